@@ -110,7 +110,8 @@ def test_commands_of_the_pages_exist_with_these_options(path: Path) -> None:
         command = cli.get_command(click.Context(cli), words[0])
         assert command is not None, words
         try:
-            command.make_context(words[0], words[1:], resilient_parsing=False)
+            with command.make_context(words[0], words[1:], resilient_parsing=False):
+                pass  # closed, so that no project or workspace of a page stays named
         except click.UsageError as error:
             pytest.fail(f"{shlex.join(words)}: {error.format_message()}")
 
@@ -151,7 +152,8 @@ def test_commands_that_messages_advise_are_there_with_these_options() -> None:
             continue
         shown = [word.replace("REF", "news/1").replace("SIZE", "300") for word in words]
         try:
-            command.make_context(name, shown)
+            with command.make_context(name, shown):
+                pass
         except click.MissingParameter:
             continue
         except click.UsageError as error:

@@ -34,9 +34,9 @@ def _nothing_configured() -> Iterator[None]:
     """What a command of another module configured reaches no fixture of this one."""
     from bpeline.registry import environment
 
-    environment._configured = None
+    environment._configured = environment._project = None
     yield
-    environment._configured = None
+    environment._configured = environment._project = None
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +47,7 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect"))
     monkeypatch.setattr(environment, "_configured", None)
+    monkeypatch.setattr(environment, "_project", None)
 
 
 @pytest.fixture
