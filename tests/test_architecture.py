@@ -365,6 +365,7 @@ MAY_CHANGE = {
     "flows/steps/shard_encoding.py": "removes the copy of a tokenizer that workers read",
     "flows/cluster/errands.py": "removes the mark that somebody waits",
     "flows/cli/main.py": "the null device",
+    "flows/running/moving_line.py": "a terminal",
 }
 OPENS_FOR_WRITING = {"O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_APPEND"}
 

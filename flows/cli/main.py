@@ -8,6 +8,7 @@ an export is read otherwise today (`bpeline recertify`), 4 it could not be judge
 
 from __future__ import annotations
 
+import atexit
 import errno
 import gc
 import os
@@ -23,7 +24,7 @@ from typing import Any
 
 import click
 
-from bpeline.flows.running import Terminated, terminable
+from bpeline.flows.running import Terminated, keep_moving, stop_moving, terminable
 from bpeline.tokenizer_core.errors import BpelineError, DiskFull, InvalidOption, StorageError
 from bpeline.tokenizer_core.redaction import TextWithoutSecrets, hide_in_logs
 
@@ -239,6 +240,7 @@ def main() -> None:
             sys.stderr.buffer, sys.stderr.encoding, "backslashreplace", line_buffering=True
         )
     hide_in_logs()
+    keep_moving(sys.argv)
     if sys.stdout is None:
         wrong = InvalidOption(
             "standard output is closed, and what is asked for could not be said",
@@ -257,8 +259,28 @@ def main() -> None:
         if ending.code in (INTERRUPTED, TERMINATED):
             # All is said. Libraries cut short complain at exit about objects they still hold.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+        if getattr(sys.modules["__main__"], "main", None) is main:  # nobody goes on after us
+            _leaving.append(ending.code)
         runner = sys.modules.get("bpeline.flows.running.runner")
         if runner is not None and runner.server_is_gone:
             sys.stdout.flush()
             os._exit(ending.code if isinstance(ending.code, int) else 0)
         raise
+    finally:
+        stop_moving()
+
+
+_leaving: list[Any] = []  # the exit code, when this process is at its end
+
+
+@atexit.register  # before others are, so it is the last one that runs
+def _leave_at_once() -> None:
+    """End the process here: taking a million objects of libraries apart takes up to a second."""
+    if not _leaving or not isinstance(_leaving[0], int):
+        return
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    except OSError:  # Python says so in its own way
+        return
+    os._exit(_leaving[0])

@@ -130,6 +130,15 @@ def describe_merging(progress: TrainingProgress) -> str:
     )
 
 
+def describe_bytes(done: float, total: float, seconds: float) -> str:
+    """How much text is done, how fast, and how long the rest takes at that speed."""
+    said = f"{done / 1e6:,.1f} of {total / 1e6:,.1f} MB"
+    if not done or not seconds:
+        return said
+    left = seconds * max(total - done, 0) / done
+    return f"{said}, {done / seconds / 1e6:,.1f} MB/s, {left:,.1f} s left"
+
+
 class Lines(Progress):
     """One plain line per finished step."""
 
@@ -166,15 +175,25 @@ class Bars(Lines):
         self.console.print(line, markup=False, soft_wrap=True)
 
     def step_started(self, name: str, total: int | None = None, unit: str = "") -> None:
-        from rich.progress import BarColumn, DownloadColumn, SpinnerColumn, TextColumn
+        from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task, TextColumn
         from rich.progress import Progress as Display
+        from rich.text import Text
+
+        class Said(ProgressColumn):
+            """What a step says, made anew whenever the bar is drawn: ten times a second."""
+
+            def render(self, task: Task) -> Text:
+                seconds = task.elapsed or 0.0
+                if total is None or (not task.completed and not task.description):
+                    return Text(f"{seconds:.1f} s")
+                if unit == "bytes":
+                    return Text(describe_bytes(task.completed, total, seconds))
+                return Text(task.description)
 
         self.closed()
         columns: list[Any] = [SpinnerColumn(), TextColumn(f"{name:<{NAME_WIDTH}}")]
         columns += [BarColumn()] if total is not None else []
-        columns += [DownloadColumn()] if unit == "bytes" else []
-        columns += [TextColumn("{task.description}", markup=False)]
-        self.display = Display(*columns, console=self.console, transient=True)
+        self.display = Display(*columns, Said(), console=self.console, transient=True)
         self.task = self.display.add_task("", total=total)
         self.display.start()
 
@@ -213,6 +232,9 @@ _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
 
 def be_quiet() -> Callable[[], None]:
     """Show no progress from now on, notes alone; what is returned ends that."""
+    from bpeline.flows.running.moving_line import stop_moving
+
+    stop_moving()
     token = _quiet.set(True)
     return lambda: _quiet.reset(token)
 

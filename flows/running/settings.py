@@ -1,4 +1,4 @@
-"""What the environment says about Prefect; the only file of this room that reads or sets it.
+"""What the environment says about Prefect and the terminal; in this room nobody else reads it.
 
 The addresses of the workspace, the tracking server and the catalogue are `registry.environment`'s;
 keys, certificates and headers are read by Prefect's own client.
@@ -104,3 +104,8 @@ def server_environment(**places: str) -> dict[str, str]:
         places: variables that win over the user's, such as ``PREFECT_API_URL``.
     """
     return {**_SERVERS, **os.environ, **places}
+
+
+def somebody_watches() -> bool:
+    """Whether a terminal can erase what it shows, and no shell asks for completions instead."""
+    return os.environ.get("TERM", "dumb") != "dumb" and "_BPELINE_COMPLETE" not in os.environ

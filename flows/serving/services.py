@@ -16,7 +16,7 @@ from pathlib import Path
 from subprocess import DEVNULL
 from typing import NamedTuple
 
-from bpeline.flows.running import terminable
+from bpeline.flows.running import stop_moving, terminable
 from bpeline.registry.tracking import answers
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryUnreachable
 
@@ -90,6 +90,7 @@ def wait_for_any(processes: Processes) -> None:
     Raises:
         RegistryUnreachable: always, in the end.
     """
+    stop_moving()
     while True:
         _require_all_running(processes)
         time.sleep(_LOOK_SECONDS)

@@ -8,7 +8,7 @@ from functools import partial
 
 from bpeline.flows import engines
 from bpeline.flows.requests import TrainingRequest
-from bpeline.flows.running import COUNT_WORDS, progress, raise_if_stopped, step
+from bpeline.flows.running import COUNT_WORDS, Progress, progress, raise_if_stopped, step
 from bpeline.flows.steps.chunk_plan import Bundle, CorpusPlan, file_parcels
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.catalogue import ChunkRecord, FileReading
@@ -261,6 +261,7 @@ def count_bundle(
             digest = digests[group.file.source]
             for chunk, raw in cut_chunks(group, own, CHUNK_BYTES):
                 raise_if_stopped()
+                told = _Told(listener, chunk.size)
                 left_out = copies.within(group.file.path, chunk.ordinal)
                 chunk = replace(chunk, digest=digest_without(chunk.digest, left_out))
                 reused = store.has(chunk.digest, digest)
@@ -270,12 +271,29 @@ def count_bundle(
                 elif not reused:
                     documents = read_documents(raw, group.file, chunk.begin, own)
                     with store.rows_of(chunk.digest, digest) as rows:
-                        counts = count_chunk(chunk, documents, own, table_bytes, rows.add, left_out)
+                        counts = count_chunk(
+                            chunk, documents, own, table_bytes, rows.add, left_out, told.advance
+                        )
                     store.put(counts, digest, rows)
                 record = ChunkRecord(chunk.digest, chunk.begin, chunk.end, chunk.ordinal)
                 counted_chunks.append(CountedChunk(group.file.path, record, reused))
-                listener.step_advanced(COUNT_WORDS.name, chunk.size)
+                told.advance(chunk.size)
     return counted_chunks
+
+
+@dataclass(slots=True)
+class _Told:
+    """How much of a chunk is still to be counted, as who listens knows."""
+
+    listener: Progress
+    left: int
+
+    def advance(self, text_bytes: int) -> None:
+        """So much text more is counted; in a compressed file or JSON that is not its own size."""
+        raise_if_stopped()
+        amount = min(text_bytes, self.left)
+        self.left -= amount
+        self.listener.step_advanced(COUNT_WORDS.name, amount)
 
 
 def files_of(bundle: Bundle) -> str:

@@ -224,10 +224,11 @@ def test_quick_commands_import_nothing_slow(
     allowed = ["sqlalchemy"] if arguments == ["versions"] else []
     program = (
         "import sys, atexit\n"
+        "from bpeline.flows.cli.main import main\n"
         f"slow = {[*slow, 'sqlalchemy', 'numpy']!r}\n"
         "atexit.register(lambda: print('LOADED', *[m for m in slow if m in sys.modules]))\n"
         f"sys.argv = ['bpeline', *{arguments!r}]\n"
-        "from bpeline.flows.cli.main import main\nmain()"
+        "main()"
     )
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     ended = subprocess.run(
@@ -294,8 +295,9 @@ def test_a_prefect_server_that_is_down_costs_one_line(
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
     program = (
         "import sys, atexit\n"
+        "from bpeline.flows.cli.main import main\n"
         "atexit.register(lambda: print('PREFECT', 'prefect' in sys.modules))\n"
-        "from bpeline.flows.cli.main import main\nmain()"
+        "main()"
     )
     arguments = ["train", "corpus.txt", "--name", "news", "--vocab-size", "280"]
     ended = subprocess.run(

@@ -11,6 +11,7 @@ from bpeline.flows.running.progress import (
     Progress,
     Several,
     current,
+    describe_bytes,
     describe_merging,
     for_stream,
     listening,
@@ -71,6 +72,13 @@ def test_merges_are_described_for_people() -> None:
     assert describe_merging(AT) == (
         "1,200 of 31,744 merges, Ġth + Ã©Ã©Ã©Ã©Ã©Ã©Ã©Ã… × 54,321, 25 s left"
     )
+
+
+def test_how_far_reading_is_moves_with_the_clock() -> None:
+    assert describe_bytes(0, 100e6, 3.0) == "0.0 of 100.0 MB"
+    assert describe_bytes(25e6, 100e6, 0.5) == "25.0 of 100.0 MB, 50.0 MB/s, 1.5 s left"
+    assert describe_bytes(25e6, 100e6, 0.6) == "25.0 of 100.0 MB, 41.7 MB/s, 1.8 s left"
+    assert describe_bytes(101e6, 100e6, 2.0) == "101.0 of 100.0 MB, 50.5 MB/s, 0.0 s left"
 
 
 def test_lines_of_several_threads_do_not_mix() -> None:

@@ -18,6 +18,7 @@ from bpeline.tokenizer_core.corpus.documents import ChunkText, documents_between
 from bpeline.tokenizer_core.corpus.held_out import SECTION_BYTES, hold_out, sections_of
 from bpeline.tokenizer_core.corpus.reading import Reading
 from bpeline.tokenizer_core.corpus.sources import SourceFile
+from bpeline.tokenizer_core.counting import chunk_counts
 from bpeline.tokenizer_core.counting.chunk_counts import count_chunk, count_spans
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.counting.word_sums import combine_word_counts
@@ -333,6 +334,32 @@ def test_training_and_held_out_words_together_are_all_words() -> None:
     share = sum(map(len, result.held_out)) / everything.bytes_counted
     assert 0.1 < share < 0.7
     assert result.bytes_counted + sum(map(len, result.held_out)) == everything.bytes_counted
+
+
+@pytest.mark.parametrize("held_out", [0, 0.2])
+@pytest.mark.parametrize("table_bytes", [0, 256 << 20])
+@pytest.mark.parametrize("regex", ["", r"[a-z]+|[^a-z]", r"(\w)\1+|\w+?|\W"])
+def test_how_far_counting_is_is_told_and_changes_nothing(
+    held_out: float, table_bytes: int, regex: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunk_counts, "_STRIDE", 20_000)
+    monkeypatch.setattr(chunk_counts, "_SLOW_STRIDE", 20_000)
+    content = "<|end|>".join([prose(1, 30_000), *TEMPTING, prose(2, 3_000)])
+    text = ChunkText.of(Text.of(content.encode()))
+    pattern = SplitPattern(regex=regex) if regex else GPT2
+    reading = Reading(pattern, ("<|end|>",), held_out=held_out)
+    told: list[int] = []
+    result = count_chunk(CHUNK, text, reading, table_bytes, None, b"", told.append)
+    silent = count_chunk(CHUNK, text, reading, table_bytes)
+    assert (
+        combine_word_counts([result.counts]).digest == combine_word_counts([silent.counts]).digest
+    )
+    assert result.held_out == silent.held_out
+    assert result.bytes_counted == silent.bytes_counted
+    if pattern.cut_pairs is not None:
+        assert len(told) > 3
+        assert max(told) < 20_000 + 2 * SECTION_BYTES
+    assert sum(told) <= result.bytes_counted
 
 
 def test_equal_documents_are_never_on_both_sides() -> None:

@@ -18,6 +18,7 @@ from bpeline.tokenizer_core.corpus import (
     Reading,
     documents_between,
     given_counts,
+    sections_of,
     without_copies,
 )
 from bpeline.tokenizer_core.counting.text_counter import TABLE_BYTES, TextCounter
@@ -28,6 +29,7 @@ from bpeline.tokenizer_core.splitting import SplitPattern, Splitter
 from bpeline.tokenizer_core.text import Text
 
 _MOST_BYTES = 2.0**62
+_STRIDE, _SLOW_STRIDE = 4 << 20, 128 << 10  # bytes between two words about how far counting is
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ def count_chunk(
     table_bytes: int = TABLE_BYTES,
     pass_on: Callable[[WordCounts], None] | None = None,
     copies: bytes = b"",
+    on_progress: Callable[[int], None] | None = None,
 ) -> ChunkCounts:
     """Count the words of one chunk.
 
@@ -74,6 +77,7 @@ def count_chunk(
         pass_on: takes the words of each part where there are several, so that they need not be in
             memory together; the counts that are returned are empty then.
         copies: which documents are neither counted nor held out, see `without_copies`.
+        on_progress: hears of bytes that are counted, several times a second; not of the last ones.
     """
     documents, special_tokens_seen = documents_between(text, reading.special_bytes)
     documents = without_copies(documents, copies)
@@ -89,7 +93,11 @@ def count_chunk(
         else:
             parts.append(part)
 
-    _count_in_parts(text.text, training, reading.pattern, table_bytes, text.anchors, take)
+    if on_progress is not None and not reading.held_out_below:  # else they are sections
+        training = sections_of(text.text, training, reading.pattern.cut_pairs)
+    _count_in_parts(
+        text.text, training, reading.pattern, table_bytes, text.anchors, take, on_progress
+    )
     return ChunkCounts(
         chunk=chunk,
         counts=concatenated(parts) if parts else WordCounts.empty(reading.pattern),
@@ -172,12 +180,27 @@ def _count_in_parts(
     table_bytes: int,
     anchors: NDArray[np.int64] | None,
     take: Callable[[WordCounts, bool], None],
+    on_progress: Callable[[int], None] | None = None,
 ) -> None:
     """Give the words of each part to ``take``, and whether there will be more."""
 
     def take_rows(table: WordTable) -> None:
         take(table.rows(pattern), True)
 
-    counter = TextCounter(Splitter(pattern), take_rows, text.size, table_bytes)
-    counter.count(text, spans, np.zeros((1, 2), np.int64) if anchors is None else anchors)
+    splitter = Splitter(pattern)
+    counter = TextCounter(splitter, take_rows, text.size, table_bytes)
+    anchors = np.zeros((1, 2), np.int64) if anchors is None else anchors
+    if on_progress is None:
+        counter.count(text, spans, anchors)
+    else:
+        stride = _STRIDE if splitter.is_native else _SLOW_STRIDE
+        sizes = np.cumsum(spans[:, 1] - spans[:, 0])
+        begin = counted = 0
+        while begin < len(spans):
+            end = int(np.searchsorted(sizes, counted + stride)) + 1
+            counter.count(text, spans[begin:end], anchors)
+            if end < len(spans):
+                on_progress(int(sizes[end - 1]) - counted)
+                counted = int(sizes[end - 1])
+            begin = end
     take(counter.table.rows(pattern), False)
