@@ -379,6 +379,7 @@ class TrainingRequest(Request):
             return
         named = [source.name for source in self.named_sources]
         measured = [source.name for source in self.development_sources]
+        unlike = ", ".join(sorted(set(measured) ^ set(named)))
         against = {
             f"the algorithm {self.algorithm}": not self.over_bytes,
             "fewer than two named sources": len(named) < 2,
@@ -389,7 +390,7 @@ class TrainingRequest(Request):
             "a tokenizer of others, or superwords": bool(
                 self.continued_ids or self.transition_size
             ),
-            "development texts of other names": bool(measured) and set(measured) != set(named),
+            f"development texts of other names ({unlike})": bool(measured and unlike),
             "a window without --parity window": self.parity != "window"
             and (self.parity_window, self.parity_alpha) != (100, 2.0),
             "a window below 1, an alpha below 1 or global merges below 0": self.parity_window < 1

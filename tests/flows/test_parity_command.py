@@ -121,7 +121,10 @@ def test_a_version_goes_on_serving_its_sources_alike(
         (["--parity", "base", "--forbid", "digits"], "forbidden tokens"),
         (["--parity", "base", "--parity-global", -1], "global merges below 0"),
         (["--parity", "base", "--algorithm", "wordpiece"], "the algorithm wordpiece"),
-        (["--parity", "base", "--parity-dev", "en=en.txt"], "development texts of other names"),
+        (
+            ["--parity", "base", "--parity-dev", "en=en.txt"],
+            "development texts of other names (xh)",
+        ),
         (
             ["--parity", "base", "--parity-dev=en=a", "--parity-dev=xh=b", "--eval=both=b"],
             "development texts that it is evaluated on",
