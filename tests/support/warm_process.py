@@ -39,7 +39,7 @@ def warm_up() -> None:
     )
     checkpoint_schedule._SECONDS = float("inf")
     # Matplotlib takes as long as all other steps together and keeps nothing of its own.
-    publishing.draw_figures = _drawn  # type: ignore[assignment]
+    publishing.draw_figures = _drawn
     # Exports are compared with other programs on thousands of texts: here on some.
     certificate_texts.MIXED, certificate_texts.MOST_TOKENS = 20, 50  # type: ignore[misc]
     _compile_statements_once()
@@ -73,7 +73,7 @@ def _compile_statements_once() -> None:
     schema._get_latest_schema_revision = cache(schema._get_latest_schema_revision)
 
 
-def _drawn(_name: str, _evaluated: Any, directory: Path) -> tuple[Path, ...]:
+def _drawn(_name: str, _evaluated: Any, directory: Path, _choice: Any) -> tuple[Path, ...]:
     paths = tuple(directory / name for name in ("compression.svg", "token-lengths.svg"))
     for path in paths:
         with DURABLE.writing_aside(path) as aside:
