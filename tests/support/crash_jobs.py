@@ -43,7 +43,7 @@ def train(**named: Any) -> None:
         train_in(**named)
 
 
-@disturbed()
+@disturbed(state=swept_state_of)  # where nothing waits any more, nothing is written or swept
 def publish_waiting(workspace: str) -> None:
     """Publish what waits in the outbox."""
     flow_publish_waiting()
