@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from bpeline.flows.cli.options import answer, bulk_options, command, found_by
+from bpeline.flows.cli.standard_input import read_as
 from bpeline.flows.running import Progress, for_stream, listening
 from bpeline.tokenizer_core.errors import InvalidOption
 
@@ -60,13 +61,13 @@ def count(reference: str, files: tuple[str, ...], as_json: bool, **options: Any)
     separators = separators_of(tokenizer, asked)
     encoding = file_encoding_of(tokenizer, separators, id_field="", **options)
     watching = for_stream(sys.stderr) if sys.stderr.isatty() else Progress()
-    with _named(files) as paths, listening(watching):
+    with _named(files, options["text_field"]) as (paths, remarks), listening(watching):
         search = found_by(paths, include, strict)
         found = search.files
         watching.step_started("count", sum(file.size for file in found), "bytes")
         advanced = partial(watching.step_advanced, "count")
         counts = list(count_files(encoding, found, threads, advanced))
-        notes = [*filter(None, [search.skipped.remark])]
+        notes = [*remarks, *filter(None, [search.skipped.remark])]
         notes += notes_on_documents(found, tokenizer, asked)
     if PIPE in files:
         counts = [replace(one, path=PIPE) for one in counts]
@@ -97,12 +98,18 @@ def _lines(counts: Sequence[FileCount]) -> Iterator[str]:
 
 
 @contextmanager
-def _named(files: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Files by their names; what comes through a pipe lies in a temporary one meanwhile."""
+def _named(files: tuple[str, ...], text_field: str) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+    """Files by their names; what comes through a pipe lies in a temporary one meanwhile.
+
+    Yields:
+        The paths, and what standard input was taken for.
+    """
     if PIPE not in files:
-        yield files
+        yield files, []
         return
-    with tempfile.NamedTemporaryFile(suffix=".txt") as spooled:
-        shutil.copyfileobj(sys.stdin.buffer, spooled, 1 << 20)
-        spooled.flush()
-        yield (spooled.name,)
+    from bpeline.registry.workspace import begin_standard_input, copy_standard_input
+
+    head, extension = begin_standard_input(sys.stdin.buffer, text_field)
+    with tempfile.NamedTemporaryFile(suffix=extension) as copy:
+        copy_standard_input(sys.stdin.buffer, head, Path(copy.name))
+        yield (copy.name,), [read_as(f"standard-input{extension}")]

@@ -10,9 +10,17 @@ import click
 
 from bpeline.tokenizer_core.errors import InvalidOption
 
+_KINDS = {"txt": "text", "jsonl": "JSON lines", "json": "JSON", "csv": "CSV", "tsv": "TSV",
+          "parquet": "Parquet", "arrow": "Arrow"}  # fmt: skip
+
 
 def with_standard_input(paths: Sequence[str], text_field: str | None) -> list[str]:
     """The paths, ``-`` replaced by a file of the workspace that says what came there.
+
+    Args:
+        paths: what was typed.
+        text_field: the member or column of documents; None where the version that is asked for
+            says which.
 
     Raises:
         InvalidOption: standard input is a terminal.
@@ -26,11 +34,17 @@ def with_standard_input(paths: Sequence[str], text_field: str | None) -> list[st
     if sys.stdin.isatty():
         raise InvalidOption(
             "- means standard input, which is a terminal",
-            "text or JSON lines in a pipe",
+            "a corpus in a pipe",
             "type `zstdcat corpus.txt.zst | bpeline train - --name news`",
         )
     workspace = Workspace.open(addresses().home)
-    kept = keep_standard_input(workspace, sys.stdin.buffer, text_field or "text")
-    kind = "JSON lines" if kept.suffix == ".jsonl" else "text"
-    click.echo(f"note: standard input is read as {kind}, and kept as {kept}", err=True)
+    kept = keep_standard_input(workspace, sys.stdin.buffer, text_field)
+    click.echo(f"note: {read_as(kept.name)}, and kept as {kept}", err=True)
     return [str(kept) if path == "-" else path for path in dict.fromkeys(paths)]
+
+
+def read_as(name: str) -> str:
+    """What standard input was taken for, by the name of the file that it became."""
+    extension, _, compression = name.partition(".")[2].partition(".")
+    kind = _KINDS.get(extension, extension)
+    return f"standard input is read as {kind}{compression and f', compressed ({compression})'}"

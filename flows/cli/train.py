@@ -181,7 +181,7 @@ def train(
     searched for them, and what is not read is said (--strict: an error). URLs such as
     s3://bucket/corpus/*.jsonl.zst are paths too. Or one .toml file that lists named sources, each
     with files and perhaps weight, language, domain and text_field. The same command after an
-    interruption continues where it stopped. "-" is standard input, text or JSON lines, which the
+    interruption continues where it stopped. "-" is standard input in any format, which the
     workspace keeps: a corpus is read more than once.
     """
     parameters = {key: value for key, value in given.items() if value not in (None, ())}
@@ -213,7 +213,8 @@ def train(
     if demo:
         _add_demo(parameters, paths)
     elif paths:
-        parameters["paths"] = with_standard_input(paths, parameters.get("text_field"))
+        field = parameters.get("text_field") or (None if named else "text")
+        parameters["paths"] = with_standard_input(paths, field)
     elif joint or separate or others:
         parameters["paths"] = ()
     if named or not (others or joint or separate):

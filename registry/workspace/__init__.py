@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from .shared_copies import share_grown as share_grown
     from .shared_copies import sharing as sharing
     from .shared_copies import writing_shared as writing_shared
+    from .standard_input import begin_standard_input as begin_standard_input
+    from .standard_input import copy_standard_input as copy_standard_input
     from .standard_input import keep_standard_input as keep_standard_input
     from .store_records import known_store as known_store
     from .store_records import known_stores as known_stores

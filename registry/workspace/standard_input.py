@@ -7,76 +7,72 @@ file is the digest of what it says, so the same text is the same corpus.
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 from typing import BinaryIO
 
 from bpeline.registry.workspace.workspace import Workspace
-from bpeline.tokenizer_core.corpus import other_than_text
+from bpeline.tokenizer_core.corpus import HEAD, extension_for
 from bpeline.tokenizer_core.durable_files import DURABLE
-from bpeline.tokenizer_core.errors import MissingSource, UnreadableSource
+from bpeline.tokenizer_core.errors import MissingSource
 
-_BLOCK = 1 << 20
 _NAME = 24  # digits of the digest
-_UNPACK = {"gzip": "zcat", "Zstandard": "zstdcat", "bzip2": "bzcat", "xz": "xzcat"}
 
 
-def keep_standard_input(workspace: Workspace, stream: BinaryIO, text_field: str) -> Path:
-    """Copy a stream to its end; where it begins as JSON lines do, the file's name says so.
+def keep_standard_input(workspace: Workspace, stream: BinaryIO, text_field: str | None) -> Path:
+    """Copy a stream to its end; the file's extension says what it was seen to hold.
 
     Args:
         workspace: its ``standard_input`` takes the file.
-        stream: text, or JSON lines.
-        text_field: the member of a JSON line that holds its document.
+        stream: a corpus in any format that files have.
+        text_field: the member or column that holds documents, for files of records; None: not
+            known yet.
 
     Raises:
         MissingSource: the stream is empty.
-        UnreadableSource: it begins as something else than text.
+        UnreadableSource: it begins as something else than a corpus: see `extension_for`.
         DiskFull: no space left; nothing is kept.
     """
-    digest, size = hashlib.sha256(), 0
+    head, extension = begin_standard_input(stream, text_field)
     with workspace.temporary_directory("standard-input") as folder:
         copy = folder / "copy"
-        head = b""
-        with DURABLE.writing_aside(copy) as aside, aside.open("wb") as out:
-            while block := stream.read(_BLOCK):
-                if not size:
-                    head = block
-                    _refuse_other(head)
-                digest.update(block)
-                size += len(block)
-                out.write(block)
-        if not size:
-            raise MissingSource(
-                "nothing came on standard input",
-                "text, or JSON lines",
-                "look at what is written to the pipe: … | head -c 300",
-            )
-        suffix = ".jsonl" if _begins_as_json_lines(head, text_field) else ".txt"
-        kept = workspace.standard_input / f"{digest.hexdigest()[:_NAME]}{suffix}"
+        with DURABLE.writing_aside(copy) as aside:
+            digest = copy_standard_input(stream, head, aside)
+        kept = workspace.standard_input / f"{digest[:_NAME]}{extension}"
         if not kept.exists():
             DURABLE.make_directories(kept.parent)
             DURABLE.publish(copy, kept)
     return kept
 
 
-def _refuse_other(head: bytes) -> None:
-    kind = other_than_text(head)
-    if kind:
-        unpack = _UNPACK.get(kind)
-        raise UnreadableSource(
-            f"standard input begins as {kind} does",
-            "text, or JSON lines, not compressed",
-            f"type `{unpack} FILE | bpeline train -`" if unpack else "name the files instead of -",
+def begin_standard_input(stream: BinaryIO, text_field: str | None) -> tuple[bytes, str]:
+    """Read as much of a stream as tells what it holds.
+
+    Returns:
+        What was read, and the extension of files that hold the like.
+
+    Raises:
+        MissingSource, UnreadableSource: see `keep_standard_input`.
+    """
+    head = stream.read(HEAD)
+    if not head:
+        raise MissingSource(
+            "nothing came on standard input",
+            "a corpus: text, JSON lines, or any other format that files have",
+            "look at what is written to the pipe: … | head -c 300",
         )
+    return head, extension_for(head, text_field)
 
 
-def _begins_as_json_lines(head: bytes, text_field: str) -> bool:
-    """Whether the first line is a JSON object with a document."""
-    line = head.lstrip().partition(b"\n")[0]
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        # A first line longer than a block is no complete JSON here.
-        return line.startswith(b"{") and len(line) > _BLOCK // 2
-    return isinstance(record, dict) and isinstance(record.get(text_field), str)
+def copy_standard_input(stream: BinaryIO, head: bytes, path: Path) -> str:
+    """Write what was read of a stream, then the rest of it, into a file.
+
+    Returns:
+        The digest of all of it, in hexadecimal digits.
+    """
+    digest, block = hashlib.sha256(), head
+    with path.open("wb") as out:
+        while block:
+            digest.update(block)
+            out.write(block)
+            block = stream.read(HEAD)
+    return digest.hexdigest()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import Result
 
@@ -52,20 +55,46 @@ def test_json_lines_are_seen(bpeline: Command) -> None:
     assert trained.exit_code == 0, trained.output
     assert "standard input is read as JSON lines" in trained.stderr
     assert "id" not in "".join(map(str, load_tokenizer("lines/1").merges))
-    # Objects without that field are text as any other.
-    assert "read as text" in bpeline("train", "-", *options, "--plan", input=lines).stderr
+    # Objects without that field are no text by accident.
+    refused = bpeline("train", "-", *options, "--plan", input=lines)
+    assert refused.exit_code == 2
+    assert "the members here: 'id', 'body'" in refused.stderr
+
+
+@pytest.mark.slow
+def test_every_format_is_the_corpus_that_its_file_would_be(
+    tmp_path: Path, bpeline: Command
+) -> None:
+    documents = [f"text {n}, and {n * n} more\n" for n in range(400)]
+    lines = "".join(json.dumps({"text": one}) + "\n" for one in documents).encode()
+    parquet = io.BytesIO()
+    pq.write_table(pa.table({"text": documents}), parquet)
+    piped = [lines, gzip.compress(lines), json.dumps([{"text": one} for one in documents]),
+             parquet.getvalue()]  # fmt: skip
+    options = ["--name", "piped", "--vocab-size", 290, "--held-out", 0, "--json"]
+    trained = [bpeline("train", "-", *options, input=one) for one in piped]
+    digests = {json.loads(one.stdout)["digest"] for one in trained}
+    assert len(digests) == 1, [one.stderr for one in trained]
+    kinds = ("JSON lines, and", "JSON lines, compressed (gz)", "JSON, and", "Parquet, and")
+    for one, kind in zip(trained, kinds, strict=True):
+        assert f"read as {kind}" in one.stderr
+    counted = [json.loads(bpeline("count", "piped/1", "-", "--json", input=one).stdout)
+               for one in piped]  # fmt: skip
+    assert {one["total"]["documents"] for one in counted} == {400}
+    assert len({one["total"]["tokens"] for one in counted}) == 1
+    assert counted[3]["notes"][0] == "standard input is read as Parquet"
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
         (b"", "nothing came on standard input"),
-        (gzip.compress(b"text"), "zcat FILE | bpeline train -"),
-        (b"PAR1....", "begins as Parquet does"),
+        (gzip.compress(b"a\0b", mtime=0), "begins as binary within gzip does"),
+        (b"%PDF-1.7", "begins as PDF does"),
         (b"a\0b", "begins as binary does"),
     ],
 )
-def test_what_is_no_text_is_refused(content: bytes, said: str, bpeline: Command) -> None:
+def test_what_is_no_corpus_is_refused(content: bytes, said: str, bpeline: Command) -> None:
     refused = bpeline("train", "-", "--name", "piped", input=content)
     assert refused.exit_code == 2
     assert said in refused.output

@@ -51,5 +51,7 @@ if TYPE_CHECKING:
     from .special_looking import count_special_looking as count_special_looking
     from .special_looking import look_for_special as look_for_special
     from .special_looking import without_special_looking as without_special_looking
+    from .unnamed_content import HEAD as HEAD
+    from .unnamed_content import extension_for as extension_for
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

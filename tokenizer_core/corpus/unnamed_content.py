@@ -1,0 +1,147 @@
+"""What a stream without a name holds, by how it begins: standard input, mostly; opens nothing."""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import csv
+import json
+import lzma
+import zlib
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+from bpeline.tokenizer_core.corpus.file_kinds import other_than_text
+from bpeline.tokenizer_core.errors import UnreadableSource
+
+HEAD = 1 << 20  # bytes that are looked at; bzip2 gives nothing before 900 kB of its text
+_XZ_MEMORY = 512 << 20
+_COMPRESSIONS = {"gzip": ".gz", "Zstandard": ".zst", "bzip2": ".bz2", "xz": ".xz"}
+_ZSTD_PIECE = 1 << 11  # compressed bytes at a time: a block of 4 bytes can stand for 128 KiB
+_ARROW_STREAM = b"\xff\xff\xff\xff"  # before each message, and the first is a schema
+_SEPARATED = {",": ".csv", "\t": ".tsv"}
+_ACCEPTED = (
+    "text, JSON lines, JSON, or CSV and TSV with a line that names the columns, all also "
+    "compressed (gz, zst, bz2, xz); Parquet; Arrow"
+)
+
+
+def extension_for(head: bytes, text_field: str | None) -> str:
+    """The extension under which a file that begins so is read as what it is.
+
+    Records are known by their first: a JSON object, or a line of names of columns. Where none
+    of that is seen it is text.
+
+    Args:
+        head: the first `HEAD` bytes, or all there are.
+        text_field: the member or column that holds documents; None: any object is a record, and
+            tables are known by a column `text`.
+
+    Returns:
+        ``.txt``, ``.jsonl``, ``.json``, ``.csv`` or ``.tsv``, each perhaps with ``.gz``, ``.zst``,
+        ``.bz2`` or ``.xz`` behind it; ``.parquet`` or ``.arrow``.
+
+    Raises:
+        UnreadableSource: it begins as something else than a corpus, or as JSON objects that have
+            no such member.
+
+    Example:
+        >>> extension_for(b'{"id": 1, "text": "one"}\\n{"id": 2, "text": "two"}\\n', "text")
+        '.jsonl'
+    """
+    kind = other_than_text(head)
+    if kind in _COMPRESSIONS:
+        within = _decompressed(head, kind)
+        inner = other_than_text(within)
+        if inner:
+            raise _not_a_corpus(f"{inner} within {kind}", "unpack it first")
+        return _extension_of_text(within, text_field) + _COMPRESSIONS[kind]
+    if kind == "Parquet":
+        return ".parquet"
+    if kind == "Arrow" or head.startswith(_ARROW_STREAM):
+        return ".arrow"
+    if kind:
+        raise _not_a_corpus(kind, "convert it to one of these")
+    return _extension_of_text(head, text_field)
+
+
+def _extension_of_text(head: bytes, text_field: str | None) -> str:
+    text = head.removeprefix(codecs.BOM_UTF8).decode(errors="replace").lstrip()
+    line = text.partition("\n")[0]
+    if text.startswith("{"):
+        return _extension_of_objects(text, line, text_field)
+    if text.startswith("[") and text[1:].lstrip().startswith("{"):
+        record = _first_value(text[1:].lstrip())
+        if isinstance(record, dict):
+            _refuse_without(record, text_field)
+        # Nothing at all: an object longer than what is seen of it.
+        return ".txt" if record is None and len(head) < HEAD else ".json"
+    for separator, extension in _SEPARATED.items():
+        columns = next(csv.reader([line], delimiter=separator), [])
+        if len(columns) > 1 and (text_field or "text") in columns:
+            return extension
+    return ".txt"
+
+
+def _extension_of_objects(text: str, line: str, text_field: str | None) -> str:
+    record, extension = _first_value(line), ".jsonl"
+    if record is None:
+        record, extension = _first_value(text), ".json"
+    if record is None:
+        # A first line longer than what is seen of it is no complete JSON here.
+        return ".jsonl" if len(line) > HEAD // 2 else ".txt"
+    _refuse_without(record, text_field)
+    return extension
+
+
+def _first_value(text: str) -> Any:
+    """The JSON value that a text begins with; None where it does not."""
+    try:
+        return json.JSONDecoder().raw_decode(text)[0]
+    except (ValueError, RecursionError):
+        return None
+
+
+def _refuse_without(record: Mapping[str, Any], text_field: str | None) -> None:
+    if text_field is None or text_field in record:
+        return
+    members = ", ".join(repr(name) for name in islice(record, 8)) or "none"
+    raise UnreadableSource(
+        f"standard input begins with a JSON object that has no member {text_field!r}",
+        f"JSON with a document in each object; the members here: {members}",
+        "say which one it is with --text-field; JSON that is to be read as text comes in a file "
+        "named .txt",
+    )
+
+
+def _decompressed(head: bytes, kind: str) -> bytes:
+    """What the beginning of compressed bytes says, `HEAD` bytes of it at most or a little more.
+
+    Nothing where it is damaged, which whoever reads it is told.
+    """
+    try:
+        match kind:
+            case "gzip":
+                return zlib.decompressobj(wbits=31).decompress(head, HEAD)
+            case "bzip2":
+                return bz2.BZ2Decompressor().decompress(head, HEAD)
+            case "xz":
+                return lzma.LZMADecompressor(memlimit=_XZ_MEMORY).decompress(head, HEAD)
+    except (zlib.error, OSError, lzma.LZMAError):
+        return b""
+    import zstandard  # which loading a tokenizer does without
+
+    frame, said = zstandard.ZstdDecompressor().decompressobj(), b""
+    for begin in range(0, len(head), _ZSTD_PIECE):
+        if frame.eof or len(said) >= HEAD:
+            break
+        try:
+            said += frame.decompress(head[begin : begin + _ZSTD_PIECE])
+        except zstandard.ZstdError:
+            break
+    return said
+
+
+def _not_a_corpus(kind: str, next_step: str) -> UnreadableSource:
+    return UnreadableSource(f"standard input begins as {kind} does", _ACCEPTED, next_step)
