@@ -33,6 +33,7 @@ from bpeline.flows.steps import (
     screen_tokens,
     set_up_evaluation,
     special_remark,
+    splits_remark,
     summarize,
     training_run,
     with_findings,
@@ -63,6 +64,7 @@ def train_tokenizer(request: TrainingRequest, workspace: str | None) -> Training
                     plan = plan_chunks(request, registry, setup.left_out)
                     outcome(plan.outcome)
                     run.note(plan.skipped.remark)
+                    run.note(splits_remark(plan.files, request))
                     run.note(special_remark(plan.files, plan.reading, request.extends))
                 with run.step(COUNT_WORDS, plan.bytes_to_read, "bytes") as outcome:
                     corpus = count_words(plan, request, registry)

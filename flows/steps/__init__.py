@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .chunk_plan import CorpusPlan as CorpusPlan
     from .chunk_plan import plan_chunks as plan_chunks
     from .chunk_plan import special_remark as special_remark
+    from .chunk_plan import splits_remark as splits_remark
     from .combining import combine_counts as combine_counts
     from .counting import CountedCorpus as CountedCorpus
     from .counting import count_words as count_words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -25,6 +26,7 @@ from bpeline.tokenizer_core.corpus import (
     look_for_special,
     plan_chunk_groups,
     search_sources,
+    split_of,
 )
 
 Recall = Callable[[Sequence[SourceFile], int, str], dict[str, FileReading]]
@@ -98,6 +100,20 @@ def special_remark(files: Sequence[SourceFile], reading: Reading, extends: str =
     """One line where a lot looks like special tokens that were not asked for; empty as a rule."""
     found = look_for_special(files, reading.special_tokens)
     return unknown_special(found, "" if extends else "--special-token")
+
+
+def splits_remark(files: Sequence[SourceFile], request: TrainingRequest) -> str:
+    """One line where the search took a data set's test texts along with its training texts."""
+    named = {*request.paths, *(one for source in request.named_sources for one in source.files)}
+    splits = Counter(split_of(file.path) for file in files if file.path not in named)
+    del splits[""]
+    if len(splits) < 2 or not splits.keys() & {"train", "training"}:
+        return ""
+    found = ", ".join(f"{name} ({counted(splits[name], 'file')})" for name in splits)
+    return (
+        f"the corpus holds the splits {found} of a data set, and all of them are trained on; to "
+        "keep some for evaluation name the files of one, and the others with --eval"
+    )
 
 
 def known_readings(

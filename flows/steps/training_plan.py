@@ -26,7 +26,13 @@ from bpeline.flows.running import (
     SCREEN_TOKENS,
     StepKind,
 )  # fmt: skip
-from bpeline.flows.steps.chunk_plan import find_files, known_readings, recalled, special_remark
+from bpeline.flows.steps.chunk_plan import (
+    find_files,
+    known_readings,
+    recalled,
+    special_remark,
+    splits_remark,
+)
 from bpeline.flows.steps.combining import table_of
 from bpeline.flows.steps.counting import CountedCorpus, sections_remark
 from bpeline.flows.steps.evaluation_setup import (
@@ -252,6 +258,7 @@ class _Planner:
                         self.request.pattern_remark,
                         self.request.parity_remark,
                         found.skipped.remark,
+                        splits_remark(files, self.request),
                         not_evaluated(evaluation_files(self.request)[1]),
                         special_remark(files, self.reading, self.request.extends),
                         copies,

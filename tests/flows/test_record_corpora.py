@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from click.testing import Result
-from record_files import as_jsonl, as_parquet
+from record_files import as_jsonl, as_parquet, save_to_disk
 
-from bpeline.tokenizer_core.corpus import chunking
+from bpeline.tokenizer_core.corpus import chunking, split_of
 
 Command = Callable[..., Result]
 
@@ -57,3 +57,38 @@ def test_a_version_is_that_of_json_lines_counted_once_and_verified(
     assert bpeline("verify", "table/1").exit_code == 0
     told = json.loads(bpeline("explain", "table/1", "the", "--json").stdout)
     assert told
+
+
+def test_who_trains_on_test_texts_is_told(
+    documents: list[str], corpus: Path, bpeline: Command
+) -> None:
+    place = corpus.parent / "saved"
+    save_to_disk(place / "train", documents[:60], shards=2)
+    save_to_disk(place / "test", documents[60:])
+
+    def notes(*paths: Path) -> list[str]:
+        plan = bpeline("train", *paths, "--name", "other", "--vocab-size", 400, "--plan", "--json")
+        return [note for note in json.loads(plan.stdout)["notes"] if "splits" in note]
+
+    (told,) = notes(place)
+    assert "test (1 file), train (2 files)" in told
+    assert notes(place / "train") == []
+    assert notes(*(place / "train").glob("*.arrow"), *(place / "test").glob("*.arrow")) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "split"),
+    [
+        ("/data/news/train/data-00000-of-00003.arrow", "train"),
+        ("/cache/0.0.0/json-validation.arrow", "validation"),
+        ("s3://bucket/news/TEST-00000-of-00004.parquet", "test"),
+        ("dev.jsonl.gz", "dev"),
+        ("train", "train"),
+        ("/data/train/deeper/one.txt", ""),
+        ("latest.parquet", ""),
+        ("test_of_time.txt", ""),
+        ("contest.txt", ""),
+    ],
+)
+def test_splits_are_known_by_their_names(path: str, split: str) -> None:
+    assert split_of(path) == split

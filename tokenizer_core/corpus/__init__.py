@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .documents import without_copies as without_copies
     from .file_kinds import RECORD_END as RECORD_END
     from .file_kinds import other_than_text as other_than_text
+    from .file_kinds import split_of as split_of
     from .given_texts import TextBatch as TextBatch
     from .given_texts import batches_of as batches_of
     from .held_out import hold_out as hold_out

@@ -48,6 +48,12 @@ _ABOUT_DATASETS = re.compile(
 )
 DERIVED = "cache-*.arrow"
 _DERIVED = re.compile(r"cache-[0-9a-f]{16}.*\.arrow")
+# Files of a part of a data set, as the Hub and `datasets` name them: a directory of its name,
+# `test.jsonl`, `test-00000-of-00004.parquet`, `json-test.arrow`.
+_SPLITS = "train|training|test|testing|validation|valid|val|dev|eval"
+_OF_A_SPLIT = re.compile(
+    rf"(?:.*/)?(?:({_SPLITS})/[^/]*|(?:[^/]*-)?({_SPLITS})(?:-\d{{5}}-of-\d{{5}})?(?:\.[^/]*)?)"
+)
 _COMPRESSED_WITHIN = ("parquet", "arrow")
 _COMPRESSIONS: dict[str, Compression] = {
     ".gz": "gz", ".zst": "zst", ".bz2": "bz2", ".xz": "xz",
@@ -163,6 +169,17 @@ def names_its_extension(glob: str) -> bool:
     """Whether a glob says which extension its files have, as ``*.log`` does and ``*`` does not."""
     suffix = os.path.splitext(os.path.basename(glob))[1]
     return len(suffix) > 1 and not set(suffix) & set("*?[")
+
+
+def split_of(path: str) -> str:
+    """The part of a data set that a file of this path holds, ``train`` or ``test``; empty: none.
+
+    Example:
+        >>> split_of("news/test-00000-of-00004.parquet"), split_of("news/latest.parquet")
+        ('test', '')
+    """
+    found = _OF_A_SPLIT.fullmatch(path.lower())
+    return "" if found is None else found[1] or found[2]
 
 
 def shown_kind(name: str) -> str:
