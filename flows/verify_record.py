@@ -21,6 +21,7 @@ class Verification:
         recounted: whether the text was read and counted anew.
         inputs: the files of the corpus, in their order; empty where none were read.
         made: what was made of them, in order, as far as that went.
+        counts_suffice: whether the word counts that were kept say all that merges are learned from.
     """
 
     reference: str
@@ -28,6 +29,7 @@ class Verification:
     recounted: bool
     inputs: tuple[Check, ...]
     made: tuple[Check, ...]
+    counts_suffice: bool = True
 
     @property
     def holds(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from bpeline.flows.requests import TrainingRequest
 from bpeline.flows.steps import (
+    DEVELOPMENT,
     Check,
     combined_again,
     counted_again,
@@ -60,15 +61,18 @@ def verify_version(reference: str, *, reuse_counts: bool = False) -> Verificatio
     request = TrainingRequest.checked(**lineage.request)
     inputs: tuple[Check, ...] = ()
     made: list[Check] = []
+    # Of sources that were served alike, the sum does not say what each of them holds.
+    counts_suffice = not request.serves_alike
 
     def verdict(said: Verdict) -> Verification:
-        return Verification(str(lineage.version), said, not reuse_counts, inputs, tuple(made))
+        return Verification(
+            str(lineage.version), said, not reuse_counts, inputs, tuple(made), counts_suffice
+        )
 
     with tempfile.TemporaryDirectory(prefix="bpeline-verify-") as directory:
         made_in = Workspace.open(Path(directory) / "workspace")
         if reuse_counts:
-            # Of sources that were served alike, the sum does not say what each of them holds.
-            words = None if request.serves_alike else words_kept(lineage)
+            words = words_kept(lineage) if counts_suffice else None
             if words is None:
                 return verdict("counts gone")
         else:
@@ -85,6 +89,8 @@ def verify_version(reference: str, *, reuse_counts: bool = False) -> Verificatio
             words = combined_again(corpus, request, made_in)
         made.append(Check("word counts", row.counts_digest, words.table.counts_digest))
         made += learned_again(lineage, words, request, made_in)
+        if any(one.what.startswith(DEVELOPMENT) and not one.holds for one in made):
+            return verdict("inputs changed")
         return verdict("identical" if all(one.holds for one in made) else "different")
 
 

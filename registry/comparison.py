@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bpeline.registry.evaluation_sets import EvaluationSet, texts_of
+from bpeline.registry.lineage import Lineage
 from bpeline.registry.loading import ResolvedVersion, load_tokenizer, load_version, resolve
 from bpeline.registry.measured import evaluation_set_of, metrics_of
 from bpeline.registry.opening import Registry, open_registry
+from bpeline.registry.records import DevelopmentText
 from bpeline.registry.references import ByPath, parse_reference
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.tokenizer_core.corpus import Reading, SkippedFiles, Source, search_sources
@@ -79,6 +81,8 @@ class VersionComparison:
         remarks: what people should know of how either was read from a file.
         passages: pieces of the documents that both cut, those that cost most more and most fewer
             tokens; none where the documents were measured earlier.
+        development: the texts that said which language the training of either served; empty of
+            most trainings.
         skipped: files that a search for texts to compare on did not read; None where none was made.
         metrics: every metric either has, sorted by name; those that depend on text are of the same
             documents.
@@ -104,6 +108,7 @@ class VersionComparison:
     remarks: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     passages: tuple[Passage, ...] = ()
     skipped: SkippedFiles | None = None
+    development: tuple[tuple[DevelopmentText, ...], tuple[DevelopmentText, ...]] = ((), ())
 
     def called(self, second: str) -> VersionComparison:
         """The same under another name of the second one, which has its number now."""
@@ -180,6 +185,7 @@ class _Side:
     tokenizer: Tokenizer
     version: ResolvedVersion | None
     metrics: dict[str, float]
+    development: tuple[DevelopmentText, ...] = ()
 
 
 def compare_versions(
@@ -210,6 +216,20 @@ def compare_versions(
     """
     registry = open_registry(workspace)
     one, other = (_side(registry, reference) for reference in (first, second))
+    compared = _on_texts(registry, one, other, on, text_field, separator, shown)
+    return replace(compared, development=(one.development, other.development))
+
+
+def _on_texts(
+    registry: Registry,
+    one: _Side,
+    other: _Side,
+    on: Sequence[str | Path],
+    text_field: str,
+    separator: str | None,
+    shown: int,
+) -> VersionComparison:
+    """Both on what was given, else on the first texts of either that there are."""
     if on:
         found = search_sources([Source(str(pattern)) for pattern in on])
         reading = _reading((one.tokenizer, other.tokenizer), text_field, separator)
@@ -344,7 +364,8 @@ def compare_on_slices(
         )
         for source in sources
     ]
-    return _compared(one, other, texts, GIVEN_TEXT, parallel, shown)
+    compared = _compared(one, other, texts, GIVEN_TEXT, parallel, shown)
+    return replace(compared, development=(one.development, other.development))
 
 
 def _slice_change(name: str, evaluation: Evaluation, opponent: Opponent) -> SliceChange:
@@ -369,6 +390,7 @@ def _side(registry: Registry, reference: str | Path) -> _Side:
         load_version(registry, version),
         version,
         {name: value for name, value in known.items() if not depends_on_text(name)},
+        Lineage.of(registry, version).development,
     )
 
 

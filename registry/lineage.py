@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bpeline.registry.evaluation_sets import read_set
 from bpeline.registry.imported import Imported, imported_in
+from bpeline.registry.records import DevelopmentText, development_of
 from bpeline.registry.version_files import holds_version
 from bpeline.registry.word_counts import ShardFiles, TableHandle, WordCountStore
 from bpeline.tokenizer_core.errors import BpelineError, CorruptFile, RegistryError
@@ -134,6 +135,11 @@ class Lineage:
             return dict(self.registry.catalogue.run(self.row.run_id).config)
         except RegistryError:  # made in another workspace
             return {}
+
+    @property
+    def development(self) -> tuple[DevelopmentText, ...]:
+        """The texts that said which language its training served; empty where there were none."""
+        return development_of(self.provenance)
 
     @property
     def left_out(self) -> LeftOut | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 DIGEST_LENGTH = 64  # hexadecimal digits of a SHA-256
@@ -21,6 +21,40 @@ def digest_of_bytes(*parts: Any) -> str:
     for part in parts:
         state.update(part)
     return state.hexdigest()
+
+
+class DocumentDigest:
+    """Documents pass by, and what they were together is known afterwards.
+
+    Attributes:
+        documents, bytes: how much has passed.
+    """
+
+    def __init__(self) -> None:
+        self.documents = self.bytes = 0
+        self._state = hashlib.sha256()
+
+    def watching(self, documents: Iterable[bytes]) -> Iterator[bytes]:
+        """The same documents, one after the other."""
+        for document in documents:
+            self.documents += 1
+            self.bytes += len(document)
+            self._state.update(len(document).to_bytes(8, "little"))
+            self._state.update(document)
+            yield document
+
+    @classmethod
+    def of(cls, documents: Iterable[bytes]) -> DocumentDigest:
+        """After all of them."""
+        made = cls()
+        for _ in made.watching(documents):
+            pass
+        return made
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the length (8 bytes, little-endian) and the bytes of each document."""
+        return self._state.hexdigest()
 
 
 def canonical_json(value: Any) -> bytes:

@@ -31,7 +31,8 @@ def verify(reference: str, reuse_counts: bool, as_json: bool) -> None:
     with progress.listening(progress.for_stream(sys.stderr)):
         verification = verify_version(reference, reuse_counts=reuse_counts)
     lines = list(lines_of(verification))
-    if verification.verdict in ("inputs gone", "inputs changed") and not reuse_counts:
+    changed = verification.verdict in ("inputs gone", "inputs changed")
+    if changed and verification.counts_suffice and not reuse_counts:
         lines.append("type the same with --reuse-counts to prove the merges alone")
     answer(as_json, verification.as_dict(), lines)
     if not verification.holds:

@@ -93,6 +93,16 @@ def show(reference: str, recipe: bool, as_json: bool) -> None:
             for line in aligned(statistics_table(values)):
                 click.echo(f"  {line}")
             continue
+        if title == "development":
+            click.echo("\ndevelopment texts")
+            rows = [
+                (one["name"], one["digest"][:12], f"{one['documents']:,}", f"{one['bytes']:,}",
+                 ", ".join(one["files"]))
+                for one in values
+            ]  # fmt: skip
+            for line in aligned([("source", "digest", "documents", "bytes", "files"), *rows]):
+                click.echo(f"  {line}")
+            continue
         if not isinstance(values, dict):
             click.echo(f"{title:<16} {_text(values)}")
             continue

@@ -13,6 +13,7 @@ from bpeline.flows.wording import (
     tokens_text,
 )
 from bpeline.registry.comparison import MetricPair, VersionComparison
+from bpeline.registry.records import changed_development
 from bpeline.tokenizer_core.evaluation import (
     BYTES_PER_TOKEN,
     FEWEST_RESAMPLED,
@@ -64,6 +65,7 @@ def facts(compared: VersionComparison) -> list[tuple[str, str]]:
     said.append(("normalizer", _both(*compared.normalizers)))
     for title, remarks in zip((compared.first, compared.second), compared.remarks, strict=True):
         said.append(("note", f"{title}: {'; '.join(remarks)}" if remarks else ""))
+    said.append(("served by", _development(compared)))
     if compared.skipped is not None:
         said.append(("note", compared.skipped.remark))
     if compared.measured_on:
@@ -72,6 +74,17 @@ def facts(compared: VersionComparison) -> list[tuple[str, str]]:
         said.append(("text", verdict(compared.documents)))
         said.append(("words", _words(compared.documents.segmentation)))
     return [(subject, statement) for subject, statement in said if statement]
+
+
+def _development(compared: VersionComparison) -> str:
+    """Whether the texts are the same that said which language the training of each served."""
+    if not any(compared.development):
+        return ""
+    changed = changed_development(*compared.development)
+    if not changed:
+        return "the same development texts in both"
+    pairs = (f"{one or 'none'} → {other or 'none'}" for one, other in changed)
+    return f"other development texts, so merges may differ by these alone: {'; '.join(pairs)}"
 
 
 def _both(first: str, second: str) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from bpeline.flows.pages.charts import Chart, Series, bar_chart, line_chart
 from bpeline.flows.pages.contents import ReportContents, merged_ids, saved_by_last, training_curve
 from bpeline.flows.requests import ORDINARY
+from bpeline.flows.wording import language_costs
 from bpeline.registry.measured import ROBUSTNESS_COLUMNS
 from bpeline.tokenizer_core.evaluation import GINI_OF_TEXTS
 
@@ -30,6 +31,7 @@ def compression(contents: ReportContents) -> dict[str, Any]:
         "gains": _gains(contents),
         "lengths": _lengths(contents),
         "slices": _slices(contents.metrics),
+        "costs": language_costs(contents.metrics, ORDINARY, GINI_OF_TEXTS, contents.sources),
         "robustness": _robustness(contents),
         "metrics": [
             (key, value)
@@ -170,7 +172,6 @@ def _slices(metrics: Mapping[str, float]) -> dict[str, Any]:
             (name, [[values.get(metric + bound) for bound in bounds] for metric in columns])
             for name, values in sorted(slices.items())
         ],
-        "gini": [metrics.get(name) for name in (f"vs_{ORDINARY}/gini_of_texts", GINI_OF_TEXTS)],
     }
 
 

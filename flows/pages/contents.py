@@ -17,6 +17,7 @@ from bpeline.tokenizer_core.encoding import unreachable_tokens
 
 if TYPE_CHECKING:
     from bpeline.registry.comparison import VersionComparison
+    from bpeline.registry.records import DevelopmentText
     from bpeline.registry.screening import Screening
     from bpeline.tokenizer_core.evaluation import TokenUse
     from bpeline.tokenizer_core.tokenizer import Tokenizer
@@ -39,6 +40,7 @@ class ReportContents:
         curves: of some metrics, (vocab size, value).
         notes: what people should know of the run.
         sources: the named sources of the corpus, see `SourceStatistics`; none where paths were.
+        development: the texts that said which source each merge served; none as a rule.
         use: how often tokens occur in the training corpus; None where its word counts are gone.
         comparison: with another version, that one first.
         comparison_remark: why there is none.
@@ -56,6 +58,7 @@ class ReportContents:
     curves: Mapping[str, Curve] = field(default_factory=dict)
     notes: Sequence[str] = ()
     sources: Sequence[Mapping[str, Any]] = ()
+    development: Sequence[DevelopmentText] = ()
     use: TokenUse | None = None
     comparison: VersionComparison | None = None
     comparison_remark: str = ""

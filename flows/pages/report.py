@@ -44,6 +44,10 @@ def report_page(contents: ReportContents) -> str:
         "difference": contents.comparison and difference(contents.comparison, _WORDS),
         "signs": SIGNS,
         "sources": statistics_table(contents.sources) if contents.sources else [],
+        "development": [
+            (one.name, one.digest, f"{one.documents:,}", f"{one.bytes:,}", ", ".join(one.files))
+            for one in contents.development
+        ],
         "parameters": {
             key: value
             for key, value in contents.parameters.items()

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .publishing import evaluation_inputs as evaluation_inputs
     from .publishing import made_with as made_with
     from .publishing import publish as publish
+    from .remaking import DEVELOPMENT as DEVELOPMENT
     from .remaking import Check as Check
     from .remaking import combined_again as combined_again
     from .remaking import counted_again as counted_again

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bpeline.flows.requests import (
@@ -39,6 +39,7 @@ from bpeline.registry.evaluation_sets import (
     read_set,
     texts_of,
 )
+from bpeline.registry.lineage import Lineage
 from bpeline.registry.loading import ResolvedVersion, load_tokenizer, load_version
 from bpeline.registry.measured import MeasuredSource, evaluation_record
 from bpeline.registry.opening import Registry
@@ -52,7 +53,7 @@ from bpeline.tokenizer_core.corpus import (
     read_chunks,
 )
 from bpeline.tokenizer_core.derived import of_size, slots_of
-from bpeline.tokenizer_core.digests import digest_of_bytes
+from bpeline.tokenizer_core.digests import DocumentDigest
 from bpeline.tokenizer_core.errors import CorruptFile, EmptyCorpus, InvalidTokenizer, RegistryError
 from bpeline.tokenizer_core.evaluation import (
     ALL,
@@ -337,7 +338,7 @@ def evaluate(
         made_tokens,
         use,
         token_usage(tokenizer, use) if has_curve(tokenizer) else None,
-        _compared(request.name, tokenizer, champion, evaluation, measured, made),
+        _compared(registry, request.name, learned, tokenizer, champion, evaluation, measured, made),
         made,
         measuring.set_number,
         _on_new_text(tokenizer, champion, measuring.own, made),
@@ -386,7 +387,7 @@ def evaluate_imported(
         None,
         None,
         None,
-        _compared(request.name, tokenizer, champion, evaluation, measured, made),
+        _compared(registry, request.name, None, tokenizer, champion, evaluation, measured, made),
         made,
         number,
         _on_new_text(tokenizer, champion, setup.given, made),
@@ -428,7 +429,9 @@ def _keep(
 
 
 def _compared(
+    registry: Registry,
     name: str,
+    learned: Learned | None,
     tokenizer: Tokenizer,
     champion: _Champion,
     evaluation: Evaluation,
@@ -437,13 +440,15 @@ def _compared(
 ) -> VersionComparison | None:
     if champion is None:
         return None
-    return compare_evaluated(
+    compared = compare_evaluated(
         (str(champion[0]), champion[1], measured[CHAMPION]),
         (f"{name} (new)", tokenizer, measured[""]),
         evaluation,
         CHAMPION,
         _named(made),
     )
+    own = () if learned is None else learned.development
+    return replace(compared, development=(Lineage.of(registry, champion[0]).development, own))
 
 
 def _named(made: EvaluationSet | None) -> str:
@@ -564,11 +569,10 @@ def _sources(
         )  # fmt: skip
     found = []
     for text in texts:
-        documents = list(text.documents)
-        digest = digest_of_bytes(*(len(one).to_bytes(8, "little") + one for one in documents))
+        content = DocumentDigest.of(text.documents)
         found.append(
-            MeasuredSource(text.name, (), text.language, text.domain, digest, len(documents),
-                           sum(map(len, documents)))
+            MeasuredSource(text.name, (), text.language, text.domain, content.digest,
+                           content.documents, content.bytes)
         )  # fmt: skip
     return tuple(found)
 

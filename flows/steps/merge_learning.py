@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from bpeline.flows.requests import TrainingRequest
 from bpeline.flows.running import LEARN_MERGES, progress, step
 from bpeline.flows.steps.combining import CountedWords
 from bpeline.registry.loading import load_tokenizer
+from bpeline.registry.records import DevelopmentText
 from bpeline.registry.version_files import holds_version, load_verified
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.registry.workspace import Workspace, fetch, share_grown, sharing
@@ -38,6 +39,7 @@ class LearnedPart(ABC):
         wanted: how many were asked for; more than ``merges`` when no pair was left.
         resumed: how many an earlier run had learned.
         pruned: the words that ``min_word_count`` left out.
+        development: the texts that said which language each merge serves; empty as a rule.
     """
 
     place: Path
@@ -45,6 +47,7 @@ class LearnedPart(ABC):
     wanted: int
     resumed: int
     pruned: PrunedWords = NOTHING
+    development: tuple[DevelopmentText, ...] = field(default=(), kw_only=True)
 
     def tokenizer(self, request: TrainingRequest) -> Tokenizer:
         """The tokenizer this makes, with the slots that the request reserves.

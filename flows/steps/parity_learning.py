@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from bpeline.flows.requests import TrainingRequest
 from bpeline.flows.running import LEARN_MERGES, progress, step
 from bpeline.flows.steps.combining import CountedWords
 from bpeline.flows.steps.merge_learning import LearnedMerges, given_merges, merges_in
+from bpeline.registry.records import DevelopmentText
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.registry.workspace import Workspace, fetch, share_grown, sharing
-from bpeline.tokenizer_core.counting import WordCounts, count_words
+from bpeline.tokenizer_core.counting import WordCounts, count_texts, documents_of
+from bpeline.tokenizer_core.digests import DocumentDigest
 from bpeline.tokenizer_core.errors import EmptyCorpus
 from bpeline.tokenizer_core.merging import TrainingProgress
 from bpeline.tokenizer_core.training import learn_parity_merges, parity_digest
@@ -32,7 +35,7 @@ def learn_alike(
     given, base = given_merges(request, workspace)
     store = WordCountStore(workspace)
     languages = _own_counts(words, request, store)
-    development = _development_counts(request)
+    development, read = _development_counts(request)
     options: dict[str, Any] = {
         "tie_break": request.tie_break,
         "min_count": request.min_count,
@@ -57,7 +60,10 @@ def learn_alike(
     )
     share_grown(workspace, checkpoint)
     made = len(learned)
-    return LearnedMerges(checkpoint, made, request.merges, min(resumed, made), learned.pruned, base)
+    resumed = min(resumed, made)
+    return LearnedMerges(
+        checkpoint, made, request.merges, resumed, learned.pruned, base, development=read
+    )
 
 
 def _own_counts(
@@ -78,20 +84,33 @@ def _own_counts(
     return found
 
 
-def _development_counts(request: TrainingRequest) -> dict[str, WordCounts] | None:
-    """The words of the texts that say who is worst off; None where there are none."""
+def _development_counts(
+    request: TrainingRequest,
+) -> tuple[dict[str, WordCounts] | None, tuple[DevelopmentText, ...]]:
+    """The words of the texts that say who is worst off, and what these were; None without any."""
     texts = request.development_sources
     if not texts:
-        return None
-    reading = request.evaluation_reading
-    return {
-        source.name: count_words(
-            source.searched,
-            pattern=reading.pattern,
-            special_tokens=reading.special_tokens,
-            invalid_utf8=reading.invalid_utf8,
-            text_field=source.text_field or reading.text_field,
-            workers=request.workers,
+        return None, ()
+    counts, read = {}, []
+    for source in texts:
+        reading = request.evaluation_reading
+        reading = replace(reading, text_field=source.text_field or reading.text_field)
+        content = DocumentDigest()
+        try:
+            counts[source.name] = count_texts(
+                content.watching(documents_of(source.found(), reading)),
+                pattern=reading.pattern,
+                special_tokens=reading.special_tokens,
+                workers=request.workers,
+            )
+        except EmptyCorpus as error:
+            raise EmptyCorpus(
+                f"there is not a single word in the development text of {source.name}",
+                "text of each source that is to be served alike",
+                f"name files that hold text: `--parity-dev {source.name}=FILES`",
+            ) from error
+        made = DevelopmentText(
+            source.name, source.files, content.digest, content.documents, content.bytes
         )
-        for source in texts
-    }
+        read.append(made)
+    return counts, tuple(read)

@@ -111,6 +111,7 @@ def publish(run: TrainingRun, trained: Trained, summary: TrainingSummary) -> Pub
             curves=summary.curves,
             inputs=(
                 *corpus_inputs(trained.plan, trained.corpus, words, request),
+                *_development_inputs(learned),
                 *evaluation_inputs(evaluated),
             ),
             tags=_tags(evaluated, words, request, measured),
@@ -188,6 +189,7 @@ def _provenance(
         "pruned": asdict(learned.pruned),
         "notes": list(summary.notes),
         **({"sources": as_json(words.sources)} if words.sources else {}),
+        **({"development": list(map(asdict, learned.development))} if learned.development else {}),
         "metrics": dict(summary.metrics),
         "made_with": made_with(),
     }
@@ -247,6 +249,14 @@ def corpus_inputs(
     return [
         CorpusInput(Path(source).name or source, places.get(source, source), digest_of(digests))
         for source, digests in chunks.items()
+    ]
+
+
+def _development_inputs(learned: Learned) -> list[CorpusInput]:
+    """What said which source was worst off, with digests."""
+    return [
+        CorpusInput(f"development-{one.name}", ", ".join(one.files), one.digest, "development")
+        for one in learned.development
     ]
 
 
@@ -335,6 +345,7 @@ def _report(
         curves={CURVE_METRIC: summary.curve, **summary.curves},
         notes=summary.notes,
         sources=as_json(summary.sources),
+        development=trained.learned.development,
         use=screened.use,
         comparison=trained.evaluated.comparison,
         robustness=robustness_table(measured),

@@ -28,6 +28,7 @@ from bpeline.tokenizer_core.vocabulary import shown
 
 Recorded = tuple[RecordedFile, ...] | None
 GONE = "gone"
+DEVELOPMENT = "development text of"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,8 @@ class Check:
     """One thing that was made again.
 
     Attributes:
-        what: ``corpus``, ``word counts``, ``tokenizer``, or a file.
+        what: ``corpus``, ``word counts``, a text that begins with `DEVELOPMENT`, ``tokenizer``, or
+            a file.
         expected: the digest it had; empty where that was not kept.
         found: the digest it has now, or ``gone``.
         means_the_same: of a file whose bytes are others, whether what it says is the same.
@@ -130,6 +132,14 @@ def learned_again(
     with telling(LEARN_MERGES, request.merges_shown, "merges") as said:
         learned = learn(words, request, made_in)
         said.append(learned.outcome)
+    kept = {one.name: one.digest for one in lineage.development}
+    texts = [
+        Check(f"{DEVELOPMENT} {one.name}", kept.get(one.name, ""), one.digest)
+        for one in learned.development
+    ]
+    yield from texts
+    if not all(one.holds for one in texts):  # what it makes now is of other inputs
+        return
     tokenizer = lineage.as_renamed(learned.tokenizer(request))
     yield Check("tokenizer", digest, tokenizer.digest)
     required = request.required_tokens
@@ -147,17 +157,17 @@ def learned_again(
         yield Check("each token", str(rules), found)
     if not holds_version(workspace, digest):
         return
-    again, kept = made_in.version_directory("again"), workspace.version_directory(digest)
+    again, files = made_in.version_directory("again"), workspace.version_directory(digest)
     bpeline.save(tokenizer, again)
-    same = _behaviour_of(kept, "bpeline") == tokenizer.digest
+    same = _behaviour_of(files, "bpeline") == tokenizer.digest
     for name in (bpeline.VOCAB, bpeline.MERGES):
-        yield _beside(kept / name, again / name, same)
+        yield _beside(files / name, again / name, same)
     details: dict[Format, dict[str, Any]] = {
         "hf": {},
         "tiktoken": {"pattern": tokenizer.pattern.regex},
     }
     for format, told in details.items():
-        export = kept_export(kept, format)
+        export = kept_export(files, format)
         if export is not None:
             made = again / export.name
             tokenizer.save(made, format)

@@ -14,8 +14,10 @@ from bpeline.flows.steps.learning import Learned
 from bpeline.flows.steps.other_versions import against_others
 from bpeline.flows.steps.runs import TrainingRun
 from bpeline.flows.steps.size_choice import SizeChoice, Sized
+from bpeline.flows.steps.source_statistics import as_json
 from bpeline.flows.steps.summary import TrainingSummary
 from bpeline.flows.steps.token_screening import ScreenedTokens
+from bpeline.flows.wording import unmeasured
 from bpeline.registry.drift_rules import too_small_to_judge
 from bpeline.registry.word_counts import ShardStatistics
 
@@ -76,6 +78,9 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
         )
     elif remark := too_small_to_judge(seen.held_out_documents, seen.held_out_bytes, text_bytes):
         run.note(remark)
+    measured = metrics_of(evaluated)
+    if request.serves_alike:
+        run.note(_not_measured(unmeasured(measured, as_json(words.sources)), evaluated))
     return TrainingSummary(
         name=request.name,
         run_id=run.id,
@@ -96,7 +101,7 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
         ),
         held_out=evaluated.held_out,
         metrics={
-            **metrics_of(evaluated),
+            **measured,
             **({} if trained.choice is None else trained.choice.metrics),
             **screened.screening.metrics,
             **{f"seconds/{step.replace(' ', '_')}": took for step, took in run.seconds.items()},
@@ -117,6 +122,21 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
         seconds=dict(run.seconds),
         sources=words.sources,
         notes=tuple(run.notes),
+    )
+
+
+def _not_measured(sources: list[str], evaluated: Evaluated) -> str:
+    """Which sources were served, and nobody knows what they pay; empty where all were measured."""
+    if not sources:
+        return ""
+    why = "no document of theirs was held out"
+    if evaluated.made is not None:
+        why = "the evaluation set holds no text of these names or languages"
+    return (
+        f"not measured of what is served alike: {', '.join(sources)}; {why}. Costs and Gini "
+        "coefficient are without them; hold out more (`--held-out 0.1`), or name text of each "
+        f"(`--eval {sources[0]}=FILES`; of a name that has a set, `bpeline evaluate NAME "
+        f"--set-from {sources[0]}=FILES`)"
     )
 
 

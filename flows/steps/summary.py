@@ -13,6 +13,7 @@ from bpeline.flows.wording import (
     aligned,
     counted,
     from_here,
+    language_costs,
     markdown_table,
     megabytes,
     number_text,
@@ -199,19 +200,18 @@ class TrainingSummary:
         return [("superwords", said + self._interval(f"vs_{WORDS_ALONE}_percent/all"))]
 
     def _between_sources(self) -> list[tuple[str, str]]:
-        """What each source pays where they are served alike, and what it paid."""
-        begin = f"vs_{ORDINARY}_percent/"
-        changes = {
-            name.removeprefix(begin): change
-            for name, change in self.metrics.items()
-            if name.startswith(begin) and not name.endswith(("_low", "_high", "/all"))
-        }
-        before = self.metrics.get(f"vs_{ORDINARY}/gini_of_texts")
-        if before is None:
+        """How unequally sources pay that are served alike, and how they paid."""
+        before, now = (
+            self.metrics.get(f"vs_{ORDINARY}/gini_of_texts"),
+            self.metrics.get(GINI_OF_TEXTS),
+        )
+        if before is None or now is None:
             return []
-        said = ", ".join(f"{name} {change:+.1f} %" for name, change in changes.items())
-        now = f"{before:.4f} to {self.metrics[GINI_OF_TEXTS]:.4f}"
-        return [("served alike", f"{said} tokens; Gini of tokens per byte {now}")]
+        return [("served alike", f"Gini of tokens per byte {before:.4f} to {now:.4f}")]
+
+    def _language_costs(self) -> list[tuple[str, ...]]:
+        """What each source pays where they are served alike, and what it paid; may be empty."""
+        return language_costs(self.metrics, ORDINARY, GINI_OF_TEXTS, as_json(self.sources))
 
     def _interval(self, name: str) -> str:
         low, high = (self.metrics.get(f"{name}_{end}") for end in ("low", "high"))
@@ -276,6 +276,8 @@ class TrainingSummary:
         lines = [f"{title:<{width}}  {value}" for title, value in rows.items()]
         if self.sources:
             lines += ["", *aligned(statistics_table(as_json(self.sources)))]
+        if costs := self._language_costs():
+            lines += ["", *aligned(costs)]
         tried = f"{self.name}@candidate" if self.candidate else self.reference
         lines += ["", f'try it:  {program()} encode {tried} "Hello world"']
         return "\n".join(["", *lines, f"see it:  {program()} show {self.reference}"])
@@ -290,6 +292,9 @@ class TrainingSummary:
             lines += ["", *(f"- {note}" for note in self.notes)]
         if self.sources:
             lines += ["", "## Sources", "", markdown_table(statistics_table(as_json(self.sources)))]
+        if costs := self._language_costs():
+            said = "Beside the same training that serves all text together."
+            lines += ["", "## Served alike", "", said, "", markdown_table(costs)]
         lines += self._slice_table()
         if self.against_others:
             table = markdown_table(self.against_others)

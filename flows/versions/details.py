@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,7 @@ def version_details(reference: str) -> dict[str, Any]:
     table = lineage.table
     details["word_counts"] = str(table.path) if table is not None and table.path.exists() else ""
     details["sources"] = sources_of(directory)
+    details["development"] = [asdict(one) for one in lineage.development]
     chosen = chosen_size_of(read_evaluation(directory), found.name)
     details["chosen_size"] = "" if chosen is None else chosen["said"]
     details["certificates"] = certificates_of(directory)

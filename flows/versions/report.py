@@ -74,6 +74,7 @@ def version_contents(reference: str, against: str | None = None) -> ReportConten
         curves=curves,
         notes=lineage.provenance.get("notes", ()),
         sources=lineage.provenance.get("sources", ()),
+        development=lineage.development,
         use=use,
         comparison=comparison,
         comparison_remark=remark,

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .cost_tables import language_costs as language_costs
+    from .cost_tables import unmeasured as unmeasured
     from .numbers import SHOWN_CONFIDENCE as SHOWN_CONFIDENCE
     from .numbers import counted as counted
     from .numbers import from_here as from_here

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from bpeline.tokenizer_core.corpus import LeftOut, Reading, without_special_looking
-from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
+from bpeline.tokenizer_core.digests import DocumentDigest, digest_of
 
 FORMAT = 1
 
@@ -151,16 +151,16 @@ def as_set(
             one.language,
             one.domain,
             one.files,
-            digest_of_bytes(*(len(d).to_bytes(8, "little") + d for d in kept[one.name])),
-            len(kept[one.name]),
-            sum(map(len, kept[one.name])),
+            content.digest,
+            content.documents,
+            content.bytes,
         )
         for one in texts
-        if kept[one.name]
+        if (content := DocumentDigest.of(kept[one.name])).documents
     )
     given = any(one.files for one in described)
-    content = [[one.name, one.language, one.domain, one.digest] for one in described]
-    digest = digest_of(["evaluation set", FORMAT, parallel, content])
+    contents = [[one.name, one.language, one.domain, one.digest] for one in described]
+    digest = digest_of(["evaluation set", FORMAT, parallel, contents])
     left_out = LeftOut.of(
         [document for one in texts for document in one.documents],
         sections=not given,

@@ -8,6 +8,9 @@ from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .dataset_record import DatasetRecord as DatasetRecord
+    from .development_text import DevelopmentText as DevelopmentText
+    from .development_text import changed_development as changed_development
+    from .development_text import development_of as development_of
     from .drift_record import DriftObservation as DriftObservation
     from .drift_record import ObservedDrift as ObservedDrift
     from .drift_record import PastObservation as PastObservation

@@ -39,7 +39,7 @@ class CorpusInput:
         name: the source's name.
         source: where it was read from (path, glob or URL).
         digest: digest of its content.
-        context: what it was read for: ``training`` or ``evaluation``.
+        context: what it was read for: ``training``, ``development`` or ``evaluation``.
     """
 
     name: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -88,6 +89,53 @@ def test_the_version_is_what_python_makes_of_the_counts_of_each_source(
     assert "identical" in verified.output
     verified = bpeline("verify", f"two/{measured['version']}")
     assert verified.exit_code == 0, verified.output
+
+
+@pytest.mark.slow
+def test_a_version_holds_what_its_development_texts_were(
+    languages: dict[str, Path],
+    train: Callable[..., Any],
+    bpeline: Callable[..., Result],
+    tmp_path: Path,
+) -> None:
+    development = {name: tmp_path / f"dev-{name}.txt" for name in languages}
+    for name, path in development.items():
+        path.write_text(languages[name].read_text()[:400])
+    options = [f"--parity-dev={name}={path}" for name, path in development.items()]
+    options += ["--eval", f"en={tmp_path / 'eval-en.txt'}"]
+    first = train("--parity", "base", *options)
+    assert any("served alike: en, xh" in note for note in first["notes"])  # one text: no slices
+    shown = json.loads(bpeline("show", "two/1", "--json").stdout)["development"]
+    content = development["xh"].read_bytes()
+    assert shown[1] == {
+        "name": "xh",
+        "files": [str(development["xh"])],
+        "digest": sha256(len(content).to_bytes(8, "little") + content).hexdigest(),
+        "documents": 1,
+        "bytes": 400,
+    }
+    assert "development texts" in bpeline("show", "two/1").output
+    same = bpeline("compare", "two/1", "two/1").output
+    assert "the same development texts in both" in same
+
+    development["xh"].write_text(languages["xh"].read_text()[-4000:])
+    second = train("--parity", "base", *options)
+    assert second["digest"] != first["digest"]
+    compared = bpeline("compare", "two/1", "two/2").output
+    assert "other development texts" in compared
+    assert shown[1]["digest"][:8] in compared
+    changed = bpeline("verify", "two/1")
+    assert changed.exit_code == 1
+    assert "its inputs have changed" in changed.output
+    assert shown[1]["digest"] in changed.output
+    assert "--reuse-counts" not in changed.output
+    page = tmp_path / "report.html"
+    assert bpeline("report", "two/2", "-o", page).exit_code == 0
+    assert "Development texts" in page.read_text()
+
+    development["xh"].write_text("")
+    refused = train("--parity", "base", *options, fails=True)
+    assert "not a single word in the development text of xh" in refused
 
 
 @pytest.mark.slow
