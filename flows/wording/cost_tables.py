@@ -25,7 +25,7 @@ def language_costs(
     """
     if f"vs_{before}_percent/all" not in metrics:
         return []
-    rows = [TITLES]
+    rows: list[tuple[str, ...]] = [TITLES]
     group, percent = "bytes_per_token/", f"vs_{before}_percent/"
     texts = [
         key.removeprefix(group)
