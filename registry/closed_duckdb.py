@@ -43,8 +43,10 @@ def connect(
 
 def settle(connection: Any) -> None:
     """The settings of every connection, before they are locked."""
-    # After two seconds DuckDB would draw a bar into standard output, which is ours.
-    connection.execute("SET enable_progress_bar = false")
+    # After two seconds DuckDB would draw a bar into standard output, which is ours. In a notebook
+    # without ipywidgets it draws none, and refuses even to be told so.
+    if connection.execute("SELECT current_setting('enable_progress_bar')").fetchone()[0]:
+        connection.execute("SET enable_progress_bar = false")
     connection.execute("SET lock_configuration = true")
 
 

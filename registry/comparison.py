@@ -21,7 +21,7 @@ from bpeline.registry.references import ByPath, parse_reference
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.tokenizer_core.corpus import Reading, SkippedFiles, Source, search_sources
 from bpeline.tokenizer_core.counting import documents_of
-from bpeline.tokenizer_core.display import table
+from bpeline.tokenizer_core.display import number_text, table
 from bpeline.tokenizer_core.errors import CorruptFile, UnknownEvaluationSet
 from bpeline.tokenizer_core.evaluation import (
     ALL,
@@ -120,17 +120,23 @@ class VersionComparison:
         return f"<VersionComparison: {self.first} and {self.second}{said}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: sizes, vocabularies, slices with intervals, every metric."""
+        """What a notebook shows: sizes, slices with intervals, metrics that differ."""
         heads = ("", self.first, self.second, "difference")
         both = [
             ("vocabulary", *(f"{size:,} ids" for size in self.vocab_sizes), ""),
             ("split pattern", *self.patterns, ""),
             ("tokens of its own", f"{len(self.vocab.removed):,}", f"{len(self.vocab.added):,}", ""),
         ]
+        differing = [one for one in self.metrics if one.difference != 0]
         both += [
-            (one.key, *(_shown(value) for value in (one.first, one.second, one.difference)))
-            for one in self.metrics
-        ]
+            (one.key, number_text(one.first), number_text(one.second),
+             number_text(one.difference, "+"))
+            for one in differing
+        ]  # fmt: skip
+        equal = len(self.metrics) - len(differing)
+        said = [self.measured_on] * bool(self.measured_on)
+        if equal:
+            said.append(f"{equal:,} of {len(self.metrics):,} metrics are equal and not shown")
         changes = [
             (one.name, f"{one.documents:,}", f"{one.bytes:,}", f"{one.change.value:+.2%}",
              " … ".join(f"{end:+.2%}" for end in one.change.intervals.get(CONFIDENCE, ())))
@@ -138,11 +144,7 @@ class VersionComparison:
         ]  # fmt: skip
         interval = f"{CONFIDENCE:.0%} interval"
         sliced = table(("slice", "documents", "bytes", "tokens", interval), changes)
-        return f"{sliced if changes else ''}{table(heads, both, self.measured_on)}"
-
-
-def _shown(value: float | None) -> str:
-    return "" if value is None else f"{value:.6g}"
+        return f"{sliced if changes else ''}{table(heads, both, '; '.join(said))}"
 
 
 @dataclass(frozen=True, slots=True)

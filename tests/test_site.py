@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import re
 import shlex
@@ -14,6 +15,7 @@ from typing import Any
 
 import click
 import pytest
+from browser import browsing, installed_browser
 
 from bpeline.tokenizer_core import errors
 
@@ -87,6 +89,42 @@ def test_every_page_is_there_and_nothing_is_fetched_from_elsewhere(site: Path) -
         )
         assert loaded, name
         assert not [address for address in loaded if "//" in address], name
+
+
+@pytest.mark.slow
+def test_the_notebook_is_a_page_with_what_its_cells_show(site: Path) -> None:
+    page = (site / "notebook.html").read_text()
+    cells = json.loads((ROOT / "docs/notebook.ipynb").read_text())["cells"]
+    shown = [output for cell in cells for output in cell.get("outputs", ())]
+    assert page.count('class="cell-output"') == len(shown) >= 10
+    assert all("".join(one["data"]["text/html"]) in page for one in shown if _is_html(one))
+    assert (site / "notebook.ipynb").read_text() == (ROOT / "docs/notebook.ipynb").read_text()
+
+
+def _is_html(output: dict[str, Any]) -> bool:
+    return "text/html" in output.get("data", {})
+
+
+@pytest.mark.slow
+def test_a_site_that_is_opened_from_a_disk_is_searched(site: Path, tmp_path: Path) -> None:
+    program = installed_browser()
+    if program is None:
+        pytest.skip("no browser of the Chromium family is installed")
+    typed = """
+        const field = document.querySelector('.md-search__input');
+        field.focus();
+        field.value = 'evaluation set';
+        field.dispatchEvent(new KeyboardEvent('keyup', {bubbles: true}));
+    """
+    with browsing(program, tmp_path) as page:
+        page.call("Emulation.setFocusEmulationEnabled", enabled=True)
+        page.open(site / "how-to/upgrade.html")
+        page.run(f"(() => {{{typed}}})()")
+        page.within("matching documents")
+        found = page.run("document.querySelector('.md-search-result__link').href")
+        assert found.startswith(site.as_uri())
+        assert page.complaints == []
+        assert [one for one in page.requests if not one.startswith(("file:", "data:"))] == []
 
 
 @pytest.mark.slow

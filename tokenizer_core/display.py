@@ -10,8 +10,8 @@ from dataclasses import dataclass
 # Colours that text is read on, light or dark: neighbours differ, and the order says nothing.
 _HUES = (210, 30, 130, 280, 0, 170)
 _STYLE = (
-    "display:inline-block;padding:0 .1em;margin:.05em 0;border-radius:.2em;white-space:pre;"
-    "background:hsla({hue},75%,55%,.28)"
+    "padding:0 .1em;border-radius:.2em;white-space:pre-wrap;-webkit-box-decoration-break:clone;"
+    "box-decoration-break:clone;background:hsla({hue},75%,55%,.28);"
 )
 _SPECIAL = "outline:1px solid currentColor;"
 _MOST = 2_000  # tokens shown in a page
@@ -70,6 +70,13 @@ def shown_token(id_: int, token: bytes, special: bool) -> ShownToken:
 def card(facts: dict[str, str], sample: ShownTokens) -> str:
     """Facts about a tokenizer and a coloured sample, as HTML for a notebook."""
     return f"{table((), facts.items())}{sample._repr_html_()}"
+
+
+def number_text(value: float | None, sign: str = "") -> str:
+    """A metric as people read it, empty for None; ``sign="+"`` shows the sign of a difference."""
+    if value is None:
+        return ""
+    return format(value, f"{sign},.0f" if value == int(value) else f"{sign},.6g")
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:

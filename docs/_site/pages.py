@@ -1,4 +1,4 @@
-"""Pages of the site that are made: README as home, the reference from the code; holds no text.
+"""Pages of the site that are made: README as home, the notebook, the reference; holds no text.
 
 A hook of MkDocs (`mkdocs.yml`). What the code says (commands, public names, errors, metrics) is
 asked of the code, so that the reference cannot fall behind it.
@@ -6,7 +6,9 @@ asked of the code, so that the reference cannot fall behind it.
 
 from __future__ import annotations
 
+import html
 import inspect
+import json
 import os
 import re
 import sys
@@ -29,6 +31,7 @@ _COPIED = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
 }
+_PAGE_OF = {**_COPIED, "docs/notebook.ipynb": "notebook.md"}
 _LINK = re.compile(r"(\]\()([^)#\s]+)((?:#[^)\s]*)?\))")
 _API = {
     "bpeline": "What most programs need.",
@@ -48,6 +51,7 @@ _METRICS = (
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made, and the files of the repository that pages link to."""
     made = {
+        "notebook.md": notebook(),
         "reference/command-line.md": command_line(),
         "reference/api.md": api(),
         "reference/metrics.md": metrics(),
@@ -69,7 +73,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         target = _target(home, link[2])
         if target is None:
             return link[0]
-        place = _COPIED.get(target) or _of_docs(target) or f"files/{target}"
+        place = _PAGE_OF.get(target) or _of_docs(target) or f"files/{target}"
         return link[1] + os.path.relpath(place, Path(page.file.src_uri).parent) + link[3]
 
     return _LINK.sub(turned, markdown)
@@ -105,6 +109,31 @@ def _linked(files: Files, made: dict[str, str]) -> set[str]:
         and target not in _COPIED
         and not target.startswith("docs/")
     }
+
+
+def notebook() -> str:
+    """docs/notebook.ipynb as a page: its text, its code, and what each cell showed."""
+    parts = []
+    for cell in json.loads((ROOT / "docs/notebook.ipynb").read_text("utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            parts.append(source)
+            continue
+        shown = [_output(output) for output in cell["outputs"]]
+        parts += [f"```python\n{source}\n```", *shown]
+    parts.insert(1, '<a href="notebook.ipynb" download>Download the notebook</a>')
+    return "\n\n".join(parts) + "\n"
+
+
+def _output(output: dict[str, Any]) -> str:
+    """What a cell showed, as a notebook would choose it."""
+    data = output.get("data", {})
+    if "text/html" in data:
+        shown = "".join(data["text/html"])
+    else:
+        text = "".join(output["text"] if "text" in output else data["text/plain"])
+        shown = f"<pre>{html.escape(text)}</pre>"
+    return f'<div class="cell-output">{shown}</div>'
 
 
 def command_line() -> str:

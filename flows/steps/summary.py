@@ -21,6 +21,7 @@ from bpeline.flows.wording import (
     statistics_table,
 )
 from bpeline.registry.records import PublishedVersion
+from bpeline.tokenizer_core.display import line_chart, table
 from bpeline.tokenizer_core.evaluation import FEWEST_RESAMPLED, GINI_OF_TEXTS, NEW_TEXT, SPEEDS
 
 
@@ -128,6 +129,14 @@ class TrainingSummary:
     @property
     def bytes_per_token(self) -> float:
         return self.metrics["compression/bytes_per_token"]
+
+    def __repr__(self) -> str:
+        return f"<TrainingSummary: {self.title}, {self.bytes_per_token:.4f} bytes/token>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the lines of a terminal, and compression by vocabulary size."""
+        drawn = line_chart("bytes/token by number of ids", {"": self.curve}) if self.curve else ""
+        return f"{table((), self._rows_from_here().items())}{drawn}"
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values, with ``reference``."""
@@ -269,9 +278,7 @@ class TrainingSummary:
 
     def as_text(self) -> str:
         """A few lines for a terminal."""
-        rows = dict(self.rows())
-        if "files" in rows:
-            rows["files"] = from_here(self.directory)
+        rows = self._rows_from_here()
         width = max(map(len, rows))
         lines = [f"{title:<{width}}  {value}" for title, value in rows.items()]
         if self.sources:
@@ -281,6 +288,11 @@ class TrainingSummary:
         tried = f"{self.name}@candidate" if self.candidate else self.reference
         lines += ["", f'try it:  {program()} encode {tried} "Hello world"']
         return "\n".join(["", *lines, f"see it:  {program()} show {self.reference}"])
+
+    def _rows_from_here(self) -> dict[str, str]:
+        """`rows` for who stands in the working directory."""
+        rows = dict(self.rows())
+        return rows | {"files": from_here(self.directory)} if "files" in rows else rows
 
     def as_markdown(self) -> str:
         """The same with steps, curve and metrics, for Prefect and MLflow."""
@@ -297,9 +309,9 @@ class TrainingSummary:
             lines += ["", "## Served alike", "", said, "", markdown_table(costs)]
         lines += self._slice_table()
         if self.against_others:
-            table = markdown_table(self.against_others)
+            others = markdown_table(self.against_others)
             said = f"Tokens, with the 95 % interval, on {self.measured_on}; fewer are better."
-            lines += ["", "## Against other versions", "", said, "", table]
+            lines += ["", "## Against other versions", "", said, "", others]
         lines += ["", "## By vocabulary size", "", "| ids | bytes/token |", "|---:|---:|"]
         lines += [f"| {size:,} | {value:.4f} |" for size, value in self.curve]
         if self.chosen_size:

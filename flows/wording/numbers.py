@@ -8,6 +8,8 @@ import shutil
 import sys
 from pathlib import Path
 
+from bpeline.tokenizer_core.display import number_text as number_text
+
 
 def from_here(path: str) -> str:
     """``path`` as one would type it: relative where it lies below the working directory."""
@@ -38,10 +40,3 @@ def counted(number: int, noun: str) -> str:
 
 
 SHOWN_CONFIDENCE = 0.95
-
-
-def number_text(value: float | None, sign: str = "") -> str:
-    """A metric as people read it, empty for None; ``sign="+"`` shows the sign of a difference."""
-    if value is None:
-        return ""
-    return format(value, f"{sign},.0f" if value == int(value) else f"{sign},.6g")

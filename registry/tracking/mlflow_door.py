@@ -104,6 +104,8 @@ class MlflowConnection:
             logger = logging.getLogger(chatty)
             if logger.level == logging.NOTSET:
                 logger.setLevel(logging.WARNING)
+        # In a notebook, the bars of a library of MLflow's miss widgets; it has none to show there.
+        warnings.filterwarnings("ignore", message="IProgress not found")
 
     @cached_property
     def _client(self) -> Any:

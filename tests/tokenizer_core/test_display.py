@@ -46,6 +46,19 @@ def test_a_notebook_shows_text_and_runs_nothing_of_it(tokenizer: Tokenizer) -> N
     assert "more" in long
 
 
+def test_every_token_has_its_colour_and_a_special_one_a_line_around_it(
+    tokenizer: Tokenizer,
+) -> None:
+    page = tokenizer.show("low lower<|end|>", allowed_special="all")._repr_html_()
+    styles = [
+        dict(part.split(":", 1) for part in span.get("style", "").rstrip(";").split(";"))
+        for span in ElementTree.fromstring(page).iter("span")
+    ]
+    assert [set(style) >= {"background", "white-space"} for style in styles] == [True] * 3
+    assert len({style["background"] for style in styles}) == 3
+    assert ["outline" in style for style in styles] == [False, False, True]
+
+
 def test_a_notebook_shows_what_a_tokenizer_is(tokenizer: Tokenizer) -> None:
     page = text_of(tokenizer._repr_html_())
     for said in ("264", "byte-bpe", "gpt2", "<|end|>", tokenizer.digest[:16], "brown fox"):
