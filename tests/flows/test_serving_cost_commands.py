@@ -12,7 +12,12 @@ from click.testing import Result
 from bpeline.registry import load_tokenizer
 from bpeline.registry.opening import open_registry
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.evaluation import MODEL_SHAPES, NamedShape, model_shape
+from bpeline.tokenizer_core.evaluation import (
+    MODEL_SHAPES,
+    NamedShape,
+    flop_equated,
+    model_shape,
+)
 
 Command = Callable[..., Result]
 SMALL = MODEL_SHAPES["llama-3.2-1b"]
@@ -99,6 +104,24 @@ def test_every_command_says_the_same_cost(corpus: Path, bpeline: Command) -> Non
         expected = per_token / one["metrics"]["compression/bytes_per_token"]
         assert one["metrics"][per_byte] == pytest.approx(expected)
     assert swept["model"]["title"] == "llama-3.2-1b"
+    # Models that were trained are judged beside it, relative to the first combination.
+    points = {
+        "gpt2/300": [[1e17, 1.5], [1e18, 1.3], [1e19, 1.2]],
+        swept["combinations"][1]["record"]["digest"]: [[1e17, 1.4], [1e18, 1.25], [1e19, 1.18]],
+    }
+    Path("trained.json").write_text(json.dumps(points))
+    judged = json.loads(printed("sweep", "corpus", *options, "--bits-per-byte", "trained.json"))
+    costs = [one["metrics"][per_byte] for one in judged["combinations"]]
+    ratio = costs[1] / costs[0]
+    reached = [
+        one["metrics"]["serving/flop_equated_bits_per_byte.llama-3.2-1b"]
+        for one in judged["combinations"]
+    ]
+    expected = flop_equated(points[swept["combinations"][1]["record"]["digest"]], ratio, 1e18)
+    assert reached == [pytest.approx(1.3, abs=0.01), pytest.approx(expected.bits_per_byte)]
+    Path("trained.json").write_text(json.dumps({"other/1": points["gpt2/300"]}))
+    shown = bpeline("sweep", "corpus", *options[:-1], "--bits-per-byte", "trained.json").output
+    assert "bits per byte were not judged: trained.json has no points of gpt2/300" in shown
     run_id = swept["link"].rpartition("/")[2].partition("?")[0]
     run = open_registry().tracker._client.get_run(run_id).data
     assert run.params["model_shape"].startswith("llama-3.2-1b (hidden_size 2,048, layers 16")

@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from .robustness import may_be_perturbed as may_be_perturbed
     from .robustness import measure_robustness as measure_robustness
     from .robustness import robustness_by_language as robustness_by_language
+    from .scaling_curve import BITS_PER_BYTE as BITS_PER_BYTE
     from .scaling_curve import FLOP_EQUATED as FLOP_EQUATED
     from .scaling_curve import FlopEquated as FlopEquated
     from .scaling_curve import fit_scaling as fit_scaling

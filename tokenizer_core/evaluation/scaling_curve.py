@@ -84,10 +84,11 @@ def fit_scaling(points: Points) -> ScalingCurve:
 
 
 # Attributes of `FlopEquated`; of a model shape, too, as those of `SERVING`.
+BITS_PER_BYTE = "serving/flop_equated_bits_per_byte"
 FLOP_EQUATED = {
     "serving/relative_cost": "relative_cost",
     "serving/training_budget": "budget",
-    "serving/flop_equated_bits_per_byte": "bits_per_byte",
+    BITS_PER_BYTE: "bits_per_byte",
 }
 
 
