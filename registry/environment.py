@@ -84,7 +84,7 @@ _project: Path | None = None  # the file that was named
 _set_by_us: dict[str, str] = {}
 
 
-def folders_upward() -> Iterator[Path]:
+def folders_upward(project: Path | None) -> Iterator[Path]:
     """The current directory, and those above it that belong to the same user, up to another's.
 
     A workspace or a project is found from below, as a repository of git is; not one that somebody
@@ -92,7 +92,7 @@ def folders_upward() -> Iterator[Path]:
     the place of the current one.
     """
     try:
-        here = Path.cwd() if _project is None else _project.parent
+        here = Path.cwd() if project is None else project.parent
     except FileNotFoundError:  # it was removed
         return
     yield here
@@ -103,13 +103,13 @@ def folders_upward() -> Iterator[Path]:
         yield folder
 
 
-def _found_home() -> Path:
+def _found_home(project: Path | None) -> Path:
     """The workspace of the nearest directory that has one or is a project's; else of this one."""
-    for number, folder in enumerate(folders_upward()):
+    for number, folder in enumerate(folders_upward(project)):
         home = folder / DEFAULT_HOME
         if home.is_dir() or (folder / PROJECT_FILE).is_file():
-            return home if number or _project else DEFAULT_HOME
-    return DEFAULT_HOME if _project is None else _project.parent / DEFAULT_HOME
+            return home if number or project else DEFAULT_HOME
+    return DEFAULT_HOME if project is None else project.parent / DEFAULT_HOME
 
 
 def name_project(path: Path | str | None) -> None:
@@ -125,8 +125,23 @@ def find_project() -> Path | None:
     """The file of the project in force: that was named, else of this directory or one above it."""
     if _project is not None:
         return _project
-    files = (folder / PROJECT_FILE for folder in folders_upward())
+    return _found_project()
+
+
+def _found_project() -> Path | None:
+    files = (folder / PROJECT_FILE for folder in folders_upward(None))
     return next((file for file in files if file.is_file()), None)
+
+
+def named_elsewhere() -> tuple[str, str]:
+    """The workspace in force, and the project's file: each empty where a command finds it here.
+
+    That is where neither was named to this process alone, or what was named is what is found.
+    """
+    workspace = addresses().workspace
+    found = _addresses_of(None).workspace
+    project = "" if _project in (None, _found_project()) else str(_project)
+    return "" if workspace == found and not project else workspace, project
 
 
 def where_it_was_looked_for() -> str:
@@ -137,7 +152,7 @@ def where_it_was_looked_for() -> str:
         return f", which {HOME_VARIABLE} names"
     last = Path()
     begin = "the current directory" if _project is None else str(_project.parent)
-    for folder in folders_upward():
+    for folder in folders_upward(_project):
         if (folder / PROJECT_FILE).is_file():
             return f", beside {folder / PROJECT_FILE}"
         if (folder / DEFAULT_HOME).is_dir():
@@ -151,7 +166,11 @@ def where_it_was_looked_for() -> str:
 
 def read_environment() -> Addresses:
     """The addresses the environment names, empty values counting as unset."""
-    home, store = workspace_of(os.environ.get(HOME_VARIABLE) or _found_home())
+    return _addresses_of(_project)
+
+
+def _addresses_of(project: Path | None) -> Addresses:
+    home, store = workspace_of(os.environ.get(HOME_VARIABLE) or _found_home(project))
     return Addresses(
         home=home,
         store=os.environ.get(STORE_VARIABLE) or store,

@@ -68,7 +68,8 @@ FLOORS = {
         ("aliases", "comparison", "evaluating", "name_history", "querying"),
     ),
     "flows": (
-        ("running", "wording"),
+        ("wording",),
+        ("running",),
         ("cluster",),
         ("engines",),
         ("requests",),

@@ -55,6 +55,7 @@ def drift(
     """
     from bpeline.flows.running import progress
     from bpeline.flows.watch_drift import watch_drift
+    from bpeline.flows.wording import as_typed
     from bpeline.registry.environment import addresses
 
     if reference is None or project_is_named():
@@ -82,6 +83,6 @@ def drift(
     read = with_standard_input(paths, None)
     with progress.listening(progress.for_stream(sys.stderr)):
         report = watch_drift(name, read, alias or None, workspace=home, **given)
-    answer(as_json, report.as_dict(), ["", *report.lines()])
+    answer(as_json, report.as_dict(), ["", *map(as_typed, report.lines())])
     if fail_on_drift and (code := EXIT_CODES[report.outcome]):
         raise SystemExit(code)

@@ -26,6 +26,7 @@ def gc(remove: bool, as_json: bool, **given: Any) -> None:
     continued and publications that wait. All else can be made again from the sources.
     """
     from bpeline.flows.sweep_garbage import KINDS, sweep_garbage
+    from bpeline.flows.wording import as_typed
 
     found = sweep_garbage(remove=remove, **given)
     lines = []
@@ -41,7 +42,7 @@ def gc(remove: bool, as_json: bool, **given: Any) -> None:
             f"{_megabytes(found.young)}  stay as they are younger than {found.days:g} days"
         )
     if found.old and not remove:
-        lines.append("\nremove it:  bpeline gc --remove")
+        lines.append(as_typed("\nremove it:  bpeline gc --remove"))
     old, young = (list(map(_as_json, ones)) for ones in (found.old, found.young))
     told = {"removed": remove, "old": old, "young": young, "unsure": found.unsure}
     answer(as_json, told, lines)

@@ -188,11 +188,13 @@ def _place_of(error: Exception) -> str:
 
 def say_error(error: BpelineError) -> None:
     """What happened, what is accepted, what to type next."""
+    from bpeline.flows.wording import as_typed
+
     click.secho("error: ", fg="red", bold=True, nl=False, err=True)
-    click.echo(error.happened, err=True)
+    click.echo(as_typed(error.happened), err=True)
     for part in (error.accepted, error.next_step):
         if part:
-            click.echo(f"       {part}", err=True)
+            click.echo(f"       {as_typed(part)}", err=True)
 
 
 def say_version(context: click.Context) -> None:
@@ -228,7 +230,9 @@ def main() -> None:
     """Entry point of the script ``bpeline``."""
 
     def as_note(message: Warning | str, *_: Any, **__: Any) -> None:
-        click.echo(f"note: {message}", err=True)
+        from bpeline.flows.wording import as_typed
+
+        click.echo(f"note: {as_typed(str(message))}", err=True)
 
     warnings.showwarning = as_note
     for stream in (sys.stdout, sys.stderr):

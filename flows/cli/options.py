@@ -89,7 +89,8 @@ def project_option(function: Function) -> Function:
 
         if value is not None:
             name_project(value)
-            context.call_on_close(lambda: name_project(None))
+            # Of the whole program: errors that end the command are said in its terms, too.
+            context.find_root().call_on_close(lambda: name_project(None))
 
     option = click.option(
         "--project",

@@ -34,6 +34,7 @@ def delete(reference: str, remove: bool, reason: str, by: str, as_json: bool) ->
     is never used again. Interrupted, the same command or `bpeline resume` goes on.
     """
     from bpeline.flows.name_page import show_name_page
+    from bpeline.flows.wording import as_typed
     from bpeline.registry.deletion import delete_versions, find_deletable, parse_deletable
     from bpeline.registry.environment import this_user
     from bpeline.registry.moves import remove_alias
@@ -42,7 +43,7 @@ def delete(reference: str, remove: bool, reason: str, by: str, as_json: bool) ->
 
     wanted, who = parse_deletable(reference), by or this_user()
     registry = open_registry(make=False)
-    again = f"\ndo it:  bpeline delete {reference} --remove"
+    again = as_typed(f"\ndo it:  bpeline delete {reference} --remove")
     if isinstance(wanted, ByAlias):
         if not remove:
             line = f"{wanted} would be removed; the version it points to stays"
@@ -64,7 +65,7 @@ def delete(reference: str, remove: bool, reason: str, by: str, as_json: bool) ->
         lines.append(f"{one.reference}  {one.digest[:12]}  {'deleted' if remove else 'could go'}")
         lines += [f"  {'went' if remove else 'goes'}:   {sentence}" for sentence in one.goes]
         lines += [f"  stays:  {sentence}" for sentence in one.stays]
-    lines += [f"stays:    {sentence}" for sentence in _ELSEWHERE]
+    lines += [as_typed(f"stays:    {sentence}") for sentence in _ELSEWHERE]
     if not remove:
         lines.append(again)
     told = {"removed": remove, "versions": [asdict(one) for one in found], "stays": _ELSEWHERE}

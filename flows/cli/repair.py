@@ -20,6 +20,7 @@ def repair(write: bool, as_json: bool) -> None:
     The catalogue is made anew from the files of versions, from MLflow and from the records of word
     counts. Versions of an MLflow that is gone wait to be registered in the one that is there now.
     """
+    from bpeline.flows.wording import as_typed
     from bpeline.registry.opening import open_registry
     from bpeline.registry.repair import repair as repair_stores
 
@@ -33,5 +34,5 @@ def repair(write: bool, as_json: bool) -> None:
         if sentences:
             lines += [f"{title}:", *(f"  {sentence}" for sentence in sentences)]
     if told.found and not write:
-        lines += ["", "do it:  bpeline repair --write"]
+        lines += ["", as_typed("do it:  bpeline repair --write")]
     answer(as_json, asdict(told), lines)

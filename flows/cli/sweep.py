@@ -102,7 +102,7 @@ def sweep(
     from bpeline.flows.running import progress
     from bpeline.flows.sweep import sweep as sweep_all
     from bpeline.flows.sweep_record import table_of
-    from bpeline.flows.wording import aligned
+    from bpeline.flows.wording import aligned, as_typed
     from bpeline.registry.environment import addresses, find_project
     from bpeline.tokenizer_core.evaluation import model_shape as named_shape
 
@@ -156,7 +156,7 @@ def sweep(
             f"           {SUPERBPE}: then bpeline superwords {shlex.quote(name)}@candidate "
             "--vocab-size N --transition-size M, with nine tenths of N for M"
         )
-    answer(as_json, asdict(done), lines)
+    answer(as_json, asdict(done), map(as_typed, lines))
 
 
 def _of_the_project(

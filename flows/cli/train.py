@@ -260,13 +260,14 @@ def train(
 def print_plan(parameters: dict[str, Any], as_json: bool) -> None:
     """What a training of these parameters would do."""
     from bpeline.flows.steps import plan_training, with_findings
+    from bpeline.flows.wording import as_typed
     from bpeline.registry.environment import addresses
 
     request, found = with_findings(TrainingRequest.checked(**parameters), addresses().workspace)
     planned = plan_training(request, addresses().home)
     if found:
         planned = replace(planned, notes=(*planned.notes, found))
-    answer(as_json, planned.as_dict(), [planned.as_text()])
+    answer(as_json, planned.as_dict(), [as_typed(planned.as_text())])
 
 
 def _show_steps(

@@ -29,6 +29,7 @@ def versions(name: str | None, html: Path | None, as_json: bool) -> None:
         from bpeline.flows.versions import write_name_page
 
         write_name_page(name, html)
+    from bpeline.flows.wording import as_typed
     from bpeline.registry.versions import deleted_versions, list_versions
 
     found = list_versions(name)
@@ -37,7 +38,7 @@ def versions(name: str | None, html: Path | None, as_json: bool) -> None:
     wrote = [] if html is None else [f"\nwrote {html}"]
     if not found:
         whose = f"of {name} " if name else ""
-        line = f"no version {whose}is registered; type `bpeline train --demo` to make one"
+        line = as_typed(f"no version {whose}is registered; type `bpeline train --demo` to make one")
         answer(as_json, [], [line, *gone, *wrote])
         return
     rows = [("version", "vocab", "bytes/token", "digest", "created (UTC)", "aliases")]
@@ -54,10 +55,10 @@ def versions(name: str | None, html: Path | None, as_json: bool) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     if any(BYTES_PER_TOKEN in one.metrics and not one.comparable for one in found):
-        lines.append(
+        lines.append(as_typed(
             f"{OTHER_TEXT} measured on other text than the evaluation set of its name, so these "
             "figures do not compare: `bpeline evaluate REF` measures a version on it"
-        )
+        ))  # fmt: skip
     answer(as_json, [asdict(version) for version in found], [*lines, *gone, *wrote])
 
 

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TextIO
 
+from bpeline.flows.wording import as_typed
+
 if TYPE_CHECKING:
     from bpeline.flows.running.step_table import StepKind
     from bpeline.tokenizer_core.merging import TrainingProgress
@@ -158,7 +160,7 @@ class Lines(Progress):
         self.say(text)
 
     def note(self, text: str) -> None:
-        self.say(f"note: {text}")
+        self.say(f"note: {as_typed(text)}")
 
 
 class Bars(Lines):

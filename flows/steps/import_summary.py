@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from bpeline.flows.steps.promotion import Promotion
-from bpeline.flows.wording import counted, from_here, megabytes, number_text, program
+from bpeline.flows.wording import as_typed, counted, from_here, megabytes, number_text, program
 from bpeline.registry.records import PublishedVersion
 from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN
 
@@ -137,7 +137,8 @@ class ImportSummary:
         width = max(map(len, rows))
         lines = [f"{title:<{width}}  {value}" for title, value in rows.items()]
         tried = f'try it:  {program()} encode {self.reference} "Hello world"'
-        return "\n".join(["", *lines, "", tried, f"see it:  {program()} show {self.reference}"])
+        seen = f"see it:  {program()} show {self.reference}"
+        return as_typed("\n".join(["", *lines, "", tried, seen]))
 
     def as_markdown(self) -> str:
         """The same with steps and metrics, for Prefect and MLflow."""

@@ -11,6 +11,7 @@ from bpeline.flows.steps.promotion import Promotion
 from bpeline.flows.steps.source_statistics import SourceStatistics, as_json
 from bpeline.flows.wording import (
     aligned,
+    as_typed,
     counted,
     from_here,
     language_costs,
@@ -287,7 +288,7 @@ class TrainingSummary:
             lines += ["", *aligned(costs)]
         tried = f"{self.name}@candidate" if self.candidate else self.reference
         lines += ["", f'try it:  {program()} encode {tried} "Hello world"']
-        return "\n".join(["", *lines, f"see it:  {program()} show {self.reference}"])
+        return as_typed("\n".join(["", *lines, f"see it:  {program()} show {self.reference}"]))
 
     def _rows_from_here(self) -> dict[str, str]:
         """`rows` for who stands in the working directory."""

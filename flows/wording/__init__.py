@@ -23,5 +23,6 @@ if TYPE_CHECKING:
     from .tables import statistics_table as statistics_table
     from .tokens import token_text as token_text
     from .tokens import tokens_text as tokens_text
+    from .typed_commands import as_typed as as_typed
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -1,0 +1,42 @@
+"""Commands that are printed to be typed: with the workspace or project that was named. Runs none.
+
+A command reads the project and the workspace of the directory in which it is typed. Where others
+were named (``--project``, ``--workspace``), what we tell people to type next has to name them too.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from bpeline.flows.wording.numbers import from_here
+from bpeline.registry.environment import named_elsewhere
+from bpeline.tokenizer_core.urls import is_url
+
+# `bpeline encode …` in a sentence, or behind a title and two spaces at the end of a line.
+_COMMAND = re.compile(r"(?P<begin>(?:`|:  |: then )\S*bpeline (?P<name>[a-z]+))(?P<rest>[^`\n]*)")
+_READS_A_PROJECT = {"train", "sweep", "drift", "evaluate", "deploy", "server"}
+_KNOWS_NO_WORKSPACE = {"steps", "compress", "expand"}
+_OPTION = re.compile(r"(?:^| )--(?:project|workspace)\b")
+
+
+def as_typed(text: str) -> str:
+    """A text whose commands, typed here, work with the workspace and the project in force."""
+    workspace, project = named_elsewhere()
+    if not workspace:
+        return text
+
+    def named(found: re.Match[str]) -> str:
+        name, rest = found["name"], found["rest"]
+        if name in _KNOWS_NO_WORKSPACE or _OPTION.search(rest):
+            return found[0]
+        words = [word for word in rest.split() if not word.startswith("-")]
+        if project and name in _READS_A_PROJECT and not words:
+            return f"{found['begin']} --project {_shown(project)}{rest}"
+        return f"{found['begin']} --workspace {_shown(workspace)}{rest}"
+
+    return _COMMAND.sub(named, text)
+
+
+def _shown(place: str) -> str:
+    return shlex.quote(place if is_url(place) else from_here(place))
