@@ -303,8 +303,7 @@ def evaluate(
         others[ORDINARY] = learned_merges(words, plain, workspace).tokenizer(plain)
         references[ORDINARY] = "the same training without --parity"
     if tokenizer.algorithm.name == "superword-bpe":
-        counts = WordCountStore(workspace).open_table(words.table)
-        others[WORDS_ALONE] = words_alone(counts, request)
+        others[WORDS_ALONE] = words_alone(words, request, workspace)
         references[WORDS_ALONE] = "the same training without superwords"
     if request.transition_size:
         words_before = load_tokenizer(request.extends, workspace)

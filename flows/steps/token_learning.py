@@ -15,6 +15,7 @@ from bpeline.flows.steps.merge_learning import LearnedPart, merges_in
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.registry.workspace import (
     Workspace,
+    fetch,
     fetch_below,
     fetch_directory,
     share_directory,
@@ -31,6 +32,7 @@ from bpeline.tokenizer_core.algorithms import (
     train_superword_bpe,
     train_wordpiece,
     wordpiece_base,
+    words_beside,
     words_of_passages,
 )
 from bpeline.tokenizer_core.counting import WordCounts
@@ -42,10 +44,16 @@ from bpeline.tokenizer_core.errors import (
     MissingSource,
 )
 from bpeline.tokenizer_core.formats import bpeline
-from bpeline.tokenizer_core.merging import END_OF_WORD, CharacterSettings, PrunedWords, prune
+from bpeline.tokenizer_core.merging import (
+    END_OF_WORD,
+    CharacterSettings,
+    PrunedWords,
+    load_checkpoint,
+    prune,
+)
 from bpeline.tokenizer_core.sealed_manifests import MANIFEST
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.training import train_bpe
+from bpeline.tokenizer_core.training import merges_for, train_bpe
 
 _BYTES = 256
 _VERSION = 1  # raised whenever the same counts and settings make another tokenizer than before
@@ -106,8 +114,7 @@ def learn_tokens(
     pruned = prune(counts, request.min_word_count)[1]
     training = _TRAININGS[request.algorithm](counts, request)
     wanted = _merges_wanted(request, training.base)
-    settings = digest_of([request.reading.pattern.digest, training.settings])
-    checkpoint = workspace.checkpoint(words.table.counts_digest, settings)
+    checkpoint = _checkpoint(words, request, training.settings, workspace)
     fetch_below(workspace, checkpoint.parent, "")
     resumed = merges_in(checkpoint)
     made = training.train(
@@ -143,6 +150,14 @@ def tokenizer_of(counts_digest: str, request: TrainingRequest, workspace: Worksp
     }
     pattern = request.reading.pattern.digest
     return workspace.learned(counts_digest, digest_of([pattern, settings]))
+
+
+def _checkpoint(
+    words: CountedWords, request: TrainingRequest, settings: str, workspace: Workspace
+) -> Path:
+    """Where the merges of these counts are, or would be, kept."""
+    digest = digest_of([request.reading.pattern.digest, settings])
+    return workspace.checkpoint(words.table.counts_digest, digest)
 
 
 def found_in(directory: Path) -> dict[str, Any] | None:
@@ -257,14 +272,29 @@ def _superword_bpe(counts: WordCounts, request: TrainingRequest) -> _Training:
     return _Training(base, digest_of({"superword-bpe": asked}), train)
 
 
-def words_alone(counts: WordCounts, request: TrainingRequest) -> Tokenizer:
-    """What superwords over runs are measured beside: as many ids, and none of several words."""
+def words_alone(words: CountedWords, request: TrainingRequest, workspace: Workspace) -> Tokenizer:
+    """What superwords over runs are measured beside: as many ids, and none of several words.
+
+    Its merges are those that learning began with, which the checkpoint holds.
+    """
+    wanted = merges_for(request.learned_size, request.special_tokens)
+    settings = _superword_bpe(WordCounts.empty(), request).settings
+    checkpoint = _checkpoint(words, request, settings, workspace)
+    fetch(workspace, checkpoint)
+    known = merges_in(checkpoint)
+    if known >= wanted:
+        merges = load_checkpoint(checkpoint)
+        return words_beside(
+            merges, wanted, request.reading.pattern, request.special_tokens, request.tie_break
+        )
+    counts = WordCountStore(workspace).open_table(words.table)
     return train_bpe(
         words_of_passages(counts.at_least(request.min_word_count)),
         request.learned_size,
         special_tokens=request.special_tokens,
         tie_break=request.tie_break,
         min_count=request.min_count,
+        resume_from=checkpoint if known else None,
     )
 
 

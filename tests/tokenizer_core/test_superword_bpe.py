@@ -5,15 +5,29 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from bpeline.tokenizer_core import Tokenizer, WordCounts, reference, train_superword_bpe
-from bpeline.tokenizer_core.algorithms import SuperwordBpe, superword_passages
+from bpeline.tokenizer_core import (
+    Tokenizer,
+    WordCounts,
+    reference,
+    train_bpe,
+    train_superword_bpe,
+)
+from bpeline.tokenizer_core.algorithms import (
+    SuperwordBpe,
+    superword_passages,
+    words_beside,
+    words_of_passages,
+)
 from bpeline.tokenizer_core.algorithms.superword_bpe import reference as oracle
+from bpeline.tokenizer_core.algorithms.superword_bpe.cut_passages import cut_passages
 from bpeline.tokenizer_core.algorithms.superword_bpe.run_engine import RunEngine
 from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, InvalidPattern
+from bpeline.tokenizer_core.merging import load_checkpoint
 from bpeline.tokenizer_core.splitting import NAMED_PATTERNS, SplitPattern, pre_tokens
 from bpeline.tokenizer_core.word_encoding import explain_words
 
@@ -83,6 +97,73 @@ def test_words_of_passages_are_words_of_the_text(name: str, seed: int) -> None:
         letters = [word for word in words if any(map(str.isalpha, word))]
         assert [word for word in again if any(map(str.isalpha, word))] == letters
         assert "".join(pieces) == text
+
+
+def in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut a few bytes at a time, in three threads, with buckets that many pairs share."""
+    home = "bpeline.tokenizer_core.algorithms.superword_bpe.cut_passages"
+    for name, value in (
+        ("_BLOCK", 64), ("_LEAST_PART", 16), ("_NUMBERED_AT_ONCE", 7), ("_MOST_BUCKET_BITS", 3),
+    ):  # fmt: skip
+        monkeypatch.setattr(f"{home}.{name}", value)
+    monkeypatch.setattr(f"{home}.available_processors", lambda: 3)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_passages_are_rows_of_words_however_they_are_cut(
+    name: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_small_parts(monkeypatch)
+    random_ = random.Random(seed)
+    texts = [random_.choice(["", " "]).join(random_.choices(PARTS, k=9)) for _ in range(60)]
+    passages = counted(texts, name)
+    if random_.random() < 0.5:
+        passages = passages.sorted()
+    cut, sums = cut_passages(passages), dict[bytes, list[int]]()
+    for (passage, count), first in zip(passages.items(), passages.first_positions, strict=True):
+        at = int(first)
+        for piece in map(str.encode, reference.split(passage.decode(), NAMED_PATTERNS[name])):
+            known = sums.setdefault(piece, [0, at])
+            sums[piece] = [known[0] + count, min(known[1], at)]
+            at += len(piece)
+    words = cut.words.words()
+    columns = cut.words.counts.tolist(), cut.words.first_positions.tolist()
+    assert dict(zip(words, map(list, zip(*columns, strict=True)), strict=True)) == sums
+    spelled, counts = list[bytes](), list[int]()
+    for rows in cut.rows:
+        for begin, end in pairwise([0, *rows.ends.tolist()]):
+            spelled.append(b"".join(words[number] for number in rows.numbers[begin:end]))
+        counts += rows.counts.tolist()
+    assert list(zip(spelled, counts, strict=True)) == list(passages.items())
+
+
+def test_merges_are_the_same_however_passages_are_cut(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random_ = random.Random(seed)
+    documents = [" ".join(random_.choices(PARTS[:14], k=40)) for _ in range(30)]
+    counts = counted(documents, "gpt2")
+    whole = train_superword_bpe(counts, 256 + 90)
+    in_small_parts(monkeypatch)
+    assert train_superword_bpe(counts, 256 + 90).digest == whole.digest
+    agree(documents, "gpt2", 90, 2, "greatest-bytes")
+
+
+def test_words_that_64_bits_cannot_count_are_refused() -> None:
+    counts = WordCounts.from_mapping({b"a b": 1 << 62, b"c": 1}, superword_passages("gpt2"))
+    with pytest.raises(InvalidOption, match="64-bit"):
+        train_superword_bpe(counts, 260)
+
+
+def test_the_checkpoint_makes_the_words_that_superwords_are_measured_beside(tmp_path: Path) -> None:
+    counts = counted(["of the cat and of the dog in the house"] * 4, "o200k")
+    place, end = tmp_path / "merges", ["<|end|>"]
+    train_superword_bpe(counts, 280, special_tokens=end, min_count=1, checkpoint=place)
+    merges = load_checkpoint(place)
+    expected = train_bpe(words_of_passages(counts), 270, special_tokens=end, min_count=1)
+    assert expected.vocab_size == 270
+    made = words_beside(merges, 270 - 257, counts.pattern, end, "smallest-ids")
+    assert made.digest == expected.digest
 
 
 def test_equal_pairs_that_overlap_count_once() -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .superword_bpe import superword_passages as superword_passages
     from .superword_bpe import superwords_beside as superwords_beside
     from .superword_bpe import train_superword_bpe as train_superword_bpe
+    from .superword_bpe import words_beside as words_beside
     from .superword_bpe import words_of_passages as words_of_passages
     from .visible_training import VisibleStep as VisibleStep
     from .visible_training import lines_of as lines_of

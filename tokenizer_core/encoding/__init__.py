@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .merge_encoding import DEFAULT_CACHE_WORDS as DEFAULT_CACHE_WORDS
     from .merge_encoding import MAX_CACHE_WORDS as MAX_CACHE_WORDS
     from .merge_encoding import BytePairEncoder as BytePairEncoder
+    from .merge_encoding import as_spans as as_spans
     from .merge_encoding import byte_pair_encoder as byte_pair_encoder
     from .merge_encoding import derive_merges as derive_merges
     from .merge_encoding import merge_table as merge_table

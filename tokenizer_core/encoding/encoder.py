@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -20,7 +21,7 @@ class Encoder(Protocol):
 
     An encoder is complete when it is made and then never changes what it answers, so any number
     of threads may call it at once. An algorithm that subclasses this protocol writes the first two
-    methods; the other two have bodies, to be replaced where there is a quicker way.
+    methods; the others have bodies, to be replaced where there is a quicker way.
     """
 
     def encode(
@@ -42,6 +43,18 @@ class Encoder(Protocol):
     def encode_words(self, words: Sequence[bytes]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         """Token ids of words, each one pre-token whatever the pattern says; returns as `encode`."""
         ...
+
+    def encode_rows(
+        self, content: NDArray[np.uint8], offsets: NDArray[np.int64]
+    ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        """`encode_words` of words that lie one after the other.
+
+        Args:
+            content: uint8.
+            offsets: int64 ``[n + 1]``; word ``i`` is ``content[offsets[i]:offsets[i + 1]]``.
+        """
+        joined, edges = content.tobytes(), offsets.tolist()
+        return self.encode_words([joined[begin:end] for begin, end in pairwise(edges)])
 
     def encode_whole(self, text: Text) -> NDArray[np.uint32]:
         """Token ids of a whole text as one span: uint32."""

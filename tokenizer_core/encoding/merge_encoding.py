@@ -147,10 +147,18 @@ class BytePairEncoder(Encoder):
         return self.encode_marked(text, self._splitter.mark_every_byte(text, spans), spans, behind)
 
     def encode_words(self, words: Sequence[bytes]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-        text = Text.of(b"".join(words))
-        spans = spans_of_lengths(words)
+        return self._encode_unmarked(Text.of(b"".join(words)), spans_of_lengths(words))
+
+    def encode_rows(
+        self, content: NDArray[np.uint8], offsets: NDArray[np.int64]
+    ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        return self._encode_unmarked(*as_spans(content, offsets))
+
+    def _encode_unmarked(
+        self, text: Text, spans: NDArray[np.int64]
+    ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         marks = np.zeros(text.size // 64 + 2, np.uint64)
-        return self.encode_marked(text, marks, spans, np.full(len(words), -1, np.int64))
+        return self.encode_marked(text, marks, spans, np.full(len(spans), -1, np.int64))
 
     def encode_marked(
         self,
@@ -223,6 +231,16 @@ def spans_of_lengths(contents: Sequence[bytes]) -> NDArray[np.int64]:
     np.cumsum(np.fromiter(map(len, contents), np.int64, len(contents)), out=spans[:, 1])
     spans[1:, 0] = spans[:-1, 1]
     return spans
+
+
+def as_spans(
+    content: NDArray[np.uint8], offsets: NDArray[np.int64]
+) -> tuple[Text, NDArray[np.int64]]:
+    """Words that lie one after the other as spans of a text: int64 ``[n, 2]``."""
+    begin, end = int(offsets[0]), int(offsets[-1])
+    edges = np.asarray(offsets, np.int64) - begin
+    spans = np.ascontiguousarray(np.stack((edges[:-1], edges[1:]), axis=1))
+    return Text.of(np.ascontiguousarray(content[begin:end], np.uint8).data), spans
 
 
 def derive_merges(byte_ids: NDArray[np.int64], tokens: Mapping[int, bytes]) -> MergeIds:

@@ -84,7 +84,7 @@ class MadeTokens:
 
         def encoded(begin: int) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
             some = words.between(begin, begin + _WORDS_AT_A_TIME)
-            ids, ends = tokenizer.encoder.encode_words(some.words())
+            ids, ends = tokenizer.encoder.encode_rows(some.word_bytes, some.offsets)
             return ids, np.diff(ends, prepend=0)
 
         begins = range(0, max(len(words), 1), _WORDS_AT_A_TIME)

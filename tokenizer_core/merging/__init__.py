@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .merge_engine import MergeEngine as MergeEngine
     from .merge_engine import SymbolWords as SymbolWords
     from .merge_engine import byte_words as byte_words
+    from .merge_engine import exact_dot as exact_dot
     from .merge_engine import grown as grown
     from .parity_engine import ParityEngine as ParityEngine
     from .parity_engine import ParityRule as ParityRule

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .passages import superword_passages as superword_passages
     from .trainer import superwords_beside as superwords_beside
     from .trainer import train_superword_bpe as train_superword_bpe
+    from .trainer import words_beside as words_beside
     from .trainer import words_of_passages as words_of_passages
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -18,6 +18,7 @@ from bpeline.tokenizer_core.encoding import (
     BytePairEncoder,
     Decoder,
     Encoder,
+    as_spans,
     merge_table,
     spans_of_lengths,
 )
@@ -138,3 +139,9 @@ class SuperwordEncoder(Encoder):
     def encode_words(self, words: Sequence[bytes]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         text = Text.of(b"".join(words))
         return self.encode(text, spans_of_lengths(words), np.full(len(words), -1, np.int64))
+
+    def encode_rows(
+        self, content: NDArray[np.uint8], offsets: NDArray[np.int64]
+    ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        text, spans = as_spans(content, offsets)
+        return self.encode(text, spans, np.full(len(spans), -1, np.int64))

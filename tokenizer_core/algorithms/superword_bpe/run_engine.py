@@ -18,6 +18,11 @@ _NUMBERS = 1 << 62  # tokens are numbered below
 _FIRST_MERGES = 1024
 
 
+def least_count(recorded: NDArray[np.int64]) -> int:
+    """What a pair must occur to be merged: more often than some merge of words did."""
+    return min(recorded.tolist(), default=0) + 1
+
+
 class RunEngine:
     """Merges pairs of whole words, as `MergeEngine` does symbols; see `merging.Merger`.
 
@@ -33,6 +38,7 @@ class RunEngine:
 
     def __init__(self, words: SymbolWords, recorded: NDArray[np.int64]) -> None:
         self._words, self._recorded = words, recorded.tolist()
+        self._least = least_count(recorded)
         self._word_merges = 0  # that went before
         self.base = len(words.base_tokens)
         self._texts = list(words.base_tokens)
@@ -109,10 +115,8 @@ class RunEngine:
         self._numbers = [gap * (place + 1) for place in range(len(order))]
         ties = np.empty(len(texts), np.int64)
         ties[order] = self._numbers
-        # Whatever is merged occurs more often than some merge of words did.
-        least = min(self._recorded, default=0) + 1
         self._engine = MergeEngine(
-            self._words, tie_break="given-ties", min_count=least, ties=ties[: self.base]
+            self._words, tie_break="given-ties", min_count=self._least, ties=ties[: self.base]
         )
         rows = np.ascontiguousarray(self._rows[:, :2])
         for done in range(self._done):

@@ -8,7 +8,7 @@ same in plain Python.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.algorithms.superword_bpe.codec import SuperwordBpe, holds_letter
+from bpeline.tokenizer_core.algorithms.superword_bpe.cut_passages import CutPassages, cut_passages
 from bpeline.tokenizer_core.algorithms.superword_bpe.passages import words_of
-from bpeline.tokenizer_core.algorithms.superword_bpe.run_engine import RunEngine
-from bpeline.tokenizer_core.counting import WordCounts, WordSum
+from bpeline.tokenizer_core.algorithms.superword_bpe.run_engine import RunEngine, least_count
+from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.encoding import BytePairEncoder
 from bpeline.tokenizer_core.merging import (
@@ -31,8 +32,7 @@ from bpeline.tokenizer_core.merging import (
     learn_with,
     prune,
 )
-from bpeline.tokenizer_core.splitting import SplitPattern, Splitter
-from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training import (
     learn_merges,
@@ -49,7 +49,6 @@ from bpeline.tokenizer_core.vocabulary import (
 
 _ALGORITHM = "superword-bpe 1"  # to be counted up when the same settings learn other merges
 _BYTES = 256
-_BLOCK = 1 << 22  # bytes of passages that are cut and encoded together
 
 
 def train_superword_bpe(
@@ -95,13 +94,14 @@ def train_superword_bpe(
         >>> [left + right for left, right in made.merges]
         [b'he', b'of', b'the', b' the', b'of the']
     """
-    words_pattern = words_of(counts.pattern)
+    words_of(counts.pattern)  # refuses what are no passages, before anything else
     specials = validate_special_tokens(special_tokens)
     merges = merges_for(vocab_size, specials)
     refuse_special_tokens_in_words(specials, counts)
     frequent, _ = prune(counts, min_word_count)
+    passages = cut_passages(frequent)
     learned = learn_merges(
-        words_of_passages(frequent),
+        passages.words,
         merges,
         tie_break=tie_break,
         min_count=min_count,
@@ -112,9 +112,7 @@ def train_superword_bpe(
     tokens = token_bytes(learned.pairs(), byte_order(tie_break))
     with_letters = [id_ for id_, token in enumerate(tokens) if holds_letter(token)]
     symbols = np.array(sorted(with_letters, key=tokens.__getitem__), np.int64)
-    engine = partial(
-        _engine_of, frequent, words_pattern, learned, symbols, tokens, byte_order(tie_break)
-    )
+    engine = partial(_engine_of, passages, learned, symbols, tokens, byte_order(tie_break))
     settings = digest_of(
         {
             "algorithm": _ALGORITHM,
@@ -140,15 +138,15 @@ def train_superword_bpe(
 
 
 def _engine_of(
-    passages: WordCounts,
-    pattern: SplitPattern,
+    passages: CutPassages,
     learned: LearnedMerges,
     symbols: NDArray[np.int64],
     tokens: list[bytes],
     order: Sequence[int],
 ) -> RunEngine:
-    runs = _runs_in(passages, pattern, learned, symbols, list(map(len, tokens)), order)
     base_tokens = tuple(tokens[id_] for id_ in symbols.tolist())
+    of_words = _symbols_of_words(passages, learned, symbols, base_tokens, order)
+    runs = passages.runs(of_words, least_count(learned.counts))
     words = SymbolWords(
         *runs,
         np.zeros(len(runs[2]), np.int64),
@@ -158,84 +156,59 @@ def _engine_of(
     return RunEngine(words, learned.counts)
 
 
-def _blocks(passages: WordCounts) -> Iterator[WordCounts]:
-    begin = 0
-    while begin < len(passages):
-        reach = passages.offsets[begin] + _BLOCK
-        end = max(begin + 1, int(np.searchsorted(passages.offsets, reach, side="right")) - 1)
-        yield passages.between(begin, end)
-        begin = end
-
-
-def _cut(
-    block: WordCounts, splitter: Splitter
-) -> tuple[Text, NDArray[np.uint64], NDArray[np.int64]]:
-    """Passages as one text, where its words begin, and the span of each passage."""
-    text = Text.of(block.word_bytes.tobytes())
-    edges = np.asarray(block.offsets, np.int64)
-    spans = np.ascontiguousarray(np.stack((edges[:-1], edges[1:]), axis=1))
-    return text, splitter.mark_every_byte(text, spans), spans
-
-
-def _flags(marks: NDArray[np.uint64], size: int) -> NDArray[np.uint8]:
-    return np.unpackbits(marks.view(np.uint8), bitorder="little")[:size]
-
-
 def words_of_passages(passages: WordCounts) -> WordCounts:
     """The counts of the words that passages consist of.
 
     Raises:
         InvalidPattern: counts of anything but passages.
     """
-    pattern = words_of(passages.pattern)
-    total, splitter = WordSum(pattern), Splitter(pattern)
-    for block in _blocks(passages):
-        text, marks, spans = _cut(block, splitter)
-        begins = np.flatnonzero(_flags(marks, text.size))
-        passage = np.searchsorted(spans[:, 1], begins, side="right")
-        first = block.first_positions[passage] + (begins - spans[passage, 0])
-        offsets = np.append(begins, text.size)
-        total.add(WordCounts(block.word_bytes, offsets, block.counts[passage], first, pattern))
-    return total.result()
+    return cut_passages(passages).words.in_order_of_sight()
 
 
-def _runs_in(
-    passages: WordCounts,
-    pattern: SplitPattern,
+def words_beside(
+    merges: Checkpoint,
+    number: int,
+    passages: SplitPattern,
+    special_tokens: Sequence[str],
+    tie_break: str,
+) -> Tokenizer:
+    """The tokenizer of words alone that superwords were learned beside.
+
+    Args:
+        merges: the checkpoint of `train_superword_bpe`.
+        number: how many of them, the first ones.
+        passages: the split pattern of the counts.
+        special_tokens, tie_break: as they were given.
+    """
+    left, right = merges.left[:number].tolist(), merges.right[:number].tolist()
+    pairs = list(zip(left, right, strict=True))
+    made = vocab_from_merges(pairs, byte_order(tie_break), special_tokens)
+    return Tokenizer(made.vocab, made.merges, made.special_tokens, pattern=words_of(passages))
+
+
+def _symbols_of_words(
+    passages: CutPassages,
     learned: LearnedMerges,
     symbols: NDArray[np.int64],
-    lengths: list[int],
+    base_tokens: Sequence[bytes],
     order: Sequence[int],
-) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
-    """Runs of two words or more that are one token each: symbols, offsets, counts."""
+) -> NDArray[np.int32]:
+    """By word: the place among ``symbols`` of the one token that it is, or −1."""
     byte_ids = np.empty(_BYTES, np.int64)
     byte_ids[list(order)] = np.arange(_BYTES)
     results = np.arange(_BYTES, _BYTES + len(learned))
     parts = learned.left.astype(np.int64), learned.right.astype(np.int64)
-    encoder = BytePairEncoder(byte_ids, *parts, results, pattern)
-    splitter, sizes = Splitter(pattern), np.array(lengths, np.int64)
-    symbol_of = np.full(len(lengths), -1, np.int32)
-    symbol_of[symbols] = np.arange(len(symbols), dtype=np.int32)
-    contents, all_lengths, counts = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)], []
-    for block in _blocks(passages):
-        text, marks, spans = _cut(block, splitter)
-        ids, ends = encoder.encode_marked(text, marks, spans, np.full(len(spans), -1, np.int64))
-        places = np.cumsum(sizes[ids]) - sizes[ids]
-        starts = np.append(_flags(marks, text.size)[places], np.uint8(1))
-        found = symbol_of[ids]
-        eligible = (starts[:-1] & starts[1:]).view(np.bool_) & (found >= 0)
-        opens = np.zeros(len(ids) + 1, np.bool_)  # tokens that begin a passage
-        opens[ends] = opens[0] = True
-        joined = eligible[1:] & eligible[:-1] & ~opens[1:-1]  # token i + 1 goes on the run of i
-        kept = np.append(joined, False) | np.append(False, joined)
-        begins = np.flatnonzero(kept & ~np.append(False, joined))
-        taken = np.cumsum(kept)
-        length = np.diff(np.append(taken[begins] - 1, taken[-1] if len(taken) else 0))
-        contents.append(found[kept])
-        all_lengths.append(length)
-        counts.append(block.counts[np.searchsorted(ends, begins, side="right")])
-    offsets = np.cumsum(np.concatenate(all_lengths))
-    return np.concatenate(contents), offsets, np.concatenate(counts or [np.zeros(0, np.int64)])
+    encoder = BytePairEncoder(byte_ids, *parts, results, passages.words.pattern)
+    content = np.frombuffer(bytearray(b"".join(base_tokens)), np.uint8)
+    offsets = np.cumsum([0, *map(len, base_tokens)], dtype=np.int64)
+    words = passages.numbers_of(content, offsets)
+    ids, ends = encoder.encode_rows(content, offsets)
+    alone = (words >= 0) & (np.diff(ends, prepend=0) == 1)
+    place = np.full(_BYTES + len(learned), -1, np.int32)
+    place[symbols] = np.arange(len(symbols), dtype=np.int32)
+    found = np.full(len(passages.words), -1, np.int32)
+    found[words[alone]] = place[ids[ends[alone] - 1]]
+    return found
 
 
 def _in_order(
