@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bpeline.flows.requests import OF_PARITY
+from bpeline.flows.requests import LARGEST_SIZE, OF_PARITY
 from bpeline.registry.lineage import Lineage
 from bpeline.registry.loading import ResolvedVersion, load_version, resolve
 from bpeline.registry.opening import open_registry
@@ -30,11 +30,14 @@ _HOW = ("workers", "table_memory", "engine", "rules")
 
 def extension_parameters(
     reference: str,
-    vocab_size: int,
+    vocab_size: int | str,
     paths: Sequence[str] = (),
     name: str | None = None,
     reserve: int = 0,
     round_to: int = 1,
+    *,
+    largest_size: int | None = None,
+    model_shape: str | None = None,
 ) -> dict[str, Any]:
     """The parameters of `train_tokenizer` that continue a version, trained here or imported.
 
@@ -44,10 +47,11 @@ def extension_parameters(
 
     Args:
         reference: a registered version.
-        vocab_size: of the new one.
+        vocab_size: of the new one; ``auto`` for the one at which text costs a model least.
         paths: the corpus; that of the version when empty.
         name: the name to register under; that of the version when None.
         reserve, round_to: slots behind the new ids; those of the version stay where they are.
+        largest_size, model_shape: with ``auto``, up to which size, and which model.
 
     Raises:
         InvalidOption: a path, no larger size, a tokenizer that cannot be extended, or no paths for
@@ -55,6 +59,7 @@ def extension_parameters(
         UnknownVersion: there is no such version.
     """
     version, base, config = version_to_continue(reference)
+    chosen, vocab_size = size_to_choose(vocab_size, largest_size, model_shape)
     if base.algorithm.name == "superword-bpe":
         raise InvalidOption(
             f"{version} has superwords, in the place of the last merges within words",
@@ -86,12 +91,33 @@ def extension_parameters(
         **others,
         "name": name or version.name or config.get("name"),
         "vocab_size": vocab_size,
+        **chosen,
         "special_tokens": separators_of(base),
         "required_tokens": [],  # they are among the merges of the version
         "extends": version.digest,
         "reserve": reserve,
         "round_to": round_to,
     }
+
+
+def size_to_choose(
+    vocab_size: int | str, largest_size: int | None, model_shape: str | None
+) -> tuple[dict[str, Any], int]:
+    """What a training is told of its number of ids, where it is to choose one; and the largest.
+
+    Raises:
+        InvalidOption: a largest size or a model where a number was given.
+    """
+    if isinstance(vocab_size, str):
+        largest = largest_size or LARGEST_SIZE
+        return {"largest_size": largest, "model_shape": model_shape}, largest
+    if largest_size is not None or model_shape is not None:
+        raise InvalidOption(
+            f"the number of ids was given, {vocab_size:,}, and what chooses it, too",
+            "--largest-size and --model-shape go with --vocab-size auto",
+            "type `--vocab-size auto`, or leave these out",
+        )
+    return {}, vocab_size
 
 
 def version_to_continue(reference: str) -> tuple[ResolvedVersion, Tokenizer, dict[str, Any]]:

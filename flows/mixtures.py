@@ -16,6 +16,7 @@ from bpeline.flows.steps import (
     count_once,
     evaluation_inputs,
     prepared,
+    refuse_choice,
     requests_of_mixtures,
     set_up_evaluation,
     sweeping,
@@ -45,6 +46,7 @@ def compare_mixtures(
             trained on files without names.
         BpelineError: what was asked for, read or written cannot be; the workspace stays good.
     """
+    refuse_choice(parameters)
     requests = requests_of_mixtures(corpus, weights, temperatures, workspace, parameters)
     first = next(iter(requests.values()))
     varied = {"sources": [list(one.sources) for one in requests.values()], "mixtures": [*requests]}

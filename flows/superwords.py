@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bpeline.flows.extend import across_spaces, on_paths, version_to_continue
+from bpeline.flows.extend import across_spaces, on_paths, size_to_choose, version_to_continue
 from bpeline.flows.requests import OF_PARITY
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.training import merges_to_continue
@@ -63,12 +63,15 @@ def run_parameters(
 
 def superword_parameters(
     reference: str,
-    vocab_size: int,
+    vocab_size: int | str,
     transition_size: int | None = None,
     paths: Sequence[str] = (),
     name: str | None = None,
     reserve: int = 0,
     round_to: int = 1,
+    *,
+    largest_size: int | None = None,
+    model_shape: str | None = None,
 ) -> dict[str, Any]:
     """The parameters of `train_tokenizer` that go on across spaces behind a version's words.
 
@@ -77,17 +80,20 @@ def superword_parameters(
 
     Args:
         reference: a registered version of byte-level BPE, trained here.
-        vocab_size: of the new one, superwords included.
+        vocab_size: of the new one, superwords included; ``auto`` for the one at which text costs a
+            model least, with so many words.
         transition_size: how many of the ids the version gives; all of them when None.
         paths: the corpus; that of the version when empty.
         name: the name to register under; that of the version when None.
         reserve, round_to: slots behind the new ids.
+        largest_size, model_shape: with ``auto``, up to which size, and which model.
 
     Raises:
         InvalidOption: sizes out of order, or a version that superwords cannot begin with.
         UnknownVersion: there is no such version.
     """
     version, base, config = version_to_continue(reference)
+    chosen, vocab_size = size_to_choose(vocab_size, largest_size, model_shape)
     if not config:
         raise InvalidOption(
             f"{version} was not trained here",
@@ -107,6 +113,7 @@ def superword_parameters(
         **{key: value for key, value in on_paths(config, paths).items() if key not in OF_PARITY},
         "name": name or version.name or config["name"],
         "vocab_size": vocab_size,
+        **chosen,
         **across_spaces(base, words),
         "reserve": reserve,
         "round_to": round_to,

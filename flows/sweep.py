@@ -26,6 +26,7 @@ from bpeline.flows.steps import (
     MOST_TRIALS,
     keep_words,
     prepared,
+    refuse_choice,
     set_up_evaluation,
     sweeping,
     try_sizes,
@@ -64,6 +65,7 @@ def sweep(
     Raises:
         BpelineError: what was asked for, read or written cannot be; the workspace stays good.
     """
+    refuse_choice(parameters)
     algorithm = parameters.get("algorithm", BYTE_BPE)
     choices_of(algorithm)  # refuses what there is none of
     sizes, patterns = sorted(set(vocab_sizes), reverse=True), list(dict.fromkeys(patterns))

@@ -74,8 +74,11 @@ def _check(
     if parameters.get("vocab_size") == AUTO or parameters.get("largest_size"):
         raise InvalidOption(
             "the number of ids of several languages' vocabularies was to be chosen",
-            "one number for the joint and for each separate vocabulary",
-            "type a number: `--vocab-size 32000`",
+            "one number for the joint and for each separate vocabulary: they are compared at the "
+            "same number of ids",
+            "type a number, `--vocab-size 32000`; or let one for all be chosen: `bpeline train "
+            "--source src=FILES --source tgt=FILES --name NAME --vocab-size auto "
+            "--model-shape llama-3.2-1b`",
         )
     if len(languages) < 2:
         raise InvalidOption(

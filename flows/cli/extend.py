@@ -6,18 +6,26 @@ from typing import Any
 
 import click
 
-from bpeline.flows.cli.options import command
+from bpeline.flows.cli.options import SIZE, chosen_size_options, command
 
 
 @command(
     "bpeline extend news@champion --vocab-size 64000",
     "bpeline extend news/3 more/*.txt --vocab-size 40000 --json",
     "bpeline extend news@champion --vocab-size 64000 --rules rules.toml",
+    "bpeline extend news@champion --vocab-size auto --model-shape llama-3.2-1b",
     "bpeline extend news@champion --vocab-size 64000 --plan",
 )
 @click.argument("reference", metavar="REF")
 @click.argument("paths", nargs=-1)
-@click.option("--vocab-size", type=int, required=True, help="Number of ids of the new version.")
+@click.option(
+    "--vocab-size",
+    type=SIZE,
+    metavar="NUMBER|auto",
+    required=True,
+    help="Number of ids of the new version; with auto the one at which text costs a model least.",
+)
+@chosen_size_options
 @click.option("--name", help="Name to register under.  [default: that of the version]")
 @click.option("--reserve", type=int, default=0, help="Slots among the new ids, the last ones.")
 @click.option(
@@ -38,7 +46,9 @@ from bpeline.flows.cli.options import command
 def extend(
     reference: str,
     paths: tuple[str, ...],
-    vocab_size: int,
+    vocab_size: int | str,
+    largest_size: int | None,
+    model_shape: str | None,
     name: str | None,
     reserve: int,
     round_to: int,
@@ -60,7 +70,14 @@ def extend(
     from bpeline.flows.extend import extension_of, extension_parameters
 
     parameters: dict[str, Any] = extension_parameters(
-        reference, vocab_size, paths, name, reserve, round_to
+        reference,
+        vocab_size,
+        paths,
+        name,
+        reserve,
+        round_to,
+        largest_size=largest_size,
+        model_shape=model_shape,
     )
     if rules is not None:
         parameters["rules"] = rules

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from bpeline.flows.cli.options import FILE, answer, command
+from bpeline.flows.cli.options import FILE, SIZE, answer, chosen_size_options, command
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.urls import absolute_name, is_url
 
@@ -16,11 +16,18 @@ from bpeline.tokenizer_core.urls import absolute_name, is_url
 @command(
     "bpeline init corpus/ --name news",
     "bpeline init --name news                      # with the texts that are here, as proposals",
+    "bpeline init corpus/ --name news --vocab-size auto --model-shape llama-3.2-1b",
     "bpeline init 'data/*.jsonl.zst' --name news --vocab-size 64000 --pattern llama3",
 )
 @click.argument("paths", nargs=-1)
 @click.option("--name", required=True, help="The name to register under.")
-@click.option("--vocab-size", type=int, help="Number of ids.  [default: 32000]")
+@click.option(
+    "--vocab-size",
+    type=SIZE,
+    metavar="NUMBER|auto",
+    help="Number of ids; with auto the one at which text costs a model least.  [default: 32000]",
+)
+@chosen_size_options
 @click.option("--pattern", help="The split pattern.  [default: gpt2]")
 @click.option(
     "--special-token",
@@ -32,7 +39,9 @@ from bpeline.tokenizer_core.urls import absolute_name, is_url
 def init(
     paths: tuple[str, ...],
     name: str,
-    vocab_size: int | None,
+    vocab_size: int | str | None,
+    largest_size: int | None,
+    model_shape: str | None,
     pattern: str | None,
     special_tokens: tuple[str, ...],
     project: Path | None,
@@ -71,6 +80,8 @@ def init(
         "pattern": pattern or "gpt2",
         "special_tokens": list(special_tokens),
     }
+    chosen = {"largest_size": largest_size, "model_shape": model_shape}
+    given |= {key: value for key, value in chosen.items() if value is not None}
     TrainingRequest.checked(**given, paths=list(paths) or ["corpus/"])
     found: list[FoundSource] = []
     if paths:
@@ -78,6 +89,8 @@ def init(
         given["paths"] = [one if one == DEMO else _beside(path, one) for one in paths]
     else:
         found = sources_beside(path.absolute().parent)
+    if model_shape is not None and Path(model_shape).exists():
+        given["model_shape"] = _beside(path, model_shape)
     DURABLE.write(path, project_text(given, found).encode())
     typed = "" if project is None else f" --project {path}"
     lines = [f"wrote {path}"]

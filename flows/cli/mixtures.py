@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from bpeline.flows.cli.options import FILE, answer, command
+from bpeline.flows.cli.options import FILE, SIZE, answer, command
 from bpeline.tokenizer_core.errors import InvalidOption
 
 
@@ -29,7 +29,12 @@ from bpeline.tokenizer_core.errors import InvalidOption
     "--temperatures", metavar="T,T,…", help="Each a choice, with the weights as they are."
 )
 @click.option("--name", help="The experiment in MLflow.  [default: that of REF, or of the file]")
-@click.option("--vocab-size", type=int, help="As of `bpeline train`.  [default: REF's, or 32000]")
+@click.option(
+    "--vocab-size",
+    type=SIZE,
+    metavar="NUMBER",
+    help="As of `bpeline train`.  [default: REF's, or 32000]",
+)
 @click.option("--pattern", help="Likewise.")
 @click.option("--special-token", "special_tokens", multiple=True, help="Likewise.")
 @click.option("--eval", "evaluation", multiple=True, metavar="NAME=FILES", help="Likewise.")

@@ -122,6 +122,41 @@ def model_shape_option(function: Function) -> Function:
     return option(function)
 
 
+class _Size(click.ParamType):  # type: ignore[type-arg]
+    """A number of ids, or ``auto``."""
+
+    name = "size"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | str:
+        from bpeline.flows.requests import AUTO
+
+        return AUTO if value == AUTO else int(click.INT.convert(value, param, ctx))
+
+
+SIZE = _Size()
+
+
+def chosen_size_options(function: Function) -> Function:
+    """The model and the largest size that ``--vocab-size auto`` goes with."""
+    for option in (
+        click.option(
+            "--largest-size",
+            type=int,
+            help="With --vocab-size auto: the largest that is asked about.  [default: 131072]",
+        ),
+        click.option(
+            "--model-shape",
+            metavar="NAME|FILE",
+            help="With --vocab-size auto: register the size at which a byte of text costs this "
+            "model least; as of `bpeline train`.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
 def quality_options(function: Function) -> Function:
     """Models that somebody trained, judged beside what `model_shape_option` says they cost."""
     for option in (

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import click
 
-from bpeline.flows.cli.options import command
+from bpeline.flows.cli.options import SIZE, chosen_size_options, command
 
 
 @command(
     "bpeline superwords news@champion --vocab-size 32000 --transition-size 28800",
     "bpeline superwords news/3 --vocab-size 64000 --name news-super --json",
     "bpeline superwords news@champion --rule runs --name news-runs",
+    "bpeline superwords news/3 --vocab-size auto --model-shape llama-3.2-1b --name news-super",
     "bpeline superwords news@champion --vocab-size 64000 --plan",
 )
 @click.argument("reference", metavar="REF")
@@ -25,9 +26,12 @@ from bpeline.flows.cli.options import command
 )
 @click.option(
     "--vocab-size",
-    type=int,
-    help="Number of ids, superwords included.  [default with --rule runs: that of the version]",
+    type=SIZE,
+    metavar="NUMBER|auto",
+    help="Number of ids, superwords included; with auto, for --rule superbpe, the one at which "
+    "text costs a model least.  [default with --rule runs: that of the version]",
 )
+@chosen_size_options
 @click.option(
     "--transition-size",
     type=int,
@@ -49,7 +53,9 @@ def superwords(
     reference: str,
     paths: tuple[str, ...],
     rule: str,
-    vocab_size: int | None,
+    vocab_size: int | str | None,
+    largest_size: int | None,
+    model_shape: str | None,
     transition_size: int | None,
     name: str | None,
     reserve: int,
@@ -83,6 +89,14 @@ def superwords(
                 "with this rule the counts decide how many ids are words",
                 "leave --transition-size out",
             )
+        if isinstance(vocab_size, str) or largest_size is not None or model_shape is not None:
+            raise InvalidOption(
+                "the number of ids was to be chosen with --rule runs",
+                "with this rule each number is a training of its own, for it decides which words "
+                "are one token, and so the runs",
+                "type a number; what several cost is said by `bpeline sweep FILES --name NAME "
+                "--algorithm superword-bpe --sizes 16000,32000 --model-shape llama-3.2-1b`",
+            )
         parameters = run_parameters(reference, vocab_size, paths, name, reserve, round_to)
     elif vocab_size is None:
         raise InvalidOption(
@@ -92,7 +106,15 @@ def superwords(
         )
     else:
         parameters = superword_parameters(
-            reference, vocab_size, transition_size, paths, name, reserve, round_to
+            reference,
+            vocab_size,
+            transition_size,
+            paths,
+            name,
+            reserve,
+            round_to,
+            largest_size=largest_size,
+            model_shape=model_shape,
         )
     asked = {"rules": rules, "workers": workers}
     parameters |= {key: value for key, value in asked.items() if value is not None}

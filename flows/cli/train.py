@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from bpeline.flows.cli.options import (
+    SIZE,
     answer,
     command,
     echo_json,
@@ -20,7 +21,6 @@ from bpeline.flows.cli.options import (
 from bpeline.flows.cli.request_options import options_of
 from bpeline.flows.cli.standard_input import with_standard_input
 from bpeline.flows.requests import (
-    AUTO,
     BYTE_BPE,
     ENCODINGS,
     OPTIONS,
@@ -36,20 +36,6 @@ if TYPE_CHECKING:
     from bpeline.flows.steps import ImportSummary, TrainingSummary
     from bpeline.flows.train_languages import LanguagesSummary
     from bpeline.registry.catalogue import Run
-
-
-class _Size(click.ParamType):  # type: ignore[type-arg]
-    """A number of ids, or ``auto``."""
-
-    name = "size"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int | str:
-        return AUTO if value == AUTO else int(click.INT.convert(value, param, ctx))
-
-
-SIZE = _Size()
 
 
 @command(

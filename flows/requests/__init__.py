@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from .source_spelling import files_of_each as files_of_each
     from .source_spelling import is_file as is_file
     from .training_request import AUTO as AUTO
+    from .training_request import LARGEST_SIZE as LARGEST_SIZE
     from .training_request import LARGEST_VOCAB as LARGEST_VOCAB
     from .training_request import OF_PARITY as OF_PARITY
     from .training_request import SMALLEST_SIZE as SMALLEST_SIZE

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.flows.requests.project import SCHEDULE, SWEEP
-from bpeline.flows.requests.training_request import TrainingRequest
+from bpeline.flows.requests.training_request import LARGEST_SIZE, TrainingRequest
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.environment import PROJECT_TABLE
 from bpeline.tokenizer_core.corpus import Source, find_source_files
@@ -130,10 +130,13 @@ def _named(folders: Iterable[str]) -> Iterator[str]:
 
 
 _WRITTEN = (
-    *("name", "paths", "vocab_size", "pattern", "special_tokens", "held_out", "text_field"),
-    *("include", "forbid", "baselines"),
+    *("name", "paths", "vocab_size", "largest_size", "model_shape", "pattern", "special_tokens"),
+    *("held_out", "text_field", "include", "forbid", "baselines"),
 )
-_USUAL = {"pattern": "gpt2", "baselines": (), "forbid": (), "paths": ()}
+_USUAL = {
+    "pattern": "gpt2", "baselines": (), "forbid": (), "paths": (), "largest_size": LARGEST_SIZE,
+    "model_shape": "llama-3.2-1b",
+}  # fmt: skip
 _TABLES = (
     "# What all versions are measured on, instead of text that is held out:",
     "# [[evaluation]]",

@@ -344,15 +344,20 @@ class TrainingRequest(Request):
                 "add `--model-shape llama-3.2-1b`",
             )
         _ = self.model  # refuses what there is none of
-        against = {
-            f"the algorithm {self.algorithm}": not self.over_bytes,
-            "a version that is extended, or superwords": bool(self.extends),
-        }
-        if wrong := [what for what, holds in against.items() if holds]:
+        if not self.over_bytes:
             raise InvalidOption(
-                f"the number of ids is to be chosen, with {' and '.join(wrong)}",
-                "byte-bpe, whose first merges are a smaller tokenizer",
-                "type a number: `--vocab-size 32000`",
+                f"the number of ids is to be chosen, with the algorithm {self.algorithm}",
+                "byte-bpe, whose first merges are a smaller tokenizer; of others each size is a "
+                "training of its own",
+                "type a number; what several cost is said by `bpeline sweep FILES --name NAME "
+                f"--algorithm {self.algorithm} --sizes 16000,32000 --model-shape llama-3.2-1b`",
+            )
+        if self.continued_ids:
+            raise InvalidOption(
+                "the number of ids is to be chosen of a tokenizer of others that is extended",
+                "byte-bpe that was trained here; what each merge saves is not known of words that "
+                "another tokenizer makes",
+                "type a number: `--vocab-size 64000`",
             )
         if self.vocab_size % self.round_to or self.smallest_size >= self.vocab_size:
             raise InvalidOption(
@@ -696,10 +701,17 @@ class TrainingRequest(Request):
 
     @property
     def smallest_size(self) -> int:
-        """The smallest number of ids that is asked what it costs: with all required tokens."""
+        """The smallest number of ids that is asked what it costs: with all required tokens.
+
+        Of a version that is extended see `smallest_size_after`.
+        """
         given = self.given
-        merges = 0 if given is None else len(given)
-        return max(SMALLEST_SIZE, self.vocab_size - self.merges + merges)
+        return self.smallest_size_after(0 if given is None else len(given))
+
+    def smallest_size_after(self, merges: int) -> int:
+        """As `smallest_size`, where so many merges are there before any is learned."""
+        more = 1 if self.extends else 0  # as many ids as the version has are the version
+        return max(SMALLEST_SIZE, self.vocab_size - self.merges + merges + more)
 
     def of_size(self, vocab_size: int) -> TrainingRequest:
         """The same of a number of ids that is chosen: what makes the same tokenizer again."""

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from .trials import measured_on as measured_on
     from .trials import nested_run as nested_run
     from .trials import record_trials as record_trials
+    from .trials import refuse_choice as refuse_choice
     from .trials import sweeping as sweeping
     from .trials import try_out as try_out
     from .trials import try_sizes as try_sizes

@@ -15,7 +15,9 @@ from bpeline.flows.steps.combining import CountedWords
 from bpeline.flows.steps.evaluating import texts_to_measure
 from bpeline.flows.steps.evaluation_setup import EvaluationSetup
 from bpeline.flows.steps.learning import Learned
-from bpeline.flows.steps.merge_learning import LearnedMerges
+from bpeline.flows.steps.merge_learning import given_merges
+from bpeline.flows.steps.superword_learning import learned_superwords
+from bpeline.flows.steps.token_learning import LearnedTokens
 from bpeline.registry.opening import Registry
 from bpeline.tokenizer_core.counting import count_texts
 from bpeline.tokenizer_core.errors import EmptyCorpus
@@ -170,9 +172,12 @@ def choose_size(
         EmptyCorpus: these hold no word.
         CorruptFile: what was learned, or a text, was damaged since.
     """
-    assert isinstance(learned, LearnedMerges)
     measured = texts_to_measure(words, plan, setup, request, registry, adopts=False)
-    found = _cheapest(learned, measured.texts, request)
+    given, _ = (
+        (None, None) if request.transition_size else given_merges(request, registry.workspace)
+    )
+    smallest = request.smallest_size_after(0 if given is None else len(given))
+    found = _cheapest(learned, measured.texts, request, smallest)
     made = measured.made
     choice = SizeChoice(
         request.model,
@@ -182,13 +187,15 @@ def choose_size(
         "" if made is None else made.digest,
     )
     decided = request.of_size(choice.size)
+    if isinstance(learned, LearnedTokens):
+        return Sized(decided, learned_superwords(words, decided, registry.workspace), choice)
     merges = min(decided.merges, learned.merges)
     kept = replace(learned, merges=merges, wanted=merges, resumed=min(learned.resumed, merges))
     return Sized(decided, kept, choice)
 
 
 def _cheapest(
-    learned: LearnedMerges, texts: list[EvaluationText], request: TrainingRequest
+    learned: Learned, texts: list[EvaluationText], request: TrainingRequest, smallest: int
 ) -> CheapestSize:
     """What every size costs, slots among its ids; the last one has all that was learned."""
     bare, rounded = learned.without_slots(request), request.round_to
@@ -202,8 +209,7 @@ def _cheapest(
             "name text with `--eval 'text=heldout.txt'`, or a size with `--vocab-size 32000`",
         )
     most = -(-(bare.vocab_size + request.reserve) // rounded) * rounded
-    smallest = min(request.smallest_size, most)
-    sizes = sizes_between(smallest, most, rounded if rounded > 1 else MULTIPLE)
+    sizes = sizes_between(min(smallest, most), most, rounded if rounded > 1 else MULTIPLE)
     merged = [min(ids - request.reserve, bare.vocab_size) for ids in sizes]
     curve = bytes_per_token_at(bare, size, bare.merge_gains(counts), merged)
     values = (value for _, value in curve)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from bpeline.registry.word_counts import WordCountStore
 from bpeline.registry.workspace import Workspace, fetch, fetch_directory, share_directory, sharing
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.formats import bpeline
-from bpeline.tokenizer_core.merging import NOTHING
+from bpeline.tokenizer_core.merging import NOTHING, TrainingProgress
 from bpeline.tokenizer_core.sealed_manifests import MANIFEST
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training import merges_for, train_superbpe
@@ -35,6 +36,16 @@ def learn_superwords(
         InvalidSpecialToken: a special token became a token.
         DiskFull: no space left.
     """
+    return learned_superwords(words, request, workspace, progress.current().merging)
+
+
+def learned_superwords(
+    words: CountedWords,
+    request: TrainingRequest,
+    workspace: Workspace,
+    listener: Callable[[TrainingProgress], object] = lambda at: None,
+) -> LearnedTokens:
+    """As `learn_superwords`, as a part of another step, whose progress differs."""
     directory = superwords_of(words.table.counts_digest, request, workspace)
     fetch_directory(workspace, directory, MANIFEST)
     if (found := found_in(directory)) is not None:
@@ -54,7 +65,7 @@ def learn_superwords(
         rules=request.token_rules,
         resume_from=checkpoint if resumed else None,
         checkpoint=checkpoint,
-        on_progress=sharing(workspace, checkpoint, progress.current().merging),
+        on_progress=sharing(workspace, checkpoint, listener),
     )
     made = len(tokenizer.merges)
     said = {"merges": made, "wanted": wanted, "pruned": asdict(NOTHING)}

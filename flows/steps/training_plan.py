@@ -429,9 +429,10 @@ class _Planner:
         request = self.request
         if not request.chooses_size:
             return []
+        smallest = request.smallest_size_after(0 if self.given is None else len(self.given))
         said = (
-            f"the size at which a byte costs {request.model} least, of {request.smallest_size:,} "
-            f"to {request.vocab_size:,} ids"
+            f"the size at which a byte costs {request.model} least, of {smallest:,} to "
+            f"{request.vocab_size:,} ids"
         )
         return [self._planned(CHOOSE_SIZE, said)]
 

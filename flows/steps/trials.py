@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bpeline.flows.requests import CHAMPION, TrainingRequest
+from bpeline.flows.requests import AUTO, CHAMPION, TrainingRequest
 from bpeline.flows.running import (
     COMBINE_COUNTS,
     COUNT_WORDS,
@@ -65,6 +65,21 @@ class Trial:
         return {} if champion is None else {one: champion.changes[one].value for one in parts}
 
 
+def refuse_choice(parameters: Mapping[str, Any]) -> None:
+    """Refuse a number of ids that is to be chosen, of trainings that are measured side by side.
+
+    Raises:
+        InvalidOption: it is.
+    """
+    if parameters.get("vocab_size") == AUTO or parameters.get("largest_size"):
+        raise InvalidOption(
+            "the number of ids was to be chosen of trainings that are measured side by side",
+            "the same number of ids for all, else their figures would not compare",
+            "type a number: `--vocab-size 32000`, of a sweep `--sizes 16000,32000`; choose when "
+            "you train: `bpeline train … --vocab-size auto --model-shape llama-3.2-1b`",
+        )
+
+
 @contextmanager
 def sweeping(
     request: TrainingRequest, varied: Mapping[str, Any], workspace: str | None
@@ -76,12 +91,6 @@ def sweeping(
         varied: its members that vary, with all their values.
         workspace: as for `train_tokenizer`.
     """
-    if request.chooses_size:
-        raise InvalidOption(
-            "the number of ids was to be chosen of trainings that are measured side by side",
-            "a number of ids for each",
-            "type numbers: `bpeline sweep … --sizes 16000,32000 --model-shape llama-3.2-1b`",
-        )
     registry = open_registry(workspace)
     asked = {**request.as_config(), **varied}
     with registry.workspace.lock(f"sweeping {request.name!r}") as held:

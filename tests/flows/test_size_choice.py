@@ -15,6 +15,7 @@ from interruptions import SAVE, interrupted
 
 from bpeline.flows.requests import TrainingRequest, read_project
 from bpeline.flows.serving.project_deployments import project_deployments
+from bpeline.flows.sweep import sweep
 from bpeline.registry import load_tokenizer
 from bpeline.registry.evaluation_sets import read_set, texts_of
 from bpeline.registry.lineage import Lineage
@@ -68,7 +69,19 @@ def test_auto_asks_up_to_the_largest_size(tmp_path: Path) -> None:
         ({"largest_size": 1_024, "model_shape": "marin-moe"}, "more than 1,024"),
         ({"largest_size": 9_000, "round_to": 128, "model_shape": "marin-moe"}, "--round-to 128"),
         ({"largest_size": 9_000, "algorithm": "wordpiece", "model_shape": "marin-moe"}, "wordp"),
-        ({"largest_size": 9_000, "extends": "a" * 64, "model_shape": "marin-moe"}, "extended"),
+        (
+            {
+                "largest_size": 9_000,
+                "extends": "a" * 64,
+                "continued_ids": 300,
+                "model_shape": "marin-moe",
+            },
+            "a tokenizer of others",
+        ),
+        (
+            {"largest_size": 9_000, "algorithm": "superword-bpe", "model_shape": "marin-moe"},
+            "each size is a training of its own",
+        ),
         ({"vocab_size": "large"}, "valid integer"),
     ],
 )
@@ -251,3 +264,86 @@ def test_it_goes_on_where_it_was_interrupted_and_where_text_was_added(
     plan = bpeline(*given, "--plan").stdout
     assert "choose size" in plan
     assert "of 1,024 to 2,048 ids" in plan
+
+
+@pytest.mark.slow
+def test_more_ids_of_a_version_are_chosen_among_too(
+    auto: Callable[..., dict[str, Any]], bpeline: Command
+) -> None:
+    """Extensions and superwords: independently, every smaller size encodes the evaluation set."""
+    assert auto("narrow", "--largest-size", 2_000)["vocab_size"] == 1_024
+    chosen = ("--vocab-size", "auto", "--model-shape", "middle.toml")
+    planned = bpeline("extend", "news/1", *chosen, "--largest-size", "2000", "--plan").stdout
+    assert "of 1,025 to 2,000 ids" in planned
+    for name, command, more in (
+        ("longer", "extend", ()),
+        ("across", "superwords", ("--transition-size", "1024")),
+    ):
+        given = (command, "news/1", "--name", name, "--json", *more)
+        result = bpeline(*given, *chosen, "--largest-size", "2000")
+        assert result.exit_code == 0, result.output
+        told = json.loads(result.stdout)
+        size = told["vocab_size"]
+        fixed = json.loads(bpeline(*given, "--vocab-size", str(size)).stdout)
+        assert (fixed["digest"], fixed["newly_registered"]) == (told["digest"], False)
+        assert 1_024 < told["chosen_size"]["smallest"] <= 1_152
+        largest = json.loads(bpeline(*given, "--vocab-size", "2000").stdout)
+        found = plain_costs(f"{name}/{largest['version']}", "middle", range(1_152, 2_000, 128))
+        cheapest = min(found, key=lambda one: found[one])
+        assert size == (2_000 if told["chosen_size"]["at_edge"] else cheapest)
+        for at, _, cost in told["chosen_size"]["curve"]:
+            if at in found:
+                assert cost == pytest.approx(found[at]), at
+        verified = bpeline("verify", f"{name}/1")
+        assert verified.exit_code == 0, verified.output
+
+
+@pytest.mark.slow
+def test_where_no_size_can_be_chosen_the_command_says_why(corpus: Path, bpeline: Command) -> None:
+    made = bpeline("train", "corpus", "--name", "news", "--vocab-size", 600)
+    assert made.exit_code == 0, made.output
+    for said, command in (
+        ("was given, 900", "extend news/1 --vocab-size 900 --model-shape marin-moe"),
+        ("no model was named", "extend news/1 --vocab-size auto"),
+        ("of its own", "superwords news/1 --rule runs --vocab-size auto"),
+        ("300 ids were", "superwords news/1 --vocab-size auto --largest-size 300"),
+        (
+            "at the same number of ids",
+            "train --joint a=corpus --joint b=corpus --name ab --vocab-size auto "
+            "--model-shape marin-moe",
+        ),
+    ):
+        refused = bpeline(*command.split())
+        assert refused.exit_code == 2, command
+        assert said in refused.stderr
+        assert "type " in refused.stderr or "add `--model-shape" in refused.stderr
+
+
+def test_mixtures_have_one_size(bpeline: Command, tmp_path: Path) -> None:
+    listed = "".join(f'[[source]]\nname = "{one}"\nfiles = ["{one}.txt"]\n' for one in "ab")
+    (tmp_path / "c.toml").write_text(listed)
+    for one in "ab":
+        (tmp_path / f"{one}.txt").write_text("some words " * 50)
+    asked = ("--vocab-size", "auto", "--weights", "a=2")
+    refused = bpeline("mixtures", tmp_path / "c.toml", *asked)
+    assert refused.exit_code == 2
+    assert "the same number of ids for all" in refused.stderr
+    with pytest.raises(InvalidOption, match="side by side"):
+        sweep(["c.toml"], "n", [300], largest_size=9_000, model_shape=None)
+
+
+def test_a_new_project_is_told_auto(bpeline: Command, corpus: Path) -> None:
+    Path("own.toml").write_text(f"{SIZES}8\n")
+    size = ("--vocab-size", "auto", "--largest-size", "4096", "--model-shape", "own.toml")
+    written = bpeline("init", "corpus", "--name", "news", *size)
+    assert written.exit_code == 0, written.output
+    request = TrainingRequest.checked(**read_project(Path("bpeline.toml")).parameters)
+    assert (request.chooses_size, request.vocab_size) == (True, 4_096)
+    assert request.model_shape == str(Path("own.toml").absolute())
+    assert "of 1,024 to 4,096 ids" in bpeline("train", "--plan").stdout
+    refused = bpeline(
+        "init", "corpus", "--name", "news", "--vocab-size", "auto", "--project", "b.toml"
+    )
+    assert refused.exit_code == 2
+    assert "no model was named" in refused.stderr
+    assert not Path("b.toml").exists()
