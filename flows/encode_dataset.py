@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from bpeline.flows.engines import LOCAL, check_engine
 from bpeline.flows.requests import DatasetRequest, asks, with_demo
 from bpeline.flows.running import ENCODE, ENCODE_DATASET, RECORD, progress, tries
@@ -13,15 +11,17 @@ from bpeline.registry.opening import open_registry
 from bpeline.registry.references import parse_registered, split_size
 from bpeline.tokenizer_core.corpus import Source, search_sources
 from bpeline.tokenizer_core.errors import UnknownVersion
+from bpeline.tokenizer_core.urls import absolute_name
 
 
 @asks(DatasetRequest)
 def encode_dataset(request: DatasetRequest, workspace: str | None) -> EncodedDataset:
     """Encode files into token shards with a registered version, and record it in MLflow.
 
-    Every version has a directory of its own in the output. The same call after an interruption
-    continues behind the shards that are finished; with files added, it encodes these; when neither
-    the files nor the version have changed, it verifies the shards and records nothing.
+    Every version has a directory of its own in the output, which is a directory or the URL of a
+    store. The same call after an interruption continues behind the shards that are finished; with
+    files added, it encodes these; when neither the files nor the version have changed, it verifies
+    the shards and records nothing.
 
     Raises:
         UnknownVersion: there is no such version.
@@ -41,8 +41,8 @@ def encode_dataset(request: DatasetRequest, workspace: str | None) -> EncodedDat
             "type `bpeline versions` to see them, or `bpeline resume` to publish what waits",
         )
     sized = "" if size is None else f"-{size}"
-    place = Path(output).absolute() if output else registry.workspace.tokens
-    place /= f"{version.name}-{version.number}{sized}"
+    below = absolute_name(output) if output else str(registry.workspace.tokens)
+    place = f"{below.rstrip('/')}/{version.name}-{version.number}{sized}"
     demo = with_demo(paths, registry.workspace)
     sources = [Source(one, include=request.include) for one in demo]
     found = search_sources(sources)
@@ -63,7 +63,7 @@ def encode_dataset(request: DatasetRequest, workspace: str | None) -> EncodedDat
         with one, progress.telling(ENCODE, total, "bytes") as said:
             encoded = encode(exact, sources, place, asked, registry.workspace)
             said.append(encoded.outcome)
-    encoded = pack(encoded, asked)
+    encoded = pack(encoded, asked, registry.workspace)
     with progress.telling(RECORD) as said:
         recorded = record(encoded, version, paths, asked, registry)
         said.append(recorded.link if recorded.newly_recorded else "recorded before")

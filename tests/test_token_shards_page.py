@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from s3_server import S3Server
 
 from bpeline import Tokenizer, TokenShards
 from bpeline.tokenizer_core.shards import pack_shards
@@ -71,6 +72,15 @@ def test_numpy_alone_reads_the_same(tokenizer: Tokenizer) -> None:
     texts = [tokenizer.decode(one["ids"][:-1]) for one in found]
     assert texts == ["to the", "point", *(row["text"] for row in ROWS)]
     assert [one["id"] for one in found] == [None, None, *(row["id"] for row in ROWS)]
+
+
+def test_shards_in_a_store_are_read_and_fetched(tokenizer: Tokenizer, s3: S3Server) -> None:
+    (block,) = [one for one in PYTHON if "shards.fetch" in one]
+    url = s3.url("page/tokens")
+    shards = tokenizer.encode_files(["a.txt", "b.jsonl"], url, separator=END, end_of_text=END)
+    names = run(block.replace("s3://corpora/tokens", url).replace('"tokens"', '"fetched"'))
+    assert names["ids"].tolist() == shards[0].tolist()
+    assert [*map(list, names["here"])] == [*map(list, TokenShards("fetched"))]
 
 
 def test_packed_sequences_lead_back_to_rows(tokenizer: Tokenizer) -> None:

@@ -20,6 +20,7 @@ def read_sealed_manifest(
     corrupt: Callable[[Path, str], NoReturn],
     *,
     most_bytes: int = MAX_FILE_BYTES,
+    called: str = "",
 ) -> dict[str, Any]:
     """A manifest as it was written; its other fields are the caller's to check.
 
@@ -29,6 +30,7 @@ def read_sealed_manifest(
         version: the highest that its field ``format_version`` may be.
         corrupt: raises CorruptFile of the directory, for a reason.
         most_bytes: of its file.
+        called: how people know the directory, where it is a copy.
 
     Raises:
         MissingSource: there is none.
@@ -48,7 +50,7 @@ def read_sealed_manifest(
         corrupt(directory, f"{MANIFEST} is not what was written")
     if manifest.get("format_version") not in range(1, version + 1):
         raise InvalidTokenizer(
-            f"{directory} has format version {manifest.get('format_version')!r}",
+            f"{called or directory} has format version {manifest.get('format_version')!r}",
             f"this program reads versions up to {version}",
             "upgrade bpeline",
         )

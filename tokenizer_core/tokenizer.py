@@ -58,6 +58,7 @@ from bpeline.tokenizer_core.shards import (
     file_encoding_of,
     gather_files,
     shard_format,
+    shard_place,
 )
 from bpeline.tokenizer_core.splitting import Cuts, SplitPattern, behind_lines
 from bpeline.tokenizer_core.text import Text, refuse_invalid_utf8, utf8_of
@@ -576,7 +577,7 @@ class Tokenizer:
 
         Args:
             paths: files, directories or globs, as for `count_words`, or one of them.
-            out: the directory: see `token_shards` for what is in it.
+            out: the directory: see `token_shards` for what is in it; or the URL of a store.
             threads: how many; by default one per available processor. Shards are the same.
             separator: what stands between the documents of a text file, such as
                 ``<|endoftext|>``, or several; without it each text file is one document (commands
@@ -609,6 +610,7 @@ class Tokenizer:
                 something else than their type.
             InvalidSpecialToken: ``end_of_text`` is no special token of this tokenizer.
             WorkspaceLocked: another process writes to ``out``.
+            StorageError: a store does not answer; likewise.
             DiskFull: no space left; shards that were finished stay.
         """
         encoding = file_encoding_of(
@@ -623,7 +625,9 @@ class Tokenizer:
             columns,
         )
         layout, files = shard_format(format), find_source_files(sources_of(paths))
-        job = ShardJob(encoding, files, Path(out), layout, shard_bytes, on_shard, on_progress)
+        job = ShardJob(
+            encoding, files, shard_place(out), layout, shard_bytes, on_shard, on_progress
+        )
         return job.run(threads)
 
     def encode_files_to_numpy(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 import time
 from collections.abc import Iterable
 from functools import partial
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bpeline.flows.cli.options import (
-    DIRECTORY,
     PATH,
     answer,
     bulk_options,
@@ -78,8 +78,9 @@ if TYPE_CHECKING:
 @click.option(
     "-o",
     "--output",
-    type=DIRECTORY,
-    help="Encode FILES (text, .jsonl, also .gz and .zst) into token shards in this directory.",
+    metavar="DIRECTORY|URL",
+    help="Encode FILES (text, .jsonl, also .gz and .zst) into token shards in this directory, or "
+    "in a store, s3://bucket/tokens.",
 )
 @click.option(
     "--format",
@@ -140,7 +141,7 @@ def encode(
     threshold: int,
     dropout: float | None,
     offsets: bool,
-    output: Path | None,
+    output: str | None,
     as_json: bool,
     **bulk: Any,
 ) -> None:
@@ -209,7 +210,7 @@ def encode(
 def _encode_files(
     reference: str,
     files: tuple[str, ...],
-    output: Path,
+    output: str,
     as_json: bool,
     engine: str,
     pack: int | None,
@@ -237,6 +238,7 @@ def _encode_files(
     if dropout:
         keywords |= {"dropout": dropout, "seed": seed}
     progress = for_stream(sys.stderr)
+    meeting_place = _meeting_place()
 
     def say(shard: ShardRecord) -> None:
         progress.part_finished(f"{shard.name}: {shard.documents} documents, {shard.tokens} tokens")
@@ -255,7 +257,7 @@ def _encode_files(
             from bpeline.flows.steps import shard_encoding
 
             shards = shard_encoding.encode_files(
-                tokenizer, sources, output, engine, on_shard=say, **keywords
+                tokenizer, sources, output, engine, meeting_place, on_shard=say, **keywords
             )
         counts = shards.manifest
         said = f"{counts['tokens']} tokens of {counts['documents']} documents"
@@ -273,11 +275,22 @@ def _encode_files(
     notes += about_columns
     told = {**counts, "skipped": found.skipped.as_dict(), "notes": notes}
     if pack is not None:
-        packed, notes_on_packing = pack_beside(shards, pack, seed, engine, keywords["threads"])
+        packed, notes_on_packing = pack_beside(
+            shards, pack, seed, engine, keywords["threads"], meeting_place
+        )
         lines += notes_on_packing
-        told |= {"packed": {"path": str(packed.path), **packed.manifest}}
+        told |= {"packed": {"path": packed.location, **packed.manifest}}
         told["notes"] = [*notes, *notes_on_packing]
     answer(as_json, told, lines)
+
+
+def _meeting_place() -> Path:
+    """Where workers of a cluster find the tokenizer, if the shards lie in a store."""
+    from bpeline.registry.environment import addresses
+    from bpeline.registry.workspace import Workspace
+
+    home = addresses().home
+    return Workspace(home).temporary if Workspace.is_at(home) else Path(tempfile.gettempdir())
 
 
 def _echo_in_language(

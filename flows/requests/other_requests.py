@@ -57,8 +57,8 @@ class DatasetRequest(Request):
     )
     output: str | None = Field(
         None,
-        description='the directory in which the version gets its own: news-3; "tokens" in the '
-        "workspace when empty",
+        description="the directory, or URL of a store, in which the version gets its own: news-3; "
+        '"tokens" in the workspace when empty',
     )
     format: Literal["bin", "npy", "megatron", "olmo", "parquet"] = Field(
         "bin",

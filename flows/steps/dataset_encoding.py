@@ -22,7 +22,8 @@ from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import Source, search_sources
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.sealed_manifests import MANIFEST
-from bpeline.tokenizer_core.shards import TokenShards, read_manifest, separators_of, sha256_of
+from bpeline.tokenizer_core.shards import TokenShards, separators_of, shard_files
+from bpeline.tokenizer_core.urls import is_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ class EncodedDataset:
 def encode(
     reference: str,
     sources: Sequence[Source],
-    place: Path,
+    place: str,
     asked: Mapping[str, Any],
     workspace: Workspace,
 ) -> EncodedDataset:
@@ -155,7 +156,8 @@ def encode(
             **options,
         )
     else:
-        shards = encode_files(tokenizer, list(sources), place, engine, **options)
+        meeting_place = workspace.temporary
+        shards = encode_files(tokenizer, list(sources), place, engine, meeting_place, **options)
     seconds = time.perf_counter() - begin
     now = _written_at(place)
     new = [one for one in shards.records if now[one.name] != before.get(one.name)]
@@ -168,8 +170,8 @@ def encode(
         reference=reference,
         digest=tokenizer.digest,
         vocab_size=tokenizer.vocab_size,
-        output=str(place),
-        manifest_digest=sha256_of(place / MANIFEST),
+        output=place,
+        manifest_digest=shards.manifest_digest,
         documents=counts["documents"],
         tokens=counts["tokens"],
         bytes=counts["bytes"],
@@ -181,7 +183,7 @@ def encode(
     )
 
 
-def pack(encoded: EncodedDataset, asked: Mapping[str, Any]) -> EncodedDataset:
+def pack(encoded: EncodedDataset, asked: Mapping[str, Any], workspace: Workspace) -> EncodedDataset:
     """Write the documents once more, shuffled and packed, where that was asked for.
 
     Raises:
@@ -191,21 +193,26 @@ def pack(encoded: EncodedDataset, asked: Mapping[str, Any]) -> EncodedDataset:
         return encoded
     shards = TokenShards(encoded.output)
     engine = asked["engine"] or LOCAL
-    packed, said = pack_beside(shards, asked["pack"], asked["seed"], engine, asked["threads"])
+    packed, said = pack_beside(
+        shards, asked["pack"], asked["seed"], engine, asked["threads"], workspace.temporary
+    )
     for note in said:
         progress.current().note(note)
     return replace(
         encoded,
-        output=str(packed.path),
-        manifest_digest=sha256_of(packed.path / MANIFEST),
+        output=packed.location,
+        manifest_digest=packed.manifest_digest,
         notes=(*encoded.notes, *said),
         sequences=len(packed),
     )
 
 
-def _written_at(place: Path) -> dict[str, int]:
-    """When the record of each shard was written, in nanoseconds."""
-    return {path.stem: path.stat().st_mtime_ns for path in place.glob("shard-*.json")}
+def _written_at(place: str) -> dict[str, int]:
+    """When the record of each shard was written, in nanoseconds; 0 for all in a store."""
+    if not is_url(place):
+        return {path.stem: path.stat().st_mtime_ns for path in Path(place).glob("shard-*.json")}
+    names = shard_files(place).sizes()
+    return {name.removesuffix(".json"): 0 for name in names if name.endswith(".json")}
 
 
 @step(RECORD)
@@ -226,7 +233,8 @@ def record(
         run = registry.tracker.dataset_run(version.name, encoded.manifest_digest, encoded.output)
     known = run is not None
     if run is None:
-        run = registry.tracker.record_dataset(_as_record(encoded, version, paths, asked))
+        shards = TokenShards(encoded.output)
+        run = registry.tracker.record_dataset(_as_record(encoded, shards, version, paths, asked))
     base = registry.tracker.settings.ui
     link = run_link(base, run.experiment_id, run.run_id)
     return replace(encoded, link=link, newly_recorded=not known)
@@ -234,19 +242,18 @@ def record(
 
 def _as_record(
     encoded: EncodedDataset,
+    shards: TokenShards,
     version: ResolvedVersion,
     paths: Sequence[str],
     asked: Mapping[str, Any],
 ) -> DatasetRecord:
-    place = Path(encoded.output)
-    shards = read_manifest(place)["shards"]
-    ids = digest_of([file["sha256"] for shard in shards for file in shard["files"]])
+    ids = digest_of([file.sha256 for shard in shards.records for file in shard.files])
     given = {key: value for key, value in asked.items() if value is not None}
     return DatasetRecord(
         name=version.name,
         version=encoded.reference,
         digest=version.digest,
-        manifest=place / MANIFEST,
+        manifest=shards.path / MANIFEST,
         manifest_digest=encoded.manifest_digest,
         output=encoded.output,
         step=encoded.vocab_size,

@@ -34,7 +34,7 @@ def notes_on_columns(shards: TokenShards) -> list[str]:
     asked = shards.manifest.get("columns")
     if not asked:
         return []
-    paths = [shards.path / record.files[0].name for record in shards.records]
+    paths = [shards.file(record.files[0]) for record in shards.records]
     return [
         f"the column {name!r} is empty in {number:,} of {counted(len(shards), 'document')}: "
         "their rows have none"

@@ -1,7 +1,8 @@
 """Files become token shards on an engine's workers: the same files as `Tokenizer.encode_files`.
 
-The directory of the shards is what all workers share. The tokenizer lies in it meanwhile, in our
-own format, and each worker loads it once.
+A directory is what all workers share: that of the shards, as a rule. The tokenizer lies in it
+meanwhile, in our own format, and each worker loads it once. Into a store each worker writes its
+shards by itself.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from bpeline.tokenizer_core.shards import (
     TokenShards,
     file_encoding_of,
     shard_format,
+    shard_place,
 )
+from bpeline.tokenizer_core.urls import absolute_name, is_url
 
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.tokenizer import Tokenizer
@@ -41,7 +44,7 @@ class Encoding:
     tokenizer: Path  # the directory it lies in, in our own format
     digest: str
     options: tuple[tuple[str, Any], ...]  # of `file_encoding_of`
-    out: Path
+    out: str
     format: str
     shard_bytes: int
 
@@ -49,8 +52,9 @@ class Encoding:
 def encode_files(
     tokenizer: Tokenizer,
     paths: Iterable[AnyPath],
-    out: Path,
+    out: str | Path,
     engine: str,
+    meeting_place: Path,
     *,
     threads: int | None = None,
     format: str | ShardFormat = "bin",
@@ -62,29 +66,33 @@ def encode_files(
 
     Args:
         tokenizer, paths, format, shard_bytes, on_shard, options: as for `Tokenizer.encode_files`.
-        out: the directory, which all workers must see under this path.
+        out: the directory, which all workers must see under this path; or a URL.
         engine: see `flows.engines.working`.
+        meeting_place: a directory that all workers see, where ``out`` is a URL.
         threads: workers of a cluster of our own, or threads.
 
     Raises:
         BpelineError: as `Tokenizer.encode_files`; InvalidOption for an unknown engine; WorkerLost.
     """
-    out = out.absolute()
+    out = absolute_name(str(out))
     encoding = file_encoding_of(tokenizer, **options)
     layout, files = shard_format(format), find_source_files(sources_of(paths))
-    job = ShardJob(encoding, files, out, layout, shard_bytes, on_shard)
+    place = shard_place(out)
+    job = ShardJob(encoding, files, place, layout, shard_bytes, on_shard)
     size = sum(file.size for file in files)
-    out.mkdir(parents=True, exist_ok=True)
-    with engines.working(engine, threads, out) as working:
+    if not is_url(out):
+        meeting_place = place.files.folder
+        meeting_place.mkdir(parents=True, exist_ok=True)
+    with engines.working(engine, threads, meeting_place) as working:
 
         def write(parts: Sequence[ShardPart]) -> list[list[ShardRecord]]:
             most = working.parcels(size)
             size_of_one = max(1, -(-len(parts) // most))
             begins = range(0, len(parts), size_of_one)
             parcels = [tuple(parts[begin : begin + size_of_one]) for begin in begins]
-            with _lying_in(out, tokenizer) as place:
+            with _lying_in(meeting_place, tokenizer) as lying:
                 handle = Encoding(
-                    place,
+                    lying,
                     tokenizer.digest,
                     tuple(options.items()),
                     out,
@@ -116,7 +124,7 @@ def encode_parcel(parcel: tuple[ShardPart, ...], handle: Encoding) -> list[list[
     job = ShardJob(
         _load(handle),
         files,
-        handle.out,
+        shard_place(handle.out),
         shard_format(handle.format),
         handle.shard_bytes,
         on_progress=said,
@@ -148,9 +156,9 @@ def _load(handle: Encoding) -> FileEncoding:
 
 
 @contextmanager
-def _lying_in(out: Path, tokenizer: Tokenizer) -> Iterator[Path]:
+def _lying_in(meeting_place: Path, tokenizer: Tokenizer) -> Iterator[Path]:
     """The tokenizer's files in a directory of their own, removed afterwards."""
-    place = out / f"tokenizer-{tokenizer.digest[:12]}"
+    place = meeting_place / f"tokenizer-{tokenizer.digest[:12]}"
     try:
         tokenizer.save(place)
         yield place

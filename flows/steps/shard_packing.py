@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,27 +11,42 @@ from bpeline.flows import engines
 from bpeline.flows.engines import LOCAL
 from bpeline.flows.running import PACK, progress, raise_if_stopped, step
 from bpeline.flows.wording import counted
-from bpeline.tokenizer_core.shards import Packing, ShardRecord, TokenShards, pack_shards
+from bpeline.tokenizer_core.shards import (
+    Packing,
+    ShardRecord,
+    TokenShards,
+    pack_shards,
+    shard_place,
+)
+from bpeline.tokenizer_core.urls import absolute_name, is_url
 
 
 @dataclass(frozen=True, slots=True)
 class PackingHandle:
     """What a worker needs to know to pack: handles."""
 
-    shards: Path
-    out: Path
+    shards: str
+    out: str
     length: int
     seed: int
 
 
 def pack_beside(
-    shards: TokenShards, length: int, seed: int, engine: str = LOCAL, threads: int | None = None
+    shards: TokenShards,
+    length: int,
+    seed: int,
+    engine: str,
+    threads: int | None,
+    meeting_place: Path,
 ) -> tuple[TokenShards, list[str]]:
     """Shuffle and pack documents into a directory below that of their shards.
+
+    Shards of a store are fetched first, by every worker, for each packed shard is made of all.
 
     Args:
         shards, length, seed: as for `pack_shards`.
         engine, threads: who packs, see `flows.engines.working`; the files are the same.
+        meeting_place: a directory that all workers see, where the shards lie in a store.
 
     Returns:
         The sequences, and notes: what was written, what was left out, what may be missing.
@@ -38,12 +54,15 @@ def pack_beside(
     Raises:
         BpelineError: as `pack_shards`; WorkerLost.
     """
-    out = shards.path / f"packed-{length}-{seed}"
-    handle = PackingHandle(shards.path.absolute(), out.absolute(), length, seed)
+    out = f"{shards.location}/packed-{length}-{seed}"
+    location = absolute_name(shards.location)
+    handle = PackingHandle(location, absolute_name(out), length, seed)
+    if not is_url(location):
+        meeting_place = Path(location)
 
     def on_workers(packing: Packing) -> list[ShardRecord]:
         numbers = range(packing.shards_to_write)
-        with engines.working(engine, threads, handle.shards) as working:
+        with engines.working(engine, threads, meeting_place) as working:
             return working.map(
                 pack_one,
                 numbers,
@@ -52,9 +71,12 @@ def pack_beside(
                 handle=handle,
             )
 
-    with progress.telling(PACK, int(shards.manifest["tokens"]), "tokens") as said:
+    with (
+        progress.telling(PACK, int(shards.manifest["tokens"]), "tokens") as said,
+        tempfile.TemporaryDirectory(prefix="bpeline-packing-") as held,
+    ):
         packed = pack_shards(
-            shards,
+            shards.fetch(held),
             out,
             length,
             seed=seed,
@@ -64,8 +86,9 @@ def pack_beside(
         said.append(counted(len(packed), "sequence"))
     rest = packed.manifest["packed"]["left_out_tokens"]
     notes = [
-        f"{packed.path}: {counted(len(packed), 'sequence')} of {length:,} ids, documents shuffled "
-        f"with the seed {seed}; {counted(rest, 'id')} at the end fill no sequence and are left out"
+        f"{packed.location}: {counted(len(packed), 'sequence')} of {length:,} ids, documents "
+        f"shuffled with the seed {seed}; {counted(rest, 'id')} at the end fill no sequence and are "
+        "left out"
     ]
     if shards.manifest["end_of_text"] is None:
         notes.append("nothing stands between packed documents: --end-of-text puts an id there")
@@ -81,13 +104,16 @@ def _advance(record: ShardRecord) -> None:
 def pack_one(number: int, handle: PackingHandle) -> ShardRecord:
     """Write one packed shard, unless it is there."""
     raise_if_stopped()
-    record = _packing(handle).write(number)
+    packing, _ = _packing(handle)
+    record = packing.write(number)
     _advance(record)
     return record
 
 
 @functools.lru_cache(maxsize=1)
-def _packing(handle: PackingHandle) -> Packing:
-    """The order of all documents; once in each process."""
-    shards = TokenShards(handle.shards)
-    return Packing(shards, handle.out, handle.length, handle.seed, shards.format)
+def _packing(handle: PackingHandle) -> tuple[Packing, tempfile.TemporaryDirectory[str]]:
+    """The order of all documents, and where copies from a store lie; once in each process."""
+    held = tempfile.TemporaryDirectory(prefix="bpeline-packing-")
+    shards = TokenShards(handle.shards).fetch(held.name)
+    place = shard_place(handle.out)
+    return Packing(shards, place, handle.length, handle.seed, shards.format), held

@@ -334,6 +334,7 @@ def test_token_shards_are_the_same_byte_for_byte(
         [files],
         there,
         cluster.scheduler_address,
+        there,
         on_shard=lambda record: names.append(record.name),
         **options,
     )
@@ -344,7 +345,9 @@ def test_token_shards_are_the_same_byte_for_byte(
 
     (there / f"{names[3]}.json").unlink()  # a shard that a killed run did not finish
     changed = {path.name: path.stat().st_mtime_ns for path in there.iterdir()}
-    encode_shards.encode_files(tokenizer, [files], there, cluster.scheduler_address, **options)
+    encode_shards.encode_files(
+        tokenizer, [files], there, cluster.scheduler_address, there, **options
+    )
     assert {path.name: path.read_bytes() for path in there.iterdir()} == expected
     kept = [name for name, at in changed.items() if (there / name).stat().st_mtime_ns == at]
     assert len(kept) == len(changed) - len(shards.records[3].files) - 1  # and the manifest
@@ -363,11 +366,11 @@ def test_packed_sequences_and_columns_are_the_same_byte_for_byte(
     }  # fmt: skip
     here = tokenizer.encode_files(files, tmp_path / "here", **options)
     there = encode_shards.encode_files(
-        tokenizer, files, tmp_path / "there", cluster.scheduler_address, **options
+        tokenizer, files, tmp_path / "there", cluster.scheduler_address, tmp_path, **options
     )
     assert contents(there.path) == contents(here.path)
-    packed, notes = pack_beside(here, 64, 5)
-    elsewhere, said = pack_beside(there, 64, 5, cluster.scheduler_address)
+    packed, notes = pack_beside(here, 64, 5, "local", None, here.path)
+    elsewhere, said = pack_beside(there, 64, 5, cluster.scheduler_address, None, there.path)
     assert contents(elsewhere.path) == contents(packed.path)
     assert len(elsewhere) > 1_000
     assert [note.partition(":")[2] for note in said] == [note.partition(":")[2] for note in notes]

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import Result
+from s3_server import S3Server
 
 from bpeline.flows.encode_dataset import encode_dataset
 from bpeline.flows.steps.dataset_encoding import EncodedDataset
@@ -21,7 +23,7 @@ from bpeline.tokenizer_core.errors import (
     WorkspaceLocked,
 )
 from bpeline.tokenizer_core.sealed_manifests import MANIFEST
-from bpeline.tokenizer_core.shards import shard_job
+from bpeline.tokenizer_core.shards.shard_places import DirectoryPlace
 from bpeline.tokenizer_core.shards.token_shards import TokenShards
 
 
@@ -108,17 +110,17 @@ def test_an_interrupted_encoding_goes_on_behind_its_finished_shards(
 ) -> None:
     for number in range(3):
         (registered / f"more-{number}.txt").write_text(f"text {number} " * 120_000)
-    written = shard_job.write_record
+    published = DirectoryPlace.publish
 
     def interrupted(*arguments: Any) -> None:
-        written(*arguments)
+        published(*arguments)
         raise KeyboardInterrupt
 
     options: dict[str, Any] = {"output": "tokens", "shard_megabytes": 1}
-    monkeypatch.setattr(shard_job, "write_record", interrupted)
+    monkeypatch.setattr(DirectoryPlace, "publish", interrupted)
     with pytest.raises(KeyboardInterrupt):
         encode_dataset("news/1", [str(registered)], **options)
-    monkeypatch.setattr(shard_job, "write_record", written)
+    monkeypatch.setattr(DirectoryPlace, "publish", published)
     resumed = encode_dataset("news/1", [str(registered)], **options)
     whole = encode_dataset("news/1", [str(registered)], output="others", shard_megabytes=1)
     assert 0 < resumed.encoded_bytes < resumed.bytes == whole.bytes
@@ -235,9 +237,31 @@ def test_what_cannot_be_encoded_is_said(registered: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("engine", ["local", "dask"])
+def test_a_store_takes_the_shards_as_a_directory_does(
+    engine: str, registered: Path, s3: S3Server, tmp_path: Path
+) -> None:
+    asked: dict[str, Any] = {"engine": engine, "threads": 1, "pack": 64, "seed": 7}
+    here = encode_dataset("news/1", [str(registered)], output="here", **asked)
+    url = s3.url(f"tokens-{engine}")
+    there = encode_dataset("news/1", [str(registered)], output=url, **asked)
+    assert there.output == f"{url}/news-1/packed-64-7"
+    assert there.manifest_digest == here.manifest_digest
+    assert there.encoded_bytes == here.encoded_bytes > 0
+    run = mlflow_run(there)
+    assert run.data.tags["output"] == there.output
+    assert list(open_registry().tracker._client.list_artifacts(run.info.run_id))
+    pairs = zip(TokenShards(there.output), TokenShards(here.output), strict=True)
+    assert all(np.array_equal(one, other) for one, other in pairs)
+    again = encode_dataset("news/1", [str(registered)], output=url, **asked)
+    assert (again.encoded_bytes, again.newly_recorded, again.link) == (0, False, there.link)
+    assert not [*tmp_path.glob("s3*")], "no directory of that name"
+
+
+@pytest.mark.slow
 def test_two_do_not_write_one_directory(registered: Path, tmp_path: Path) -> None:
     with (
-        shard_job.alone_in(tmp_path / "tokens" / "news-1"),
+        DirectoryPlace(tmp_path / "tokens" / "news-1").alone(),
         pytest.raises(WorkspaceLocked, match="another process writes token shards"),
     ):
         encode_dataset("news/1", [str(registered)], output="tokens")

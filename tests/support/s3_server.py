@@ -65,10 +65,13 @@ class S3Server:
             region_name="us-east-1",
         )
 
+    def url(self, key: str) -> str:
+        return f"s3://{self.bucket}/{key}"
+
     def put(self, key: str, content: bytes) -> str:
         """Store an object; its URL."""
         self.client().put_object(Bucket=self.bucket, Key=key, Body=content)
-        return f"s3://{self.bucket}/{key}"
+        return self.url(key)
 
     def keys(self, prefix: str = "") -> list[str]:
         pages = self.client().get_paginator("list_objects_v2")

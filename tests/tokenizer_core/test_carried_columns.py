@@ -23,6 +23,7 @@ from bpeline.tokenizer_core.shards.carried_columns import CarriedColumn, carried
 from bpeline.tokenizer_core.shards.file_encoding import file_encoding_of
 from bpeline.tokenizer_core.shards.parquet_shards import PARQUET, missing_values
 from bpeline.tokenizer_core.shards.shard_job import ShardJob
+from bpeline.tokenizer_core.shards.shard_places import shard_place
 from bpeline.tokenizer_core.shards.token_shards import TokenShards
 from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.text import Text
@@ -96,7 +97,9 @@ def encoded(
 ) -> TokenShards:
     encoding = file_encoding_of(tokenizer, columns=options.pop("columns", COLUMNS), **options)
     files = find_source_files([Source(str(file))])
-    return ShardJob(replace(encoding, piece_bytes=piece_bytes), files, out, PARQUET, 4_000).run(2)
+    return ShardJob(
+        replace(encoding, piece_bytes=piece_bytes), files, shard_place(out), PARQUET, 4_000
+    ).run(2)
 
 
 def read(shards: TokenShards) -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ from bpeline.tokenizer_core.errors import CorpusChanged, CorruptFile, InvalidOpt
 from bpeline.tokenizer_core.shards.file_encoding import file_encoding_of
 from bpeline.tokenizer_core.shards.shard_formats import BIN
 from bpeline.tokenizer_core.shards.shard_job import ShardJob
+from bpeline.tokenizer_core.shards.shard_places import shard_place
 from bpeline.tokenizer_core.shards.token_shards import TokenShards
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
@@ -54,7 +55,7 @@ def written(
     encoding = file_encoding_of(tokenizer, (END, OTHER), END, **options)
     encoding = replace(encoding, piece_bytes=piece_bytes)
     files = find_source_files([Source(str(folder), name="two kinds")])
-    return ShardJob(encoding, files, out, BIN, SHARD).run(2)
+    return ShardJob(encoding, files, shard_place(out), BIN, SHARD).run(2)
 
 
 def decoded(tokenizer: Tokenizer, ids: Any) -> str:
@@ -154,7 +155,7 @@ def test_documents_without_a_token_have_no_place(tmp_path: Path) -> None:
     for piece_bytes in PIECES:
         encoding = replace(file_encoding_of(tokenizer, END, END), piece_bytes=piece_bytes)
         files = find_source_files([Source(str(tmp_path / "in"))])
-        shards = ShardJob(encoding, files, tmp_path / f"{piece_bytes}", BIN).run(1)
+        shards = ShardJob(encoding, files, shard_place(tmp_path / f"{piece_bytes}"), BIN).run(1)
         places = [shards.place(number) for number in range(len(shards))]
         assert [one.read() for one in places] == [
             b"one",

@@ -29,6 +29,7 @@ from bpeline.tokenizer_core.kernels.encoding.encode_word import (
 from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
 from bpeline.tokenizer_core.reference import dropout_outcomes
 from bpeline.tokenizer_core.shards import ShardJob, file_encoding_of, shard_format
+from bpeline.tokenizer_core.shards.shard_places import shard_place
 
 MERGES = [(b"a", b"b"), (b"b", b"a"), (b"ab", b"a"), (b"ab", b"ab"), (b"a", b"a"), (b"aa", b"b")]
 SAMPLES = 4_000
@@ -171,7 +172,7 @@ def test_files_have_the_same_ids_whatever_the_pieces_and_threads(
         encoding = file_encoding_of(trained, "<|endoftext|>", dropout=0.1, seed=7)
         encoding = replace(encoding, piece_bytes=piece_bytes)
         out = tmp_path / str(number)
-        job = ShardJob(encoding, files, out, shard_format("bin"))
+        job = ShardJob(encoding, files, shard_place(out), shard_format("bin"))
         made.append([ids.tolist() for ids in job.run(number + 1)])
     assert made[0] == made[1]
     assert [trained.decode(ids) for ids in made[0]] == texts

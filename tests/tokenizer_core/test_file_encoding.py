@@ -24,6 +24,7 @@ from bpeline.tokenizer_core.errors import (
 from bpeline.tokenizer_core.shards.file_encoding import FileEncoding
 from bpeline.tokenizer_core.shards.shard_formats import BIN
 from bpeline.tokenizer_core.shards.shard_job import ShardJob
+from bpeline.tokenizer_core.shards.shard_places import shard_place
 from bpeline.tokenizer_core.shards.token_shards import TokenShards
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
@@ -68,7 +69,7 @@ def test_documents_between_separators_come_back(
         tokenizer.encoder, tokenizer.digest, reading, end, "uint16", chunk_bytes
     )
     files = find_source_files([Source(os.fspath(tmp_path / "in"))])
-    shards = ShardJob(encoding, files, tmp_path / "out", BIN).run(threads=2)
+    shards = ShardJob(encoding, files, shard_place(tmp_path / "out"), BIN).run(threads=2)
     by_method = tokenizer.encode_files(
         tmp_path / "in", tmp_path / "out", separator=END, end_of_text=END
     )

@@ -22,7 +22,7 @@ from bpeline.tokenizer_core.shards import pack_shards
 from bpeline.tokenizer_core.shards.packing import shuffled
 from bpeline.tokenizer_core.shards.parquet_shards import PARQUET
 from bpeline.tokenizer_core.shards.shard_formats import ShardFormat
-from bpeline.tokenizer_core.shards.shard_job import alone_in
+from bpeline.tokenizer_core.shards.shard_places import shard_place
 from bpeline.tokenizer_core.shards.token_shards import TokenShards
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
@@ -204,7 +204,7 @@ def test_what_cannot_be_packed_is_said(
     packed = pack_shards(shards, out, 8)
     with pytest.raises(InvalidOption, match="holds packed sequences"):
         pack_shards(packed, tmp_path / "twice", 8)
-    with alone_in(out), pytest.raises(WorkspaceLocked):
+    with shard_place(out).alone(), pytest.raises(WorkspaceLocked):
         pack_shards(shards, out, 8)
     few = pack_shards(shards, tmp_path / "few", 1 << 20)
     assert (len(few), few.records) == (0, ())

@@ -17,6 +17,7 @@ from bpeline.tokenizer_core.shards.file_encoding import file_encoding_of
 from bpeline.tokenizer_core.shards.ids_in_memory import count_files
 from bpeline.tokenizer_core.shards.shard_formats import BIN
 from bpeline.tokenizer_core.shards.shard_job import ShardJob
+from bpeline.tokenizer_core.shards.shard_places import shard_place
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.vocabulary.algorithm import Sentences
 
@@ -56,7 +57,9 @@ def test_documents_have_the_ids_of_their_own_encoding(
         file_encoding_of(tokenizer, separator=SEPARATOR), piece_bytes=piece_bytes
     )
     files = find_source_files(sources_of([tmp_path / "in"]))
-    shards = ShardJob(encoding, files, tmp_path / "out", BIN, shard_bytes=900).run(threads=2)
+    shards = ShardJob(encoding, files, shard_place(tmp_path / "out"), BIN, shard_bytes=900).run(
+        threads=2
+    )
     assert [ids.tolist() for ids in shards] == expected
     begin, end = (tokenizer.token_to_id(mark) for mark in ("<line/>", "</line>"))
     for ids in expected:
@@ -90,7 +93,7 @@ def test_documents_without_words_are_left_out_wherever_they_are_cut(
         piece_bytes=piece_bytes,
     )
     files = find_source_files(sources_of([tmp_path / "a.txt"]))
-    shards = ShardJob(encoding, files, tmp_path / "out", BIN).run(threads=2)
+    shards = ShardJob(encoding, files, shard_place(tmp_path / "out"), BIN).run(threads=2)
     behind = [] if end_of_text is None else [tokenizer.special_tokens[end_of_text]]
     # The mark that the file begins with is no text.
     texts = [documents[0].removeprefix("\ufeff"), *documents[1:]]

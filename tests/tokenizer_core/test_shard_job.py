@@ -25,7 +25,8 @@ from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption, MissingSource, WorkspaceLocked
 from bpeline.tokenizer_core.shards.file_encoding import file_encoding_of
 from bpeline.tokenizer_core.shards.shard_formats import BIN, NPY
-from bpeline.tokenizer_core.shards.shard_job import ShardJob, alone_in
+from bpeline.tokenizer_core.shards.shard_job import ShardJob
+from bpeline.tokenizer_core.shards.shard_places import shard_place
 from bpeline.tokenizer_core.shards.shard_plan import FileCutter
 from bpeline.tokenizer_core.shards.token_shards import TokenShards
 from bpeline.tokenizer_core.tokenizer import Tokenizer
@@ -97,7 +98,7 @@ def test_shards_do_not_depend_on_threads(
     for threads, piece_bytes in ((1, 1 << 22), (2, 100), (5, 37)):
         encoding = replace(file_encoding_of(tokenizer, END), piece_bytes=piece_bytes)
         out = tmp_path / f"out{threads}"
-        ShardJob(encoding, files, out, BIN, SHARD).run(threads)
+        ShardJob(encoding, files, shard_place(out), BIN, SHARD).run(threads)
         made.append(contents(out))
     assert made[0] == made[1] == made[2]
 
@@ -275,7 +276,7 @@ def test_added_and_changed_files_are_encoded_and_stale_shards_removed(
 
 def test_two_writers_never_share_a_directory(tokenizer: Tokenizer, tmp_path: Path) -> None:
     path = written(tmp_path / "a.txt", b"text")
-    with alone_in(tmp_path / "out"), pytest.raises(WorkspaceLocked):
+    with shard_place(tmp_path / "out").alone(), pytest.raises(WorkspaceLocked):
         tokenizer.encode_files(path, tmp_path / "out")
     tokenizer.encode_files(path, tmp_path / "out")
 

@@ -17,6 +17,7 @@ from bpeline.tokenizer_core.errors import InvalidOption, WorkspaceLocked
 from bpeline.tokenizer_core.shards.file_encoding import file_encoding_of
 from bpeline.tokenizer_core.shards.shard_formats import BIN
 from bpeline.tokenizer_core.shards.shard_job import ShardJob
+from bpeline.tokenizer_core.shards.shard_places import shard_place
 from bpeline.tokenizer_core.shards.shard_plan import ShardPart, plan_parts
 from bpeline.tokenizer_core.shards.token_shards import ShardRecord
 from bpeline.tokenizer_core.tokenizer import Tokenizer
@@ -59,7 +60,7 @@ def test_parts_in_any_order_make_the_files_of_one_run(
     tokenizer: Tokenizer, files: list[SourceFile], tmp_path: Path
 ) -> None:
     encoding = file_encoding_of(tokenizer, END, END)
-    ShardJob(encoding, files, tmp_path / "run", BIN, SHARD).run(2)
+    ShardJob(encoding, files, shard_place(tmp_path / "run"), BIN, SHARD).run(2)
     expected = contents(tmp_path / "run")
     seen: list[ShardRecord] = []
 
@@ -69,12 +70,14 @@ def test_parts_in_any_order_make_the_files_of_one_run(
             other = replace(
                 encoding, piece_bytes=random.Random(part.number).choice([37, 300, 9999])
             )
-            job = ShardJob(other, part.files, tmp_path / "parts", BIN, SHARD)
+            job = ShardJob(other, part.files, shard_place(tmp_path / "parts"), BIN, SHARD)
             written[part.number] = job.write_part(part, threads=1)
             assert job.write_part(part, threads=1) == written[part.number]  # done twice
         return [written[part.number] for part in parts]
 
-    job = ShardJob(encoding, files, tmp_path / "parts", BIN, SHARD, on_shard=seen.append)
+    job = ShardJob(
+        encoding, files, shard_place(tmp_path / "parts"), BIN, SHARD, on_shard=seen.append
+    )
     shards = job.run_by_parts(by_others)
     assert contents(tmp_path / "parts") == expected
     assert tuple(seen) == shards.records
@@ -85,7 +88,7 @@ def test_the_plan_tells_where_each_shard_of_a_plain_file_begins(
 ) -> None:
     encoding = file_encoding_of(tokenizer, END)
     parts = list(plan_parts(files, encoding.reading, SHARD))
-    shards = ShardJob(encoding, files, tmp_path / "out", BIN, SHARD).run(1)
+    shards = ShardJob(encoding, files, shard_place(tmp_path / "out"), BIN, SHARD).run(1)
     of_a = [part for part in parts if part.files[0].path.endswith("/a.txt")]
     assert (of_a[0].begin, of_a[0].end) == (0, shards.records[0].end)
     assert [part.end for part in of_a] == [one.end for one in shards.records[: len(of_a)]]
@@ -106,11 +109,18 @@ def test_what_a_run_refuses_parts_refuse_too(
 
     encoding = file_encoding_of(tokenizer, END)
     with pytest.raises(InvalidOption, match="shard_bytes is 0"):
-        ShardJob(encoding, files, tmp_path / "out", BIN, 0).run_by_parts(never)
+        ShardJob(encoding, files, shard_place(tmp_path / "out"), BIN, 0).run_by_parts(never)
 
     def meanwhile(_: Sequence[ShardPart]) -> list[list[ShardRecord]]:
         with pytest.raises(WorkspaceLocked):
-            ShardJob(encoding, files, tmp_path / "out", BIN, SHARD).run(1)
+            ShardJob(encoding, files, shard_place(tmp_path / "out"), BIN, SHARD).run(1)
         return []
 
-    assert len(ShardJob(encoding, [], tmp_path / "out", BIN, SHARD).run_by_parts(meanwhile)) == 0
+    assert (
+        len(
+            ShardJob(encoding, [], shard_place(tmp_path / "out"), BIN, SHARD).run_by_parts(
+                meanwhile
+            )
+        )
+        == 0
+    )

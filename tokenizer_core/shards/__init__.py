@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from .file_encoding import FileEncoding as FileEncoding
     from .file_encoding import file_encoding_of as file_encoding_of
     from .file_encoding import separators_of as separators_of
+    from .files_of_shards import shard_files as shard_files
     from .ids_in_memory import DocumentIds as DocumentIds
     from .ids_in_memory import FileCount as FileCount
     from .ids_in_memory import count_files as count_files
     from .ids_in_memory import gather_files as gather_files
     from .known_formats import shard_format as shard_format
-    from .number_files import sha256_of as sha256_of
     from .packed_parts import SequencePart as SequencePart
     from .packing import Packing as Packing
     from .packing import pack_shards as pack_shards
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from .shard_formats import ShardWriter as ShardWriter
     from .shard_job import SHARD_BYTES as SHARD_BYTES
     from .shard_job import ShardJob as ShardJob
+    from .shard_places import shard_place as shard_place
     from .shard_plan import ShardPart as ShardPart
     from .token_shards import ShardRecord as ShardRecord
     from .token_shards import TokenShards as TokenShards
-    from .token_shards import read_manifest as read_manifest
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

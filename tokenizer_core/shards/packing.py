@@ -27,14 +27,11 @@ from bpeline.tokenizer_core.shards.packed_parts import (
     PARTS_SUFFIX,
 )
 from bpeline.tokenizer_core.shards.shard_formats import ShardFormat
-from bpeline.tokenizer_core.shards.shard_job import alone_in
+from bpeline.tokenizer_core.shards.shard_places import ShardPlace, shard_place
 from bpeline.tokenizer_core.shards.token_shards import (
     FileRecord,
     ShardRecord,
     TokenShards,
-    read_record,
-    write_manifest,
-    write_record,
 )
 
 SHARD_TOKENS = 64 << 20
@@ -68,7 +65,7 @@ def pack_shards(
 
     Args:
         shards: documents, each with its end-of-text id where it has one.
-        out: a directory of its own.
+        out: a directory of its own, or a URL.
         length: ids in a sequence.
         seed: decides the order of documents; from 0 to 2⁶⁴ − 1.
         format: that of ``shards`` where nothing is said.
@@ -87,15 +84,16 @@ def pack_shards(
         DiskFull: no space left; shards that were finished stay.
     """
     layout = shards.format if format is None else shard_format(format)
-    packing = Packing(shards, Path(out), length, seed, layout, shard_tokens)
-    with alone_in(packing.out):
+    place = shard_place(out)
+    packing = Packing(shards, place, length, seed, layout, shard_tokens)
+    with place.alone():
         records = []
         for record in _one_by_one(packing) if write is None else write(packing):
             records.append(record)
             if on_shard is not None:
                 on_shard(record)
-        write_manifest(packing.out, packing.about, records)
-    return TokenShards(packing.out, layout)
+        place.publish_manifest(packing.about, records)
+    return TokenShards(place.files.location, layout)
 
 
 def _one_by_one(packing: Packing) -> Iterator[ShardRecord]:
@@ -106,7 +104,8 @@ class Packing:
     """One order of documents, cut into packed shards of which each can be written by itself.
 
     Args:
-        shards, out, length, seed, shard_tokens: as for `pack_shards`, which see for errors.
+        shards, length, seed, shard_tokens: as for `pack_shards`, which see for errors.
+        place: where the packed shards go.
         format: of the packed shards.
 
     Attributes:
@@ -117,7 +116,7 @@ class Packing:
     def __init__(
         self,
         shards: TokenShards,
-        out: Path,
+        place: ShardPlace,
         length: int,
         seed: int,
         format: ShardFormat,
@@ -131,12 +130,12 @@ class Packing:
             )
         if "id_count" not in shards.manifest or "packed" in shards.manifest:
             raise InvalidOption(
-                f"{shards.path} holds packed sequences, or was written by an earlier version",
+                f"{shards.location} holds packed sequences, or was written by an earlier version",
                 "token shards of documents, of format version 2",
                 "encode the files again, and pack what that writes",
             )
         shard_tokens = max(1, shard_tokens // length) * length
-        self.out = out
+        self._place = place
         self._shards, self._length = shards, length
         self._format, self._shard_tokens = format, shard_tokens
         self._dtype = format.dtype(shards.manifest["id_count"])
@@ -171,14 +170,14 @@ class Packing:
         """Write one packed shard, unless it is there."""
         key = digest_of([self._digest, number])
         name = f"shard-{number:05d}-{key[:12]}"
-        kept = read_record(self.out, name)
-        if kept is not None and kept.key == key and kept.is_intact(self.out):
+        kept = self._place.finished(name, key)
+        if kept is not None:
             return kept
         begin = number * self._shard_tokens
         end = min(begin + self._shard_tokens, self._tokens)
         ids, parts = self._gathered(begin, end)
         suffixes = (*self._format.suffixes, PARTS_SUFFIX)
-        paths = [self.out / f"{name}{suffix}" for suffix in suffixes]
+        paths = [self._place.files.folder / f"{name}{suffix}" for suffix in suffixes]
         with ExitStack() as publishing:
             aside = [publishing.enter_context(DURABLE.writing_aside(path)) for path in paths]
             with (
@@ -193,7 +192,7 @@ class Packing:
                 for new, path, digest in zip(aside, paths, digests, strict=True)
             )
         record = ShardRecord(name, key, 0, len(ids), len(ids) // self._length, 0, files)
-        write_record(self.out, record)
+        self._place.publish(record)
         return record
 
     def _gathered(self, begin: int, end: int) -> tuple[NDArray[np.generic], NDArray[np.void]]:

@@ -6,8 +6,6 @@ Knows plans, encodings and shards; no tokenizer.
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
@@ -19,10 +17,11 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.corpus import SourceFile
 from bpeline.tokenizer_core.durable_files import DURABLE
-from bpeline.tokenizer_core.errors import InvalidOption, MissingSource, WorkspaceLocked
+from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.shards.document_index import INDEX_SUFFIXES, INDEX_VERSION, IndexWriter
 from bpeline.tokenizer_core.shards.file_encoding import EncodedPiece, FileEncoding, encode_in_order
 from bpeline.tokenizer_core.shards.shard_formats import ShardFormat, ShardWriter
+from bpeline.tokenizer_core.shards.shard_places import ShardPlace, tokenizer_in
 from bpeline.tokenizer_core.shards.shard_plan import (
     FileCutter,
     Piece,
@@ -35,10 +34,6 @@ from bpeline.tokenizer_core.shards.token_shards import (
     FileRecord,
     ShardRecord,
     TokenShards,
-    read_manifest,
-    read_record,
-    write_manifest,
-    write_record,
 )
 
 SHARD_BYTES = 256 << 20
@@ -61,7 +56,7 @@ class ShardJob:
     Attributes:
         encoding: how; ids have the dtype that the format chooses.
         files: in their order.
-        out: the directory.
+        place: where they go.
         format: of the shards.
         shard_bytes: bytes of files that make a shard; documents are whole.
         on_shard: told of each shard when it is there.
@@ -70,7 +65,7 @@ class ShardJob:
 
     encoding: FileEncoding
     files: Sequence[SourceFile]
-    out: Path
+    place: ShardPlace
     format: ShardFormat
     shard_bytes: int = SHARD_BYTES
     on_shard: Callable[[ShardRecord], None] | None = None
@@ -137,7 +132,7 @@ class ShardJob:
                 f"shard_bytes is {self.shard_bytes}", "1 or more", "leave shard_bytes out"
             )
         self._refuse_other_content()
-        with alone_in(self.out):
+        with self.place.alone():
             about = {
                 "tokenizer": self.encoding.digest,
                 "shard_format": self.format.name,
@@ -149,21 +144,18 @@ class ShardJob:
                 "files": len(self.files),
                 "shard_bytes": self.shard_bytes,
             }
-            write_manifest(self.out, about, written())
-        return TokenShards(self.out, self.format)
+            self.place.publish_manifest(about, written())
+        return TokenShards(self.place.files.location, self.format)
 
     def _write(self, steps: Iterator[Any], threads: int | None) -> list[ShardRecord]:
         with closing(encode_in_order(self.encoding, steps, threads)) as encoded:
             return list(self._written(encoded))
 
     def _refuse_other_content(self) -> None:
-        try:
-            found = read_manifest(self.out)["tokenizer"]
-        except MissingSource:
-            return
-        if found != self.encoding.digest:
+        found = tokenizer_in(self.place)
+        if found is not None and found != self.encoding.digest:
             raise InvalidOption(
-                f"{self.out} holds the tokens of another tokenizer, {found[:12]}",
+                f"{self.place.files.location} holds the tokens of another tokenizer, {found[:12]}",
                 "an empty directory, or one with tokens of this tokenizer, "
                 + self.encoding.digest[:12],
                 "name another directory",
@@ -186,7 +178,7 @@ class ShardJob:
         number = part.number
         if not part.divided:
             key = self.encoding.key(part.files, self.format.name)
-            kept = self._finished(number, key)
+            kept = self.place.finished(_name(number, key), key)
             if kept is not None:
                 yield kept, sum(file.size for file in part.files)
             else:
@@ -202,7 +194,7 @@ class ShardJob:
                 key = self.encoding.key(
                     part.files, self.format.name, cutter.position, self.shard_bytes
                 )
-                kept = self._finished(number, key)
+                kept = self.place.finished(_name(number, key), key)
                 if kept is not None and kept.end > cutter.position:
                     yield kept, cutter.skip(kept.end)
                 else:
@@ -211,11 +203,6 @@ class ShardJob:
                     yield cutter.position
                 number += 1
         return number
-
-    def _finished(self, number: int, key: str) -> ShardRecord | None:
-        record = read_record(self.out, _name(number, key))
-        sound = record is not None and record.key == key and record.is_intact(self.out)
-        return record if sound else None
 
     def _written(self, steps: Iterator[Any]) -> Iterator[ShardRecord]:
         """Carry out steps; gives the record of each shard when its files are published."""
@@ -231,7 +218,8 @@ class ShardJob:
 
     def _write_shard(self, begin: _Begin, steps: Iterator[Any]) -> ShardRecord:
         suffixes = self.format.suffixes
-        paths = [self.out / f"{begin.name}{suffix}" for suffix in (*suffixes, *INDEX_SUFFIXES)]
+        folder = self.place.files.folder
+        paths = [folder / f"{begin.name}{suffix}" for suffix in (*suffixes, *INDEX_SUFFIXES)]
         with ExitStack() as publishing:
             aside = [publishing.enter_context(DURABLE.writing_aside(path)) for path in paths]
             of_ids, of_index = aside[: len(suffixes)], aside[len(suffixes) :]
@@ -254,7 +242,7 @@ class ShardJob:
             )
         counts = shard.tokens, shard.documents, shard.size
         record = ShardRecord(begin.name, begin.key, step, *counts, files)
-        write_record(self.out, record)
+        self.place.publish(record)
         return record
 
     @contextmanager
@@ -351,22 +339,3 @@ class OpenShard:
 
 def _name(number: int, key: str) -> str:
     return f"shard-{number:05d}-{key[:12]}"
-
-
-@contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """Hold a lock on a directory, which the system releases when the process ends."""
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise WorkspaceLocked(
-                f"another process writes token shards to {folder}",
-                "one at a time",
-                "wait for it, or name another directory",
-            ) from error
-        yield
-    finally:
-        os.close(descriptor)

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.bounded_files import json_of, read_bounded
 from bpeline.tokenizer_core.digests import sealed, unsealed
-from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
 from bpeline.tokenizer_core.errors import (
     CorruptFile,
     InvalidOption,
@@ -37,6 +36,7 @@ from bpeline.tokenizer_core.shards.document_index import (
     DocumentIndex,
     DocumentPlace,
 )
+from bpeline.tokenizer_core.shards.files_of_shards import FilesHere, ShardFiles, shard_files
 from bpeline.tokenizer_core.shards.known_formats import shard_format
 from bpeline.tokenizer_core.shards.number_files import sha256_of
 from bpeline.tokenizer_core.shards.packed_parts import (
@@ -46,9 +46,11 @@ from bpeline.tokenizer_core.shards.packed_parts import (
     SequencePart,
 )
 from bpeline.tokenizer_core.shards.shard_formats import ShardFormat
+from bpeline.tokenizer_core.urls import is_url
 
 FORMAT = "bpeline-tokens"
 FORMAT_VERSION = 2  # 1 has no document index
+_KEPT_OF_STORES = 4  # shards on this disk; what is mapped of others stays readable
 _DTYPES = ("uint16", "uint32", "int32")
 _MANIFEST_BYTES = 1 << 30  # half a kilobyte for each shard
 
@@ -66,16 +68,13 @@ class FileRecord:
         """A record from JSON, or None when it is none."""
         return cls(**value) if _holds(value, cls, ("name", "sha256"), ("bytes",)) else None
 
-    def is_there(self, folder: Path) -> bool:
+    def is_there(self, files: ShardFiles) -> bool:
         """Whether the file exists and has its size."""
-        try:
-            return (folder / self.name).stat().st_size == self.bytes
-        except OSError:
-            return False
+        return files.size(self.name) == self.bytes
 
-    def is_intact(self, folder: Path) -> bool:
+    def is_intact(self, files: ShardFiles) -> bool:
         """Whether the file holds what was written."""
-        return self.is_there(folder) and sha256_of(folder / self.name) == self.sha256
+        return self.is_there(files) and sha256_of(files.path(self.name)) == self.sha256
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,29 +106,38 @@ class ShardRecord:
         files = [FileRecord.of(file) for file in value["files"]]
         return cls(**{**value, "files": tuple(files)}) if files and None not in files else None
 
-    def is_there(self, folder: Path) -> bool:
+    def is_there(self, files: ShardFiles) -> bool:
         """Whether all files exist and have their sizes."""
-        return all(file.is_there(folder) for file in self.files)
+        return all(file.is_there(files) for file in self.files)
 
-    def is_intact(self, folder: Path) -> bool:
+    def is_intact(self, files: ShardFiles) -> bool:
         """Whether all files hold what was written."""
-        return all(file.is_intact(folder) for file in self.files)
+        return all(file.is_intact(files) for file in self.files)
 
 
 class TokenShards:
     """Documents of a directory of token shards, memory-mapped: nothing is read until it is used.
 
-    Sizes of files are compared at once, their SHA-256 when `verify` asks for it.
+    Sizes of files are compared at once, their SHA-256 when `verify` asks for it. Shards in a store
+    are fetched whole when one of their documents is asked for, into a temporary directory in which
+    the ids of the last few stay; `fetch` copies all of them.
 
     Args:
-        path: the directory.
+        path: the directory, or the URL of a store.
         format: the format of the shards, where it is none of ours and has no name here.
+
+    Attributes:
+        location: the directory or the URL.
+        path: the directory; of a URL the temporary one, with what has been fetched.
+        manifest: what was encoded with what, see docs/token-shards.md.
+        manifest_digest: SHA-256 of the manifest's file.
 
     Raises:
         MissingSource: there is no manifest.
         CorruptFile: the manifest or a shard is not what was written.
         InvalidTokenizer: a format version that this program does not know.
         InvalidOption: a format of shards that needs ``format``.
+        StorageError: a store does not answer, here and wherever something is fetched.
 
     Examples:
         >>> shards = TokenShards("tokens")  # doctest: +SKIP
@@ -138,29 +146,35 @@ class TokenShards:
     """
 
     def __init__(self, path: str | Path, format: ShardFormat | None = None) -> None:
-        self.path = Path(path)
-        self.manifest = read_manifest(self.path)
+        self._files = shard_files(path)
+        self.location, self.path = self._files.location, self._files.folder
+        self.manifest = read_manifest(self._files)
+        self.manifest_digest = sha256_of(self._files.path(MANIFEST))
         self.format = shard_format(format or self.manifest["shard_format"])
         values = self.manifest.get("shards")
         found = list(map(ShardRecord.of, values)) if isinstance(values, list) else [None]
         self.records = tuple(record for record in found if record is not None)
         if len(self.records) < len(found):
-            _corrupt(self.path, f"{MANIFEST} holds a malformed record of a shard")
+            _corrupt(self.location, f"{MANIFEST} holds a malformed record of a shard")
         self.dtype = np.dtype(self.manifest["dtype"]).newbyteorder("<")
         self._edges = np.cumsum([0, *(record.documents for record in self.records)])
         self._read: dict[int, tuple[NDArray[Any], NDArray[Any]]] = {}
-        beside = _beside(self.path, self.manifest)
+        beside = _beside(self.location, self.manifest)
         self._of_ids = len(self.format.suffixes)
         files = self._of_ids + len(beside)
         self._indexes: dict[int, DocumentIndex] | None = {} if beside == INDEX_SUFFIXES else None
         self._parts: dict[int, PackedParts] = {}
+        most = _KEPT_OF_STORES if is_url(self.location) else self.format.kept
+        self._kept = min(self.format.kept, most)
+        sizes = self._files.sizes()
         for record in self.records:
-            if not record.is_there(self.path) or len(record.files) != files:
-                _corrupt(self.path, f"{record.name} does not have the size its record says")
+            there = all(sizes.get(file.name) == file.bytes for file in record.files)
+            if not there or len(record.files) != files:
+                _corrupt(self.location, f"{record.name} does not have the size its record says")
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Other processes, such as workers of a data loader, map the files themselves.
-        return TokenShards, (self.path, self.format)
+        return TokenShards, (self.location, self.format)
 
     @property
     def tokenizer_digest(self) -> str:
@@ -180,8 +194,34 @@ class TokenShards:
         """
         for record in self.records:
             for file in record.files:
-                if not file.is_intact(self.path):
-                    _corrupt(self.path, f"{file.name} is not what was written")
+                intact = file.is_intact(self._files)
+                self._files.forget(file.name)
+                if not intact:
+                    _corrupt(self.location, f"{file.name} is not what was written")
+
+    def fetch(self, folder: str | Path) -> TokenShards:
+        """Shards of a store as a directory of this machine; what is there already is kept.
+
+        Those that lie in a directory are given as they are.
+
+        Args:
+            folder: for the copies.
+
+        Raises:
+            StorageError, DiskFull: not everything could be fetched.
+        """
+        if not is_url(self.location):
+            return self
+        here = FilesHere(Path(folder))
+        for file in [file for record in self.records for file in record.files]:
+            if not file.is_intact(here):
+                self._files.copy(file.name, here.path(file.name))
+        self._files.copy(MANIFEST, here.path(MANIFEST))
+        return TokenShards(folder, self.format)
+
+    def file(self, record: FileRecord) -> Path:
+        """A file of a shard on this disk."""
+        return self._files.path(record.name)
 
     def __len__(self) -> int:
         """How many documents there are."""
@@ -213,12 +253,15 @@ class TokenShards:
         if kept is not None:
             return kept
         record = self.records[number]
-        paths = [self.path / file.name for file in record.files[: self._of_ids]]
+        paths = [self.file(file) for file in record.files[: self._of_ids]]
         ids, edges = self.format.read(paths, self.dtype)
         if (len(ids), len(edges)) != (record.tokens, record.documents + 1):
-            _corrupt(self.path, f"{record.name} does not hold as much as its record says")
-        while len(self._read) >= self.format.kept:
-            self._read.pop(next(iter(self._read), -1), None)
+            _corrupt(self.location, f"{record.name} does not hold as much as its record says")
+        while len(self._read) >= self._kept:
+            oldest = next(iter(self._read))
+            self._read.pop(oldest, None)
+            for file in self.records[oldest].files[: self._of_ids]:
+                self._files.forget(file.name)
         self._read[number] = ids, edges
         return ids, edges
 
@@ -243,7 +286,7 @@ class TokenShards:
         """
         if "packed" not in self.manifest:
             raise InvalidOption(
-                f"{self.path} holds documents, which are not packed",
+                f"{self.location} holds documents, which are not packed",
                 "packed shards; `place` tells where a document stood",
                 "add --pack LENGTH to bpeline encode",
             )
@@ -252,7 +295,7 @@ class TokenShards:
         shard = int(np.searchsorted(self._edges, number, side="right")) - 1
         if shard not in self._parts:
             record = self.records[shard]
-            path = self.path / record.files[self._of_ids].name
+            path = self.file(record.files[self._of_ids])
             self._parts[shard] = PackedParts(path, record.tokens)
         length = int(self.manifest["packed"]["length"])
         begin = (number - int(self._edges[shard])) * length
@@ -262,24 +305,24 @@ class TokenShards:
         """Where all documents of a shard stood; errors as `place`."""
         if "packed" in self.manifest:
             raise InvalidOption(
-                f"{self.path} holds packed sequences, in which there are several documents",
+                f"{self.location} holds packed sequences, in which there are several documents",
                 "`parts` of a sequence gives their numbers in the shards that were packed",
                 "ask those shards: TokenShards(…).place(shards.parts(0)[0].document)",
             )
         if self._indexes is None:
             raise InvalidOption(
-                f"{self.path} was written without an index of its documents",
+                f"{self.location} was written without an index of its documents",
                 "shards of format version 2 or higher",
                 "encode the files again: the same command writes the index",
             )
         if shard not in self._indexes:
             record = self.records[shard]
-            paths = [self.path / file.name for file in record.files[self._of_ids :]]
+            paths = [self.file(file) for file in record.files[self._of_ids :]]
             self._indexes[shard] = DocumentIndex(paths, record.documents)
         return self._indexes[shard]
 
 
-def _beside(path: Path, manifest: Mapping[str, Any]) -> tuple[str, ...]:
+def _beside(location: str, manifest: Mapping[str, Any]) -> tuple[str, ...]:
     """The suffixes of a shard's files beside those of its format.
 
     Raises:
@@ -292,53 +335,57 @@ def _beside(path: Path, manifest: Mapping[str, Any]) -> tuple[str, ...]:
         what, version, known = "document index", manifest.get("document_index"), INDEX_VERSION
     else:
         if not isinstance(packed, dict) or type(packed.get("length")) is not int:
-            _corrupt(path, f"{MANIFEST} has malformed fields")
+            _corrupt(location, f"{MANIFEST} has malformed fields")
         what, version, known = "packing", packed.get("version"), PACK_VERSION
     if version != known:
         raise InvalidTokenizer(
-            f"{path} has a {what} of version {version!r}",
+            f"{location} has a {what} of version {version!r}",
             f"this program reads version {known}",
             "upgrade bpeline",
         )
     return INDEX_SUFFIXES if packed is None else (PARTS_SUFFIX,)
 
 
-def read_record(path: Path, name: str) -> ShardRecord | None:
+def read_record(files: ShardFiles, name: str) -> ShardRecord | None:
     """The record of a shard that was finished, or None."""
     try:
-        value = json_of(read_bounded(path / f"{name}.json"), path)
+        path = files.path(f"{name}.json")
+        value = json_of(read_bounded(path), path)
         return ShardRecord.of(unsealed(value) if isinstance(value, dict) else value)
     except (MissingSource, InvalidTokenizer, ValueError):
         return None
 
 
-def write_record(path: Path, record: ShardRecord) -> None:
-    """Say that a shard is finished."""
-    DURABLE.write(path / f"{record.name}.json", json.dumps(sealed(asdict(record))).encode())
-
-
-def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of a directory of token shards, its shape checked.
+def read_manifest(files: ShardFiles) -> dict[str, Any]:
+    """The manifest of token shards as it is now, its shape checked.
 
     Raises:
         MissingSource: there is none.
         CorruptFile: not a manifest of token shards.
         InvalidTokenizer: a format version that this program does not know.
+        StorageError: the store does not answer.
     """
+    files.forget(MANIFEST)
+    location = files.location
+
+    def corrupt(_folder: Path, problem: str) -> NoReturn:
+        _corrupt(location, problem)
+
+    folder = files.path(MANIFEST).parent
     manifest = read_sealed_manifest(
-        path, FORMAT, FORMAT_VERSION, _corrupt, most_bytes=_MANIFEST_BYTES
+        folder, FORMAT, FORMAT_VERSION, corrupt, most_bytes=_MANIFEST_BYTES, called=location
     )
     special = manifest.get("special_tokens", {})
     if not isinstance(special, dict) or not all(type(id) is int for id in special.values()):
-        _corrupt(path, f"{MANIFEST} has malformed special tokens")
+        _corrupt(location, f"{MANIFEST} has malformed special tokens")
     texts = all(isinstance(manifest.get(field), str) for field in ("tokenizer", "shard_format"))
     if not texts or manifest.get("dtype") not in _DTYPES:
-        _corrupt(path, f"{MANIFEST} has malformed fields")
+        _corrupt(location, f"{MANIFEST} has malformed fields")
     return manifest
 
 
-def write_manifest(path: Path, about: Mapping[str, Any], records: Sequence[ShardRecord]) -> None:
-    """Publish shards and what they were made with; what no longer belongs to them is removed."""
+def manifest_of(about: Mapping[str, Any], records: Sequence[ShardRecord]) -> bytes:
+    """The content of a manifest: shards, their sums, and what they were made with."""
     manifest = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -348,13 +395,7 @@ def write_manifest(path: Path, about: Mapping[str, Any], records: Sequence[Shard
         "bytes": sum(record.bytes for record in records),
         "shards": [asdict(record) for record in records],
     }
-    DURABLE.write(path / MANIFEST, (json.dumps(sealed(manifest), indent=1) + "\n").encode())
-    names = {f"{record.name}.json" for record in records}
-    names |= {file.name for record in records for file in record.files}
-    for file in path.iterdir():
-        stale = file.name.startswith("shard-") and file.name not in names
-        if stale or is_temporary(file):
-            DURABLE.remove(file)
+    return (json.dumps(sealed(manifest), indent=1) + "\n").encode()
 
 
 def _holds(value: Any, record: type, texts: Sequence[str], counts: Sequence[str]) -> bool:
@@ -369,7 +410,7 @@ def _holds(value: Any, record: type, texts: Sequence[str], counts: Sequence[str]
     )
 
 
-def _corrupt(path: Path, problem: str) -> NoReturn:
+def _corrupt(location: str, problem: str) -> NoReturn:
     raise CorruptFile(
-        f"{path}: {problem}", "the files as they were written", "encode the files again"
+        f"{location}: {problem}", "the files as they were written", "encode the files again"
     )

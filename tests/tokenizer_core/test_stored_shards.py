@@ -1,0 +1,173 @@
+"""Token shards in a store: what a directory would hold, resumed, read back; what can go wrong."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from s3_server import S3Server
+
+from bpeline import TokenShards, train_from_iterator
+from bpeline.tokenizer_core import remote_files
+from bpeline.tokenizer_core.errors import (
+    CorruptFile,
+    InvalidOption,
+    MissingSource,
+    StorageError,
+)
+from bpeline.tokenizer_core.remote_files import names_below
+from bpeline.tokenizer_core.shards import pack_shards
+from bpeline.tokenizer_core.shards.shard_places import StorePlace
+from bpeline.tokenizer_core.tokenizer import Tokenizer
+
+FORMATS = ["bin", "npy", "megatron", "olmo", "parquet"]
+SHARD = 20_000
+
+
+@pytest.fixture(scope="module")
+def tokenizer(english_and_code: str) -> Tokenizer:
+    return train_from_iterator([english_and_code], vocab_size=400)
+
+
+@pytest.fixture
+def files(tmp_path: Path, english_and_code: str) -> Path:
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for number in range(4):
+        text = english_and_code[number * 15_000 : number * 15_000 + 15_000]
+        (folder / f"{number}.txt").write_text(text.replace("\n", "<|end|>"))
+    return folder
+
+
+def encoded(tokenizer: Tokenizer, files: Path, out: str | Path, **options: Any) -> TokenShards:
+    usual: dict[str, Any] = {"separator": "<|end|>", "shard_bytes": SHARD, "threads": 2}
+    return tokenizer.encode_files(files, out, **{**usual, **options})
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_store_holds_what_a_directory_would(
+    format: str, tokenizer: Tokenizer, files: Path, tmp_path: Path, s3: S3Server
+) -> None:
+    url = s3.url(f"{tmp_path.name}/tokens")
+    here = encoded(tokenizer, files, tmp_path / "tokens", format=format)
+    there = encoded(tokenizer, files, f"{url}/", format=format)
+    assert there.location == url
+    assert there.manifest_digest == here.manifest_digest
+    assert names_below(url) == sorted(path.name for path in here.path.iterdir())
+    assert len(here.records) > 2
+    for one, other in zip(TokenShards(url), here, strict=True):
+        assert np.array_equal(one, other)
+    last = len(there) - 1
+    assert there.place(last) == here.place(last)
+    there.verify()
+    copied = TokenShards(url).fetch(tmp_path / "copied")
+    assert copied.manifest == here.manifest
+    copied.verify()
+    sent = pickle.loads(pickle.dumps(there))
+    assert np.array_equal(sent[last], here[last])
+
+
+def test_what_is_handed_out_outlives_its_copy(
+    tokenizer: Tokenizer, files: Path, tmp_path: Path, s3: S3Server
+) -> None:
+    url = s3.url(f"{tmp_path.name}/tokens")
+    there = encoded(tokenizer, files, url, shard_bytes=4_000)
+    here = encoded(tokenizer, files, tmp_path / "tokens", shard_bytes=4_000)
+    assert len(there.records) > 8
+    held = list(there)
+    assert len([*there.path.glob("*.bin")]) <= 4, "of the last few only"
+    assert all(np.array_equal(one, other) for one, other in zip(held, here, strict=True))
+    folder = there.path
+    del there
+    assert not folder.exists()
+
+
+def test_it_goes_on_behind_what_is_there(
+    tokenizer: Tokenizer,
+    files: Path,
+    tmp_path: Path,
+    s3: S3Server,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    url = s3.url(f"{tmp_path.name}/tokens")
+    published: list[str] = []
+    publish = StorePlace.publish
+
+    def counted(self: StorePlace, record: Any) -> None:
+        if len(published) == 2:
+            raise KeyboardInterrupt
+        publish(self, record)
+        published.append(record.name)
+
+    monkeypatch.setattr(StorePlace, "publish", counted)
+    with pytest.raises(KeyboardInterrupt):
+        encoded(tokenizer, files, url)
+    with pytest.raises(MissingSource, match=r"no manifest\.json in s3://"):
+        TokenShards(url)
+    monkeypatch.setattr(StorePlace, "publish", publish)
+    resumed: list[str] = []
+    monkeypatch.setattr(
+        StorePlace, "publish", lambda self, one: (publish(self, one), resumed.append(one.name))
+    )
+    shards = encoded(tokenizer, files, url)
+    assert {*published, *resumed} == {record.name for record in shards.records}
+    assert not {*published} & {*resumed}
+    # A file fewer: what no longer belongs to the tokens goes, and the rest is not written again.
+    (files / "3.txt").unlink()
+    resumed.clear()
+    fewer = encoded(tokenizer, files, url)
+    assert len(resumed) <= 1
+    kept = {name.partition(".")[0] for name in names_below(url)} - {"manifest"}
+    assert kept == {record.name for record in fewer.records}
+
+
+def test_what_was_damaged_or_lost_in_the_store_is_told_and_mended(
+    tokenizer: Tokenizer, files: Path, tmp_path: Path, s3: S3Server
+) -> None:
+    url = s3.url(f"{tmp_path.name}/tokens")
+    shards = encoded(tokenizer, files, url)
+    name = shards.records[1].files[0].name
+    good = shards.file(shards.records[1].files[0]).read_bytes()
+    key = f"{tmp_path.name}/tokens/{name}"
+    s3.put(key, bytes(len(good)))
+    with pytest.raises(CorruptFile, match=rf"{url}: {name} is not what was written"):
+        TokenShards(url).verify()
+    s3.put(key, good[:-2])
+    with pytest.raises(CorruptFile, match="does not have the size"):
+        TokenShards(url)
+    encoded(tokenizer, files, url).verify()
+    other = train_from_iterator(["other text, other tokens"], vocab_size=260)
+    with pytest.raises(InvalidOption, match=f"{url} holds the tokens of another tokenizer"):
+        encoded(other, files, url)
+
+
+def test_packed_sequences_go_into_a_store(
+    tokenizer: Tokenizer, files: Path, tmp_path: Path, s3: S3Server
+) -> None:
+    here = encoded(tokenizer, files, tmp_path / "tokens")
+    url = s3.url(f"{tmp_path.name}/packed")
+    expected = pack_shards(here, tmp_path / "packed", 64, seed=7, shard_tokens=2_000)
+    packed = pack_shards(here, url, 64, seed=7, shard_tokens=2_000)
+    assert packed.manifest == expected.manifest
+    assert packed.parts(3) == expected.parts(3)
+    assert all(np.array_equal(one, two) for one, two in zip(packed, expected, strict=True))
+
+
+@pytest.mark.slow
+def test_a_store_that_does_not_answer_is_named(
+    tokenizer: Tokenizer, files: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(StorageError, match="the store of s3://no-such-bucket/tokens cannot be us"):
+        encoded(tokenizer, files, "s3://no-such-bucket/tokens")
+    monkeypatch.setattr(remote_files, "_PAUSE_SECONDS", 0.0)
+    s3.stop()
+    try:
+        with pytest.raises(StorageError, match="cannot be used"):
+            encoded(tokenizer, files, s3.url("tokens"))
+    finally:
+        s3.start()
+    with pytest.raises(InvalidOption, match="a password or a signature"):
+        encoded(tokenizer, files, "s3://key:secret@bucket/tokens")

@@ -1,0 +1,166 @@
+"""Where token shards are written to: a directory, or a store by its URL; makes none itself.
+
+In a store a shard is complete when its record is there, as in a directory: its files go first.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Protocol
+
+from bpeline.tokenizer_core.digests import sealed
+from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
+from bpeline.tokenizer_core.errors import MissingSource, WorkspaceLocked
+from bpeline.tokenizer_core.sealed_manifests import MANIFEST
+from bpeline.tokenizer_core.shards.files_of_shards import (
+    FilesHere,
+    ShardFiles,
+    StoredFiles,
+    shard_files,
+)
+from bpeline.tokenizer_core.shards.token_shards import (
+    ShardRecord,
+    manifest_of,
+    read_manifest,
+    read_record,
+)
+
+_TRIED = "tried"  # written and removed again
+
+
+class ShardPlace(Protocol):
+    """A place for shards."""
+
+    @property
+    def files(self) -> ShardFiles:
+        """What lies there; the files of a new shard are written into its ``folder``."""
+
+    def alone(self) -> Any:
+        """A block in which no other process of this machine writes there."""
+
+    def finished(self, name: str, key: str) -> ShardRecord | None:
+        """The record of a shard that is complete."""
+
+    def publish(self, record: ShardRecord) -> None:
+        """Say that the files of a shard are complete."""
+
+    def publish_manifest(self, about: Mapping[str, Any], records: Sequence[ShardRecord]) -> None:
+        """Say which shards belong together; what no longer belongs to them is removed."""
+
+
+def shard_place(out: str | Path) -> ShardPlace:
+    """A directory, or the store of a URL.
+
+    Example:
+        >>> shard_place("s3://bucket/tokens").files.location  # doctest: +SKIP
+        's3://bucket/tokens'
+    """
+    files = shard_files(out)
+    return StorePlace(files) if isinstance(files, StoredFiles) else DirectoryPlace(files.folder)
+
+
+def tokenizer_in(place: ShardPlace) -> str | None:
+    """The digest of the tokenizer whose tokens are there; None where there are none.
+
+    Raises:
+        CorruptFile, InvalidTokenizer: see `read_manifest`.
+    """
+    try:
+        return str(read_manifest(place.files)["tokenizer"])
+    except MissingSource:
+        return None
+
+
+class DirectoryPlace:
+    """A directory of this machine, or one that several share."""
+
+    def __init__(self, folder: Path) -> None:
+        self.files = FilesHere(folder)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold a lock on the directory, which the system releases when the process ends."""
+        folder = self.files.folder
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise WorkspaceLocked(
+                    f"another process writes token shards to {folder}",
+                    "one at a time",
+                    "wait for it, or name another directory",
+                ) from error
+            yield
+        finally:
+            os.close(descriptor)
+
+    def finished(self, name: str, key: str) -> ShardRecord | None:
+        record = read_record(self.files, name)
+        sound = record is not None and record.key == key and record.is_intact(self.files)
+        return record if sound else None
+
+    def publish(self, record: ShardRecord) -> None:
+        DURABLE.write(self.files.path(f"{record.name}.json"), _sealed(record))
+
+    def publish_manifest(self, about: Mapping[str, Any], records: Sequence[ShardRecord]) -> None:
+        folder = self.files.folder
+        DURABLE.write(folder / MANIFEST, manifest_of(about, records))
+        names = _names_of(records)
+        for file in folder.iterdir():
+            stale = file.name.startswith("shard-") and file.name not in names
+            if stale or is_temporary(file):
+                DURABLE.remove(file)
+
+
+class StorePlace:
+    """A store, into which complete shards are moved from a temporary directory.
+
+    Nothing keeps two machines from writing there at once: what both make of the same files is
+    equal. What the store holds is compared by size; `TokenShards.verify` reads it.
+    """
+
+    def __init__(self, files: StoredFiles) -> None:
+        self.files = files
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Refuse a store that takes nothing, before anything is encoded."""
+        self.files.put(_TRIED, b"")
+        self.files.remove(_TRIED)
+        yield
+
+    def finished(self, name: str, key: str) -> ShardRecord | None:
+        self.files.forget(f"{name}.json")
+        record = read_record(self.files, name)
+        sound = record is not None and record.key == key and record.is_there(self.files)
+        return record if sound else None
+
+    def publish(self, record: ShardRecord) -> None:
+        for file in record.files:
+            self.files.put(file.name)
+        self.files.put(f"{record.name}.json", _sealed(record))
+        for file in record.files:
+            self.files.forget(file.name)
+
+    def publish_manifest(self, about: Mapping[str, Any], records: Sequence[ShardRecord]) -> None:
+        self.files.put(MANIFEST, manifest_of(about, records))
+        for name in self.files.sizes().keys() - _names_of(records):
+            if name.startswith("shard-"):
+                self.files.remove(name)
+
+
+def _sealed(record: ShardRecord) -> bytes:
+    return json.dumps(sealed(asdict(record))).encode()
+
+
+def _names_of(records: Sequence[ShardRecord]) -> set[str]:
+    names = {f"{record.name}.json" for record in records}
+    return names | {file.name for record in records for file in record.files}
