@@ -6,6 +6,7 @@ A file of a store is fetched when it is asked for, and kept on this disk until i
 from __future__ import annotations
 
 import tempfile
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -89,8 +90,9 @@ class StoredFiles:
 
     def __init__(self, url: str) -> None:
         self.location = url.rstrip("/")
-        self._held = tempfile.TemporaryDirectory(prefix="bpeline-shards-")
-        self.folder = Path(self._held.name)
+        held = tempfile.TemporaryDirectory(prefix="bpeline-shards-")
+        self.folder = Path(held.name)
+        weakref.finalize(self, held.cleanup)
 
     def sizes(self) -> dict[str, int]:
         with self._asking():
