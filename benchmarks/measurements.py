@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchmarks.algorithms import ALGORITHMS
 from benchmarks.cluster import CLUSTER
+from benchmarks.combining import COMBINING
 from benchmarks.commands import MANY_FILES, NIGHT, ORCHESTRATION
 from benchmarks.counting import GROWTH, STORING
 from benchmarks.encoders import ENCODING, LOADING
@@ -14,6 +15,6 @@ MEASUREMENTS = {
     one.name: one
     for one in (
         *(TRAINING, ENCODING, LOADING, BY_CORPUS, BY_VOCABULARY, ALGORITHMS, GROWTH, STORING),
-        *(CLUSTER, NIGHT, ORCHESTRATION, MANY_FILES, EVALUATING),
+        *(CLUSTER, COMBINING, NIGHT, ORCHESTRATION, MANY_FILES, EVALUATING),
     )
 }

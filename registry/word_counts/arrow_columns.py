@@ -94,6 +94,15 @@ def part_of_counts(path: Path, number: int, pattern: SplitPattern) -> WordCounts
         return filled([batch], *sizes_of(batch), pattern)
 
 
+def sizes_of_parts(path: Path) -> tuple[int, int]:
+    """Rows, and bytes of all words together, of what `counts_as_parts` made of counts."""
+    import pyarrow
+
+    with pyarrow.memory_map(str(path)) as mapped, pyarrow.ipc.open_file(mapped) as file:
+        sizes = [sizes_of(file.get_batch(number)) for number in range(file.num_record_batches)]
+    return sum(rows for rows, _ in sizes), sum(size for _, size in sizes)
+
+
 def documents_as_file(documents: list[bytes]) -> Any:
     """Documents as an Arrow file in memory."""
     offsets = np.zeros(len(documents) + 1, np.int64)
@@ -150,13 +159,13 @@ def reader_of(batches: Iterator[Any]) -> Any:
     """A `pyarrow.RecordBatchReader` that pulls its batches, at least one, when it is read."""
     import pyarrow
 
-    first = next(batches)
+    first = [next(batches)]
 
     def all_of_them() -> Iterator[Any]:
-        yield first
+        yield first.pop()  # which may be large, is not kept
         yield from batches
 
-    return pyarrow.RecordBatchReader.from_batches(first.schema, all_of_them())
+    return pyarrow.RecordBatchReader.from_batches(first[0].schema, all_of_them())
 
 
 def sizes_of(batch: Any) -> tuple[int, int]:

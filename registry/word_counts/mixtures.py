@@ -7,23 +7,19 @@ Which files make a source, others know.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from bpeline.registry.word_counts.adding_up import add_up
 from bpeline.registry.word_counts.handles import TableHandle
 from bpeline.registry.word_counts.held import let_go
 from bpeline.registry.word_counts.shard_records import ShardRef
 from bpeline.registry.word_counts.store import WordCountStore
-from bpeline.registry.word_counts.sums import sum_in_memory
 from bpeline.registry.word_counts.tables import (
-    build_table,
     lost,
-    read_table,
     write_statistics,
-    write_table,
 )
 from bpeline.registry.workspace import Workspace, damaged
 from bpeline.tokenizer_core.counting import (
@@ -36,7 +32,7 @@ from bpeline.tokenizer_core.counting import (
 )
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.durable_files import DURABLE
-from bpeline.tokenizer_core.errors import BpelineError, CorruptFile, EmptyCorpus, StorageError
+from bpeline.tokenizer_core.errors import CorruptFile, EmptyCorpus
 
 T = TypeVar("T")
 
@@ -191,18 +187,10 @@ def _make(store: WordCountStore, key: str, parts: Sequence[tuple[TableHandle, in
         # Rounding adds at most one to each word.
         most = sum(part.total * factor // MILLION + part.rows for part, factor in parts)
         pattern = store.open_table(parts[0][0]).pattern
-        counts = None
-        if most <= COUNT_LIMIT:
-            counts = sum_in_memory(parts, product, pattern, **store.limits)
-        if counts is not None:
-            write_table(path, counts, **store.limits)
-        else:
-            with (
-                store.workspace.temporary_directory("duckdb") as spill,
-                _heard(product) as heard,
-            ):
-                build_table(path, map(heard, parts), spill=spill, **store.limits)
-            counts = read_table(path, pattern, **store.limits)
+        counts = add_up(
+            path, parts, product, pattern, store.workspace, store.limits,
+            in_memory=most <= COUNT_LIMIT,
+        )  # fmt: skip
         kept.extend((part.key, *sums[part.key]) for part, _ in parts)
         if counts.total != sum(total for _, total, _ in kept):
             raise lost(f"combining {len(parts)} sources")
@@ -211,26 +199,6 @@ def _make(store: WordCountStore, key: str, parts: Sequence[tuple[TableHandle, in
     shards = list(dict.fromkeys(one for part, _ in parts for one in store.shards_of(part.key)))
     # The record is written when the table was made, so the sums are there by then.
     return store.keep_table(key, make, {"shards": shards, _KEPT: kept})
-
-
-@contextmanager
-def _heard(function: Callable[[T], WordCounts]) -> Iterator[Callable[[T], WordCounts]]:
-    """The same function; DuckDB, which calls it, would tell of its stream and not of its error."""
-    failed: list[BpelineError] = []
-
-    def called(one: T) -> WordCounts:
-        try:
-            return function(one)
-        except BpelineError as error:
-            failed.append(error)
-            raise
-
-    try:
-        yield called
-    except StorageError:
-        if failed:
-            raise failed[0] from None
-        raise
 
 
 def _key(sources: Sequence[tuple[int, Sequence[ShardRef]]]) -> str:

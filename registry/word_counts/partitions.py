@@ -2,8 +2,9 @@
 
 Every word falls into one partition, on every machine into the same. Workers first add up a slice of
 the shards each and write its words sorted by partition; then they merge one partition each out of
-all slices, with DuckDB. Who runs these functions, and where, others know; all files lie in one
-directory that they share. Both are idempotent: what is there is not made again.
+all slices and write it window by window of positions in the corpus: the windows one after the other
+are the sum. Who runs these functions, and where, others know; all files lie in one directory that
+they share. Both are idempotent: what is there is not made again.
 """
 
 from __future__ import annotations
@@ -16,13 +17,18 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.registry.word_counts.arrow_columns import counts_as_parts, part_of_counts
+from bpeline.registry.word_counts.arrow_columns import (
+    batch_of,
+    counts_as_parts,
+    filled,
+    part_of_counts,
+    sizes_of_parts,
+)
 from bpeline.registry.word_counts.shard_records import Shard, ShardRef
 from bpeline.registry.word_counts.shards import ShardFiles, read_together
 from bpeline.registry.word_counts.sums import sum_in_memory
-from bpeline.registry.word_counts.tables import build_table, read_table
 from bpeline.registry.workspace import Workspace
-from bpeline.tokenizer_core.counting import WordCounts, concatenated, order_of_positions
+from bpeline.tokenizer_core.counting import WordCounts, WordSum, concatenated, order_of_positions
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import StorageError
 from bpeline.tokenizer_core.splitting import SplitPattern
@@ -31,9 +37,10 @@ R = TypeVar("R")
 Item = TypeVar("Item")
 
 PARTITIONED_ROWS = 40_000_000  # rows of all shards; fewer are added up here in some seconds
-_ROWS_IN_SLICE = 8_000_000  # at most 1 GB while they are added up
+_ROWS_IN_SLICE = 8_000_000  # at most 2 GB while they are added up and cut
 _ROWS_IN_PARTITION = 4_000_000  # of all shards; slices have added most of them up by then
 _MOST_PARTITIONS = 256
+_WINDOWS = 64  # of positions; one of all partitions is in memory beside the sum
 _NO_LIMIT = 1 << 62  # bytes: a slice has few enough rows
 
 
@@ -76,16 +83,16 @@ class Partition:
         slices: path of each.
         total: Σ count over them.
         pattern: of all counts.
-        path: the table that is written.
-        memory_limit: bytes for DuckDB.
+        windows: where in the corpus each begins, ascending; the first at 0.
+        path: what is written.
     """
 
     number: int
     slices: tuple[Path, ...]
     total: int
     pattern: SplitPattern
+    windows: tuple[int, ...]
     path: Path
-    memory_limit: int
 
 
 def sum_in_partitions(
@@ -94,31 +101,29 @@ def sum_in_partitions(
     pattern: SplitPattern,
     workspace: Workspace,
     mapper: Mapper,
-    *,
-    memory_limit: int,
-    threads: int,
 ) -> WordCounts:
-    """Add up shards on workers; equals what DuckDB makes of all of them at once.
+    """Add up shards on workers; equals what `sum_in_memory` makes of them.
+
+    Here it needs memory for the sum and for one window of it.
 
     Args:
         refs: at least one.
-        shards: their records.
+        shards: their records. All counts must not exceed 2⁶³ − 1 together.
         pattern: of all of them.
         workspace: theirs.
         mapper: gives work to workers.
-        memory_limit: bytes for DuckDB in one worker.
-        threads: for reading the partitions here.
 
     Returns:
         Distinct words in order of sight.
 
     Raises:
         CorruptFile: a shard is damaged.
-        InvalidOption: a sum above 2⁶³ − 1.
         StorageError: counts were lost on the way.
     """
     rows = sum(shards[ref.key].words for ref in refs)
     number = min(_MOST_PARTITIONS, max(2, -(-rows // _ROWS_IN_PARTITION)))
+    last = max(ref.position_base for ref in refs)
+    windows = tuple(sorted({last * k // _WINDOWS for k in range(_WINDOWS)}))
     with workspace.temporary_directory("partitions") as directory:
         slices = [
             Slice(workspace, tuple(places), number, directory / f"slice-{k}.arrow")
@@ -129,15 +134,19 @@ def sum_in_partitions(
         )
         written = tuple(one.path for one in slices)
         partitions = [
-            Partition(k, written, int(total), pattern, directory / f"{k}.duckdb", memory_limit)
+            Partition(k, written, int(total), pattern, windows, directory / f"{k}.arrow")
             for k, total in enumerate(totals)
         ]
-        mapper(merge_partition, partitions, "merge counts", _name_of_partition)
-        parts = [
-            read_table(one.path, pattern, threads=threads, memory_limit=memory_limit)
-            for one in partitions
-        ]
-        return concatenated(parts).in_order_of_sight()
+        sizes = mapper(merge_partition, partitions, "merge counts", _name_of_partition)
+        rows, size = (sum(column) for column in zip(*sizes, strict=True))
+        return filled(map(batch_of, _in_windows(partitions)), rows, size, pattern)
+
+
+def _in_windows(partitions: Sequence[Partition]) -> Iterator[WordCounts]:
+    """All words in order of sight, window by window."""
+    for window in range(len(partitions[0].windows)):
+        parts = [part_of_counts(one.path, window, one.pattern) for one in partitions]
+        yield concatenated(parts).in_order_of_sight()
 
 
 def _sliced(
@@ -167,14 +176,13 @@ def cut_slice(one: Slice) -> list[int]:
     files = ShardFiles(one.workspace)
     shards = {key: files.read(key) for key, _ in one.places}
     pattern = next(iter(shards.values())).pattern
-    counts = sum_in_memory(
+    counts, _ = sum_in_memory(
         read_together((shards[key], base) for key, base in one.places),
         lambda group: files.placed(group, pattern),
         pattern,
         memory_limit=_NO_LIMIT,
         threads=1,
     )
-    assert counts is not None
     partition = partition_of(counts, one.partitions)
     order = order_of_positions(partition)
     ends = np.cumsum(np.bincount(partition, minlength=one.partitions))
@@ -201,39 +209,30 @@ def partition_of(counts: WordCounts, partitions: int) -> NDArray[np.int64]:
     return (prints % np.uint64(partitions)).astype(np.int64)
 
 
-def merge_partition(one: Partition) -> None:
-    """Add up one partition of all slices into a table of its own.
+def merge_partition(one: Partition) -> tuple[int, int]:
+    """Add up one partition of all slices and write it window by window.
+
+    Returns:
+        Its words, and the bytes of all of them together.
 
     Raises:
-        InvalidOption: a sum above 2⁶³ − 1.
-        StorageError: slices do not hold what was written, or DuckDB cannot finish.
+        StorageError: slices do not hold what was written.
     """
-    if one.path.exists():
-        return
-    total = 0
-
-    def parts() -> Iterator[WordCounts]:
-        nonlocal total
+    if not one.path.exists():
+        words = WordSum(one.pattern)
         for path in one.slices:
-            counts = part_of_counts(path, one.number, one.pattern)
-            total += counts.total
-            yield counts
-
-    with DURABLE.writing_aside(one.path) as aside:
-        build_table(
-            aside,
-            parts(),
-            spill=aside.with_name(f"{aside.name}.spill"),
-            threads=1,
-            memory_limit=one.memory_limit,
-        )
-        if total != one.total:
+            words.add(part_of_counts(path, one.number, one.pattern))
+        merged = words.result()
+        if merged.total != one.total:
             raise StorageError(
-                f"{one.path.name} would hold {total:,} occurrences of words instead of "
+                f"{one.path.name} would hold {merged.total:,} occurrences of words instead of "
                 f"{one.total:,}",
                 "all that was counted; the shards are untouched",
                 "run the same command again; if it happens again, report it",
             )
+        begins = np.searchsorted(merged.first_positions, np.array(one.windows[1:], np.int64))
+        DURABLE.write(one.path, counts_as_parts(merged, np.append(begins, len(merged))))
+    return sizes_of_parts(one.path)
 
 
 def _name_of_slice(one: Slice) -> str:

@@ -7,7 +7,6 @@ were counted.
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -15,14 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bpeline.registry.word_counts import partitions
+from bpeline.registry.word_counts.adding_up import add_up
 from bpeline.registry.word_counts.earlier_tables import PLACES, part_of
 from bpeline.registry.word_counts.handles import Limits, ShardStatistics, TableHandle
 from bpeline.registry.word_counts.held import held, hold, let_go
 from bpeline.registry.word_counts.shard_records import Placed, Shard, ShardRef, shard_key
 from bpeline.registry.word_counts.shards import ShardFiles, SmallShards, read_together
-from bpeline.registry.word_counts.sums import sum_in_memory
 from bpeline.registry.word_counts.table_records import TABLE_FORMAT, recorded_table
-from bpeline.registry.word_counts.tables import build_table, log_of, lost, read_table, write_table
+from bpeline.registry.word_counts.tables import log_of, lost, read_table, write_table
 from bpeline.registry.workspace import (
     Workspace,
     damaged,
@@ -47,10 +46,10 @@ from bpeline.tokenizer_core.splitting import SplitPattern
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.counting import ChunkCounts
 
-# Learning holds all distinct words in memory, so that adding them up may. Workers elsewhere are
-# several to a machine.
 _READ_TOGETHER = 4 << 20  # bytes of held-out text
-_LEAST_MEMORY = _MEMORY_OF_A_WORKER = 2 << 30
+# Adding up leaves its result behind, so that the process has this and as much again at most.
+_LEAST_MEMORY, _MOST_MEMORY = 2 << 30, 3 << 30
+_OF_A_WORD = 64  # bytes, while it is added up in memory
 
 
 class WordCountStore:
@@ -59,8 +58,8 @@ class WordCountStore:
     Args:
         workspace: where they lie.
         memory_limit: bytes for adding up; None takes a quarter of the machine's memory, 2 GiB at
-            least. What does not fit is added up by DuckDB, which spills to the workspace's disk
-            beyond them.
+            least and 3 at most. What does not fit is added up by DuckDB, which spills to the
+            workspace's disk; then the distinct words alone may take more.
         threads: for that; None takes one for each processor.
         mapper: gives the adding up of large corpora to workers elsewhere.
     """
@@ -75,7 +74,9 @@ class WordCountStore:
     ) -> None:
         self.workspace = workspace
         self._shards = ShardFiles(workspace)
-        self._memory_limit = memory_limit or max(_LEAST_MEMORY, machine_memory() // 4)
+        self._memory_limit = memory_limit or min(
+            max(_LEAST_MEMORY, machine_memory() // 4), _MOST_MEMORY
+        )
         self._threads = threads or os.cpu_count() or 1
         self._mapper = mapper
 
@@ -270,7 +271,8 @@ class WordCountStore:
             log = log_of(path)
             if not fetch(self.workspace, path) or log.exists():
                 raise damaged(log if log.exists() else path)
-            counts = read_table(path, SplitPattern.from_record(record["pattern"]), **self.limits)
+            pattern = SplitPattern.from_record(record["pattern"])
+            counts = read_table(path, pattern, threads=self._threads)
             if (counts.digest, digest_of_bytes(counts.first_positions), handle.counts_digest) != (
                 record["counts_digest"],
                 record["positions_digest"],
@@ -342,63 +344,44 @@ class WordCountStore:
     ) -> WordCounts:
         """Write the table of some shards; its content, in order of sight."""
         total = sum(shards[ref.key].total for ref in refs)
-        begun, left = self._begun(refs)
-        counts = None
-        if total <= COUNT_LIMIT:
-            counts = self._sum(refs, begun, left, shards, pattern)
-        if counts is not None:
-            write_table(path, counts, **self.limits)
-        else:
-            self._read_shards([ref.key for ref in left], verify=True)
-            added = (
-                self._shards.counts(shards[ref.key], pattern).shifted(ref.position_base)
-                for ref in left
-            )
-            parts = added if begun is None else itertools.chain([begun], added)
-            with self.workspace.temporary_directory("duckdb") as spill:
-                build_table(path, parts, spill=spill, **self.limits)
-            counts = read_table(path, pattern, **self.limits)
+        fits = total <= COUNT_LIMIT
+        rows = sum(shards[ref.key].words for ref in refs)
+        try:
+            if fits and self._mapper is not None and rows >= partitions.PARTITIONED_ROWS:
+                counts = partitions.sum_in_partitions(
+                    refs, shards, pattern, self.workspace, self._mapper
+                )
+                write_table(path, counts, threads=self._threads)
+            else:
+                begun, left = self._begun(refs)
+                places = [(shards[ref.key], ref.position_base) for ref in left]
+                counts = add_up(
+                    path,
+                    # Counts of a shard at several places may exceed 64 bits where sums do.
+                    read_together(places) if fits else [(Placed(one, [at]),) for one, at in places],
+                    lambda group: self._shards.placed(group, pattern),
+                    pattern,
+                    self.workspace,
+                    self.limits,
+                    begun=begun,
+                    in_memory=fits,
+                )
+        except CorruptFile:
+            self._read_shards(list(shards), verify=True)  # finds and forgets all that are damaged
+            raise
         if counts.total != total:
             raise lost(f"combining {len(refs)} shards")
         return counts
 
-    def _sum(
-        self,
-        refs: Sequence[ShardRef],
-        begun: WordCounts | None,
-        left: Sequence[ShardRef],
-        shards: Mapping[str, Shard],
-        pattern: SplitPattern,
-    ) -> WordCounts | None:
-        """The sum by workers, or in memory; None where DuckDB must make it here."""
-
-        def read(group: Sequence[Placed]) -> WordCounts:
-            return self._shards.placed(group, pattern)
-
-        try:
-            rows = sum(shards[ref.key].words for ref in left)
-            if self._mapper is not None and rows >= partitions.PARTITIONED_ROWS:
-                limits: Limits = {
-                    "threads": self._threads,
-                    "memory_limit": min(self._memory_limit, _MEMORY_OF_A_WORKER),
-                }
-                return partitions.sum_in_partitions(
-                    refs, shards, pattern, self.workspace, self._mapper, **limits
-                )
-            groups = read_together((shards[ref.key], ref.position_base) for ref in left)
-            return sum_in_memory(groups, read, pattern, begun=begun, **self.limits)
-        except CorruptFile:
-            self._read_shards(list(shards), verify=True)  # finds and forgets all that are damaged
-            raise
-
     def _begun(self, refs: Sequence[ShardRef]) -> tuple[WordCounts | None, Sequence[ShardRef]]:
         """The sum of some shards as an earlier table holds it, and the shards that are left.
 
-        A corpus that grew costs what is new. The table is verified as any that is read.
+        A corpus that grew costs what is new. The table is verified as any that is read. One that
+        leaves no memory to add to it is left out.
         """
         found = part_of(self.workspace, refs, TABLE_FORMAT)
         table = None if found is None else self.table(found[0])
-        if found is None or table is None:
+        if found is None or table is None or table.rows * _OF_A_WORD > self._memory_limit // 2:
             return None, refs
         try:
             return self.open_table(table), found[1]

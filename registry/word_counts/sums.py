@@ -6,7 +6,7 @@ Knows neither where shards lie nor what becomes of the sum.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from typing import TypeVar
@@ -18,26 +18,27 @@ T = TypeVar("T")
 
 
 def sum_in_memory(
-    groups: Iterable[T],
+    groups: Sequence[T],
     read: Callable[[T], WordCounts],
     pattern: SplitPattern,
     *,
     begun: WordCounts | None = None,
     memory_limit: int,
     threads: int,
-) -> WordCounts | None:
-    """Add up shards of weight 1.
+) -> tuple[WordCounts, int]:
+    """Add up shards of weight 1, as many as fit.
 
     Args:
         groups: shards that are read together. All counts must not exceed 2⁶³ − 1 together.
         read: gives their words at their places in the corpus; called from several threads.
         pattern: of all shards.
         begun: a sum that they are added to; its positions are those in the corpus already.
-        memory_limit: bytes that the distinct words may take.
+        memory_limit: bytes to work in: when the words take half of it, that is all, for a table
+            grows by doubling, and rows are made beside it.
         threads: that read.
 
     Returns:
-        Distinct words in order of sight, or None when they do not fit.
+        Distinct words in order of sight, and how many of the groups are in them.
 
     Raises:
         CorruptFile: a shard cannot be read.
@@ -45,16 +46,18 @@ def sum_in_memory(
     words = WordSum(pattern)
     if begun is not None:
         words.add(begun)
+    added = 0
     with closing(_read_ahead(groups, read, threads)) as parts:
         for part in parts:
             words.add(part)
-            if words.memory > memory_limit // 2:  # it grows by doubling
-                return None
-    return words.result().in_order_of_sight()
+            added += 1
+            if words.memory > memory_limit // 2:
+                break
+    return words.result().in_order_of_sight(), added
 
 
 def _read_ahead(
-    groups: Iterable[T], read: Callable[[T], WordCounts], threads: int
+    groups: Sequence[T], read: Callable[[T], WordCounts], threads: int
 ) -> Generator[WordCounts, None, None]:
     """Parts in the order of groups; only a few are ever waiting in memory."""
     running: deque[Future[WordCounts]] = deque()

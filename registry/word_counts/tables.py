@@ -29,6 +29,7 @@ from bpeline.tokenizer_core.errors import DiskFull, InvalidOption, StorageError
 from bpeline.tokenizer_core.splitting import SplitPattern
 
 _ROWS_IN_BATCH = 1 << 18
+_IN_PASSING = "512MiB"  # for DuckDB, where rows only pass through
 
 _Settings = dict[str, str | bool | int | float | list[str]]
 
@@ -54,20 +55,19 @@ _SIZES = "SELECT count(*), coalesce(sum(octet_length(word)), 0)::BIGINT FROM wor
 _ROWS = "SELECT word, count, first_position FROM word_counts"  # in the order they were inserted
 
 
-def write_table(path: Path, counts: WordCounts, *, threads: int, memory_limit: int) -> None:
+def write_table(path: Path, counts: WordCounts, *, threads: int) -> None:
     """Write a table of these rows, in their order; nothing but the finished file is left.
 
     Args:
         path: a file that does not exist yet.
         counts: what it shall hold.
         threads: to work with.
-        memory_limit: bytes for DuckDB.
 
     Raises:
         DiskFull: no space left.
         StorageError: DuckDB cannot finish, or what it wrote is not what it was given.
     """
-    limits: _Settings = {"threads": threads, "memory_limit": f"{memory_limit}B"}
+    limits: _Settings = {"threads": threads, "memory_limit": _IN_PASSING}
     given = batch_of(counts)
     with _creating(path, limits) as connection:
         _create(connection, iter([given]), _WRITTEN)
@@ -147,15 +147,15 @@ def write_statistics(path: Path, rows: Sequence[Mapping[str, str | int | float]]
             connection.execute(f"INSERT INTO sources VALUES ({marks})", list(row.values()))
 
 
-def read_table(path: Path, pattern: SplitPattern, *, threads: int, memory_limit: int) -> WordCounts:
+def read_table(path: Path, pattern: SplitPattern, *, threads: int) -> WordCounts:
     """All rows in stored order.
 
     Raises:
         CorruptFile: DuckDB refuses the file, or its parts contradict each other.
-        StorageError: the memory limit is too low.
+        StorageError: DuckDB runs out of memory.
     """
     duckdb = library()
-    limits: _Settings = {"threads": threads, "memory_limit": f"{memory_limit}B"}
+    limits: _Settings = {"threads": threads, "memory_limit": _IN_PASSING}
     try:
         with _reading(path, limits) as connection:
             rows, size = connection.execute(_SIZES).fetchall()[0]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from counted_chunks import READING, TEMPTING, counted, flip, rows_of
+from counted_chunks import READING, TEMPTING, add_up_by_duckdb, counted, flip, rows_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -24,7 +24,7 @@ WORDS = st.dictionaries(st.sampled_from(sorted(TEMPTING)), st.integers(1, 2**40)
 @pytest.fixture(params=["in memory", "by DuckDB"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "by DuckDB":
-        monkeypatch.setattr(word_count_store, "sum_in_memory", lambda *_, **__: None)
+        add_up_by_duckdb(monkeypatch)
 
 
 both_ways = pytest.mark.usefixtures("way")

@@ -7,12 +7,11 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from counted_chunks import READING, TEMPTING, counted, flip, rows_of
+from counted_chunks import READING, TEMPTING, add_up_by_duckdb, counted, flip, rows_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bpeline.registry.word_counts import ShardRef, WordCountStore, mixtures
-from bpeline.registry.word_counts import store as word_count_store
 from bpeline.registry.word_counts import tables as word_count_tables
 from bpeline.registry.word_counts.mixtures import WeighedShards, combine_sources
 from bpeline.tokenizer_core import reference
@@ -32,8 +31,7 @@ SOURCES = st.lists(st.tuples(st.lists(WORDS, min_size=1, max_size=3), WEIGHTS), 
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Each source is added up as if it fitted into memory, and as if it did not."""
     if request.param == "by DuckDB":
-        for adding in (word_count_store, mixtures):
-            monkeypatch.setattr(adding, "sum_in_memory", lambda *_, **__: None)
+        add_up_by_duckdb(monkeypatch)
     return str(request.param)
 
 
@@ -146,7 +144,7 @@ def test_what_duckdb_loses_is_noticed(
 ) -> None:
     sources = placed(store, [([{b"a": 3, b"b": 1}], 2.0)])
     combine_sources(store, placed(store, [([{b"a": 3, b"b": 1}], 1.0)]))  # before that is broken
-    monkeypatch.setattr(mixtures, "sum_in_memory", lambda *_, **__: None)
+    add_up_by_duckdb(monkeypatch)
     fewer = word_count_tables._ADDED_UP.replace("FROM rows", "FROM rows WHERE word <> 'b'::BLOB")
     monkeypatch.setattr(word_count_tables, "_ADDED_UP", fewer)
     with pytest.raises(StorageError, match="lost"):
@@ -157,7 +155,7 @@ def test_an_error_of_a_source_is_told_and_not_that_of_duckdbs_stream(
     store: WordCountStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sources = placed(store, [([{b"a": 3}], 2.0), ([{b"b": 3}], 1.5)])
-    monkeypatch.setattr(mixtures, "sum_in_memory", lambda *_, **__: None)
+    add_up_by_duckdb(monkeypatch)
 
     def refuse(*_: Any) -> None:
         raise InvalidOption("not this weight")

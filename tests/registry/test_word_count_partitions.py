@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bpeline.registry.word_counts import ShardRef, WordCountStore, partitions
+from bpeline.registry.word_counts.arrow_columns import counts_as_parts
 from bpeline.registry.workspace.workspace import Workspace
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.counting.word_sums import combine_word_counts
@@ -169,10 +170,10 @@ def test_sums_that_int64_cannot_hold_are_refused(far: WordCountStore) -> None:
         far.combine([ShardRef(key, k) for k, key in enumerate(keys)])
 
 
-def test_what_was_merged_is_not_merged_again(far: WordCountStore, tmp_path: Path) -> None:
-    path = tmp_path / "1.duckdb"
-    path.write_bytes(b"there")
+def test_what_was_merged_is_not_merged_again(tmp_path: Path) -> None:
+    path = tmp_path / "1.arrow"
     words = WordCounts.from_mapping(TEMPTING)
-    one = partitions.Partition(1, (tmp_path / "no slice",), 1, words.pattern, path, 1 << 30)
-    partitions.merge_partition(one)
-    assert path.read_bytes() == b"there"
+    path.write_bytes(counts_as_parts(words, np.array([3, len(words)])))
+    nothing = (tmp_path / "no slice",)
+    one = partitions.Partition(1, nothing, 1, words.pattern, (0, 3), path)
+    assert partitions.merge_partition(one) == (len(words), len(words.word_bytes))

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
+import counted_chunks
 import numpy as np
 import pytest
-from counted_chunks import READING, TEMPTING, counted, rows_of
+from counted_chunks import READING, TEMPTING, add_up_by_duckdb, counted, rows_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bpeline.registry.word_counts import ShardRef, TableHandle, WordCountStore
-from bpeline.registry.word_counts import store as word_count_store
+from bpeline.registry.word_counts import ShardRef, TableHandle, WordCountStore, adding_up
 from bpeline.registry.word_counts import tables as word_count_tables
 from bpeline.registry.workspace.workspace import Workspace
 from bpeline.tokenizer_core import reference
@@ -28,7 +32,7 @@ from bpeline.tokenizer_core.vocabulary.numbering import byte_order, token_bytes
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Run a test twice: as sums fit into memory, and as if they did not."""
     if request.param == "by DuckDB":
-        monkeypatch.setattr(word_count_store, "sum_in_memory", lambda *_, **__: None)
+        add_up_by_duckdb(monkeypatch)
     return str(request.param)
 
 
@@ -237,11 +241,11 @@ def test_what_does_not_fit_into_memory_is_added_up_on_disk(
     built: list[Path] = []
     build = word_count_tables.build_table
     monkeypatch.setattr(
-        word_count_store,
+        adding_up,
         "build_table",
         lambda path, *args, **kwargs: (built.append(path), build(path, *args, **kwargs))[0],
     )
-    numbers = np.random.default_rng(1).integers(0, 90_000, (4, 30_000))
+    numbers = np.random.default_rng(1).integers(0, 200_000, (4, 30_000))
     refs = [
         ShardRef(
             WordCountStore(workspace).put(counted({b"%012d" % n: 1 for n in row}), READING),
@@ -249,7 +253,7 @@ def test_what_does_not_fit_into_memory_is_added_up_on_disk(
         )
         for k, row in enumerate(numbers)
     ]
-    little = WordCountStore(workspace, memory_limit=12 << 20, threads=1).combine(refs)
+    little = WordCountStore(workspace, memory_limit=16 << 20, threads=1).combine(refs)
     WordCountStore(workspace).forget_table(little.key)
     assert len(built) == 1
     much = WordCountStore(workspace).combine(refs)
@@ -257,10 +261,57 @@ def test_what_does_not_fit_into_memory_is_added_up_on_disk(
     assert (much.counts_digest, much.total) == (little.counts_digest, little.total)
 
 
+KILLED = """
+import os, signal, sys
+from counted_chunks import READING
+from bpeline.registry.word_counts import ShardFiles, ShardRef, WordCountStore, shard_key
+from bpeline.registry.workspace.workspace import Workspace
+
+workspace, read, times = Workspace.open(sys.argv[1]), ShardFiles.placed, []
+
+def placed(self, group, pattern):
+    times.append(any(workspace.temporary.glob("duckdb-*/*")))
+    if times.count(True) == 2:  # DuckDB adds up, and has spilled
+        os.kill(os.getpid(), signal.SIGKILL)
+    return read(self, group, pattern)
+
+ShardFiles.placed = placed
+refs = [ShardRef(key, base) for key, base in zip(sys.argv[2:], range(0, 10**9, 10**6))]
+WordCountStore(workspace, memory_limit=40 << 20, threads=1).combine(refs)
+"""
+
+
+@pytest.mark.slow
+def test_a_sum_that_was_killed_while_duckdb_spilled_leaves_nothing_and_is_made_again(
+    workspace: Workspace,
+) -> None:
+    numbers = np.random.default_rng(2).integers(0, 10**9, (30, 40_000))
+    parts = [counted({b"%012d" % n: 1 + int(n) % 3 for n in row}) for row in numbers]
+    store = WordCountStore(workspace)
+    keys = [store.put(part, READING) for part in parts]
+    refs = [ShardRef(key, 10**6 * k) for k, key in enumerate(keys)]
+    command = [sys.executable, "-c", KILLED, str(workspace.root), *keys]
+    support = str(Path(counted_chunks.__file__).parent)
+    ended = subprocess.run(command, env={**os.environ, "PYTHONPATH": support}, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    left = [path.name.partition("-")[0] for path in workspace.temporary.iterdir()]
+    assert left == ["duckdb"], "it was killed while files were spilled"
+    assert store.table(store.table_key(refs)) is None
+    with workspace.lock("adding up"):  # as every command that writes
+        assert list(workspace.temporary.iterdir()) == []
+        assert list(workspace.tables.iterdir()) == []
+        made = store.combine(refs)
+    expected = combine_word_counts([part.counts.shifted(10**6 * k) for k, part in enumerate(parts)])
+    assert made.counts_digest == read_back(store, made).digest == expected.digest
+    assert list(workspace.temporary.iterdir()) == []
+
+
 def test_too_little_memory_is_a_typed_error_and_leaves_nothing(workspace: Workspace) -> None:
     words = {b"%030d" % k: 1 for k in range(20_000)}
-    key = WordCountStore(workspace).put(counted(words), READING)
+    keys = [WordCountStore(workspace).put(counted(words, name), READING) for name in "ab"]
+    refs = [ShardRef(key, k) for k, key in enumerate(keys)]
     with pytest.raises(StorageError, match="memory"):
-        WordCountStore(workspace, memory_limit=10**6, threads=1).combine([ShardRef(key)])
+        WordCountStore(workspace, memory_limit=10**6, threads=1).combine(refs)
     assert list(workspace.tables.iterdir()) == []
-    assert WordCountStore(workspace).combine([ShardRef(key)]).rows == 20_000
+    assert list(workspace.temporary.iterdir()) == []
+    assert WordCountStore(workspace).combine(refs).rows == 20_000

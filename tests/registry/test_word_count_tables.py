@@ -8,10 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from counted_chunks import READING, TEMPTING, counted, flip, rows_of
+from counted_chunks import READING, TEMPTING, add_up_by_duckdb, counted, flip, rows_of
 
 from bpeline.registry.word_counts import ShardRef, WordCountStore, let_go
-from bpeline.registry.word_counts import store as store_module
 from bpeline.registry.word_counts import tables as word_count_tables
 from bpeline.registry.workspace.workspace import Workspace
 from bpeline.tokenizer_core.errors import CorruptFile, StorageError
@@ -76,7 +75,7 @@ def test_a_table_is_made_with_nothing_open_to_the_outside(
     store: WordCountStore, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
     if statement == "_ADDED_UP":  # DuckDB adds up
-        monkeypatch.setattr(store_module, "sum_in_memory", lambda *_, **__: None)
+        add_up_by_duckdb(monkeypatch)
     monkeypatch.setattr(
         word_count_tables,
         statement,
@@ -101,7 +100,7 @@ def test_a_table_is_read_with_nothing_open_to_the_outside(
     monkeypatch.setattr(word_count_tables, "_ROWS", rows)
     monkeypatch.setattr(word_count_tables, "_SIZES", sizes)
     pattern = counted(TEMPTING).counts.pattern
-    read = word_count_tables.read_table(handle.path, pattern, threads=2, memory_limit=1 << 28)
+    read = word_count_tables.read_table(handle.path, pattern, threads=2)
     assert dict(word.split(b"=") for word in read.words()) == FOUND
 
 
@@ -123,7 +122,7 @@ def test_what_duckdb_loses_is_noticed(
     store: WordCountStore, monkeypatch: pytest.MonkeyPatch, statement: str, changed: str
 ) -> None:
     if statement == "_ADDED_UP":  # DuckDB adds up
-        monkeypatch.setattr(store_module, "sum_in_memory", lambda *_, **__: None)
+        add_up_by_duckdb(monkeypatch)
     head, query = getattr(word_count_tables, statement).split("AS", 1)
     key = store.put(counted({b"a": 5, b"b": 6}), READING)
     with monkeypatch.context() as patch:

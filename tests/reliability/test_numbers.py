@@ -9,12 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from counted_chunks import READING, counted, rows_of
+from counted_chunks import READING, add_up_by_duckdb, counted, rows_of
 
 from bpeline.registry.catalogue.catalogue import Catalogue
 from bpeline.registry.catalogue.records import CountTable
 from bpeline.registry.word_counts import ShardRef, WordCountStore
-from bpeline.registry.word_counts import store as store_module
 from bpeline.registry.workspace.workspace import Workspace
 from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
@@ -40,7 +39,7 @@ def test_a_count_is_exact_from_shard_to_row(
 ) -> None:
     """Two chunks add up to the bound, with ties where float64 sees some; by us, by DuckDB."""
     if not in_memory:  # as if the words did not fit
-        monkeypatch.setattr(store_module, "sum_in_memory", lambda *_, **__: None)
+        add_up_by_duckdb(monkeypatch)
     for top in BOUNDS:
         walk(top, Workspace.open(place / str(top)))
         record.add("bounds")
