@@ -71,8 +71,8 @@ class Registry:
 
     def __init__(self, place: Place, tracker: MlflowTracker | None = None) -> None:
         self.place = place
-        self.workspace = place.workspace
-        self.tracker = tracker or MlflowTracker(
+        self.workspace: Workspace = place.workspace
+        self.tracker: MlflowTracker = tracker or MlflowTracker(
             tracking_settings(place.tracking_uri, place.workspace)
         )
 

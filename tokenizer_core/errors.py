@@ -28,12 +28,12 @@ class BpelineError(Exception):
         next_step: what to do now, as something to type where that is possible.
     """
 
-    exit_code = 1
+    exit_code: int = 1
 
     def __init__(self, happened: str, accepted: str = "", next_step: str = "") -> None:
-        self.happened = without_secrets(happened)
-        self.accepted = without_secrets(accepted)
-        self.next_step = without_secrets(next_step)
+        self.happened: str = without_secrets(happened)
+        self.accepted: str = without_secrets(accepted)
+        self.next_step: str = without_secrets(next_step)
         parts = (self.happened, self.accepted, self.next_step)
         super().__init__("\n".join(part for part in parts if part))
 

@@ -88,8 +88,8 @@ class BytePairEncoder(Encoder):
     ) -> None:
         self.pattern = pattern
         self.byte_ids = byte_ids
-        self.merges = len(results)
-        self.merge_ids = left, right, results
+        self.merges: int = len(results)
+        self.merge_ids: MergeIds = (left, right, results)
         self._words = SharedWords(cache_words)
         self._record, self._tables = merge_tables(byte_ids, self.merge_ids, ranks)
         self._splitter = splitter or Splitter(pattern)

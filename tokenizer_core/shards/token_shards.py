@@ -147,10 +147,11 @@ class TokenShards:
 
     def __init__(self, path: str | Path, format: ShardFormat | None = None) -> None:
         self._files = shard_files(path)
-        self.location, self.path = self._files.location, self._files.folder
-        self.manifest = read_manifest(self._files)
-        self.manifest_digest = sha256_of(self._files.path(MANIFEST))
-        self.format = shard_format(format or self.manifest["shard_format"])
+        self.location: str = self._files.location
+        self.path: Path = self._files.folder
+        self.manifest: dict[str, Any] = read_manifest(self._files)
+        self.manifest_digest: str = sha256_of(self._files.path(MANIFEST))
+        self.format: ShardFormat = shard_format(format or self.manifest["shard_format"])
         values = self.manifest.get("shards")
         found = list(map(ShardRecord.of, values)) if isinstance(values, list) else [None]
         self.records = tuple(record for record in found if record is not None)
