@@ -30,6 +30,7 @@ from bpeline.flows.steps import (
     prepared,
     promote_if_better,
     publish,
+    rehearsed,
     screen_tokens,
     set_up_evaluation,
     special_remark,
@@ -52,6 +53,7 @@ def train_tokenizer(request: TrainingRequest, workspace: str | None) -> Training
     request, found = with_findings(request, workspace)
     with (
         training_run(request, workspace) as run,
+        rehearsed(request),
         prepared(run.registry.tracker, run.show_begin) as preparing,
     ):
         registry = run.registry

@@ -51,7 +51,7 @@ FLOORS = {
         ("derived", "training"),
         ("algorithms", "evaluation"),
         ("continuation",),
-        ("warm_up",),
+        ("rehearsal", "warm_up"),
     ),
     "registry": (
         ("closed_duckdb", "environment", "exports", "figures", "references"),

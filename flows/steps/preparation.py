@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
+from bpeline.flows.requests import BYTE_BPE, TrainingRequest
 from bpeline.registry.figures import load_library
 from bpeline.registry.tracking import MlflowTracker
+from bpeline.tokenizer_core.rehearsal import rehearsing
 
 
 @contextmanager
@@ -40,3 +42,10 @@ def _prepare(tracker: MlflowTracker, then: Callable[[], object]) -> None:
         then()
     except Exception:  # publishing meets the same error, and tells it
         return
+
+
+def rehearsed(request: TrainingRequest) -> AbstractContextManager[None]:
+    """Let another core compile what learning and evaluating need, while words are counted."""
+    if request.algorithm != BYTE_BPE:
+        return nullcontext()
+    return rehearsing(request.pattern, request.tie_break)

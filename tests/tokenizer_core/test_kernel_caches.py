@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from bpeline.tokenizer_core.kernels.compiling import machine_code
+from bpeline.tokenizer_core.kernels.compiling.cache_directory import opened, turn
 from bpeline.tokenizer_core.kernels.compiling.machine_code import (
     cache_directory,
     cache_state,
@@ -125,3 +128,56 @@ def test_kept_code_is_loaded_without_what_only_compiling_needs() -> None:
             [sys.executable, "-c", program], capture_output=True, text=True, check=True
         )
     assert ended.stdout.split() == ["[97,", "98]", "False"]
+
+
+COMPILE_ONE = """
+import sys
+from bpeline.tokenizer_core.kernels.compiling.compilation import are_kept, compile_declared
+from bpeline.tokenizer_core.kernels.merging.merge_layout import collect_dense_pairs as one
+assert not are_kept(one)
+print("ready", flush=True)
+sys.stdin.readline()
+compile_declared(one)
+assert are_kept(one)
+print(one.stats.cache_hits.total(), one.stats.cache_misses.total())
+"""
+
+
+def test_what_one_process_compiles_the_other_waits_for_and_loads(tmp_path: Path) -> None:
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-c", COMPILE_ONE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "BPELINE_KERNEL_CACHE": str(tmp_path)},
+        )
+        for _ in range(2)
+    ]
+    for one in both:
+        assert one.stdout is not None
+        assert one.stdout.readline() == "ready\n"
+    for one in both:
+        assert one.stdin is not None
+        one.stdin.write("\n")
+        one.stdin.flush()
+    said = sorted(one.communicate()[0].split() for one in both)
+    assert said == [["0", "1"], ["1", "0"]]
+
+
+def test_a_turn_ends_with_the_process_that_has_it(tmp_path: Path) -> None:
+    program = (
+        "import sys, time\n"
+        "from bpeline.tokenizer_core.kernels.compiling.cache_directory import opened, turn\n"
+        "with opened(sys.argv[1]) as directory, turn(directory, 'kernel.lock'):\n"
+        "    print('mine', flush=True); time.sleep(60)"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "mine\n"
+    holder.stdout.close()
+    threading.Timer(0.1, holder.kill).start()
+    with opened(tmp_path) as directory, turn(directory, "kernel.lock"):
+        assert holder.wait() == -signal.SIGKILL

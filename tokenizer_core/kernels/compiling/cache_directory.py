@@ -10,6 +10,7 @@ last one: nothing that is put in the way meanwhile is ever read, changed or remo
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import secrets
 import stat
@@ -24,6 +25,7 @@ _INSIDE = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _DIRECTORY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO is not waited for
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_TURN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MINE_ALONE = 0o700
 _ELSEWHERE = "set BPELINE_KERNEL_CACHE to a directory that you alone may write"
 
@@ -180,6 +182,25 @@ def write_file(directory: int, name: str, content: bytes) -> None:
         with contextlib.suppress(OSError):
             os.unlink(unfinished, dir_fd=directory)
         raise
+
+
+@contextlib.contextmanager
+def turn(directory: int, name: str) -> Iterator[None]:
+    """Wait until no other process has this name's turn, and have it as long as the block lasts.
+
+    It ends with the process that has it, however that ends. Where the file system knows no locks
+    everybody goes at once.
+
+    Raises:
+        OSError: the file of this name cannot be made.
+    """
+    descriptor = os.open(name, _TURN, 0o600, dir_fd=directory)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @dataclass(frozen=True, slots=True)

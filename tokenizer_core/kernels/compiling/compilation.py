@@ -93,6 +93,15 @@ def compile_declared(*kernels: Any) -> None:
         one.compile(signature_of(one.py_func).dtypes)
 
 
+def are_kept(*kernels: Any) -> bool:
+    """Whether the machine code of entry kernels seems to be kept, so nothing will be compiled."""
+    if not internals_are_known():
+        return False
+    from bpeline.tokenizer_core.kernels.compiling.numba_internals import is_kept
+
+    return all(map(is_kept, kernels))
+
+
 def _entry(function: Function, *, nogil: bool) -> Function:
     setattr(function, _ENTRY, True)
     if internals_are_known():

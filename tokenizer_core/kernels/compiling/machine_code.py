@@ -28,7 +28,7 @@ from bpeline.tokenizer_core.kernels.compiling.cache_directory import (
 )
 
 _DIGEST = re.compile(r"[0-9a-f]{16}")
-_CACHE_SUFFIXES = {".nbi", ".nbc", ".tmp"}
+_CACHE_SUFFIXES = {".nbi", ".nbc", ".tmp", ".lock"}
 _SECONDS_BETWEEN_MARKS = 86_400
 _CORE = "bpeline.tokenizer_core"
 

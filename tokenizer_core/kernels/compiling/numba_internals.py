@@ -19,8 +19,15 @@ from numba.core.caching import (
     IndexDataCacheFile,
     _CacheLocator,
 )
+from numba.core.codegen import CodeLibrary, JITCodeLibrary
+from numba.core.compiler import Compiler
 
-from bpeline.tokenizer_core.kernels.compiling.cache_directory import read_file, write_file
+from bpeline.tokenizer_core.kernels.compiling.cache_directory import (
+    holding,
+    read_file,
+    turn,
+    write_file,
+)
 from bpeline.tokenizer_core.kernels.compiling.machine_code import kept, source_digest
 from bpeline.tokenizer_core.kernels.compiling.signatures import name_of, signature_of
 
@@ -31,9 +38,14 @@ def compiled_entry(function: Any, *, nogil: bool) -> Any:
     For arguments of types that it has no code for Numba calls ``_compile_for_args``, and then the
     code that this gives. Here it gives the one there is, where they are as declared.
     """
-    compiled: Any = _compiled(function, nogil=nogil)
-    compiled._cache = _SelfHealingCache(function)
+    compiled: Any = _compiled(function, _CompilerOfWholes, nogil=nogil)
+    compiled._cache = cache = _SelfHealingCache(function)
+    compile_or_load = compiled.compile
     accepted = []  # Numba knows types by numbers as long as somebody holds them
+
+    def in_turn(types: Any) -> Any:
+        with cache.turn:  # taken where nothing is kept yet
+            return compile_or_load(types)
 
     def only_as_declared(*given: Any) -> Any:
         declared = signature_of(function)
@@ -45,8 +57,18 @@ def compiled_entry(function: Any, *, nogil: bool) -> Any:
         compiled._types_active_call.clear()
         return code
 
+    compiled.compile = in_turn
     compiled._compile_for_args = only_as_declared
     return compiled
+
+
+def is_kept(compiled: Any) -> bool:
+    """Whether the machine code of an entry kernel seems to be kept; does not load it."""
+    try:
+        with kept() as directory:
+            return compiled._cache.index_name in holding(directory).files
+    except OSError:
+        return False
 
 
 def compiled_inner(function: Any) -> Any:
@@ -62,14 +84,64 @@ def compiled_inner(function: Any) -> Any:
     def refuse(*_: Any) -> None:
         raise TypeError(f"only kernels call {name_of(function)}; mark it @entry_kernel")
 
-    compiled: Any = _compiled(function, nogil=True, no_cpython_wrapper=True)
+    compiled: Any = _compiled(function, _CompilerOfParts, nogil=True, no_cpython_wrapper=True)
     compiled.add_overload = hold
     compiled._compile_for_args = refuse
     return compiled
 
 
-def _compiled(function: Any, **options: bool) -> Any:
-    return numba.njit(error_model="numpy", _nrt=False, no_cfunc_wrapper=True, **options)(function)
+def _compiled(function: Any, compiler: type[Compiler], **options: bool) -> Any:
+    options |= {"_nrt": False, "no_cfunc_wrapper": True}
+    return numba.njit(error_model="numpy", pipeline_class=compiler, **options)(function)
+
+
+class _Whole(JITCodeLibrary):  # type: ignore[misc]
+    """The code of an entry, and of all kernels that it calls, directly or not."""
+
+    def add_linking_library(self, library: CodeLibrary) -> None:
+        # What calls comes before what is called: LLVM leaves out what nothing calls yet.
+        super().add_linking_library(library)
+        if isinstance(library, _Part):
+            self._linking_libraries += library._linking_libraries
+
+
+class _Part(_Whole):
+    """The code of one inner kernel, which only becomes a part of that of entries.
+
+    Numba would optimize it, with all that it calls, and make machine code of it: for each kernel,
+    so what is called at a depth of six is optimized seven times, although the entry's code is
+    optimized as a whole and alone is run.
+    """
+
+    def finalize(self) -> None:
+        """Nothing: entries are linked from what Numba wrote."""
+        self._finalized = True
+
+    def get_pointer_to_function(self, _name: str) -> int:
+        """0, which means that there is no such machine code."""
+        return 0
+
+    @property
+    def codegen(self) -> _Part:
+        """What would be told which Python objects the machine code uses."""
+        return self
+
+    def set_env(self, _name: str, _environment: Any) -> None:
+        """Nothing: there is no machine code, and kernels use no Python objects."""
+
+
+class _CompilerOfWholes(Compiler):  # type: ignore[misc]
+    library: ClassVar[type[_Whole]] = _Whole
+
+    def define_pipelines(self) -> Any:
+        state = self.state
+        state.library = self.library(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
+        return super().define_pipelines()
+
+
+class _CompilerOfParts(_CompilerOfWholes):
+    library = _Part
 
 
 class _Locator(_CacheLocator):  # type: ignore[misc]
@@ -133,13 +205,22 @@ class _Files(IndexDataCacheFile):  # type: ignore[misc]
 
 
 class _SelfHealingCache(FunctionCache):  # type: ignore[misc]
-    """A truncated or foreign cache file means: compile again, never fail."""
+    """A truncated or foreign cache file means: compile again, never fail.
+
+    What one process compiles no other compiles at the same time: it waits, and loads it.
+
+    Attributes:
+        index_name: of the file that says what is kept.
+        turn: taken by loading what is not kept; the caller ends it when it is compiled and saved.
+    """
 
     _impl_class = _CacheImpl
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)
         self._cache_file = _Files("", self._impl.filename_base, source_digest())
+        self.index_name: str = self._cache_file._index_name
+        self.turn = contextlib.ExitStack()
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         """The kept code, else None: it is compiled then.
@@ -147,15 +228,22 @@ class _SelfHealingCache(FunctionCache):  # type: ignore[misc]
         Numba first gathers all that it knows how to compile (0.25 s), which machine code does not
         need; its compiler does so again.
         """
-        try:
-            code = self._load_overload(signature, target_context)
-        except Exception:  # Numba lets EOFError, UnpicklingError and others through
-            with contextlib.suppress(OSError):
-                self.flush()
-            code = None
+        code = self._load_or_heal(signature, target_context)
+        if code is None:
+            with contextlib.suppress(OSError), kept() as directory:
+                self.turn.enter_context(turn(directory, f"{self._impl.filename_base}.lock"))
+                code = self._load_or_heal(signature, target_context)
         if code is None:
             _start_without_scipy()
         return code
+
+    def _load_or_heal(self, signature: Any, target_context: Any) -> Any:
+        try:
+            return self._load_overload(signature, target_context)
+        except Exception:  # Numba lets EOFError, UnpicklingError and others through
+            with contextlib.suppress(OSError):
+                self.flush()
+            return None
 
     def save_overload(self, signature: Any, data: Any) -> None:
         try:
