@@ -14,6 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.kernels.counting.token_rows import (
+    LEAST,
+    MOST,
+    SUM,
+    join_values,
+    mark_rows,
+)
 from bpeline.tokenizer_core.processors import available_processors
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
@@ -98,13 +105,13 @@ class MadeTokens:
         Args:
             values: int64 ``[words]``, not negative.
         """
-        smallest = self._joined(np.minimum, values, NOWHERE)
+        smallest = self._joined(LEAST, values, NOWHERE)
         self.tree.pass_down(smallest, np.minimum)
         return smallest
 
     def largest(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
         """By id: the largest value of a word in which the token comes about, or −1."""
-        largest = self._joined(np.maximum, values, -1)
+        largest = self._joined(MOST, values, -1)
         self.tree.pass_down(largest, np.maximum)
         return largest
 
@@ -114,13 +121,13 @@ class MadeTokens:
         Args:
             values: int64 ``[words]``; one that is left with a token twice adds twice.
         """
-        return self._joined(np.add, values, 0)
+        return self._joined(SUM, values, 0)
 
     def rows_making(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
         """The words in which some token of these comes about, ascending (int64)."""
-        making = self.tree.made_of(tokens)[self.ids]
-        so_many = np.concatenate((np.zeros(1, np.int64), np.cumsum(making, dtype=np.int64)))
-        return np.flatnonzero(np.diff(so_many[self.ends], prepend=0)).astype(np.int64)
+        rows = np.empty(len(self.ends), np.bool_)
+        mark_rows(self.ids, self.ends, self.tree.made_of(tokens), rows)
+        return np.flatnonzero(rows).astype(np.int64)
 
     def take(self, rows: NDArray[np.int64]) -> MadeTokens:
         """The same of some words alone."""
@@ -130,8 +137,8 @@ class MadeTokens:
         places = np.arange(lengths.sum()) + np.repeat(begins - (ends - lengths), lengths)
         return MadeTokens(self.tree, self.ids[places], ends)
 
-    def _joined(self, join: np.ufunc, values: NDArray[np.int64], none: int) -> NDArray[np.int64]:
+    def _joined(self, how: int, values: NDArray[np.int64], none: int) -> NDArray[np.int64]:
         """By id: the values of all words that are left with the token, joined."""
         found = np.full(self.tree.size, none, np.int64)
-        join.at(found, self.ids, np.repeat(values, np.diff(self.ends, prepend=0)))
+        join_values(self.ids, self.ends, np.require(values, np.int64, ["C", "W"]), how, found)
         return found
