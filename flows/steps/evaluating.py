@@ -323,7 +323,7 @@ def evaluate(
     if made is not None and adopts:
         _keep(workspace, evaluation, measured, made, tokenizer, champion)
     trained_on = WordCountStore(workspace).open_table(words.table)
-    made_tokens = MadeTokens.of(tokenizer, trained_on)
+    made_tokens = learned.tokens_made(tokenizer, trained_on)
     use = token_use(tokenizer, trained_on, made_tokens)
     perturbed = texts if made is not None and adopts else ()
     robustness, languages = _robustness(tokenizer, champion, perturbed)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,13 @@ from bpeline.registry.workspace import (
     sharing,
 )
 from bpeline.tokenizer_core.algorithms import (
+    CutPassages,
     WordPieceSettings,
     character_base,
+    cut_passages,
     frequency_base,
     greedy_longest,
+    passage_tokens,
     superwords_beside,
     train_char_bpe,
     train_frequency_bpe,
@@ -43,6 +46,7 @@ from bpeline.tokenizer_core.errors import (
     InvalidTokenizer,
     MissingSource,
 )
+from bpeline.tokenizer_core.evaluation import MadeTokens, MergeTree
 from bpeline.tokenizer_core.formats import bpeline
 from bpeline.tokenizer_core.merging import (
     END_OF_WORD,
@@ -65,9 +69,12 @@ class LearnedTokens(LearnedPart):
 
     Attributes:
         holding_mark: distinct words that hold the mark of the end of a word.
+        passages: all that was learned from, cut into words; None where nothing was learned now,
+            and of algorithms that learn from no passages.
     """
 
     holding_mark: int = 0
+    passages: CutPassages | None = field(default=None, repr=False, compare=False)
 
     @property
     def outcome(self) -> str:
@@ -78,6 +85,12 @@ class LearnedTokens(LearnedPart):
         if self.holding_mark:
             said += f"; {self.holding_mark:,} words hold the mark of the end of a word"
         return said + self.what_was_left
+
+    def tokens_made(self, tokenizer: Tokenizer, words: WordCounts) -> MadeTokens:
+        tokens = None if self.passages is None else passage_tokens(tokenizer, self.passages)
+        if tokens is None:
+            return super(LearnedTokens, self).tokens_made(tokenizer, words)
+        return MadeTokens(MergeTree(tokenizer), *tokens)
 
     def without_slots(self, request: TrainingRequest) -> Tokenizer:
         """The tokenizer.
@@ -133,7 +146,10 @@ def learn_tokens(
     said = {"merges": merges, "wanted": wanted, "pruned": asdict(pruned), "holding_mark": holding}
     bpeline.save(made, directory, said)
     share_directory(workspace, directory, MANIFEST)
-    return LearnedTokens(directory, merges, wanted, min(resumed, merges), pruned, holding)
+    passages = None if pruned.words or training.passages is None else training.passages()
+    return LearnedTokens(
+        directory, merges, wanted, min(resumed, merges), pruned, holding, passages=passages
+    )
 
 
 def tokenizer_of(counts_digest: str, request: TrainingRequest, workspace: Workspace) -> Path:
@@ -191,6 +207,8 @@ class _Training:
     train: Callable[..., Tokenizer]  # of so many merges; told of checkpoints and progress by name
     # What the tokenizer becomes when its vocab is not for encoding in merge order.
     encoding: Callable[[Tokenizer], Tokenizer] = lambda made: made
+    # Those that are frequent enough, cut into words once; None where there are none.
+    passages: Callable[[], CutPassages] | None = None
 
 
 def _char_bpe(counts: WordCounts, request: TrainingRequest) -> _Training:
@@ -264,12 +282,21 @@ def _superword_bpe(counts: WordCounts, request: TrainingRequest) -> _Training:
     }
     base = _BYTES + len(request.special_tokens)
 
+    @cache
+    def passages() -> CutPassages:
+        return cut_passages(counts.at_least(request.min_word_count))
+
     def train(merges: int, **course: Any) -> Tokenizer:
         return train_superword_bpe(
-            counts, base + merges, special_tokens=request.special_tokens, **asked, **course
+            counts,
+            base + merges,
+            special_tokens=request.special_tokens,
+            passages=passages(),
+            **asked,
+            **course,
         )
 
-    return _Training(base, digest_of({"superword-bpe": asked}), train)
+    return _Training(base, digest_of({"superword-bpe": asked}), train, passages=passages)
 
 
 def words_alone(words: CountedWords, request: TrainingRequest, workspace: Workspace) -> Tokenizer:

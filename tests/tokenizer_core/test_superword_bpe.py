@@ -19,12 +19,13 @@ from bpeline.tokenizer_core import (
 )
 from bpeline.tokenizer_core.algorithms import (
     SuperwordBpe,
+    passage_tokens,
     superword_passages,
     words_beside,
     words_of_passages,
 )
 from bpeline.tokenizer_core.algorithms.superword_bpe import reference as oracle
-from bpeline.tokenizer_core.algorithms.superword_bpe.cut_passages import cut_passages
+from bpeline.tokenizer_core.algorithms.superword_bpe.passage_rows import cut_passages
 from bpeline.tokenizer_core.algorithms.superword_bpe.run_engine import RunEngine
 from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, InvalidPattern
 from bpeline.tokenizer_core.merging import load_checkpoint
@@ -101,7 +102,7 @@ def test_words_of_passages_are_words_of_the_text(name: str, seed: int) -> None:
 
 def in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut a few bytes at a time, in three threads, with buckets that many pairs share."""
-    home = "bpeline.tokenizer_core.algorithms.superword_bpe.cut_passages"
+    home = "bpeline.tokenizer_core.algorithms.superword_bpe.passage_rows"
     for name, value in (
         ("_BLOCK", 64), ("_LEAST_PART", 16), ("_NUMBERED_AT_ONCE", 7), ("_MOST_BUCKET_BITS", 3),
     ):  # fmt: skip
@@ -147,6 +148,25 @@ def test_merges_are_the_same_however_passages_are_cut(
     in_small_parts(monkeypatch)
     assert train_superword_bpe(counts, 256 + 90).digest == whole.digest
     agree(documents, "gpt2", 90, 2, "greatest-bytes")
+
+
+def test_cut_passages_have_the_tokens_of_passages(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random_ = random.Random(seed)
+    documents = [" ".join(random_.choices(PARTS, k=random_.randrange(60))) for _ in range(40)]
+    documents += ["of the cat " * 40]
+    counts = counted(documents, "gpt2")
+    made = train_superword_bpe(counts, 256 + 90, passages=cut_passages(counts))
+    in_small_parts(monkeypatch)
+    ids, ends = made.encoder.encode_rows(counts.word_bytes, counts.offsets)
+    again = made.encoder.encode_words(counts.words())
+    cut = passage_tokens(made, cut_passages(counts))
+    assert cut is not None
+    for others in (again, cut):
+        assert (others[0].tolist(), others[1].tolist()) == (ids.tolist(), ends.tolist())
+    plain = train_bpe(words_of_passages(counts), 300)
+    assert passage_tokens(plain, cut_passages(counts)) is None
 
 
 def test_words_that_64_bits_cannot_count_are_refused() -> None:

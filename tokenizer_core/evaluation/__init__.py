@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .language_choices import LanguageChoices as LanguageChoices
     from .language_choices import compare_choices as compare_choices
     from .made_tokens import MadeTokens as MadeTokens
+    from .made_tokens import MergeTree as MergeTree
     from .measured_models import MeasuredModels as MeasuredModels
     from .measured_models import Quality as Quality
     from .measured_models import read_measured_models as read_measured_models

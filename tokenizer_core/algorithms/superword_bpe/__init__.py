@@ -10,7 +10,10 @@ if TYPE_CHECKING:
     from .codec import KIND as KIND
     from .codec import SuperwordBpe as SuperwordBpe
     from .codec import coders as coders
+    from .passage_rows import CutPassages as CutPassages
+    from .passage_rows import cut_passages as cut_passages
     from .passages import superword_passages as superword_passages
+    from .trainer import passage_tokens as passage_tokens
     from .trainer import superwords_beside as superwords_beside
     from .trainer import train_superword_bpe as train_superword_bpe
     from .trainer import words_beside as words_beside

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, Self
@@ -12,7 +13,11 @@ import numpy as np
 import regex
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.algorithms.superword_bpe.kernels.merge_runs import merge_runs
+from bpeline.tokenizer_core.algorithms.superword_bpe.kernels.merge_runs import (
+    merge_numbered,
+    merge_runs,
+)
+from bpeline.tokenizer_core.algorithms.superword_bpe.passage_rows import CutPassages, WordRows
 from bpeline.tokenizer_core.algorithms.superword_bpe.passages import superword_passages, words_of
 from bpeline.tokenizer_core.encoding import (
     BytePairEncoder,
@@ -24,6 +29,7 @@ from bpeline.tokenizer_core.encoding import (
 )
 from bpeline.tokenizer_core.errors import InvalidTokenizer
 from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
+from bpeline.tokenizer_core.processors import available_processors
 from bpeline.tokenizer_core.splitting import Splitter
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.vocabulary import Algorithm, TokenizerSpec
@@ -145,3 +151,41 @@ class SuperwordEncoder(Encoder):
     ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         text, spans = as_spans(content, offsets)
         return self.encode(text, spans, np.full(len(spans), -1, np.int64))
+
+    def encode_passages(
+        self, passages: CutPassages
+    ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        """`encode_rows` of passages that are cut already: each word is encoded once, in threads."""
+        words, number = passages.words, available_processors()
+        parts = self.words.byte_ids, *self.words.merge_ids, self.words.pattern
+        encoder = BytePairEncoder(*parts, cache_words=0)  # no word comes twice
+        edges = [len(words) * part // number for part in range(number + 1)]
+
+        def encoded(part: int) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+            offsets = words.offsets[edges[part] : edges[part + 1] + 1]
+            ids, ends = encoder.encode_rows(words.word_bytes, offsets)
+            return ids, np.diff(ends, prepend=0)
+
+        with ThreadPoolExecutor(number, "encode passages") as threads:
+            ids, lengths = map(
+                np.concatenate, zip(*threads.map(encoded, range(number)), strict=True)
+            )
+            ends = np.cumsum(lengths)
+
+            def merged(rows: WordRows) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+                most = int(lengths[rows.numbers].sum())
+                longest = int(np.diff(rows.ends, prepend=0).max(initial=0))
+                scratch = np.empty(4 * longest + 64, np.uint64)
+                target, new_ends = np.empty(most, np.uint32), np.empty(len(rows.ends), np.int64)
+                tables = self._joins, self._table, HASH_KEY
+                place = rows.numbers, rows.ends, ids, ends
+                merge_numbered(*place, *tables, scratch, target, new_ends)
+                kept = int(new_ends[-1]) if len(new_ends) else 0
+                return target[:kept].copy(), np.diff(new_ends, prepend=0)
+
+            merged_rows = list(threads.map(merged, passages.rows))
+        found, so_many = zip(*merged_rows, strict=True) if merged_rows else ((), ())
+        return (
+            np.concatenate([np.zeros(0, np.uint32), *found]),
+            np.cumsum(np.concatenate([np.zeros(0, np.int64), *so_many])),
+        )

@@ -16,8 +16,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.algorithms.superword_bpe.codec import SuperwordBpe, holds_letter
-from bpeline.tokenizer_core.algorithms.superword_bpe.cut_passages import CutPassages, cut_passages
+from bpeline.tokenizer_core.algorithms.superword_bpe.codec import (
+    SuperwordBpe,
+    SuperwordEncoder,
+    holds_letter,
+)
+from bpeline.tokenizer_core.algorithms.superword_bpe.passage_rows import CutPassages, cut_passages
 from bpeline.tokenizer_core.algorithms.superword_bpe.passages import words_of
 from bpeline.tokenizer_core.algorithms.superword_bpe.run_engine import RunEngine, least_count
 from bpeline.tokenizer_core.counting import WordCounts
@@ -62,6 +66,7 @@ def train_superword_bpe(
     resume_from: Path | Checkpoint | None = None,
     checkpoint: Path | None = None,
     on_progress: OnProgress | None = None,
+    passages: CutPassages | None = None,
 ) -> Tokenizer:
     """Train a tokenizer some of whose tokens are several whole words.
 
@@ -80,6 +85,7 @@ def train_superword_bpe(
         min_word_count: rarer passages are left out.
         resume_from, checkpoint, on_progress: see `merging.Course`. The checkpoint serves every
             vocabulary size; merges of whole words, which do not, have one of their own beside it.
+        passages: those of ``min_word_count`` or more, where they have been cut before.
 
     Raises:
         InvalidPattern: counts of anything but passages.
@@ -99,7 +105,7 @@ def train_superword_bpe(
     merges = merges_for(vocab_size, specials)
     refuse_special_tokens_in_words(specials, counts)
     frequent, _ = prune(counts, min_word_count)
-    passages = cut_passages(frequent)
+    passages = passages or cut_passages(frequent)
     learned = learn_merges(
         passages.words,
         merges,
@@ -184,6 +190,17 @@ def words_beside(
     pairs = list(zip(left, right, strict=True))
     made = vocab_from_merges(pairs, byte_order(tie_break), special_tokens)
     return Tokenizer(made.vocab, made.merges, made.special_tokens, pattern=words_of(passages))
+
+
+def passage_tokens(
+    tokenizer: Tokenizer, passages: CutPassages
+) -> tuple[NDArray[np.uint32], NDArray[np.int64]] | None:
+    """The ids of passages that are cut already, as `Encoder.encode_rows` gives them.
+
+    None of a tokenizer that merges no runs of words.
+    """
+    encoder = tokenizer.encoder
+    return encoder.encode_passages(passages) if isinstance(encoder, SuperwordEncoder) else None
 
 
 def _symbols_of_words(

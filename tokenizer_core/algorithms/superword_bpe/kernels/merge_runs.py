@@ -139,3 +139,50 @@ def merge_runs(
             target[written] = np.uint32(behind[span])
             written += 1
         new_ends[span] = written
+
+
+@entry_kernel
+def merge_numbered(
+    numbers: U32s,
+    row_ends: I64s,
+    ids: U32s,
+    ends: I64s,
+    joins: Flags,
+    table: U64s,
+    hash_key: U64s,
+    scratch: U64s,
+    target: U32s,
+    new_ends: I64s,
+) -> None:
+    """`merge_runs` of passages that are rows of words, each of which is encoded once.
+
+    Args:
+        numbers, row_ends: uint32; int64 ``[n]``: the word of each pre-token, passage after passage;
+            how many up to the end of each.
+        ids, ends: uint32; int64 ``[words]``: the tokens of the words; how many up to the end of
+            each.
+        joins, table, hash_key, scratch, target, new_ends: as for `merge_runs`.
+    """
+    pairs = table_of_merges(table, hash_key)
+    free, first = scratch.ctypes.data, np.int64(target.ctypes.data)
+    written, at = np.int64(0), np.int64(0)
+    for row in range(len(row_ends)):
+        run = np.int64(0)
+        while at < row_ends[row]:
+            word = np.int64(numbers[at])
+            at += 1
+            begin = ends[word - 1] if word > 0 else np.int64(0)
+            end = ends[word]
+            if end - begin == 1 and joins[ids[begin]]:
+                target[written + run] = ids[begin]
+                run += 1
+                continue
+            if run > 0:
+                written += merge_run(first + 4 * written, run, pairs, free)
+                run = np.int64(0)
+            for place in range(begin, end):
+                target[written] = ids[place]
+                written += 1
+        if run > 0:
+            written += merge_run(first + 4 * written, run, pairs, free)
+        new_ends[row] = written

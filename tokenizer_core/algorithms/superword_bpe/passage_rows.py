@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.algorithms.superword_bpe.kernels.cut_passages import (
+from bpeline.tokenizer_core.algorithms.superword_bpe.kernels.passage_rows import (
     COUNT,
     POSITION,
     add_occurrences,
