@@ -106,6 +106,22 @@ def _is_html(output: dict[str, Any]) -> bool:
 
 
 @pytest.mark.slow
+def test_pages_are_named_by_their_titles_and_commands_are_read_whole(site: Path) -> None:
+    home = (site / "index.html").read_text()
+    assert '<a href="benchmarks.html">Benchmarks</a>' in home
+    changes = (site / "changelog.html").read_text()
+    assert '<a href="storage.html">' in changes, "a page that is named without a link is linked"
+    prose = re.sub("<(pre|code).*?</\\1>", "", changes, flags=re.DOTALL)
+    assert re.findall(r"docs/[\w/-]+\.md", prose) == []
+    assert 'class="language-console' in home
+    assert '<code class="short">--strict</code>' in changes
+    codes = re.findall(
+        r"<strong>(\d+)</strong>", (site / "reference/command-line.html").read_text()
+    )
+    assert codes == ["0", "1", "2", "3", "4", "130", "143"]
+
+
+@pytest.mark.slow
 def test_a_site_that_is_opened_from_a_disk_is_searched(site: Path, tmp_path: Path) -> None:
     program = installed_browser()
     if program is None:

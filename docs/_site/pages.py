@@ -32,7 +32,10 @@ _COPIED = {
     "CONTRIBUTING.md": "contributing.md",
 }
 _PAGE_OF = {**_COPIED, "docs/notebook.ipynb": "notebook.md"}
-_LINK = re.compile(r"(\]\()([^)#\s]+)((?:#[^)\s]*)?\))")
+_LINK = re.compile(r"(\[[^\]\n]*\]\()([^)#\s]+)((?:#[^)\s]*)?\))")
+_CODE = re.compile(r"(^```.*?^```|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
+_MENTION = re.compile(r"(?<![\w/\[])(?<!\]\()docs/[\w/-]+\.md\b(?!\])")  # of a page, without a link
+_SHORT = re.compile(r"<code>([^<\n]{1,32})</code>")
 _API = {
     "bpeline": "What most programs need.",
     "bpeline.registry": "Versions: listed, compared, promoted, exported.",
@@ -66,7 +69,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turn links between files of the repository into links between files of the site."""
+    """Turn links between files of the repository into links between files of the site.
+
+    A page that is named by its file, with or without a link, is named by its title here.
+    """
     home = _home(page.file.src_uri)
 
     def turned(link: re.Match[str]) -> str:
@@ -74,9 +80,27 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         if target is None:
             return link[0]
         place = _PAGE_OF.get(target) or _of_docs(target) or f"files/{target}"
-        return link[1] + os.path.relpath(place, Path(page.file.src_uri).parent) + link[3]
+        text = f"[{_title(target)}](" if link[1] == f"[{target}](" else link[1]
+        return text + os.path.relpath(place, Path(page.file.src_uri).parent) + link[3]
 
-    return _LINK.sub(turned, markdown)
+    def linked(mention: re.Match[str]) -> str:
+        place = os.path.relpath(ROOT / mention[0], ROOT / home)
+        return f"[{mention[0]}]({place})"
+
+    parts = _CODE.split(markdown)
+    parts[::2] = [_MENTION.sub(linked, text) for text in parts[::2]]
+    return _LINK.sub(turned, "".join(parts))
+
+
+def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Mark code that is short enough to stand in one line: an option is not cut behind its `--`."""
+    return _SHORT.sub(r'<code class="short">\1</code>', content)
+
+
+def _title(target: str) -> str:
+    """What the first heading of a page says."""
+    first = (ROOT / target).read_text("utf-8").partition("\n")[0]
+    return first.removeprefix("# ") if first.startswith("# ") else target
 
 
 def _home(uri: str) -> Path:
@@ -141,9 +165,9 @@ def command_line() -> str:
     main = import_module("bpeline.flows.cli.main")
     context = click.Context(main.cli, info_name="bpeline")
     parts = ["# Command line", "`bpeline COMMAND --help` prints what stands here.", "## Exit codes"]
-    parts.append(
-        inspect.cleandoc(main.__doc__).split("\n\n")[1].removeprefix("Exit codes: ") + "\n"
-    )
+    codes = inspect.cleandoc(main.__doc__).split("\n\n")[1].removeprefix("Exit codes: ")
+    said = [one.partition(" ") for one in re.split(r",\s+(?=\d+ )", " ".join(codes.split()))]
+    parts.append("\n".join(f"- **{code}**: {meaning.rstrip('.')}" for code, _, meaning in said))
     for name in main.cli.list_commands(context):
         command = main.cli.get_command(context, name)
         inner = click.Context(command, info_name=name, parent=context, max_content_width=96)
@@ -209,11 +233,15 @@ def errors() -> str:
             f"`{error.__mro__[1].__name__}`.",
         ]
         parts += [
-            f"```text\n{one.happened}\n  accepted: {one.accepted}\n  next: {one.next_step}\n```"
+            f"``` {{ .text .wrapped }}\n{one.happened}\n"
+            f"  accepted: {_ACCEPTED.sub('', one.accepted)}\n  next: {one.next_step}\n```"
             for one in found
             if one.error == error.__name__
         ]
     return "\n\n".join(parts) + "\n"
+
+
+_ACCEPTED = re.compile("^accepted(?: is| are)?:? ")
 
 
 def _first_paragraph(value: Any) -> str:
