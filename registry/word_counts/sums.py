@@ -44,8 +44,6 @@ def sum_in_memory(
         CorruptFile: a shard cannot be read.
     """
     words = WordSum(pattern)
-    if begun is not None:
-        words.add(begun)
     added = 0
     with closing(_read_ahead(groups, read, threads)) as parts:
         for part in parts:
@@ -53,7 +51,8 @@ def sum_in_memory(
             added += 1
             if words.memory > memory_limit // 2:
                 break
-    return words.result().in_order_of_sight(), added
+    counts = words.result() if begun is None else words.ended_with(begun)
+    return counts.in_order_of_sight(), added
 
 
 def _read_ahead(

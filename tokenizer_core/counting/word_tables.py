@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.counting.word_counts import COUNT_LIMIT, WordCounts, order_of_positions
+from bpeline.tokenizer_core.counting.word_counts import (
+    COUNT_LIMIT,
+    WordCounts,
+    concatenated,
+    order_of_positions,
+)
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.kernels.counting.word_rows import (
     ROOM,
     add_rows,
     gather_rows,
     list_words,
+    take_counts,
 )
 from bpeline.tokenizer_core.kernels.counting.word_table import (
     POSITION_BYTES,
@@ -94,9 +101,7 @@ class WordTable:
         size = len(counts.word_bytes)
         # A long word takes its bytes, up to seven more, and its position.
         self._grow_arena(size + (POSITION_BYTES + 7) * (size // 16), COUNT_LIMIT)
-        word_bytes = np.empty(size + PADDING, np.uint8)
-        word_bytes[:size] = counts.word_bytes
-        word_bytes[size:] = 0
+        word_bytes = _padded(counts.word_bytes)
         offsets, occurrences, positions = (
             np.require(column, np.int64, ["C", "W"])  # as kernels are compiled for
             for column in (counts.offsets, counts.counts, counts.first_positions)
@@ -115,6 +120,19 @@ class WordTable:
                 self.arena,
                 self.used,
             )
+
+    def added_to(self, earlier: WordCounts) -> WordCounts:
+        """The sum of this table and of rows in order of sight, whose words all occurred earlier.
+
+        They stay where they are, so that this costs a look at each, and no table of them. This
+        table is empty of counts then. All counts together must stay below 2⁶³.
+        """
+        counts = np.array(earlier.counts, np.int64)
+        offsets = np.require(earlier.offsets, np.int64, ["C", "W"])
+        word_bytes = _padded(earlier.word_bytes)
+        take_counts(word_bytes, offsets, counts, self.entries, self.arena, self.used)
+        new = self.rows(earlier.pattern)
+        return concatenated([replace(earlier, counts=counts), new.at_least(1)])
 
     def absorb(self, other: WordTable) -> None:
         """Add the words of another table; this one must have no bounds."""
@@ -177,6 +195,14 @@ class WordTable:
             larger[:used] = self.arena[:used]
             self.arena = larger
         return True
+
+
+def _padded(word_bytes: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """A copy of the bytes of words, with as many readable ones behind as kernels may read."""
+    padded = np.empty(len(word_bytes) + PADDING, np.uint8)
+    padded[: len(word_bytes)] = word_bytes
+    padded[len(word_bytes) :] = 0
+    return padded
 
 
 def too_many(total: int) -> InvalidOption:
