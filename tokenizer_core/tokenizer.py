@@ -35,6 +35,7 @@ from bpeline.tokenizer_core.encoding import (
     PreparedEncoder,
     Side,
     StepDecoder,
+    StreamEncoder,
     TextPreparation,
     beginning_of,
     byte_pair_encoder,
@@ -531,9 +532,11 @@ class Tokenizer:
         special token. An imported tokenizer's steps hold what the next character could change:
         added tokens, marks that follow a letter, spaces that may be the last ones; where it merges
         over whole texts they are parted between characters that no token holds side by side.
+        Tokenizers that their own library runs (CLIP, T5) are given parts between white space, where
+        their tokenizer.json drops it or parts at it.
         Where there is no such place the whole text is held: with some regexes of your own, where
-        whole texts may be tokens (``ignore_merges`` without pre-tokens), and with tokenizers that
-        are run by their own library.
+        whole texts may be tokens (``ignore_merges`` without pre-tokens), and with SentencePiece
+        models that `sentencepiece` runs: sums of single precision over the whole text decide there.
 
         Raises:
             TypeError, InvalidSpecialToken, InvalidOption: as `encode`, when the text is reached;
@@ -542,7 +545,7 @@ class Tokenizer:
         if isinstance(chunks_of_text, str | bytes):
             raise TypeError("encode_iterable takes an iterable of str, not one string")
         encoder, policy = self._asked(allowed_special, on_special)
-        if isinstance(encoder, PreparedEncoder):
+        if isinstance(encoder, StreamEncoder):
             contents = whole_characters(chunks_of_text, policy)
             return (id_ for ids in encoder.encode_pieces(contents) for id_ in ids.tolist())
         return (

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .encoder import PartingEncoder as PartingEncoder
     from .encoder import PlacedIds as PlacedIds
     from .encoder import PlacingEncoder as PlacingEncoder
+    from .encoder import StreamEncoder as StreamEncoder
     from .encoder import TokenizerParts as TokenizerParts
     from .encoding_memory import SHORT_TEXT as SHORT_TEXT
     from .encoding_memory import WordCache as WordCache

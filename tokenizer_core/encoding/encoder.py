@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol, runtime_checkable
@@ -127,6 +127,15 @@ class PartingEncoder(Protocol):
     @property
     def legal_cuts(self) -> LegalCuts | None:
         """Places where the ids of both parts are those of the whole; None where there are none."""
+        ...
+
+
+@runtime_checkable
+class StreamEncoder(Protocol):
+    """An encoder that takes a text in parts by itself: it finds special tokens, and prepares."""
+
+    def encode_pieces(self, contents: Iterable[str]) -> Iterator[NDArray[np.uint32]]:
+        """Token ids of one text that comes in parts, of whole characters."""
         ...
 
 

@@ -11,5 +11,6 @@ if TYPE_CHECKING:
     from .sentencepiece_text import SentencePieceText as SentencePieceText
     from .text_in_pieces import InPieces as InPieces
     from .text_in_pieces import in_pieces as in_pieces
+    from .unicode_tables import WHITE_SPACE as WHITE_SPACE
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

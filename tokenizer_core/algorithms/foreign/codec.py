@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,11 +15,13 @@ from bpeline.tokenizer_core.algorithms.foreign.libraries import (
     ForeignLibrary,
     library_of,
 )
+from bpeline.tokenizer_core.algorithms.foreign.streams import parted_encoder
 from bpeline.tokenizer_core.encoding import (
     Decoder,
     Encoder,
     OnInvalid,
     PlacedIds,
+    PreparedEncoder,
     check_errors,
     list_of,
     spans_of_lengths,
@@ -68,23 +71,30 @@ def coders(spec: TokenizerSpec) -> tuple[ForeignEncoder, ForeignDecoder]:
     assert isinstance(algorithm, Foreign)
     library = library_of(algorithm.library, algorithm.content)
     specials = frozenset(spec.special_tokens.values())
-    return ForeignEncoder(library, specials), ForeignDecoder(spec, library)
+    return ForeignEncoder(spec, library, specials), ForeignDecoder(spec, library)
 
 
 class ForeignEncoder(Encoder):
     """Hands spans of text to a library.
 
     Args:
+        spec: what the library runs.
         specials: ids of the special tokens.
-        found: whether they are found in texts.
+        finding: the encoder that finds them in texts; None: this one does.
     """
 
     def __init__(
-        self, library: ForeignLibrary, specials: frozenset[int], found: bool = True
+        self,
+        spec: TokenizerSpec,
+        library: ForeignLibrary,
+        specials: frozenset[int],
+        finding: ForeignEncoder | None = None,
     ) -> None:
+        self._spec = spec
         self.library = library
         self._specials = specials
-        self._special = found
+        self._special = finding is None
+        self._finding = finding
 
     def ignoring(self, special: frozenset[int]) -> ForeignEncoder:
         if special != self._specials:
@@ -93,7 +103,7 @@ class ForeignEncoder(Encoder):
                 f"{self.library.name} finds all of them or none",
                 "type allowed_special='all' or allowed_special='none'",
             )
-        return ForeignEncoder(self.library, self._specials, found=False)
+        return ForeignEncoder(self._spec, self.library, self._specials, self)
 
     def encode(
         self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]
@@ -105,6 +115,27 @@ class ForeignEncoder(Encoder):
             parts.append(np.array([*ids, *closing], np.uint32))
         ends = np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)))
         return np.concatenate(parts) if parts else np.empty(0, np.uint32), ends
+
+    def encode_pieces(self, contents: Iterable[str]) -> Iterator[NDArray[np.uint32]]:
+        """Token ids of one text that comes in parts, of whole characters.
+
+        In bounded memory where `parted_encoder` knows how; else the whole text is held.
+        """
+        parted = self._parted
+        if parted is None:
+            yield self.encode_whole(Text.of("".join(contents).encode()))
+            return
+        yield from parted.encode_pieces(contents)
+
+    @cached_property
+    def _parted(self) -> PreparedEncoder | None:
+        if self._finding is not None:
+            found = self._finding._parted
+            return None if found is None else found.ignoring(self._specials)
+        algorithm = self._spec.algorithm
+        assert isinstance(algorithm, Foreign)
+        known = algorithm.library == TOKENIZERS
+        return parted_encoder(self._spec, algorithm.content) if known else None
 
     def encode_words(self, words: Sequence[bytes]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         """Token ids of words, each a text of its own."""
