@@ -25,6 +25,7 @@ through the whole text with sums of single precision, which decide near ties by 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -41,6 +42,7 @@ from bpeline.tokenizer_core.encoding import (
     LegalCuts,
     PreparedEncoder,
     TextPreparation,
+    spans_of_lengths,
 )
 from bpeline.tokenizer_core.errors import InvalidPattern, InvalidTokenizer
 from bpeline.tokenizer_core.normalization import WHITE_SPACE, Normalizer
@@ -97,6 +99,11 @@ class PreparedLibrary(Encoder):
             parts.append(np.array([*ids, *([id_] if id_ >= 0 else [])], np.uint32))
         ends = np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)))
         return np.concatenate(parts) if parts else np.empty(0, np.uint32), ends
+
+    def encode_words(self, words: Sequence[bytes]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        """Token ids of words, each a text of its own."""
+        spans = spans_of_lengths(words)
+        return self.encode(Text.of(b"".join(words)), spans, np.full(len(spans), -1, np.int64))
 
 
 def parted_encoder(spec: TokenizerSpec, content: str) -> PreparedEncoder | None:
@@ -166,7 +173,7 @@ def _before_spaces(pairs: CutPairs | None) -> BeforeSpaces | None:
 
 def _asks_where(step: dict[str, Any]) -> bool:
     """Whether what is made of a pre-token depends on where it stands."""
-    return step["type"] == "Metaspace" and step.get("prepend_scheme", "always") == "first"
+    return bool(step["type"] == "Metaspace" and step.get("prepend_scheme", "always") == "first")
 
 
 def _in_sequence(part: Any) -> list[dict[str, Any]]:
