@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from bpeline.tokenizer_core.kernels.encoding.encode_word import (
     SHORT_SCRATCH,
     SHORT_WORD,
 )
+from bpeline.tokenizer_core.kernels.encoding.short_texts import NOT_BYTES, SHORT
 from bpeline.tokenizer_core.kernels.encoding.word_cache import ROOM
 from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
 from bpeline.tokenizer_core.kernels.scanning.automaton import PROGRESS
@@ -23,6 +25,7 @@ from bpeline.tokenizer_core.kernels.tables.word_keys import ENTRY
 from bpeline.tokenizer_core.kernels.tables.word_keys import move_words as move_kept
 from bpeline.tokenizer_core.splitting import MarkShort
 
+ShortKernel = Callable[[NDArray[np.uint64], int, int], int]
 SHORT_TEXT = 1 << 11  # bytes; beyond, what ShortBuffers save is lost in the noise
 _BLANK = bytes(PADDING)
 _NO_MARKS = bytes(SHORT_TEXT // 8 + 16)
@@ -137,12 +140,17 @@ class ShortBuffers:
 
     Attributes:
         text, span, marks, progress, ids: what kernels are given.
+        record: one `SHORT`, for kernels that cut as well.
+        address: of it.
     """
 
-    __slots__ = ("_ids", "_marks", "_span", "_text", "ids", "marks", "progress", "span", "text")
+    __slots__ = (
+        "_ids", "_marks", "_span", "_text", "address", "ids", "marks", "progress", "record", "span",
+        "text",
+    )  # fmt: skip
 
-    def __init__(self) -> None:
-        self.text = np.zeros(SHORT_TEXT + PADDING, np.uint8)
+    def __init__(self, workspace: NDArray[Any]) -> None:
+        self.text = np.zeros(SHORT_TEXT + PADDING + 8, np.uint8)
         self.span = np.zeros((1, 2), np.int64)
         self.marks = np.zeros(SHORT_TEXT // 64 + 2, np.uint64)
         self.progress = np.zeros(PROGRESS, np.int64)
@@ -151,6 +159,20 @@ class ShortBuffers:
         self._span = self.span.reshape(2).data
         self._marks = self.marks.data.cast("B")
         self._ids = self.ids.data
+        self.record = np.zeros(1, SHORT)
+        for field, array in (("text", self.text), ("ids", self.ids), ("workspace", workspace)):
+            self.record[field] = array.ctypes.data
+        self.record["bytes_type"] = id(bytes)
+        self.address = self.record.ctypes.data
+
+    def encode_at_once(self, content: bytes, kernel: ShortKernel) -> tuple[list[int], bool]:
+        """`encode` by a kernel that cuts as well; the record says how."""
+        count = kernel(self.marks, self.address, id(content))
+        if count >= 0:
+            return self._ids[:count].tolist(), False
+        if count == NOT_BYTES:
+            raise TypeError(f"expected bytes, not {type(content).__name__}")
+        return self._ids[: -1 - count].tolist(), True
 
     def encode(
         self, content: bytes, mark: MarkShort, workspace: NDArray[np.int64]
@@ -193,7 +215,7 @@ class Workspace:
     def __init__(self, record: NDArray[Any], words: WordCache) -> None:
         self.record = record.copy()
         self.fields = self.record.view(np.int64)
-        self.short = ShortBuffers()
+        self.short = ShortBuffers(self.record)
         self._queue = np.zeros(QUEUE_BYTES // 8, np.uint64)
         self.record["queue"] = self._queue.ctypes.data
         self.use(words)

@@ -6,7 +6,7 @@ Knows tables and workspaces; nothing of strings, special tokens' names or files.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
@@ -15,16 +15,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.encoding.encoder import Encoder
-from bpeline.tokenizer_core.encoding.encoding_memory import SharedWords, Workspace, scratch_for
+from bpeline.tokenizer_core.encoding.encoding_memory import (
+    SharedWords,
+    ShortKernel,
+    Workspace,
+    scratch_for,
+)
+from bpeline.tokenizer_core.kernels.compiling.compilation import are_kept
 from bpeline.tokenizer_core.kernels.encoding.encode_text import (
     DONE,
     NEEDS_SCRATCH,
     PROGRESS,
+    encode_span,
     encode_spans,
 )
 from bpeline.tokenizer_core.kernels.encoding.encode_word import add_gains
 from bpeline.tokenizer_core.kernels.encoding.encode_word import (
     derive_merges as derive_merges_by_kernel,
+)
+from bpeline.tokenizer_core.kernels.encoding.short_texts import (
+    encode_short_cl100k,
+    encode_short_gpt2,
+    encode_short_o200k,
 )
 from bpeline.tokenizer_core.kernels.encoding.token_tables import (
     BYTES,
@@ -39,6 +51,10 @@ from bpeline.tokenizer_core.kernels.encoding.token_tables import (
 from bpeline.tokenizer_core.kernels.encoding.whole_words import fill_whole_words
 from bpeline.tokenizer_core.kernels.encoding.word_cache import ROOM
 from bpeline.tokenizer_core.kernels.encoding.workspace_record import WORKSPACE
+from bpeline.tokenizer_core.kernels.memory.python_lists import bytes_are_known
+from bpeline.tokenizer_core.kernels.scanning.cl100k import mark_cl100k
+from bpeline.tokenizer_core.kernels.scanning.gpt2 import mark_gpt2
+from bpeline.tokenizer_core.kernels.scanning.o200k import mark_o200k
 from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
 from bpeline.tokenizer_core.kernels.tables.pair_tables import NO_MERGE, fill_merges
 from bpeline.tokenizer_core.splitting import SplitPattern, Splitter
@@ -48,6 +64,13 @@ from bpeline.tokenizer_core.vocabulary import MergeIds, TokenizerSpec
 DEFAULT_CACHE_WORDS = 1 << 19  # at most 128 bytes each: 64 MiB, as they fill
 MAX_CACHE_WORDS = 1 << 24
 
+# Kernels for short texts are compiled where there are many: the others do as well for a few.
+_CALLS_BEFORE_COMPILING = 64
+_SHORT_KERNELS: dict[Callable[..., bool], ShortKernel] = {
+    mark_gpt2: encode_short_gpt2,
+    mark_cl100k: encode_short_cl100k,
+    mark_o200k: encode_short_o200k,
+}
 _MAX_TOKEN_TEXT = 1 << 26  # bytes of all tokens together
 _SLOTS_PER_TOKEN = 4  # of the trie; doubled where it is not enough
 
@@ -94,6 +117,11 @@ class BytePairEncoder(Encoder):
         self._record, self._tables = merge_tables(byte_ids, self.merge_ids, ranks)
         self._splitter = splitter or Splitter(pattern)
         self._mark_short = self._splitter.marking_short_texts()
+        masks = self._splitter.masks if bytes_are_known() else None
+        self._short_kernel = None if masks is None else _SHORT_KERNELS[masks[0]]
+        self._mask_options = (0, 0, 0) if masks is None else (*masks[1], 0, 0, 0)[:3]
+        used = encode_span if self._short_kernel is None else self._short_kernel
+        self._calls_before_compiling = 0 if are_kept(used) else _CALLS_BEFORE_COMPILING
         self._idle: deque[Workspace] = deque()  # append and pop are atomic
 
     @property
@@ -127,7 +155,7 @@ class BytePairEncoder(Encoder):
         try:
             workspace = self._idle.pop()
         except IndexError:
-            workspace = Workspace(self._record, self._words.table)
+            workspace = self._new_workspace()
         if workspace.words is not self._words.table:
             workspace.use(self._words.table)
         try:
@@ -135,6 +163,13 @@ class BytePairEncoder(Encoder):
         finally:
             workspace.shrink()
             self._idle.append(workspace)
+
+    def _new_workspace(self) -> Workspace:
+        workspace = Workspace(self._record, self._words.table)
+        cutting = workspace.short.record
+        cutting["classes"] = self._splitter.classes.ctypes.data
+        cutting["digits"], cutting["first"], cutting["second"] = self._mask_options
+        return workspace
 
     def _make_room(self, workspace: Workspace) -> None:
         """Give a workspace whose table of words is full the one that follows."""
@@ -186,13 +221,18 @@ class BytePairEncoder(Encoder):
         return ids[: ends[-1] if len(ends) else 0], ends
 
     def encode_short(self, content: bytes) -> list[int]:
+        if self._calls_before_compiling:
+            self._calls_before_compiling -= 1
+            return super().encode_short(content)
         try:
             workspace = self._idle.pop()
         except IndexError:
-            workspace = Workspace(self._record, self._words.table)
+            workspace = self._new_workspace()
         # On any exception the workspace is lost, not the text of another call in it.
-        mark = self._mark_short
-        ids, full = workspace.short.encode(content, mark, workspace.fields)
+        if self._short_kernel is not None:
+            ids, full = workspace.short.encode_at_once(content, self._short_kernel)
+        else:
+            ids, full = workspace.short.encode(content, self._mark_short, workspace.fields)
         if full:
             self._make_room(workspace)
         self._idle.append(workspace)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,8 @@ from bpeline.tokenizer_core.text import Text
 # By name of the pattern a kernel, and what it is told. Of `mark_cl100k`: how many numbers make a
 # pre-token; whether white space at the end of a span is one pre-token; whether combining marks are
 # letters. Of `mark_o200k`: how many numbers; whether contractions belong to the word before.
-MASK_KERNELS: dict[str | None, tuple[Callable[..., bool], tuple[int | bool, ...]]] = {
+MaskKernel = tuple[Callable[..., bool], tuple[int | bool, ...]]
+MASK_KERNELS: dict[str | None, MaskKernel] = {
     "gpt2": (mark_gpt2, ()),
     "cl100k": (mark_cl100k, (3, True, False)),
     "llama3": (mark_cl100k, (3, False, False)),
@@ -165,6 +166,16 @@ class Splitter:
         """
         starts = self.mark_every_byte(text, np.array([[0, text.size]], np.int64))
         return np.append(_positions(starts), text.size)
+
+    @property
+    def masks(self) -> MaskKernel | None:
+        """The mask kernel that does all of the cutting, and what it is told, if there is one."""
+        return self._masks
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """What mask kernels know of characters; empty where there is none."""
+        return self._classes
 
     def marking_short_texts(self) -> MarkShort:
         """What marks the pre-tokens of the text in short buffers, of so many bytes.

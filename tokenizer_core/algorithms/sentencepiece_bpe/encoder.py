@@ -80,6 +80,10 @@ class CharacterSplitter(Splitter):
         ):
             raise IndexError(f"a span lies outside of the text of {text.size} bytes")
 
+    @property
+    def masks(self) -> None:
+        return None
+
     def marking_short_texts(self) -> MarkShort:
         mark = None if self.pattern.regex == WHOLE_TEXT else super().marking_short_texts()
         further, joined, shift = self._cuts_further, self._joined, self._shift

@@ -265,9 +265,13 @@ def encode_span(text: U8s, marks: U64s, size: I64, fields: I64s, ids: U32s) -> I
     Returns:
         How many ids there are; −1 − so many when the cache was found full, for the next text.
     """
-    base = np.int64(text.ctypes.data)
-    workspace = workspace_at(fields.ctypes.data)
-    first = np.int64(ids.ctypes.data)
+    base, first = np.int64(text.ctypes.data), np.int64(ids.ctypes.data)
+    return encode_whole(base, marks, size, workspace_at(fields.ctypes.data), first)
+
+
+@kernel
+def encode_whole(base: I64, marks: U64s, size: I64, workspace: Record, first: I64) -> I64:
+    """`encode_span`, by addresses of text and ids."""
     target = first
     start = np.int64(0)
     while start < size:

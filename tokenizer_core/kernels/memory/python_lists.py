@@ -1,10 +1,11 @@
-"""Where CPython keeps the items of a list and the value of a small int; refuses to guess.
+"""Where CPython keeps the items of a list, the value of a small int, and bytes; refuses to guess.
 
 `array("I", ids)` takes 5.5 ns an id, through a function of the interpreter for each; a kernel that
-reads the objects where they lie takes half a nanosecond. The offsets are those of ``PyListObject``
-and ``PyLongObject`` in CPython's ``Include/cpython/listobject.h`` and ``longintrepr.h``, the same
-in all versions from 3.11 on whose objects are counted under one lock. What marks an int as zero or
-as one digit (30 bits) long and positive differs between versions: it is read off 0 and 1.
+reads the objects where they lie takes half a nanosecond. The offsets are those of ``PyListObject``,
+``PyLongObject`` and ``PyBytesObject`` in CPython's ``Include/cpython/listobject.h``,
+``longintrepr.h`` and ``bytesobject.h``, the same in all versions from 3.11 on whose objects are
+counted under one lock. What marks an int as zero or as one digit (30 bits) long and positive
+differs between versions: it is read off 0 and 1.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ LIST_SIZE = 16
 LIST_ITEMS = 24  # address of the array of addresses
 INT_TAG = 16
 INT_VALUE = 24
+BYTES_SIZE = 16
+BYTES_BEGIN = 32
 
 _NEWEST = (3, 14)  # whose layout was read
 LAYOUT_UNKNOWN = (
@@ -34,14 +37,7 @@ def int_facts() -> tuple[int, int, int] | None:
 
     The layout is tried on one list before it is believed.
     """
-    known = (
-        sys.implementation.name == "cpython"
-        and sys.version_info[:2] <= _NEWEST
-        and not sysconfig.get_config_var("Py_GIL_DISABLED")
-        and struct.calcsize("P") == 8
-        and sys.byteorder == "little"
-    )
-    if not known:
+    if not _is_known():
         return None
     probe = [123_456_789, 0, 1]
     if _word(id(probe) + LIST_SIZE) != len(probe):
@@ -57,6 +53,29 @@ def int_facts() -> tuple[int, int, int] | None:
         and value == probe[0]
     )
     return facts if as_expected else None
+
+
+@functools.cache
+def bytes_are_known() -> bool:
+    """Whether ``bytes`` objects lie as `BYTES_SIZE` and `BYTES_BEGIN` say; tried on one."""
+    probe = b"".join((b"a probe", b" of eleven"))
+    return (
+        _is_known()
+        and id(probe) % 8 == 0
+        and _word(id(probe) + BYTES_SIZE) == len(probe)
+        and ctypes.string_at(id(probe) + BYTES_BEGIN, len(probe)) == probe
+    )
+
+
+def _is_known() -> bool:
+    """Whether this is an interpreter whose layout was read."""
+    return (
+        sys.implementation.name == "cpython"
+        and sys.version_info[:2] <= _NEWEST
+        and not sysconfig.get_config_var("Py_GIL_DISABLED")
+        and struct.calcsize("P") == 8
+        and sys.byteorder == "little"
+    )
 
 
 def _word(address: int) -> int:

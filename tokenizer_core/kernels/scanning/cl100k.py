@@ -52,7 +52,7 @@ _NOWHERE = np.int64(-1)
 
 
 @kernel
-def _mark_span(
+def mark_span(
     base: I64,
     begin: I64,
     end: I64,
@@ -174,5 +174,5 @@ def mark_cl100k(
         begin, end = spans[i, 0], spans[i, 1]
         if begin < 0 or end < begin or end > size:
             return False
-        _mark_span(base, begin, end, table.ctypes.data, starts, digits, keeps_end, marks_join)
+        mark_span(base, begin, end, table.ctypes.data, starts, digits, keeps_end, marks_join)
     return True

@@ -36,7 +36,7 @@ _ALL = ~np.uint64(0)
 
 
 @kernel
-def _mark_span(base: I64, begin: I64, end: I64, table: I64, starts: U64s) -> None:
+def mark_span(base: I64, begin: I64, end: I64, table: I64, starts: U64s) -> None:
     letters_before = numbers_before = others_before = spaces_before = white_before = _0
     straddling = (_0, _0, _0)
     suppressed = _0
@@ -107,5 +107,5 @@ def mark_gpt2(text: U8s, size: I64, spans: I64Rows, table: U8s, starts: U64s) ->
         begin, end = spans[i, 0], spans[i, 1]
         if begin < 0 or end < begin or end > size:
             return False
-        _mark_span(base, begin, end, table.ctypes.data, starts)
+        mark_span(base, begin, end, table.ctypes.data, starts)
     return True

@@ -65,7 +65,7 @@ def _through(runs: U64, seeds: U64) -> U64:
 
 
 @kernel
-def _mark_span(
+def mark_span(
     base: I64, begin: I64, end: I64, table: I64, starts: U64s, digits: I64, contracts: bool
 ) -> None:
     words_before = numbers_before = others_before = together_before = spaces_before = _0
@@ -209,5 +209,5 @@ def mark_o200k(
         begin, end = spans[i, 0], spans[i, 1]
         if begin < 0 or end < begin or end > size:
             return False
-        _mark_span(base, begin, end, table.ctypes.data, starts, digits, contracts)
+        mark_span(base, begin, end, table.ctypes.data, starts, digits, contracts)
     return True
