@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from bpeline.flows.requests import BYTE_BPE, TrainingRequest
-from bpeline.registry.figures import load_library
 from bpeline.registry.tracking import MlflowTracker
 from bpeline.tokenizer_core.rehearsal import rehearsing
 
@@ -38,7 +37,6 @@ def prepared(
 def _prepare(tracker: MlflowTracker, then: Callable[[], object]) -> None:
     try:
         tracker.prepare()
-        load_library()
         then()
     except Exception:  # publishing meets the same error, and tells it
         return

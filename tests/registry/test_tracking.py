@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bpeline.registry.figures import draw_compression_curve, draw_token_lengths
+from bpeline.registry.figures import draw_sweep
 from bpeline.registry.opening import Registry, open_registry, tracking_settings
 from bpeline.registry.publishing.publish import publish_version
 from bpeline.registry.publishing.registration import register_once
@@ -79,8 +79,8 @@ def test_files_figures_and_report_are_kept_under_an_absolute_place(
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
     figures = (
-        draw_compression_curve([(512, 2.0), (256, 1.0)], tmp_path / "curve.svg", "news"),
-        draw_token_lengths([1, 1, 2, 90], tmp_path / "lengths.png", "news"),
+        draw_sweep({"gpt2": [(512, 2.0), (256, 1.0)]}, tmp_path / "curve.svg", "news"),
+        draw_sweep({"gpt2": [(512, 2.0), (256, 1.0)]}, tmp_path / "curve.png", "news"),
     )
     record(registry, replace(made(b"the"), figures=figures))
     place = registry.workspace.mlflow_artifacts
@@ -88,7 +88,7 @@ def test_files_figures_and_report_are_kept_under_an_absolute_place(
     assert kept == {
         *(f"tokenizer/{name}" for name in FORMAT_FILES),
         "figures/curve.svg",
-        "figures/lengths.png",
+        "figures/curve.png",
         "report.md",
         "params.json",
     }
@@ -96,13 +96,11 @@ def test_files_figures_and_report_are_kept_under_an_absolute_place(
 
 
 def test_pictures_of_the_same_numbers_are_the_same_bytes(tmp_path: Path) -> None:
-    curve = [(256, 1.0), (512, 1.9)]
-    first = draw_compression_curve(curve, tmp_path / "1.svg").read_bytes()
-    assert first == draw_compression_curve(curve, tmp_path / "2.svg").read_bytes()
-    assert (
-        first != draw_compression_curve([(256, 1.0), (512, 1.8)], tmp_path / "3.svg").read_bytes()
-    )
-    assert b"vocab size" in first or b"<svg" in first
+    curve = {"gpt2": [(256, 1.0), (512, 1.9)]}
+    first = draw_sweep(curve, tmp_path / "1.svg").read_bytes()
+    assert first == draw_sweep(curve, tmp_path / "2.svg").read_bytes()
+    assert first != draw_sweep({"gpt2": [(256, 1.0), (512, 1.8)]}, tmp_path / "3.svg").read_bytes()
+    assert b"<svg" in first
 
 
 def test_long_and_odd_parameters_are_cut_visibly_and_kept_whole_beside(
