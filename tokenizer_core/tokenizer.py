@@ -534,9 +534,10 @@ class Tokenizer:
         over whole texts they are parted between characters that no token holds side by side.
         Tokenizers that their own library runs (CLIP, T5) are given parts between white space, where
         their tokenizer.json drops it or parts at it.
-        Where there is no such place the whole text is held: with some regexes of your own, where
-        whole texts may be tokens (``ignore_merges`` without pre-tokens), and with SentencePiece
-        models that `sentencepiece` runs: sums of single precision over the whole text decide there.
+        Where whole texts may be tokens (``ignore_merges`` without pre-tokens), longer ones are not.
+        Where there is no such place the whole text is held: with some regexes of your own, and with
+        SentencePiece models that `sentencepiece` runs: sums of single precision over the whole text
+        decide there.
 
         Raises:
             TypeError, InvalidSpecialToken, InvalidOption: as `encode`, when the text is reached;

@@ -20,7 +20,13 @@ from tokenizers import AddedToken as TheirToken
 from tokenizers import normalizers
 
 from bpeline.tokenizer_core.algorithms.foreign.streams import cuts_of
-from bpeline.tokenizer_core.encoding import TextPreparation, prepared_encoding, text_stream
+from bpeline.tokenizer_core.encoding import (
+    PartingEncoder,
+    PreparedEncoder,
+    TextPreparation,
+    prepared_encoding,
+    text_stream,
+)
 from bpeline.tokenizer_core.encoding import prepared_pieces as pieces_module
 from bpeline.tokenizer_core.encoding.prepared_pieces import prepared_pieces
 from bpeline.tokenizer_core.errors import InvalidSpecialToken
@@ -182,7 +188,8 @@ def test_added_tokens_normalizer_and_prefix_in_pieces(
             ]
             monkeypatch.setattr(pieces_module, "_ENOUGH", random_.choice([1, 8]))
             pieces = cut(text, random_)
-            got = list(prepared_pieces(preparation, new, pieces, unsought, EveryPlace()))
+            made_parts = prepared_pieces(preparation, new, pieces, unsought, EveryPlace())
+            got = [(part, id_) for part, id_, _ in made_parts]
             parted += len(got) - len(expected)
             # Pieces that end without an id, and parts of one, are told apart no more.
             assert joined(got) == joined(expected), f"REPRO: {added} {names} {prefix} {text!r}"
@@ -246,7 +253,9 @@ def assert_streams(
             assert streamed == tokenizer.encode(text, allowed), f"REPRO: {allowed} {text!r}"
 
 
-def whole_texts(**options: Any) -> Tokenizer:
+def whole_texts(
+    ignore_merges: bool = False, user_defined: tuple[str, ...] = ("<u>", "cac"), **options: Any
+) -> Tokenizer:
     """BPE over characters of whole texts, as of SentencePiece."""
     from bpeline.tokenizer_core.algorithms import SentencePieceBpe
 
@@ -259,13 +268,15 @@ def whole_texts(**options: Any) -> Tokenizer:
         "cac",
         *("".join(pair) for pair in merges),
         "<|end|>",
+        "▁▁abc",  # no merge makes it
     ]
     if options.get("byte_fallback"):
         tokens += [f"<0x{byte:02X}>" for byte in range(256)]
     spec = TokenizerSpec.checked(
         {id_: token.encode() for id_, token in enumerate(tokens)},
         [(left.encode(), right.encode()) for left, right in merges],
-        algorithm=SentencePieceBpe(user_defined=("<u>", "cac"), **options),
+        algorithm=SentencePieceBpe(user_defined=user_defined, **options),
+        ignore_merges=ignore_merges,
         pipeline=Pipeline(
             added_tokens=(AddedToken(tokens.index("<|end|>"), "<|end|>", special=True),),
             normalizer=normalized(("Prepend", "Replace  ")),
@@ -289,6 +300,26 @@ def test_whole_texts_are_parted_where_no_token_reaches(
     tokenizer = whole_texts(**options)
     more = ["ab", " a", "b ", "<u>", "<|end|>", "cac", "ca", "ee", "qq"]
     assert_streams(tokenizer, more, seed, amounts, monkeypatch)
+
+
+@pytest.mark.parametrize("rest", [{"byte_fallback": True}, {"byte_fallback": False}])
+def test_texts_longer_than_any_token_are_parted_where_whole_ones_may_be_tokens(
+    rest: dict[str, Any], seed: int, amounts: Amounts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = whole_texts(ignore_merges=True, user_defined=(), **rest)
+    assert isinstance(tokenizer.encoder, PreparedEncoder)
+    inner = tokenizer.encoder.inner
+    assert isinstance(inner, PartingEncoder)
+    assert inner.legal_cuts is not None
+    by_merges = whole_texts(user_defined=(), **rest)
+    assert len(tokenizer.encode("abc")) == 1 < len(by_merges.encode("abc"))
+    more = ["ab", " a", "abc", " abc", "<|end|>", "abc<|end|>abc", "ca", "ee", "qq"]
+    assert_streams(tokenizer, more, seed, amounts, monkeypatch)
+    for text in ("abc", "abc<|end|>abc", "abcab", "abc abc abc", "abc<|end|>abc abc<|end|>abc"):
+        streamed = list(tokenizer.encode_iterable(iter(text)))
+        assert streamed == tokenizer.encode(text), text
+    between = whole_texts(ignore_merges=True, user_defined=("<u>",), **rest)
+    assert_streams(between, [*more, "<u>"], seed, amounts, monkeypatch)
 
 
 CLIP = r"<\|startoftext\|>|<\|end\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"

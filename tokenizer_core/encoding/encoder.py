@@ -126,7 +126,20 @@ class PartingEncoder(Protocol):
 
     @property
     def legal_cuts(self) -> LegalCuts | None:
-        """Places where the ids of both parts are those of the whole; None where there are none."""
+        """Places where the ids of both parts are those of the whole; None where there are none.
+
+        Of texts longer than `longest_whole`, and as `of_parts` encodes both.
+        """
+        ...
+
+    @property
+    def of_parts(self) -> Encoder:
+        """Encodes what is a part of a text; itself where that makes no difference."""
+        ...
+
+    @property
+    def longest_whole(self) -> int:
+        """Characters of the longest text that is one token because it is whole; 0: none is."""
         ...
 
 

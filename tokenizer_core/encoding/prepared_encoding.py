@@ -86,15 +86,16 @@ class PreparedEncoder(Encoder):
         """
         inner, pipeline = self.inner, self._spec.pipeline
         cuts: LegalCuts | None = self._spec.pattern.cut_pairs
+        of_parts, longest = inner, 0
         if isinstance(inner, PartingEncoder):
-            cuts = inner.legal_cuts
+            cuts, of_parts, longest = inner.legal_cuts, inner.of_parts, inner.longest_whole
         normalizer = None if pipeline is None else pipeline.normalizer
         new = None if normalizer is None else partial(in_pieces, normalizer)
-        parts = prepared_pieces(self._preparation, new, contents, self._unsought, cuts)
-        for together in _gathered(parts):
+        parts = prepared_pieces(self._preparation, new, contents, self._unsought, cuts, longest)
+        for together, whole in _gathered(parts):
             text, spans = joined([part.encode() for part, _ in together])
             behind = np.array([id_ for _, id_ in together], np.int64)
-            yield inner.encode(text, spans, behind)[0]
+            yield (inner if whole else of_parts).encode(text, spans, behind)[0]
 
     def encode_short(self, content: bytes) -> list[int]:
         prepared = None if self._unsought else self._preparation.whole(content)
@@ -125,19 +126,22 @@ class PreparedEncoder(Encoder):
         return PlacedIds(ids, places, np.ones(len(ids), np.bool_))
 
 
-def _gathered(parts: Iterable[tuple[str, int]]) -> Iterator[list[tuple[str, int]]]:
-    """Many small parts together, none empty that has nothing behind it."""
+def _gathered(
+    parts: Iterable[tuple[str, int, bool]],
+) -> Iterator[tuple[list[tuple[str, int]], bool]]:
+    """Many small parts together, none empty that has nothing behind it; whether they are whole."""
     together: list[tuple[str, int]] = []
-    size = 0
-    for part, id_ in parts:
+    size, whole = 0, True
+    for part, id_, is_whole in parts:
+        if together and (is_whole != whole or size >= _TOGETHER):
+            yield together, whole
+            together, size = [], 0
+        whole = is_whole
         if part or id_ >= 0:
             together.append((part, id_))
             size += len(part) + 1
-        if size >= _TOGETHER:
-            yield together
-            together, size = [], 0
     if together:
-        yield together
+        yield together, whole
 
 
 def refuse_places() -> NoReturn:

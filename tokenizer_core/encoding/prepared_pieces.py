@@ -30,7 +30,8 @@ def prepared_pieces(
     contents: Iterable[str],
     unsought: frozenset[int],
     cuts: LegalCuts | None,
-) -> Iterator[Part]:
+    longest: int = 0,
+) -> Iterator[tuple[str, int, bool]]:
     """What `TextPreparation.prepare` makes of the whole, in parts that can be encoded apart.
 
     Args:
@@ -38,26 +39,30 @@ def prepared_pieces(
         contents: parts of one text, of whole characters.
         unsought: ids of added tokens that are ordinary text.
         cuts: where the encoder's ids are independent; None: pieces stay whole.
+        longest: characters of the longest piece that may be one token: such a one is not parted.
 
     Yields:
-        a text, perhaps empty, and the id of the added token behind it, or −1.
+        a text, perhaps empty, the id of the added token behind it, or −1, and whether it is a
+        whole piece.
     """
     parts = _Preparation(preparation, new_normalizer, unsought).parts(contents)
     held: list[str] = []
-    size, enough = 0, _ENOUGH
+    least = max(_ENOUGH, longest + 1)
+    size, enough, whole = 0, least, True
     for part, end in parts:
         held.append(part)
         size += len(part)
         if end != GOES_ON:
-            yield "".join(held), end
-            held, size, enough = [], 0, _ENOUGH
+            yield "".join(held), end, whole
+            held, size, enough, whole = [], 0, least, True
         elif size >= enough and cuts is not None:
             text = "".join(held)
             place = max(cuts.last_in(text, 1, size), 0)
             if place:
-                yield text[:place], -1
+                yield text[:place], -1, False
+                whole = False
             held, size = [text[place:]], size - place
-            enough = max(_ENOUGH, 2 * size)
+            enough = max(least, 2 * size)
 
 
 class _Preparation:

@@ -85,9 +85,15 @@ class PreparedLibrary(Encoder):
         cuts: where prepared texts may be parted.
     """
 
+    longest_whole = 0
+
     def __init__(self, library: ForeignLibrary, cuts: LegalCuts) -> None:
         self._library = library
         self.legal_cuts: LegalCuts | None = cuts
+
+    @property
+    def of_parts(self) -> PreparedLibrary:
+        return self
 
     def encode(
         self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]

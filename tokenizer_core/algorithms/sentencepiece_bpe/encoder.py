@@ -7,7 +7,7 @@ which changes no id, so that most of it are words that have been met before.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, chain
 
@@ -149,6 +149,7 @@ class SentencePieceEncoder(Encoder):
         user_defined: Sequence[str] = (),
     ) -> None:
         self.pattern = spec.pattern
+        self._spec = spec
         self._symbols = symbols
         self._fused = fused and symbols.rest == "unknown"
         # A word that is taken whole must be seen whole.
@@ -184,12 +185,18 @@ class SentencePieceEncoder(Encoder):
 
     @cached_property
     def legal_cuts(self) -> CharacterCuts | None:
-        """Where texts can be parted; None where pre-tokens are unknown before the text ends."""
+        """Where texts can be parted; None where pre-tokens are unknown before the text ends.
+
+        Where whole texts may be one token (``ignore_merges`` without pre-tokens), a text with more
+        characters than the longest token is none, so merges alone make its ids: it parts where they
+        do, and its parts, which may be tokens themselves, are encoded by merges alone.
+        """
         known, drops = self._symbols.known, self._symbols.rest == "nothing"
         if self.pattern.regex == WHOLE_TEXT:
-            if self._pairs is None:
+            if self._pairs is None and self._user_defined:  # what lies between may be one token
                 return None
-            joined = frozenset((chr(one), chr(other)) for one, other in self._pairs.tolist())
+            pairs_ = self._symbols.pairs.tolist()
+            joined = frozenset((chr(one), chr(other)) for one, other in pairs_)
 
             # Unknown characters fuse, or are left out, so that what stands beside them merges.
             def between(one: str, other: str) -> bool:
@@ -205,6 +212,21 @@ class SentencePieceEncoder(Encoder):
             return cut and (not drops or (one in known and other in known))
 
         return CharacterCuts(parted, self._user_defined)
+
+    @cached_property
+    def of_parts(self) -> SentencePieceEncoder:
+        """Merges alone."""
+        if self._pairs is not None or self.pattern.regex != WHOLE_TEXT:
+            return self
+        spec = replace(self._spec, ignore_merges=False)
+        return SentencePieceEncoder(self._symbols, spec, self._fused, self._user_defined)
+
+    @cached_property
+    def longest_whole(self) -> int:
+        """Characters of the longest token, where a whole text may be one; else 0."""
+        if self.of_parts is self:
+            return 0
+        return max((len(token.decode(errors="replace")) for token in self._spec.ids), default=0)
 
     def _take_whole(self, spec: TokenizerSpec) -> None:
         known = self._symbols.known
