@@ -47,6 +47,8 @@ TEXTS = [
     ("{x} is a set\n", ".txt"),
     ("{" * 200_000, ".txt"),
     ("def f(x):\n    return {x: [x]}\n", ".txt"),
+    ("one, two and " * 20_000, ".txt"),  # beyond what csv takes for a field
+    ("a bar of progress\ris drawn, again\n", ".txt"),
 ]
 
 
@@ -60,6 +62,18 @@ def test_text_and_records_are_known_by_their_first_line(text: str, extension: st
 def test_so_they_are_when_compressed(text: str, extension: str, compression: str) -> None:
     compressed = COMPRESSIONS[compression](text.encode())
     assert extension_for(compressed[:HEAD], "text") == extension + compression
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+@pytest.mark.parametrize("padding", [b"", bytes(5_000)])
+def test_members_are_one_text(compression: str, padding: bytes) -> None:
+    compress = COMPRESSIONS[compression]
+    line = json.dumps({"text": "words " * 30_000}).encode()
+    parts = [b"", line[:65_000], line[65_000:]]
+    if compression == ".zst":  # its reader takes no padding
+        padding = b""
+    members = padding.join(map(compress, parts))
+    assert extension_for(members[:HEAD], "text") == ".jsonl" + compression
 
 
 def test_files_of_columns_are_known() -> None:

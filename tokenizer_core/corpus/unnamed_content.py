@@ -18,7 +18,7 @@ from bpeline.tokenizer_core.errors import UnreadableSource
 HEAD = 1 << 20  # bytes that are looked at; bzip2 gives nothing before 900 kB of its text
 _XZ_MEMORY = 512 << 20
 _COMPRESSIONS = {"gzip": ".gz", "Zstandard": ".zst", "bzip2": ".bz2", "xz": ".xz"}
-_ZSTD_PIECE = 1 << 11  # compressed bytes at a time: a block of 4 bytes can stand for 128 KiB
+_PIECE = 1 << 11  # compressed bytes at a time: 4 bytes of Zstandard can stand for 128 KiB
 _ARROW_STREAM = b"\xff\xff\xff\xff"  # before each message, and the first is a schema
 _SEPARATED = {",": ".csv", "\t": ".tsv"}
 _ACCEPTED = (
@@ -78,10 +78,18 @@ def _extension_of_text(head: bytes, text_field: str | None) -> str:
         # Nothing at all: an object longer than what is seen of it.
         return ".txt" if record is None and len(head) < HEAD else ".json"
     for separator, extension in _SEPARATED.items():
-        columns = next(csv.reader([line], delimiter=separator), [])
+        columns = _columns(line, separator)
         if len(columns) > 1 and (text_field or "text") in columns:
             return extension
     return ".txt"
+
+
+def _columns(line: str, separator: str) -> list[str]:
+    """The names in the first line of a table; none where it cannot be one."""
+    try:
+        return next(csv.reader([line], delimiter=separator), [])
+    except csv.Error:  # a carriage return within, or more text than any name has
+        return []
 
 
 def _extension_of_objects(text: str, line: str, text_field: str | None) -> str:
@@ -118,29 +126,44 @@ def _refuse_without(record: Mapping[str, Any], text_field: str | None) -> None:
 def _decompressed(head: bytes, kind: str) -> bytes:
     """What the beginning of compressed bytes says, `HEAD` bytes of it at most or a little more.
 
-    Nothing where it is damaged, which whoever reads it is told.
+    Members, which some writers make of every 64 KiB of text, are one text, as for whoever reads
+    the file. Nothing of a member that is damaged, which that reader is told.
     """
-    try:
-        match kind:
-            case "gzip":
-                return zlib.decompressobj(wbits=31).decompress(head, HEAD)
-            case "bzip2":
-                return bz2.BZ2Decompressor().decompress(head, HEAD)
-            case "xz":
-                return lzma.LZMADecompressor(memlimit=_XZ_MEMORY).decompress(head, HEAD)
-    except (zlib.error, OSError, lzma.LZMAError):
-        return b""
-    import zstandard  # which loading a tokenizer does without
+    damaged: tuple[type[Exception], ...] = zlib.error, OSError, lzma.LZMAError
+    bound: tuple[int, ...] = (HEAD,)
+    if kind == "Zstandard":
+        import zstandard  # which loading a tokenizer does without
 
-    frame, said = zstandard.ZstdDecompressor().decompressobj(), b""
-    for begin in range(0, len(head), _ZSTD_PIECE):
-        if frame.eof or len(said) >= HEAD:
-            break
-        try:
-            said += frame.decompress(head[begin : begin + _ZSTD_PIECE])
-        except zstandard.ZstdError:
-            break
-    return said
+        damaged, bound = (zstandard.ZstdError,), ()  # its pieces are bound enough
+    said = bytearray()
+    member = _member(kind)
+    try:
+        for begin in range(0, len(head), _PIECE):
+            piece = head[begin : begin + _PIECE]
+            while piece := piece.lstrip(b"\0") if member.eof else piece:
+                if member.eof:
+                    member = _member(kind)
+                said += member.decompress(piece, *bound)
+                if len(said) >= HEAD:
+                    return bytes(said)
+                piece = member.unused_data
+    except damaged:
+        pass
+    return bytes(said)
+
+
+def _member(kind: str) -> Any:
+    """What decompresses one member of a file."""
+    match kind:
+        case "gzip":
+            return zlib.decompressobj(wbits=31)
+        case "bzip2":
+            return bz2.BZ2Decompressor()
+        case "xz":
+            return lzma.LZMADecompressor(memlimit=_XZ_MEMORY)
+    import zstandard
+
+    return zstandard.ZstdDecompressor().decompressobj()
 
 
 def _not_a_corpus(kind: str, next_step: str) -> UnreadableSource:
