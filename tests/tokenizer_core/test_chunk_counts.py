@@ -7,10 +7,8 @@ import string
 import time
 from collections import Counter
 
-import numba
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.corpus.chunking import Chunk
@@ -22,6 +20,8 @@ from bpeline.tokenizer_core.counting import chunk_counts
 from bpeline.tokenizer_core.counting.chunk_counts import count_chunk, count_spans
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.counting.word_sums import combine_word_counts
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel
+from bpeline.tokenizer_core.kernels.memory.types import I64, U64, U64s
 from bpeline.tokenizer_core.kernels.scanning.fingerprint import fingerprint_spans
 from bpeline.tokenizer_core.kernels.tables.word_keys import find_entry, table_shift
 from bpeline.tokenizer_core.splitting.cuts import Cuts
@@ -94,12 +94,9 @@ def test_words_that_differ_in_their_last_or_first_byte_are_two(length: int) -> N
     assert {word: counts[word] for word in words} == dict.fromkeys(words, 3)
 
 
-@numba.njit
-def _find_entry(
-    table: NDArray[np.uint64], entry: int, low: np.uint64, high: np.uint64, text: int, address: int
-) -> int:
-    shift = table_shift(table)
-    return find_entry(entry, shift, low, high, np.uint64(0), text, address)  # type: ignore[no-any-return]
+@entry_kernel
+def _find_entry(table: U64s, entry: I64, low: U64, high: U64, text: I64, address: I64) -> I64:
+    return find_entry(entry, table_shift(table), low, high, np.uint64(0), text, address)
 
 
 def test_long_words_with_equal_keys_are_told_apart_by_their_text() -> None:

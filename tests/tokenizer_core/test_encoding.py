@@ -6,7 +6,6 @@ import functools
 import random
 from collections.abc import Callable, Iterable
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,7 +17,9 @@ from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.encoding import long_texts
 from bpeline.tokenizer_core.encoding.merge_encoding import BytePairEncoder, derive_merges
 from bpeline.tokenizer_core.errors import InvalidUtf8
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel
 from bpeline.tokenizer_core.kernels.encoding.encode_text import next_start
+from bpeline.tokenizer_core.kernels.memory.types import I64, U64s
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
@@ -289,9 +290,9 @@ def test_a_token_that_no_merge_makes_is_left_out_and_parts_may_be_later() -> Non
 # Mechanics of kernels
 
 
-@numba.njit
-def _next_start(marks: NDArray[np.uint64], after: int, end: int) -> int:
-    return next_start(marks, after, end)  # type: ignore[no-any-return]
+@entry_kernel
+def _next_start(marks: U64s, after: I64, end: I64) -> I64:
+    return next_start(marks, after, end)
 
 
 @pytest.mark.slow
