@@ -35,14 +35,26 @@ def server(prefect_port: int, mlflow_port: int, deploys: bool) -> None:
     "bpeline deploy",
     "bpeline deploy --workspace /srv/bpeline",
     "bpeline deploy --project ~/news/bpeline.toml",
+    "bpeline deploy --remove",
+)
+@click.option(
+    "--remove",
+    is_flag=True,
+    help="Also remove what bpeline.toml scheduled before, and names no more.",
 )
 @project_option
-def deploy(as_json: bool) -> None:
-    """Tell Prefect what runs when: what bpeline.toml schedules, else what prefect.yaml does."""
-    from bpeline.flows.serving import local_server
+def deploy(remove: bool, as_json: bool) -> None:
+    """Tell Prefect what runs when: what bpeline.toml schedules, else what prefect.yaml does.
 
-    names = local_server.deploy()
-    answer(as_json, {"deployed": names}, [f"deployed: {', '.join(names)}"])
+    What the file scheduled before and names no more, or under another name, is said and goes on
+    until it is removed.
+    """
+    from bpeline.flows.serving import local_server
+    from bpeline.flows.wording import as_typed
+
+    done = local_server.deploy(remove)
+    told = {"deployed": done.names, "left": done.left, "removed": done.removed}
+    answer(as_json, told, map(as_typed, done.lines()))
 
 
 @command("bpeline ui", "bpeline ui --port 5010 --workspace /srv/bpeline", prints_json=False)

@@ -1,17 +1,29 @@
 """Tells a Prefect server of a file of deployments: the work pool, then all that is in it.
 
-A program, ``python -m bpeline.flows.serving.deploying POOL FILE``: Prefect reads the environment,
-which names the server, when it is imported, and that takes longer than what is done with it.
+A program, ``python -m bpeline.flows.serving.deploying POOL FILE [TAG leave|remove]``: Prefect reads
+the environment, which names the server, when it is imported, and that takes longer than what is
+done with it. Deployments with the tag that are not in the file are named, each in a line that
+begins with `LEFT`, or removed as well.
 """
 
 from __future__ import annotations
 
+import re
 import sys
+from pathlib import Path
+
+LEFT = "left over: "
+_NAME = re.compile(r"^ {0,2}- name: (.+)$", re.MULTILINE)
+
+
+def names_in(path: Path) -> list[str]:
+    """The deployments of a file."""
+    return _NAME.findall(path.read_text(encoding="utf-8"))
 
 
 def main() -> None:
     """Do it; the exit code is that of Prefect's command that failed, the error on its last line."""
-    pool, path = sys.argv[1:]
+    pool, path, *tagged = sys.argv[1:]
     from prefect.cli import app
 
     for arguments in (
@@ -24,6 +36,23 @@ def main() -> None:
         except SystemExit as ended:
             if ended.code:
                 raise
+    if tagged:
+        tag, then = tagged
+        _leave_over(tag, names_in(Path(path)), then == "remove")
+
+
+def _leave_over(tag: str, names: list[str], remove: bool) -> None:
+    """Name what has the tag and none of the names, and perhaps remove it."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterTags
+
+    tagged = DeploymentFilter(tags=DeploymentFilterTags(all_=[tag]))
+    with get_client(sync_client=True) as client:
+        for one in client.read_deployments(deployment_filter=tagged):
+            if one.name not in names:
+                if remove:
+                    client.delete_deployment(one.id)
+                sys.stdout.write(f"{LEFT}{one.name}\n")
 
 
 if __name__ == "__main__":

@@ -6,17 +6,17 @@ flow; what is scheduled says a project's file, or ``prefect.yaml``.
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import bpeline
 from bpeline.flows.requests import find_project, read_project
 from bpeline.flows.running import choose_runner, settings
 from bpeline.flows.serving import deploying
-from bpeline.flows.serving.project_deployments import write_deployments
+from bpeline.flows.serving.project_deployments import project_tag, write_deployments
 from bpeline.flows.serving.services import HOST, Say, Service, running, wait_for_any
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.tracking import is_server, mlflow_server, ui_base
@@ -79,7 +79,8 @@ def serve(prefect_port: int, mlflow_port: int, deploys: bool, say: Say) -> None:
             if mlflow:
                 remember_ui_port(registry.workspace, mlflow_port)
             if deploys:
-                say(f"deployed: {', '.join(_deploy(environment))}")
+                for line in _deploy(environment).lines():
+                    say(line)
             with running([worker], environment, home, say) as workers:
                 say("")
                 _show({
@@ -99,13 +100,39 @@ def prefect_service(port: int) -> Service:
     return Service("Prefect", command, port, "/api", "--prefect-port")
 
 
-def deploy() -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """What a Prefect server was told.
+
+    Attributes:
+        names: of the deployments.
+        left: deployments of the same project's file that it names no more, and that still run; or
+            that were removed.
+        removed: whether they were.
+    """
+
+    names: tuple[str, ...]
+    left: tuple[str, ...] = ()
+    removed: bool = False
+
+    def lines(self) -> list[str]:
+        """The same for people."""
+        said = [f"deployed: {', '.join(self.names)}"]
+        if self.left and self.removed:
+            said.append(f"removed: {', '.join(self.left)}")
+        elif self.left:
+            said.append(f"still scheduled, and no longer in the file: {', '.join(self.left)}")
+            said.append("remove it:  bpeline deploy --remove")
+        return said
+
+
+def deploy(remove: bool = False) -> Deployed:
     """Tell the Prefect server that is named, or serves this workspace, what runs when.
 
     That is what the project of this directory schedules; where there is none, our ``prefect.yaml``.
 
-    Returns:
-        The names of the deployments.
+    Args:
+        remove: whether deployments that the project's file made, and names no more, are removed.
 
     Raises:
         InvalidOption: the project's file cannot be used, or schedules nothing.
@@ -119,7 +146,7 @@ def deploy() -> list[str]:
             "one that PREFECT_API_URL or a Prefect profile names, or that `bpeline server` runs",
             "type `bpeline server --deploy`, or set PREFECT_API_URL",
         )
-    return _deploy(_environment(open_registry(), PREFECT_API_URL=chosen.prefect_api))
+    return _deploy(_environment(open_registry(), PREFECT_API_URL=chosen.prefect_api), remove)
 
 
 def _environment(registry: Registry, **more: str) -> dict[str, str]:
@@ -135,14 +162,15 @@ def _environment(registry: Registry, **more: str) -> dict[str, str]:
     )
 
 
-def _deploy(environment: Mapping[str, str]) -> list[str]:
-    """Make the work pool unless it is there, apply the file of deployments; the names in it."""
-    path = INSTALLED / "prefect.yaml"
-    if project := find_project():
-        folder = Path(environment["BPELINE_HOME"])
-        path = write_deployments(read_project(project), path, folder)
+def _deploy(environment: Mapping[str, str], remove: bool = False) -> Deployed:
+    """Make the work pool unless it is there, apply the file of deployments."""
+    path, tagged = INSTALLED / "prefect.yaml", list[str]()
+    if file := find_project():
+        project = read_project(file)
+        path = write_deployments(project, path, Path(environment["BPELINE_HOME"]))
+        tagged = [project_tag(project), "remove" if remove else "leave"]
     done = subprocess.run(
-        (sys.executable, "-m", deploying.__name__, POOL, str(path)),
+        (sys.executable, "-m", deploying.__name__, POOL, str(path), *tagged),
         env=environment, cwd=INSTALLED, capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:
@@ -152,7 +180,9 @@ def _deploy(environment: Mapping[str, str]) -> list[str]:
             "a Prefect server of version 3.8 or newer",
             "type `prefect version` to see the server, then try again",
         )
-    return re.findall(r"^ {0,2}- name: (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    lines = done.stdout.splitlines()
+    left = [line.removeprefix(deploying.LEFT) for line in lines if line.startswith(deploying.LEFT)]
+    return Deployed(tuple(deploying.names_in(path)), tuple(sorted(left)), remove)
 
 
 def _mlflow(registry: Registry, port: int, option: str) -> list[Service]:

@@ -51,11 +51,16 @@ def project_deployments(project: Project, usual: Path) -> dict[str, Any]:
     return {**kept, "deployments": made}
 
 
+def project_tag(project: Project) -> str:
+    """What all deployments of a project's file have in common, also after its name has changed."""
+    return f"project:{project.path.absolute()}"
+
+
 def _deployment(project: Project, made: dict[str, Any], job: str) -> dict[str, Any]:
     name = project.name
     made["name"] = f"{job}-{name}"
     made["description"] = f"{job} of {name}, as {project.path.name} says."
-    made["tags"] = ["bpeline", f"tokenizer:{name}"]
+    made["tags"] = ["bpeline", f"tokenizer:{name}", project_tag(project)]
     made["parameters"] = _parameters(project, job, made.get("parameters", {}))
     made["schedules"] = [
         {

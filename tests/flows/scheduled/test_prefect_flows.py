@@ -246,3 +246,42 @@ def test_deployments_have_schedules_triggers_limits_and_forms_that_read_well(
             return
         time.sleep(1)
     raise AssertionError("the schedule creates no runs")
+
+
+@pytest.mark.rotating(2)
+def test_what_a_projects_file_names_no_more_is_said_and_removed_when_asked(
+    served: Served, server: PrefectServer, tmp_path: Path
+) -> None:
+    (tmp_path / "corpus").mkdir()
+    table = '[schedule]\nretrain = "0 3 1 1 *"\nwatch-drift = "0 4 1 1 *"\n'
+    text = f'[train]\nname = "before"\npaths = ["corpus/"]\nvocab_size = 300\n{table}'
+    file, home = tmp_path / "small.toml", ("--workspace", str(served.home))
+
+    def deployed(text: str, *more: str) -> str:
+        file.write_text(text)
+        words = ("deploy", "--project", str(file), *home, *more)
+        ended = server.bpeline(*words, folder=tmp_path)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        return ended.stdout
+
+    def there() -> set[str]:
+        tag = {"tags": {"all_": [f"project:{file}"]}}
+        return {one["name"] for one in server.all("deployments", deployments=tag)}
+
+    assert deployed(text) == "deployed: retrain-before, watch-drift-before\n"
+    assert deployed(text) == "deployed: retrain-before, watch-drift-before\n", "twice is once"
+    renamed = text.replace("before", "after").replace('watch-drift = "0 4 1 1 *"\n', "")
+    said = deployed(renamed)
+    assert "still scheduled, and no longer in the file: retrain-before, watch-drift-before" in said
+    assert "remove it:  bpeline deploy" in said
+    assert there() == {"retrain-before", "watch-drift-before", "retrain-after"}
+    told = json.loads(deployed(renamed, "--remove", "--json"))
+    assert told == {
+        "deployed": ["retrain-after"],
+        "left": ["retrain-before", "watch-drift-before"],
+        "removed": True,
+    }
+    assert there() == {"retrain-after"}
+    for one in server.all("deployments"):  # the server is that of other tests, too
+        if one["name"] == "retrain-after":
+            server.ask(f"/deployments/{one['id']}", method="DELETE")
