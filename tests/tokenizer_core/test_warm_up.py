@@ -26,6 +26,7 @@ from bpeline.tokenizer_core.derived import DropoutEncoding
 from bpeline.tokenizer_core.encoding import (
     SHORT_TEXT, TextPreparation, WordCache, derive_merges
 )
+from bpeline.tokenizer_core.evaluation import MadeTokens
 from bpeline.tokenizer_core.kernels.compiling.compilation import is_entry
 from bpeline.tokenizer_core.kernels.encoding.measure_text import SUMS, measure_spans
 from bpeline.tokenizer_core.splitting import SplitPattern
@@ -88,7 +89,13 @@ algorithms.train_frequency_bpe(counts, 10, sentences="lines").encode(text)
 tokens = {0: b"</u>", 1: b"low", 2: b"er</w>"}
 Tokenizer(tokens, [], pattern="whitespace", algorithm=algorithms.GreedyLongest()).encode(text)
 passages = WordCounts.from_mapping({b"of the": 9}, algorithms.superword_passages("gpt2"))
-algorithms.train_superword_bpe(passages, 260).encode("of the")
+cut = algorithms.cut_passages(passages)
+superwords = algorithms.train_superword_bpe(passages, 260, passages=cut)
+superwords.encode("of the")
+algorithms.passage_tokens(superwords, cut)
+made = MadeTokens.of(superwords, passages)
+made.smallest(passages.counts)
+made.rows_making(np.array([97]))
 characters = {0: b"<unk>", 1: "▁".encode(), 2: b"a", 3: "▁a".encode()}
 for unknown in ("<unk>", None):
     value = algorithms.SentencePieceBpe(unknown=unknown)
