@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks import pages, zoo
+from benchmarks import limits, pages, zoo
 from benchmarks.measurements import MEASUREMENTS
 from benchmarks.results import RESULTS, changes, save
 from benchmarks.runner import results_of
@@ -25,6 +25,8 @@ def main() -> None:
             if rows := changes(name, options.output):
                 headings = ("dates", "case", "who", "CPU s before", "CPU s", "share")
                 print("\n".join([name, *aligned([headings, *rows]), ""]))
+    elif options.what == "limits":
+        limits.measure(options.file)
     elif options.what == "zoo":
         if wrong := zoo.measure(options.folder, options.texts):
             raise SystemExit(f"{wrong} read wrongly")
@@ -54,6 +56,8 @@ def _parser() -> argparse.ArgumentParser:
     what.add_parser("pages", help="write the tables and pictures of README and docs")
     kept = what.add_parser("changes", help="the last results beside those before")
     kept.add_argument("--output", type=Path, default=RESULTS, help="where results are kept")
+    bounds = what.add_parser("limits", help="how far hot loops are from what memory allows")
+    bounds.add_argument("file", type=Path, help="UTF-8 text, <|endoftext|> between")
     files = what.add_parser("zoo", help="tokenizer files, read by us and by their own libraries")
     files.add_argument("folder", type=Path)
     files.add_argument("--texts", type=Path, nargs="+", default=(), help="UTF-8 text to encode too")

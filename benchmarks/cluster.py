@@ -92,7 +92,9 @@ def _count(engine: Any, files: Path, place: Path, watch: Stopwatch) -> Any:
 
     workspace = Workspace.open(place)
     reading = Reading(SplitPattern.named("gpt2"), (SEPARATOR,))
-    request: Any = SimpleNamespace(reading=reading, workers=2, table_memory=256, sources=())
+    request: Any = SimpleNamespace(
+        reading=reading, workers=2, table_memory=256, sources=(), counts=False
+    )
     token = engines._current.set(engine)
     try:
         with watch.phase("counting"):
@@ -122,7 +124,9 @@ def _encode(engine: Any, files: Path, out: Path, case: Case, watch: Stopwatch) -
             shards = tokenizer.encode_files([files], out, threads=case.threads, **options)
         else:
             with mock.patch.object(engines, "working", return_value=nullcontext(engine)):
-                shards = encode_shards.encode_files(tokenizer, [files], out, "dask", **options)
+                shards = encode_shards.encode_files(
+                    tokenizer, [files], out, "dask", out.parent, **options
+                )
     return repr(shards.manifest)
 
 

@@ -22,6 +22,7 @@ from benchmarks.tables import (
     algorithms_table,
     as_markdown,
     cluster_table,
+    combining_table,
     encoding_headlines,
     encoding_markdown,
     evaluation_table,
@@ -73,6 +74,9 @@ def write() -> None:
             parts.append(written(found))
     _replace(ROOT / "docs/benchmarks.md", "measured", "\n\n".join([*parts, _wrapped(_REPRODUCE)]))
     _replace(ROOT / "README.md", "benchmarks", headlines(results, encoding))
+    for result in newest("combining"):
+        content = f"{combining_table(result)}\n\n{_wrapped(f'One round, {_company(result)}.')}"
+        _replace(ROOT / "docs/scaling.md", "combining", content)
     if measured := forecast.measured():
         content = forecast.pictured(measured, RESULTS / "growth.svg")
         _replace(ROOT / "docs/scaling.md", "scaling", content)

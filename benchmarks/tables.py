@@ -355,6 +355,19 @@ def night_table(result: Result) -> str:
     )
 
 
+def combining_table(result: Result) -> str:
+    """What adding up took, and how much memory."""
+    lines = [
+        "| how | distinct words | CPU s | seconds | peak, GB |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for name, one in result["contestants"].items():
+        words = one["verdict"].partition(" ")[0]
+        times = f"{one['cpu_seconds']:.0f} | {one['seconds']:.0f}"
+        lines.append(f"| {name} | {words} | {times} | {one['peak_megabytes'] / 1e3:.2f} |")
+    return "\n".join(lines)
+
+
 def evaluation_table(results: Sequence[Result]) -> str:
     """Medians of the phases, by processor and by the clock."""
     lines = [
