@@ -6,7 +6,7 @@ They are the charts of pages (`charts`), with a white ground and colours of thei
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bpeline.flows.pages.charts import Chart
@@ -15,7 +15,9 @@ from bpeline.tokenizer_core.durable_files import DURABLE
 
 _MOST_ROWS = 40
 _THICK = 16
-_NAMED, _WIDE = 150, 270  # from the left edge to a bar, and of the longest bar
+_WIDE = 270  # of the longest bar
+_LETTER, _MOST_LETTERS = 6.5, 60  # about as wide as one is; what is longer is cut on the left
+_LINE = 16  # of a legend
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +34,21 @@ class Bars:
     names: Sequence[str]
     values: Mapping[str, Sequence[float]]
 
-    left, width = _NAMED, Chart.width
+    @property
+    def left(self) -> float:
+        """Where bars begin: as far as the longest name needs."""
+        longest = max((len(name) for name in self.names[:_MOST_ROWS]), default=0)
+        return 12 + _LETTER * min(longest, _MOST_LETTERS)
+
+    @property
+    def width(self) -> float:
+        """Of names, bars and values; at least that of a chart."""
+        return max(self.left + _WIDE + 50, Chart.width)
 
     @property
     def height(self) -> int:
         """Of all rows and what stands above and below."""
-        return 44 + self._step * len(self.names[:_MOST_ROWS])
+        return 28 + self._step * len(self.names[:_MOST_ROWS])
 
     @property
     def _step(self) -> int:
@@ -48,7 +59,7 @@ class Bars:
         """y and name of each row."""
         middle = _THICK * len(self.values) / 2
         return [
-            (24 + self._step * at + middle, name) for at, name in enumerate(self.names[:_MOST_ROWS])
+            (4 + self._step * at + middle, name) for at, name in enumerate(self.names[:_MOST_ROWS])
         ]
 
     @property
@@ -56,28 +67,28 @@ class Bars:
         """y, length and colour of each bar, and its value."""
         most = max((value for some in self.values.values() for value in some), default=0) or 1
         return [
-            (24 + self._step * at + _THICK * series, _WIDE * value / most, series % 5, value)
+            (4 + self._step * at + _THICK * series, _WIDE * value / most, series % 5, value)
             for series, some in enumerate(self.values.values())
             for at, value in enumerate(some[:_MOST_ROWS])
         ]
 
-    @property
-    def legend(self) -> list[tuple[int, str]]:
-        """Colour and name of each series, where there are several."""
-        shown = [(at % 5, name) for at, name in enumerate(self.values)]
-        return shown if len(shown) > 1 else []
 
-
-def write_figure(path: Path, title: str, drawing: Chart | Bars) -> Path:
+def write_figure(path: Path, title: str, drawing: Chart | Bars, series: Sequence[str] = ()) -> Path:
     """Draw on an SVG file, which is replaced; the same numbers give the same bytes.
 
     Args:
         title: shown above.
+        series: names of what is drawn, for the legend below; a single one needs none.
 
     Returns:
         ``path``.
     """
     template = "chart.svg" if isinstance(drawing, Chart) else "bars.svg"
-    drawn = render(template, {"title": title, "drawing": drawing})
-    DURABLE.write(path, drawn.encode(errors="backslashreplace"))
+    if isinstance(drawing, Chart):
+        drawing = replace(drawing, legend=())  # a page's is short, beside the axis's title
+    named = [(_LINE * at, at % 5, name) for at, name in enumerate(series)]
+    legend = named if len(named) > 1 else []
+    height = drawing.height + 28 + _LINE * len(legend)
+    values = {"title": title, "drawing": drawing, "legend": legend, "height": height}
+    DURABLE.write(path, render(template, values).encode(errors="backslashreplace"))
     return path

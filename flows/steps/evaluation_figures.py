@@ -17,7 +17,6 @@ Curve = Sequence[tuple[int, float]]
 
 _LONGEST_SHOWN = 32  # bytes; longer tokens share the last bar
 _MOST_CURVES = 8
-_SIZE = "vocab size"
 
 
 def draw_figures(
@@ -25,27 +24,36 @@ def draw_figures(
 ) -> tuple[Path, ...]:
     """Draw everything worth a look into a directory."""
     title = f"{name}, {evaluated.report.vocab_size:,} ids"
-    drawn: dict[str, tuple[str, Chart | Bars]] = {
-        "compression.svg": (title, _curves(evaluated)),
-        "token-lengths.svg": (title, _lengths(evaluated)),
+    drawn: dict[str, tuple[str, Chart | Bars, Sequence[str]]] = {
+        "compression.svg": (title, *_curves(evaluated)),
+        "token-lengths.svg": (title, _lengths(evaluated), ()),
     }
     if evaluated.report.merge_gain:
-        drawn["merge-gain.svg"] = (title, _merge_gain(evaluated))
+        drawn["merge-gain.svg"] = (title, *_merge_gain(evaluated))
     if choice is not None:
-        drawn["size.svg"] = (f"{name}, for {choice.model.title}", _sizes(choice))
+        drawn["size.svg"] = (f"{name}, for {choice.model.title}", *_sizes(choice))
     slices = [ALL, *(part.name for part in shown_slices(evaluated.evaluation))]
     if len(slices) > 1 or evaluated.evaluation.opponents:
-        drawn["slices.svg"] = (title, _slices(name, evaluated, slices))
+        bars = _slices(name, evaluated, slices)
+        drawn["slices.svg"] = (title, bars, tuple(bars.values))
     return tuple(write_figure(directory / file, *what) for file, what in drawn.items())
 
 
-def _curves(evaluated: Evaluated) -> Chart:
+def _curves(evaluated: Evaluated) -> tuple[Chart, list[str]]:
     """Bytes per token over the vocab size: of all text, the champion, and slices."""
     shown = [
         Series("all text", sorted(evaluated.report.curve), dots=True),
         *(Series(name, sorted(curve), dots=True) for name, curve in _beside(evaluated)),
     ]
-    return line_chart("compression", _SIZE, "bytes per token", shown[:_MOST_CURVES])
+    return _lines("compression", "bytes per token", shown[:_MOST_CURVES])
+
+
+def _lines(
+    what: str, axis: str, series: list[Series], *, y_log: bool = False
+) -> tuple[Chart, list[str]]:
+    """Lines over the vocab size, and their names."""
+    chart = line_chart(what, "vocab size", axis, series, y_log=y_log)
+    return chart, [one.name for one in series]
 
 
 def _lengths(evaluated: Evaluated) -> Chart:
@@ -59,7 +67,7 @@ def _lengths(evaluated: Evaluated) -> Chart:
     return bar_chart("token lengths", "bytes in a token", "tokens", bars)
 
 
-def _merge_gain(evaluated: Evaluated) -> Chart:
+def _merge_gain(evaluated: Evaluated) -> tuple[Chart, list[str]]:
     """How many tokens of a million one merge saves, over the vocab size; both logarithmic.
 
     Where none saves anything, that is drawn.
@@ -73,15 +81,15 @@ def _merge_gain(evaluated: Evaluated) -> Chart:
     ]
     series = [Series("gain", shown, dots=True), *marks]
     axis = "tokens that one merge saves of a million"
-    return line_chart("merge gain", _SIZE, axis, series, y_log=bool(saving))
+    return _lines("merge gain", axis, series, y_log=bool(saving))
 
 
-def _sizes(choice: SizeChoice) -> Chart:
+def _sizes(choice: SizeChoice) -> tuple[Chart, list[str]]:
     """What a byte of text costs over the vocab size, and which size was chosen."""
     costs = [(one.vocab_size, one.flops_per_byte / 1e6) for one in choice.found.shown]
     least = [point for point in costs if point[0] == choice.size]
     series = [Series("cost", costs), Series(f"least: {choice.size:,} ids", least, dots=True)]
-    return line_chart("cost", _SIZE, "MFLOPs for a byte of text", series)
+    return _lines("cost", "MFLOPs for a byte of text", series)
 
 
 def _slices(name: str, evaluated: Evaluated, slices: Sequence[str]) -> Bars:

@@ -47,7 +47,7 @@ def test_a_picture_is_the_same_bytes_and_needs_nothing_else(
 
 def test_bars_are_as_long_as_their_values_and_say_them(tmp_path: Path) -> None:
     bars = Bars("bytes per token", ["all", "docs"], {"news": [4.0, 2.0], "champion": [3.0, 1.0]})
-    path = write_figure(tmp_path / "slices.svg", "news", bars)
+    path = write_figure(tmp_path / "slices.svg", "news", bars, tuple(bars.values))
     assert widths(path) == [270, 135, 202.5, 67.5]
     said = texts(path)
     assert {"all", "docs", "news", "champion", "4.00", "2.00", "3.00", "1.00"} <= set(said)
@@ -56,6 +56,17 @@ def test_bars_are_as_long_as_their_values_and_say_them(tmp_path: Path) -> None:
 def test_a_single_series_needs_no_legend_and_forty_rows_are_drawn(tmp_path: Path) -> None:
     rows = [f"language:{number}" for number in range(50)]
     bars = Bars("bytes per token", rows, {"news": [2.0] * 50})
-    said = texts(write_figure(tmp_path / "slices.svg", "v", bars))
+    said = texts(write_figure(tmp_path / "slices.svg", "v", bars, ["news"]))
     assert "news" not in said
     assert sum(one.startswith("language:") for one in said) == 40
+
+
+def test_names_are_whole_however_long(tmp_path: Path) -> None:
+    names = ["all text", "champion (a-rather-long-name-of-a-version/123)"]
+    chart = line_chart("c", "vocab size", "bytes per token", [Series(one, CURVE) for one in names])
+    assert set(names) <= set(texts(write_figure(tmp_path / "curves.svg", "v", chart, names)))
+    row = "language:a-language-whose-name-is-long"
+    bars = Bars("bytes per token", [row], {"news": [2.0]})
+    path = write_figure(tmp_path / "slices.svg", "v", bars)
+    (named,) = (one for one in ElementTree.parse(path).iter(f"{NAME}text") if one.text == row)
+    assert float(named.get("x", "")) > 6 * len(row)
