@@ -50,6 +50,7 @@ class EvaluationSetup:
         replaceable: whether held-out documents may become the set.
         remark: why versions are not measured on what was asked for; empty as a rule.
         skipped: what the searches for the texts of ``--eval`` met and did not read.
+        skipped_development: likewise of ``--parity-dev``.
     """
 
     made: EvaluationSet | None
@@ -60,11 +61,13 @@ class EvaluationSetup:
     replaceable: bool
     remark: str = ""
     skipped: SkippedFiles = field(default_factory=SkippedFiles)
+    skipped_development: SkippedFiles = field(default_factory=SkippedFiles)
 
     @property
     def skipped_remark(self) -> str:
         """One line for people; empty where every file was read."""
-        return not_evaluated(self.skipped)
+        of_both = not_evaluated(self.skipped), not_measured_on(self.skipped_development)
+        return "; ".join(filter(None, of_both))
 
     @property
     def left_out(self) -> LeftOut | None:
@@ -78,7 +81,7 @@ def set_up_evaluation(
     """Read the texts that were given, recall the set of the name, load every baseline once.
 
     Raises:
-        MissingSource, UnreadableSource: see `evaluation_files`.
+        MissingSource, UnreadableSource: see `evaluation_files` and `development_files`.
         EmptyCorpus: an evaluation source without a document.
         UnknownVersion, CorruptFile, InvalidTokenizer: a baseline cannot be loaded.
         InvalidOption: rules that cannot be read, or of a slice that nothing is measured on.
@@ -86,6 +89,9 @@ def set_up_evaluation(
     workspace = registry.workspace
     asked = evaluation_sources(request.evaluation)
     found, skipped = evaluation_files(request)
+    development = SkippedFiles()
+    if isinstance(request, TrainingRequest):
+        development = development_files(request)
     load_baselines(request.baselines, workspace.root)
     rules = None if request.rules is None else read_rules(Path(request.rules))
     texts = tuple(
@@ -93,8 +99,9 @@ def set_up_evaluation(
     )
     named = registry.catalogue.evaluation_set(request.name)
     setup = EvaluationSetup(
-        None, 0, texts, asked.parallel, rules, replaceable=not texts, skipped=skipped
-    )
+        None, 0, texts, asked.parallel, rules, replaceable=not texts, skipped=skipped,
+        skipped_development=development,
+    )  # fmt: skip
     if named is not None and not has_set(workspace, named.digest):
         remark = (
             f"the documents of evaluation set {named.digest[:8]} of {request.name} are not in this "
@@ -142,9 +149,26 @@ def evaluation_files(
     return found, skipped
 
 
+def development_files(request: TrainingRequest) -> SkippedFiles:
+    """Find the files of ``parity_dev``, which are read after counting; what is not read of them.
+
+    Raises:
+        MissingSource, UnreadableSource: as `evaluation_files`.
+    """
+    _, skipped = files_of_each(request.development_sources)
+    if request.strict:
+        skipped.refuse()
+    return skipped
+
+
 def not_evaluated(skipped: SkippedFiles) -> str:
     """What was skipped of ``--eval``, apart from the same words about the corpus."""
     return f"of --eval: {skipped.remark}" if skipped.remark else ""
+
+
+def not_measured_on(skipped: SkippedFiles) -> str:
+    """What was skipped of ``--parity-dev``, likewise."""
+    return f"of --parity-dev: {skipped.remark}" if skipped.remark else ""
 
 
 def _with_given(

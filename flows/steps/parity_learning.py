@@ -78,7 +78,8 @@ def _own_counts(
             raise EmptyCorpus(
                 f"there is not a single word in the source {source.name}",
                 "some text of each source that is to be served alike",
-                f"leave {source.name} out, or name its files",
+                f"leave {source.name} out, or name its files: one that two sources name is of the "
+                "first",
             )
         found[source.name] = store.open_table(handle)
     return found

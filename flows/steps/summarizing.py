@@ -65,7 +65,8 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
     if learned.stopped_early:
         run.note(
             f"stopped early at {evaluated.report.vocab_size:,} of {request.vocab_size:,} ids: "
-            f"no pair occurs {request.min_count:,} times any more"
+            f"no pair{' whose token is allowed' * bool(request.token_rules)} occurs "
+            f"{request.min_count:,} times any more"
         )
     if trained.choice is not None:
         run.note(trained.choice.at_edge)

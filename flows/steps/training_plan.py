@@ -36,9 +36,11 @@ from bpeline.flows.steps.chunk_plan import (
 from bpeline.flows.steps.combining import table_of
 from bpeline.flows.steps.counting import CountedCorpus, sections_remark
 from bpeline.flows.steps.evaluation_setup import (
+    development_files,
     evaluation_files,
     left_out_for,
     not_evaluated,
+    not_measured_on,
 )
 from bpeline.flows.steps.runs import run_to_continue
 from bpeline.flows.steps.step_seconds import StepSeconds
@@ -260,6 +262,7 @@ class _Planner:
                         found.skipped.remark,
                         splits_remark(files, self.request),
                         not_evaluated(evaluation_files(self.request)[1]),
+                        not_measured_on(development_files(self.request)),
                         special_remark(files, self.reading, self.request.extends),
                         copies,
                         sections,

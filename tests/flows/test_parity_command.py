@@ -192,6 +192,17 @@ def test_sources_must_be_named(bpeline: Callable[..., Result], languages: dict[s
 
 
 @pytest.mark.slow
+def test_development_texts_that_are_not_there_are_missed_before_anything_is_counted(
+    train: Callable[..., Any], tmp_path: Path
+) -> None:
+    options = ["--parity", "base", "--parity-dev=en=nosuch.txt", "--parity-dev=xh=xh.txt"]
+    for more in ([], ["--plan"]):
+        refused = train(*options, *more, fails=True)
+        assert "nosuch.txt" in refused
+        assert "count words" not in refused
+
+
+@pytest.mark.slow
 def test_a_source_without_a_word_is_refused(
     train: Callable[..., Any], languages: dict[str, Path]
 ) -> None:

@@ -35,6 +35,13 @@ def of_size(tokenizer: Tokenizer, vocab_size: int) -> Tokenizer:
             "byte-level BPE and character BPE are served in smaller sizes",
             "leave the size out, or train the smaller size",
         )
+    if not tokenizer.algorithm.first_merges_are_smaller:
+        raise InvalidOption(
+            f"{tokenizer.algorithm.name} has one size: the first of its merges are no smaller one",
+            "byte-level BPE and character BPE are served in smaller sizes",
+            "leave the size out, or train the smaller size: `bpeline train … --algorithm "
+            f"{tokenizer.algorithm.name} --vocab-size {vocab_size}`",
+        )
     if tokenizer.spec.pipeline is not None:
         raise InvalidOption(
             "the tokenizer was imported, so its merges need not stand in the order of training",

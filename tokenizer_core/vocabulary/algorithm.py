@@ -29,6 +29,7 @@ class Algorithm:
         default_pattern: the split pattern where none is named.
         over_bytes: whether any bytes may be a token; else tokens are UTF-8.
         has_merges: whether a tokenizer of it has merges in order of rank.
+        first_merges_are_smaller: whether the first of them make the tokenizer of a smaller size.
         finds_special: whether its encoder finds special tokens in texts by itself.
         may_ignore_merges: whether it can take a pre-token of the vocab as one token.
     """
@@ -37,6 +38,7 @@ class Algorithm:
     default_pattern: ClassVar[str] = "whitespace"
     over_bytes: ClassVar[bool] = False
     has_merges: ClassVar[bool] = False
+    first_merges_are_smaller: ClassVar[bool] = True
     finds_special: ClassVar[bool] = False
     may_ignore_merges: ClassVar[bool] = False
 

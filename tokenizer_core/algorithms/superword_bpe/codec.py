@@ -58,6 +58,8 @@ class SuperwordBpe(Algorithm):
     default_pattern: ClassVar[str] = superword_passages("gpt2").regex
     over_bytes: ClassVar[bool] = True
     has_merges: ClassVar[bool] = True
+    # Which words are one token, the size decides, and so which runs there are to merge.
+    first_merges_are_smaller: ClassVar[bool] = False
     whole: tuple[int, ...] = ()
 
     @classmethod
