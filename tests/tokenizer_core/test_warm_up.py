@@ -41,6 +41,7 @@ open("corpus.txt", "w").write("a word, another <|end|> and more\\n" * 3000)
 for pattern in ("gpt2", "cl100k", "o200k", "starcoder"):
     count_words("corpus.txt", pattern, ["<|end|>"], 2, chunk_bytes=10_000, table_bytes=0)
 WordTable().add(count_words("corpus.txt"))
+WordTable().added_to(count_words("corpus.txt"))
 open("corpus.jsonl", "w").write('{"text": "a word"}\\n' * 9)
 count_words("corpus.jsonl")
 text = Text.of(b"a word, another " * 9)
@@ -61,7 +62,8 @@ train_parity_bpe({"a": counts, "b": counts}, 264)
 vocab = {byte: bytes([byte]) for byte in range(256)} | {256: b"ab", 257: b" ab"}
 tokenizer = Tokenizer(vocab, [(b"a", b"b")], ignore_merges=True)
 text = "ab abab lower " * (1 + SHORT_TEXT // 14)
-tokenizer.encode("ab")
+for pattern in ("gpt2", "cl100k", "o200k", "starcoder"):
+    Tokenizer(vocab, [(b"a", b"b")], pattern=pattern).encode("ab")
 ids = tokenizer.encode(text)
 tokenizer.encode_batch(["ab", text])
 tokenizer.encode_with_offsets("ab")
