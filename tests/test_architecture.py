@@ -354,6 +354,7 @@ CHANGING_METHODS = {"unlink", "touch", "symlink_to", "hardlink_to", "tofile", "t
 MAY_CHANGE = {
     "tokenizer_core/durable_files.py": "it is the one",
     "tokenizer_core/shards/number_files.py": "writes aside, where the durable writer said",
+    "tokenizer_core/shards/files_of_shards.py": "removes copies of what a store holds",
     "tokenizer_core/kernels/compiling/cache_directory.py": "compiled code, made again when damaged",
     "tokenizer_core/kernels/compiling/machine_code.py": "removes compiled code that nobody uses",
     "registry/workspace/lock.py": "the lock is on the very file that names its holder",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,23 @@ def test_what_is_handed_out_outlives_its_copy(
     assert not folder.exists()
 
 
+def test_a_forked_process_leaves_the_copies_of_its_parent(
+    tokenizer: Tokenizer, files: Path, tmp_path: Path, s3: S3Server
+) -> None:
+    there = encoded(tokenizer, files, s3.url(f"{tmp_path.name}/tokens"), shard_bytes=4_000)
+    last, folder = there[len(there) - 1], there.path
+    copies = {path.name for path in folder.glob("*.bin")}
+    child = os.fork()
+    if child == 0:  # where copies go, what is forgotten, and the end of the object
+        there._files.forget(there.records[-1].files[0].name)
+        elsewhere = there.path.parent == folder
+        del there
+        os._exit(0 if elsewhere else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert {path.name for path in folder.glob("*.bin")} == copies != set()
+    assert np.array_equal(there[len(there) - 1], last)
+
+
 def test_it_goes_on_behind_what_is_there(
     tokenizer: Tokenizer,
     files: Path,
@@ -133,6 +151,8 @@ def test_what_was_damaged_or_lost_in_the_store_is_told_and_mended(
     good = shards.file(shards.records[1].files[0]).read_bytes()
     key = f"{tmp_path.name}/tokens/{name}"
     s3.put(key, bytes(len(good)))
+    with pytest.raises(CorruptFile, match="is not what was written"):
+        shards.verify()  # not its own earlier copy
     with pytest.raises(CorruptFile, match=rf"{url}: {name} is not what was written"):
         TokenShards(url).verify()
     s3.put(key, good[:-2])

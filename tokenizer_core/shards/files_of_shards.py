@@ -5,6 +5,8 @@ A file of a store is fetched when it is asked for, and kept on this disk until i
 
 from __future__ import annotations
 
+import os
+import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator
@@ -23,11 +25,13 @@ class ShardFiles(Protocol):
 
     Attributes:
         location: the directory or the URL, as people name it.
-        folder: the directory of this machine in which they lie, or copies of some of them.
     """
 
     location: str
-    folder: Path
+
+    @property
+    def folder(self) -> Path:
+        """The directory of this machine in which they lie, or copies of some of them."""
 
     def sizes(self) -> dict[str, int]:
         """The bytes of each."""
@@ -60,19 +64,23 @@ class FilesHere:
     """Files in a directory of this machine."""
 
     def __init__(self, folder: Path) -> None:
-        self.location, self.folder = str(folder), folder
+        self.location, self._folder = str(folder), folder
+
+    @property
+    def folder(self) -> Path:
+        return self._folder
 
     def sizes(self) -> dict[str, int]:
-        return {path.name: path.stat().st_size for path in self.folder.iterdir() if path.is_file()}
+        return {path.name: path.stat().st_size for path in self._folder.iterdir() if path.is_file()}
 
     def size(self, name: str) -> int | None:
         try:
-            return (self.folder / name).stat().st_size
+            return (self._folder / name).stat().st_size
         except OSError:
             return None
 
     def path(self, name: str) -> Path:
-        return self.folder / name
+        return self._folder / name
 
     def copy(self, name: str, path: Path) -> None:
         DURABLE.write(path, self.path(name).read_bytes())
@@ -84,15 +92,23 @@ class FilesHere:
 class StoredFiles:
     """Files below a URL; copies lie in a temporary directory that goes away with this object.
 
+    A process that was forked, such as a worker of a data loader, has a directory in it of its own:
+    each forgets files when it needs them no more.
+
     Raises:
         StorageError: every method, where the store does not answer or refuses.
     """
 
     def __init__(self, url: str) -> None:
         self.location = url.rstrip("/")
-        held = tempfile.TemporaryDirectory(prefix="bpeline-shards-")
-        self.folder = Path(held.name)
-        weakref.finalize(self, held.cleanup)
+        self._owner = os.getpid()
+        self._held = Path(tempfile.mkdtemp(prefix="bpeline-shards-"))
+        weakref.finalize(self, _remove, self._held, self._owner)
+
+    @property
+    def folder(self) -> Path:
+        process = os.getpid()
+        return self._held if process == self._owner else self._held / str(process)
 
     def sizes(self) -> dict[str, int]:
         with self._asking():
@@ -156,3 +172,9 @@ class StoredFiles:
                 "a place that these credentials may list, read and write",
                 "run the same command again when it answers: shards that were finished stay",
             ) from error
+
+
+def _remove(held: Path, owner: int) -> None:
+    """Remove the copies, unless this is a fork of the process that reads them."""
+    if os.getpid() == owner:
+        shutil.rmtree(held, ignore_errors=True)

@@ -128,7 +128,6 @@ class TokenShards:
 
     Attributes:
         location: the directory or the URL.
-        path: the directory; of a URL the temporary one, with what has been fetched.
         manifest: what was encoded with what, see docs/token-shards.md.
         manifest_digest: SHA-256 of the manifest's file.
 
@@ -148,7 +147,6 @@ class TokenShards:
     def __init__(self, path: str | Path, format: ShardFormat | None = None) -> None:
         self._files = shard_files(path)
         self.location: str = self._files.location
-        self.path: Path = self._files.folder
         self.manifest: dict[str, Any] = read_manifest(self._files)
         self.manifest_digest: str = sha256_of(self._files.path(MANIFEST))
         self.format: ShardFormat = shard_format(format or self.manifest["shard_format"])
@@ -178,6 +176,11 @@ class TokenShards:
         return TokenShards, (self.location, self.format)
 
     @property
+    def path(self) -> Path:
+        """The directory; of a URL this process's temporary one, with what has been fetched."""
+        return self._files.folder
+
+    @property
     def tokenizer_digest(self) -> str:
         """The digest of the tokenizer that made the ids."""
         return str(self.manifest["tokenizer"])
@@ -195,6 +198,7 @@ class TokenShards:
         """
         for record in self.records:
             for file in record.files:
+                self._files.forget(file.name)  # not an earlier copy, but what the store holds now
                 intact = file.is_intact(self._files)
                 self._files.forget(file.name)
                 if not intact:
