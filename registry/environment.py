@@ -138,8 +138,10 @@ def named_elsewhere() -> tuple[str, str]:
 
     That is where neither was named to this process alone, or what was named is what is found.
     """
-    workspace = addresses().workspace
-    found = _addresses_of(None).workspace
+    try:
+        workspace, found = addresses().workspace, _addresses_of(None).workspace
+    except FileNotFoundError:  # the current directory was removed
+        return "", ""
     project = "" if _project in (None, _found_project()) else str(_project)
     return "" if workspace == found and not project else workspace, project
 

@@ -85,7 +85,7 @@ class TableLookup:
         """Of every name (or one), where its aliases point."""
         found: dict[str, dict[str, int]] = {}
         query = "SELECT name, alias, version FROM registered_model_aliases"
-        for one, alias, number in self._rows(f"{query} WHERE name = ?1 OR ?1 IS NULL", name):
+        for one, alias, number in self._rows(f"{query} WHERE name = ? OR ? IS NULL", name, name):
             found.setdefault(str(one), {})[str(alias)] = int(number)
         return found
 
@@ -93,7 +93,7 @@ class TableLookup:
         """Of every name (or one), the tags of the registered model."""
         found: dict[str, dict[str, str]] = {}
         query = "SELECT name, key, value FROM registered_model_tags"
-        for one, key, value in self._rows(f"{query} WHERE name = ?1 OR ?1 IS NULL", name):
+        for one, key, value in self._rows(f"{query} WHERE name = ? OR ? IS NULL", name, name):
             found.setdefault(str(one), {})[str(key)] = str(value or "")
         return found
 
