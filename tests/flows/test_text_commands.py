@@ -193,8 +193,9 @@ def test_text_that_looks_like_a_special_token_brings_one_line_with_the_option_to
 def test_count_reads_a_pipe(here: Tokenizer, bpeline: Command) -> None:
     lines = printed(bpeline("count", "./kept", "-", input=" then then")).splitlines()
     assert lines[1].split() == ["2", "1", "10", "5.0000", "-"]
-    empty = json.loads(printed(bpeline("count", "./kept", "-", "--json", input="")))
-    assert empty["total"] == {"tokens": 0, "documents": 0, "bytes": 0, "bytes_per_token": None}
+    nothing = bpeline("count", "./kept", "-", "--json", input="")
+    assert nothing.exit_code == 2
+    assert "nothing came on standard input" in nothing.stderr
 
 
 @pytest.mark.parametrize(
