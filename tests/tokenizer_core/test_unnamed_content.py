@@ -31,6 +31,7 @@ TEXTS = [
     (RECORD, ".jsonl"),
     ("\n" + RECORD + "\n" + RECORD, ".jsonl"),
     (json.dumps({"text": "x" * 2 * HEAD}), ".jsonl"),
+    ('{"text": "' + "字" * HEAD + '"}', ".jsonl"),  # fewer characters than bytes
     ('{"text": null}\n', ".jsonl"),  # an error of its row, not raw text
     (json.dumps([json.loads(RECORD)]), ".json"),
     (json.dumps([json.loads(RECORD)], indent=1), ".json"),

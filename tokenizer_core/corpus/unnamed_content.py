@@ -98,7 +98,7 @@ def _extension_of_objects(text: str, line: str, text_field: str | None) -> str:
         record, extension = _first_value(text), ".json"
     if record is None:
         # A first line longer than what is seen of it is no complete JSON here.
-        return ".jsonl" if len(line) > HEAD // 2 else ".txt"
+        return ".jsonl" if len(line.encode()) > HEAD // 2 else ".txt"
     _refuse_without(record, text_field)
     return extension
 
