@@ -102,6 +102,12 @@ def evaluate(
             "the version that serving cost is relative to",
             "add `--model-shape` and `--bits-per-byte`, or leave it out",
         )
+    if sets and (sources or model is not None):
+        raise InvalidOption(
+            "--sets was given beside --set-from or --model-shape",
+            "--sets lists evaluation sets: it changes none, and measures no version",
+            "leave --sets out, or the others",
+        )
     if sets:
         listed = evaluation.list_sets(reference)
         answer(as_json, [_set_json(one) for one in listed], _set_lines(listed))

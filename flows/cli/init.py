@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
@@ -72,7 +73,7 @@ def init(
         raise InvalidOption(
             f"there is a {path} already",
             "the name of a file that is not there",
-            f"edit it, or move it away: `mv {path} {path}.old`",
+            f"edit it, or move it away: `mv {quote(str(path))} {quote(f'{path}.old')}`",
         )
     given: dict[str, Any] = {
         "name": name,
@@ -92,7 +93,7 @@ def init(
     if model_shape is not None and Path(model_shape).exists():
         given["model_shape"] = _beside(path, model_shape)
     DURABLE.write(path, project_text(given, found).encode())
-    typed = "" if project is None else f" --project {path}"
+    typed = "" if project is None else f" --project {quote(str(path))}"
     lines = [f"wrote {path}"]
     if found:
         width = max(len(one.path) for one in found)

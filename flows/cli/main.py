@@ -25,7 +25,13 @@ from typing import Any
 import click
 
 from bpeline.flows.running import Terminated, keep_moving, stop_moving, terminable
-from bpeline.tokenizer_core.errors import BpelineError, DiskFull, InvalidOption, StorageError
+from bpeline.tokenizer_core.errors import (
+    BpelineError,
+    DiskFull,
+    InvalidOption,
+    StorageError,
+    likely,
+)
 from bpeline.tokenizer_core.redaction import TextWithoutSecrets, hide_in_logs
 
 INTERRUPTED, TERMINATED = 130, 143
@@ -86,6 +92,15 @@ class Commands(click.Group):
         function = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
         command: click.Command = getattr(file, function)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            said = f"{error.message.rstrip('.')}{likely(args[0], FILE_OF)}"
+            raise click.UsageError(said, error.ctx) from error
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -297,8 +297,9 @@ def _of_the_project(parameters: dict[str, Any]) -> dict[str, Any]:
             "files, directories or globs; or a project's bpeline.toml",
             "type `bpeline train corpus/ --name news`, or `bpeline init corpus/ --name news` first",
         )
+    project = read_project(path)
     click.echo(f"note: as {path} says", err=True)
-    return read_project(path).with_typed(parameters)
+    return project.with_typed(parameters)
 
 
 def _languages_of(named: Sequence[str]) -> dict[str, list[str]]:

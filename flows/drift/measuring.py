@@ -116,13 +116,15 @@ def _too_little(
     for name, one in measured.items():
         own = known[name]
         if one.documents < documents or one.bytes < size:
-            said = f"{counted(one.documents, 'document')}, {megabytes(one.bytes)} of new text"
+            said = f"{counted(one.documents, 'document')}, {one.bytes:,} bytes of new text"
         elif own.origin and (own.documents < documents or own.bytes < size):
-            whose = f"{megabytes(own.bytes)} of the version's own text"
+            whose = f"{own.bytes:,} bytes of the version's own text"
             said = f"{counted(own.documents, 'document')}, {whose}"
         else:
             continue
-        found[name] = f"{said}; something can be said from {documents} and {megabytes(size)} on"
+        # Not rounded: 399,688 bytes are too few, and both would be 400 kB.
+        needed = f"{counted(documents, 'document')} and {size:,} bytes"
+        found[name] = f"{said}; something can be said from {needed} on"
     return found
 
 

@@ -18,8 +18,10 @@ from bpeline.flows.requests.project import SCHEDULE, SWEEP
 from bpeline.flows.requests.training_request import LARGEST_SIZE, TrainingRequest
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.environment import PROJECT_TABLE
+from bpeline.tokenizer_core.bounded_files import MAX_FILE_BYTES, json_of, read_bounded
 from bpeline.tokenizer_core.corpus import Source, find_source_files
 from bpeline.tokenizer_core.errors import BpelineError, MissingSource
+from bpeline.tokenizer_core.sealed_manifests import MANIFEST
 
 MOST_PROPOSED = 30
 _NOT_TEXTS = {"__pycache__", "node_modules", "site-packages", "venv", "build", "dist"}
@@ -46,7 +48,8 @@ class FoundSource:
 def sources_beside(folder: Path) -> list[FoundSource]:
     """The directories and files of a folder that hold text, the largest first.
 
-    Hidden names, and directories of programs such as ``node_modules``, are no proposals.
+    Hidden names, directories of programs such as ``node_modules``, and token shards, are no
+    proposals.
 
     Raises:
         MissingSource: there is none.
@@ -57,6 +60,8 @@ def sources_beside(folder: Path) -> list[FoundSource]:
         if entry.name.startswith(".") or entry.name in _NOT_TEXTS:
             continue
         is_folder = entry.is_dir()
+        if is_folder and _is_of_ours(Path(entry.path)):
+            continue
         if not is_folder and not re.search(_DATA, entry.name):
             continue
         try:
@@ -72,6 +77,16 @@ def sources_beside(folder: Path) -> list[FoundSource]:
             "name the corpus: `bpeline init /data/corpus --name news`",
         )
     return sorted(found, key=lambda one: -one.bytes)
+
+
+def _is_of_ours(folder: Path) -> bool:
+    """Whether this program wrote it, such as token shards, whose records are JSON lines, too."""
+    path = folder / MANIFEST
+    try:
+        manifest = json_of(read_bounded(path, MAX_FILE_BYTES), path)
+    except (BpelineError, OSError):
+        return False
+    return isinstance(manifest, dict) and str(manifest.get("format")).startswith("bpeline-")
 
 
 # A file at the top is proposed by its extension alone: README and the like are about the project.

@@ -28,6 +28,7 @@ import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from bpeline.flows.requests.corpus_files import CORPUS
@@ -194,8 +195,8 @@ def read_project(path: Path) -> Project:
     if not path.is_file():
         raise MissingSource(
             f"there is no file {path}",
-            "a project's file, as `bpeline init` writes it",
-            f"type `bpeline init corpus/ --name news --project {path}`",
+            "the name of a project's file that is there",
+            f"type `bpeline init corpus/ --name news --project {quote(str(path))}`",
         )
     try:
         if path.stat().st_size > LARGEST_FILE:

@@ -44,6 +44,13 @@ def test_every_command_has_help_with_an_example(name: str, bpeline: Command) -> 
     assert f"bpeline {name}" in shown.stdout.split("Example")[1]
 
 
+def test_a_command_that_is_misspelt_is_told_which_one_is_like_it(bpeline: Command) -> None:
+    refused = bpeline("trian")
+    assert refused.exit_code == 2
+    assert "No such command 'trian'; train is meant?" in refused.stderr
+    assert "meant" not in bpeline("zzzz").stderr
+
+
 def test_the_options_of_train_are_those_of_the_flow() -> None:
     options = {option.name: option for option in train.params}
     signature = inspect.signature(train_tokenizer).parameters

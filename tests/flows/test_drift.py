@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import random
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -184,7 +185,8 @@ def test_too_little_text_is_neither_drift_nor_its_absence(place: Path, bpeline: 
     assert not client.search_runs([experiment], "metrics.`drift/drifted` = 0")
     assert run.data.tags["observation.1"].startswith("news/1: not judged: compression/bytes_per")
     assert all("is not judged: " in one.said for one in report.verdicts)
-    assert "something can be said from 100" in report.lines()[1]
+    assert "something can be said from 100 documents and 400,000 bytes on" in report.lines()[1]
+    assert re.search(r" [\d,]+ bytes of new text", report.lines()[1]), "never rounded up"
     assert "DRIFT" not in "\n".join(report.lines())
     assert report.slices["all"].figures[BYTES_PER_TOKEN].new < 2, "it is told all the same"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -15,6 +16,7 @@ import pytest
 import yaml
 from click.testing import Result
 
+from bpeline import train_from_iterator
 from bpeline.flows.requests import (
     DatasetRequest,
     DriftRequest,
@@ -240,6 +242,31 @@ def test_flags_that_nobody_typed_leave_what_the_file_says(
     assert "news" in bpeline("evaluate").stderr, "so little text has no evaluation set"
 
 
+def test_a_project_that_is_not_there_is_named_once_and_as_a_shell_takes_it(
+    corpus: Path, bpeline: Command
+) -> None:
+    refused = bpeline("train", "--project", "of us/b.toml")
+    assert refused.exit_code == 2
+    assert "as " not in refused.stderr, "nobody has read it"
+    (advised,) = re.findall(r"`bpeline (.*)`", refused.stderr)
+    words = shlex.split(advised)
+    assert words[-1] == str(Path("of us/b.toml").absolute())
+    Path("of us").mkdir()
+    made = bpeline(words[0], corpus, *words[2:])
+    assert made.exit_code == 0, made.output
+    typed = re.findall(r": +bpeline (.*)", made.stdout)
+    assert [shlex.split(one)[-1] for one in typed] == [words[-1]] * 2
+    again = bpeline(words[0], corpus, *words[2:])
+    assert f"mv {shlex.quote(words[-1])} " in again.stderr
+
+
+def test_sets_are_listed_and_nothing_else_is_done_beside(bpeline: Command) -> None:
+    for beside in (("--set-from", "a.txt"), ("--model-shape", "llama-3.2-1b")):
+        refused = bpeline("evaluate", "--sets", *beside)
+        assert refused.exit_code == 2
+        assert "--sets was given beside" in refused.stderr
+
+
 def test_evaluate_without_a_project_and_a_version_says_what_it_needs(bpeline: Command) -> None:
     refused = bpeline("evaluate")
     assert refused.exit_code == 2
@@ -406,6 +433,8 @@ def test_texts_that_are_found_are_proposed_and_never_guessed(
     (tmp_path / "pictures" / "x.png").write_bytes(b"\x89PNG")
     (tmp_path / ".hidden.txt").write_text("x")
     (tmp_path / "README.md").write_text("about the project")
+    tokenizer = train_from_iterator(["low lower"], 260, pattern="gpt2")
+    tokenizer.encode_files([str(corpus)], out=str(tmp_path / "tokens"))
     made = json.loads(bpeline("init", "--name", "news", "--json").stdout)
     assert [one["path"] for one in made["found"]] == [f"{corpus.name}/", "a b/"]
     text = (tmp_path / "bpeline.toml").read_text()
