@@ -71,12 +71,9 @@ def pack_beside(
                 handle=handle,
             )
 
-    with (
-        progress.telling(PACK, int(shards.manifest["tokens"]), "tokens") as said,
-        tempfile.TemporaryDirectory(prefix="bpeline-packing-") as held,
-    ):
+    with progress.telling(PACK, int(shards.manifest["tokens"]), "tokens") as said:
         packed = pack_shards(
-            shards.fetch(held),
+            shards,
             out,
             length,
             seed=seed,

@@ -32,6 +32,8 @@ TEXTS = [
     ("\n" + RECORD + "\n" + RECORD, ".jsonl"),
     (json.dumps({"text": "x" * 2 * HEAD}), ".jsonl"),
     ('{"text": "' + "字" * HEAD + '"}', ".jsonl"),  # fewer characters than bytes
+    (json.dumps({"text": "x " * HEAD}, indent=1), ".json"),
+    (f'{{"text": "one", "n": {"9" * 5_000}}}\n', ".jsonl"),
     ('{"text": null}\n', ".jsonl"),  # an error of its row, not raw text
     (json.dumps([json.loads(RECORD)]), ".json"),
     (json.dumps([json.loads(RECORD)], indent=1), ".json"),

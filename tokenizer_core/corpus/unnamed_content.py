@@ -97,8 +97,11 @@ def _extension_of_objects(text: str, line: str, text_field: str | None) -> str:
     if record is None:
         record, extension = _first_value(text), ".json"
     if record is None:
-        # A first line longer than what is seen of it is no complete JSON here.
-        return ".jsonl" if len(line.encode()) > HEAD // 2 else ".txt"
+        # What is longer than what is seen of it is no complete JSON here.
+        if len(line.encode()) > HEAD // 2:
+            return ".jsonl"
+        begun = len(text.encode()) > HEAD // 2 and text[1:].lstrip().startswith('"')
+        return ".json" if begun else ".txt"
     _refuse_without(record, text_field)
     return extension
 
@@ -106,7 +109,7 @@ def _extension_of_objects(text: str, line: str, text_field: str | None) -> str:
 def _first_value(text: str) -> Any:
     """The JSON value that a text begins with; None where it does not."""
     try:
-        return json.JSONDecoder().raw_decode(text)[0]
+        return json.JSONDecoder(parse_int=str).raw_decode(text)[0]  # of any number of digits
     except (ValueError, RecursionError):
         return None
 

@@ -221,7 +221,7 @@ class BytePairEncoder(Encoder):
         return ids[: ends[-1] if len(ends) else 0], ends
 
     def encode_short(self, content: bytes) -> list[int]:
-        if self._calls_before_compiling:
+        if self._calls_before_compiling > 0:  # below, where threads count at once
             self._calls_before_compiling -= 1
             return super().encode_short(content)
         try:

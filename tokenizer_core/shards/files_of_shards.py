@@ -42,9 +42,6 @@ class ShardFiles(Protocol):
     def path(self, name: str) -> Path:
         """One on this disk."""
 
-    def copy(self, name: str, path: Path) -> None:
-        """Write what one holds to a path of this disk."""
-
     def forget(self, name: str) -> None:
         """One is no longer needed on this disk, if it lies elsewhere."""
 
@@ -71,7 +68,8 @@ class FilesHere:
         return self._folder
 
     def sizes(self) -> dict[str, int]:
-        return {path.name: path.stat().st_size for path in self._folder.iterdir() if path.is_file()}
+        found = {path.name: self.size(path.name) for path in self._folder.iterdir()}
+        return {name: size for name, size in found.items() if size is not None}
 
     def size(self, name: str) -> int | None:
         try:
@@ -81,9 +79,6 @@ class FilesHere:
 
     def path(self, name: str) -> Path:
         return self._folder / name
-
-    def copy(self, name: str, path: Path) -> None:
-        DURABLE.write(path, self.path(name).read_bytes())
 
     def forget(self, name: str) -> None:
         pass

@@ -7,6 +7,7 @@ is kept when the same call comes again.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -64,7 +65,8 @@ def pack_shards(
     than ``length`` of the last document or documents, are left out; the manifest says how many.
 
     Args:
-        shards: documents, each with its end-of-text id where it has one.
+        shards: documents, each with its end-of-text id where it has one; those of a store are
+            copied to a temporary directory.
         out: a directory of its own, or a URL.
         length: ids in a sequence.
         seed: decides the order of documents; from 0 to 2⁶⁴ − 1.
@@ -85,8 +87,9 @@ def pack_shards(
     """
     layout = shards.format if format is None else shard_format(format)
     place = shard_place(out)
-    packing = Packing(shards, place, length, seed, layout, shard_tokens)
-    with place.alone():
+    with place.alone(), tempfile.TemporaryDirectory(prefix="bpeline-packing-") as held:
+        # Each packed shard is made of all others: those of a store are fetched once.
+        packing = Packing(shards.fetch(held), place, length, seed, layout, shard_tokens)
         records = []
         for record in _one_by_one(packing) if write is None else write(packing):
             records.append(record)

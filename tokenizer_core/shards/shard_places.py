@@ -35,14 +35,14 @@ _TRIED = "tried"  # written and removed again
 
 
 class ShardPlace(Protocol):
-    """A place for shards."""
+    """A place for shards, of which one process of this machine writes to a directory at a time."""
 
     @property
     def files(self) -> ShardFiles:
         """What lies there; the files of a new shard are written into its ``folder``."""
 
     def alone(self) -> Any:
-        """A block in which no other process of this machine writes there."""
+        """A block in which to write there; errors that can be known before are raised first."""
 
     def finished(self, name: str, key: str) -> ShardRecord | None:
         """The record of a shard that is complete."""

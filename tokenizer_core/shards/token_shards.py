@@ -36,7 +36,12 @@ from bpeline.tokenizer_core.shards.document_index import (
     DocumentIndex,
     DocumentPlace,
 )
-from bpeline.tokenizer_core.shards.files_of_shards import FilesHere, ShardFiles, shard_files
+from bpeline.tokenizer_core.shards.files_of_shards import (
+    FilesHere,
+    ShardFiles,
+    StoredFiles,
+    shard_files,
+)
 from bpeline.tokenizer_core.shards.known_formats import shard_format
 from bpeline.tokenizer_core.shards.number_files import sha256_of
 from bpeline.tokenizer_core.shards.packed_parts import (
@@ -215,7 +220,7 @@ class TokenShards:
         Raises:
             StorageError, DiskFull: not everything could be fetched.
         """
-        if not is_url(self.location):
+        if not isinstance(self._files, StoredFiles):
             return self
         here = FilesHere(Path(folder))
         for file in [file for record in self.records for file in record.files]:
