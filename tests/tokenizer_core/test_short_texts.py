@@ -7,8 +7,10 @@ import random
 import pytest
 
 from bpeline.tokenizer_core import train_from_iterator
+from bpeline.tokenizer_core.encoding import merge_encoding
 from bpeline.tokenizer_core.encoding.encoding_memory import SHORT_TEXT
 from bpeline.tokenizer_core.encoding.merge_encoding import BytePairEncoder
+from bpeline.tokenizer_core.kernels.encoding.encode_text import encode_span
 from bpeline.tokenizer_core.kernels.memory.python_lists import bytes_are_known
 from bpeline.tokenizer_core.splitting.pretokenization import MASK_KERNELS
 from bpeline.tokenizer_core.text import Text
@@ -30,7 +32,7 @@ def encoder_of(pattern: str, text: str, cache_words: int | None = None) -> ByteP
     encoder = tokenizer.encoder
     assert isinstance(encoder, BytePairEncoder)
     assert (encoder._short_kernel is not None) == bytes_are_known()
-    encoder._calls_before_compiling = 0
+    encoder._may_wait = False
     return encoder
 
 
@@ -76,10 +78,14 @@ def test_only_bytes_are_read_where_they_lie(english_and_code: str) -> None:
     )
 
 
-def test_a_few_texts_are_not_compiled_for(english_and_code: str) -> None:
+def test_a_few_texts_are_not_compiled_for(
+    english_and_code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     encoder = encoder_of("o200k", english_and_code[:50_000])
-    encoder._calls_before_compiling = 3
+    kernel = encoder._short_kernel or encode_span
     expected = encoder.encode_whole(Text.of(b"some text")).tolist()
-    for left in (2, 1, 0, 0):
+    encoder._may_wait = True
+    monkeypatch.setitem(merge_encoding._calls_left, kernel, 2)
+    for left, waits in ((1, True), (0, True), (0, False), (0, False)):
         assert encoder.encode_short(b"some text") == expected
-        assert encoder._calls_before_compiling == left
+        assert (merge_encoding._calls_left[kernel], encoder._may_wait) == (left, waits)

@@ -66,6 +66,7 @@ MAX_CACHE_WORDS = 1 << 24
 
 # Kernels for short texts are compiled where there are many: the others do as well for a few.
 _CALLS_BEFORE_COMPILING = 64
+_calls_left: dict[Callable[..., int], int] = {}
 _SHORT_KERNELS: dict[Callable[..., bool], ShortKernel] = {
     mark_gpt2: encode_short_gpt2,
     mark_cl100k: encode_short_cl100k,
@@ -120,8 +121,7 @@ class BytePairEncoder(Encoder):
         masks = self._splitter.masks if bytes_are_known() else None
         self._short_kernel = None if masks is None else _SHORT_KERNELS[masks[0]]
         self._mask_options = (0, 0, 0) if masks is None else (*masks[1], 0, 0, 0)[:3]
-        used = encode_span if self._short_kernel is None else self._short_kernel
-        self._calls_before_compiling = 0 if are_kept(used) else _CALLS_BEFORE_COMPILING
+        self._may_wait = True
         self._idle: deque[Workspace] = deque()  # append and pop are atomic
 
     @property
@@ -221,9 +221,10 @@ class BytePairEncoder(Encoder):
         return ids[: ends[-1] if len(ends) else 0], ends
 
     def encode_short(self, content: bytes) -> list[int]:
-        if self._calls_before_compiling > 0:  # below, where threads count at once
-            self._calls_before_compiling -= 1
-            return super().encode_short(content)
+        if self._may_wait:
+            if _is_one_of_few(encode_span if self._short_kernel is None else self._short_kernel):
+                return super().encode_short(content)
+            self._may_wait = False
         try:
             workspace = self._idle.pop()
         except IndexError:
@@ -263,6 +264,15 @@ class BytePairEncoder(Encoder):
             gains,
         )
         return gains
+
+
+def _is_one_of_few(kernel: Callable[..., int]) -> bool:
+    """Whether a short text is one of the first in this process, and its kernel is not kept."""
+    left = _calls_left.get(kernel)
+    if left is None:
+        left = 0 if are_kept(kernel) else _CALLS_BEFORE_COMPILING
+    _calls_left[kernel] = max(left - 1, 0)
+    return left > 0
 
 
 def spans_of_lengths(contents: Sequence[bytes]) -> NDArray[np.int64]:
