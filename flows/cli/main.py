@@ -250,6 +250,9 @@ def main() -> None:
         click.echo(f"note: {as_typed(str(message))}", err=True)
 
     warnings.showwarning = as_note
+    # Of a type hint of MLflow's own. Said before there are threads: a filter that one adds is lost
+    # where another one takes filters back, as the compiler of kernels does.
+    warnings.filterwarnings("ignore", ".*Any type hint is inferred as AnyType", UserWarning)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # names of files need not be UTF-8
             stream.reconfigure(errors="backslashreplace")
