@@ -130,7 +130,13 @@ def test_it_goes_on_behind_what_is_there(
     monkeypatch.setattr(
         StorePlace, "publish", lambda self, one: (publish(self, one), resumed.append(one.name))
     )
+    others = {f"shard-{n:05}.tar" for n in range(2)} | {"tried", "shard-00000-mine.parquet"}
+    for name in others:  # of somebody who has his own shards there
+        s3.put(f"{tmp_path.name}/tokens/{name}", b"theirs")
     shards = encoded(tokenizer, files, url)
+    assert others <= {*names_below(url)}
+    for name in others:
+        remote_files.remove_file(f"{url}/{name}")
     assert {*published, *resumed} == {record.name for record in shards.records}
     assert not {*published} & {*resumed}
     # A file fewer: what no longer belongs to the tokens goes, and the rest is not written again.

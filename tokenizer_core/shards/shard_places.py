@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -31,7 +32,9 @@ from bpeline.tokenizer_core.shards.token_shards import (
     read_record,
 )
 
-_TRIED = "tried"  # written and removed again
+_TRIED = ".bpeline-writes-here"  # written and removed again
+# What this program writes; other files that are called shards are other people's.
+_OURS = re.compile(r"shard-\d{5,}-[0-9a-f]{12}\..+")
 
 
 class ShardPlace(Protocol):
@@ -115,7 +118,7 @@ class DirectoryPlace:
         DURABLE.write(folder / MANIFEST, manifest_of(about, records))
         names = _names_of(records)
         for file in folder.iterdir():
-            stale = file.name.startswith("shard-") and file.name not in names
+            stale = _OURS.fullmatch(file.name) and file.name not in names
             if stale or is_temporary(file):
                 DURABLE.remove(file)
 
@@ -153,7 +156,7 @@ class StorePlace:
     def publish_manifest(self, about: Mapping[str, Any], records: Sequence[ShardRecord]) -> None:
         self.files.put(MANIFEST, manifest_of(about, records))
         for name in self.files.sizes().keys() - _names_of(records):
-            if name.startswith("shard-"):
+            if _OURS.fullmatch(name):
                 self.files.remove(name)
 
 
