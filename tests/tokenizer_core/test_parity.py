@@ -22,7 +22,7 @@ from bpeline.tokenizer_core import (
     train_bpe,
     train_parity_bpe,
 )
-from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
+from bpeline.tokenizer_core.errors import CorpusError, EmptyCorpus, InvalidOption
 from bpeline.tokenizer_core.merging import (
     ParityEngine,
     SymbolWords,
@@ -416,3 +416,9 @@ def test_what_cannot_be_served_is_refused() -> None:
         learn_parity_merges(other, 5)
     with pytest.raises(EmptyCorpus, match="language C"):
         learn_parity_merges({**counts, "C": WordCounts.from_pairs([], WORDS)}, 5)
+
+
+def test_counts_that_64_bits_cannot_add_up_are_refused() -> None:
+    huge = WordCounts.from_mapping({b"a": 2**62, b"b": 2**62 - 9, b"c": 2**62, b"cd": 5})
+    with pytest.raises(CorpusError, match="symbols, counted as often as they occur"):
+        train_parity_bpe({"a": huge, "b": WordCounts.from_mapping({b"ef": 3})}, 258)

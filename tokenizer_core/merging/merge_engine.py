@@ -37,7 +37,7 @@ from bpeline.tokenizer_core.vocabulary import byte_order
 
 NO_LIMIT = 2**31 - 1  # base tokens of a token
 _POSITIONS = 2**31 - 1  # of all distinct words together: positions are int32
-_COUNTS = 2**63 - 1
+MOST_COUNTED = 2**63 - 1
 _DENSE_ALPHABET = 256  # base tokens whose pairs are counted in a square table
 _FIRST_TOKENS = 4096  # room that grows by doubling: a vocabulary size costs nothing in advance
 _FIRST_PAIRS = 1 << 16
@@ -121,10 +121,10 @@ def check_bounds(*several: SymbolWords) -> None:
             "leave out words that occur once, or train on a part of the corpus",
         )
     pairs = sum(exact_dot(words.counts, np.diff(words.offsets) - 1) for words in several)
-    if pairs > _COUNTS:
+    if pairs > MOST_COUNTED:
         raise CorpusError(
             f"the words hold {pairs} pairs, more than 64-bit counts can add up",
-            f"Σ count · (length − 1) may be at most {_COUNTS}",
+            f"Σ count · (length − 1) may be at most {MOST_COUNTED}",
             "divide all counts or the weights of the sources by the same number",
         )
 
@@ -294,7 +294,7 @@ def limits_for(
 ) -> Limits:
     """What kernels may do, of what engines are told."""
     longest = min(max_length or NO_LIMIT, NO_LIMIT)
-    least = min(min_count, _COUNTS)
+    least = min(min_count, MOST_COUNTED)
     kept = (1, NO_LIMIT) if free_application else (least, longest)
     return Limits(_ORDERS[tie_break], least, longest, *kept, base)
 

@@ -14,12 +14,14 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.errors import CorpusError
 from bpeline.tokenizer_core.kernels.memory.array_sets import described
 from bpeline.tokenizer_core.kernels.merging import merge_sources, merge_state, merge_step
 from bpeline.tokenizer_core.kernels.merging.merge_sources import MASK, Choice, Sources
 from bpeline.tokenizer_core.kernels.merging.merge_state import MergeState
 from bpeline.tokenizer_core.kernels.tables import pair_tables
 from bpeline.tokenizer_core.merging.merge_engine import (
+    MOST_COUNTED,
     SymbolWords,
     check_bounds,
     exact_dot,
@@ -76,7 +78,8 @@ class ParityEngine:
         base: how many base tokens there are.
 
     Raises:
-        CorpusError: see `check_bounds`, for all words together.
+        CorpusError: see `check_bounds`, for all words together; the symbols of a language, counted,
+            reach 2⁶³.
     """
 
     def __init__(
@@ -92,6 +95,14 @@ class ParityEngine:
     ) -> None:
         several = [*languages, *(development or ())]
         check_bounds(*several)
+        before = [exact_dot(words.counts, np.diff(words.offsets)) for words in several]
+        if max(before) > MOST_COUNTED:
+            raise CorpusError(
+                f"the words of a language hold {max(before)} symbols, counted as often as they "
+                "occur",
+                f"Σ count · length may be at most {MOST_COUNTED}",
+                "divide all counts of that language by the same number",
+            )
         self._base_tokens = languages[0].base_tokens
         self.base = len(self._base_tokens)
         self._rule, self._given = rule, given
@@ -108,7 +119,6 @@ class ParityEngine:
         self._state = shared._replace(noted=max((one.noted for one in self._sets), key=np.size))
         self._sets.append(without_pairs(shared, 0))
         tokens = len(shared.token_lengths)
-        before = [exact_dot(words.counts, np.diff(words.offsets)) for words in several]
         self._sources = Sources(
             sets=np.stack([_described(one) for one in self._sets]),
             learning=len(languages),
