@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.encoding.backtracking import encode_by_backtracking
 from bpeline.tokenizer_core.kernels.encoding.encode_word import merge_word
+from bpeline.tokenizer_core.kernels.encoding.run_merges import LEAST_BYTES, encode_runs
 from bpeline.tokenizer_core.kernels.encoding.whole_words import whole_word
 from bpeline.tokenizer_core.kernels.encoding.word_cache import (
     COUNT,
@@ -85,7 +86,12 @@ def encode_anew(word: I64, length: I64, workspace: Record, target: I64) -> I64:
             store_u32(target, np.uint32(whole))
             return np.int64(1)
     if workspace.trie != 0:
-        return encode_by_backtracking(word, length, workspace, target)
+        count = np.int64(0)
+        if length >= LEAST_BYTES:
+            count = encode_runs(word, length, workspace, target)
+        if count == 0:
+            count = encode_by_backtracking(word, length, workspace, target)
+        return count
     scratch, nothing = workspace.scratch, np.int64(0)
     pairs = PairTable(workspace.pairs, workspace.pair_shift, key_of(workspace))
     count = merge_word(word, length, workspace.byte_ids, pairs, scratch, nothing, nothing)
