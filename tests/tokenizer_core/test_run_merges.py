@@ -34,7 +34,9 @@ def encoded_runs(word: bytes, merges: list[reference.Pair]) -> list[int] | None:
 def word_of_runs(random_: random.Random, letters: str, most: int) -> bytes:
     lengths = [1, 2, 3, 7, 8, 16, 31, 64, 100]
     number = random_.randint(1, most)
-    return "".join(random_.choice(letters) * random_.choice(lengths) for _ in range(number)).encode()
+    return "".join(
+        random_.choice(letters) * random_.choice(lengths) for _ in range(number)
+    ).encode()
 
 
 @pytest.mark.slow
