@@ -32,7 +32,7 @@ RUN_SCRATCH = 2 * (MOST_RUNS + 2) * RUN  # bytes
 
 @kernel
 def add_run(runs: I64, number: I64, token: I64, repeats: I64) -> I64:
-    """Add a run of equal tokens, if it is not empty, to those before; returns how many there are."""
+    """Add a run of equal tokens, if there are any, to those before; returns how many runs."""
     if repeats == 0:
         return number
     last = runs + RUN * (number - 1)
