@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 
 CHANGELOG = (Path(__file__).parents[1] / "CHANGELOG.md").read_text("utf-8")
@@ -22,9 +23,12 @@ def kinds() -> Iterator[tuple[str, str, str]]:
 
 def test_releases_have_a_version_and_a_date_and_kinds_that_are_known() -> None:
     releases = re.findall(r"^## (.*)$", CHANGELOG, re.MULTILINE)
-    for number, title in enumerate(releases):
-        dated = r"\[\d+\.\d+\.\d+\]( - (\d{4}-\d\d-\d\d))?"
-        assert re.fullmatch(dated, title) or (number == 0 and title.endswith("] - Unreleased"))
+    dates = []
+    for title in releases:
+        dated = re.fullmatch(r"\[\d+\.\d+\.\d+\] - (\d{4}-\d\d-\d\d)", title)
+        assert dated, title
+        dates.append(date.fromisoformat(dated[1]))
+    assert dates == sorted(dates, reverse=True), "the newest stands first"
     for title, kind, entries in kinds():
         assert kind.startswith(KINDS), (title, kind)
         assert re.search(r"^- ", entries, re.MULTILINE), f"{kind} of {title} is empty"

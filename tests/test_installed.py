@@ -116,7 +116,8 @@ def test_it_works_beside_a_project_with_packages_of_the_same_names(
 
 def test_the_version_stands_in_one_place_and_the_others_follow() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    newest = re.search(r"^## \[(\S+)\] - ", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    newest = re.search(r"^## \[(\S+)\] - (\S+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest
     assert newest[1] == version
-    assert f"version: {version}\n" in (ROOT / "CITATION.cff").read_text()
+    cited = (ROOT / "CITATION.cff").read_text()
+    assert f"\nversion: {version}\ndate-released: {newest[2]}\n" in cited
