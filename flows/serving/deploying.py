@@ -24,6 +24,15 @@ def names_in(path: Path) -> list[str]:
 def main() -> None:
     """Do it; the exit code is that of Prefect's command that failed, the error on its last line."""
     pool, path, *tagged = sys.argv[1:]
+    names = names_in(Path(path))
+    if names:
+        _apply(pool, path)
+    if tagged:
+        tag, then = tagged
+        _leave_over(tag, names, then == "remove")
+
+
+def _apply(pool: str, path: str) -> None:
     from prefect.cli import app
 
     for arguments in (
@@ -36,9 +45,6 @@ def main() -> None:
         except SystemExit as ended:
             if ended.code:
                 raise
-    if tagged:
-        tag, then = tagged
-        _leave_over(tag, names_in(Path(path)), then == "remove")
 
 
 def _leave_over(tag: str, names: list[str], remove: bool) -> None:

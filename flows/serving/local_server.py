@@ -18,10 +18,11 @@ from bpeline.flows.running import choose_runner, settings
 from bpeline.flows.serving import deploying
 from bpeline.flows.serving.project_deployments import project_tag, write_deployments
 from bpeline.flows.serving.services import HOST, Say, Service, running, wait_for_any
+from bpeline.flows.wording import as_typed
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.tracking import is_server, mlflow_server, ui_base
 from bpeline.registry.workspace import remember_ui_port, serving_prefect
-from bpeline.tokenizer_core.errors import RegistryUnreachable
+from bpeline.tokenizer_core.errors import InvalidOption, RegistryUnreachable
 
 POOL = "bpeline"
 _PREFECT = (sys.executable, "-m", "prefect")
@@ -80,7 +81,7 @@ def serve(prefect_port: int, mlflow_port: int, deploys: bool, say: Say) -> None:
                 remember_ui_port(registry.workspace, mlflow_port)
             if deploys:
                 for line in _deploy(environment).lines():
-                    say(line)
+                    say(as_typed(line))
             with running([worker], environment, home, say) as workers:
                 say("")
                 _show({
@@ -117,12 +118,13 @@ class Deployed:
 
     def lines(self) -> list[str]:
         """The same for people."""
-        said = [f"deployed: {', '.join(self.names)}"]
+        said = [f"deployed: {', '.join(self.names) or 'nothing, for nothing is scheduled'}"]
         if self.left and self.removed:
             said.append(f"removed: {', '.join(self.left)}")
         elif self.left:
             said.append(f"still scheduled, and no longer in the file: {', '.join(self.left)}")
-            said.append("remove it:  bpeline deploy --remove")
+            which = "it" if len(self.left) == 1 else "them"
+            said.append(f"remove {which}:  bpeline deploy --remove")
         return said
 
 
@@ -135,7 +137,7 @@ def deploy(remove: bool = False) -> Deployed:
         remove: whether deployments that the project's file made, and names no more, are removed.
 
     Raises:
-        InvalidOption: the project's file cannot be used, or schedules nothing.
+        InvalidOption: the project's file cannot be used, or schedules nothing and never did.
         RegistryUnreachable: no server answers, or it refuses.
     """
     chosen = choose_runner()
@@ -164,7 +166,7 @@ def _environment(registry: Registry, **more: str) -> dict[str, str]:
 
 def _deploy(environment: Mapping[str, str], remove: bool = False) -> Deployed:
     """Make the work pool unless it is there, apply the file of deployments."""
-    path, tagged = INSTALLED / "prefect.yaml", list[str]()
+    path, tagged, project = INSTALLED / "prefect.yaml", list[str](), None
     if file := find_project():
         project = read_project(file)
         path = write_deployments(project, path, Path(environment["BPELINE_HOME"]))
@@ -182,7 +184,14 @@ def _deploy(environment: Mapping[str, str], remove: bool = False) -> Deployed:
         )
     lines = done.stdout.splitlines()
     left = [line.removeprefix(deploying.LEFT) for line in lines if line.startswith(deploying.LEFT)]
-    return Deployed(tuple(deploying.names_in(path)), tuple(sorted(left)), remove)
+    deployed = Deployed(tuple(deploying.names_in(path)), tuple(sorted(left)), remove)
+    if project and not remove and deployed.names == deployed.left == ():
+        raise InvalidOption(
+            f"{project.path} schedules nothing",
+            "a table [schedule] with at least one time",
+            f'add `retrain = "0 3 * * *"` below [schedule] in {project.path}',
+        )
+    return deployed
 
 
 def _mlflow(registry: Registry, port: int, option: str) -> list[Service]:

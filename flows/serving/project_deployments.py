@@ -24,20 +24,14 @@ _RETRAIN, _WATCH, _ENCODE = "retrain", "watch-drift", "encode-dataset"
 
 
 def project_deployments(project: Project, usual: Path) -> dict[str, Any]:
-    """What Prefect is told of a project.
+    """What Prefect is told of a project; no deployments where it schedules nothing.
 
     Args:
         usual: our own ``prefect.yaml``.
 
     Raises:
-        InvalidOption: the project schedules nothing, or Prefect would change a parameter.
+        InvalidOption: Prefect would change a parameter.
     """
-    if not project.schedules:
-        raise InvalidOption(
-            f"{project.path} schedules nothing",
-            "a table [schedule] with at least one time",
-            f'add `retrain = "0 3 * * *"` below [schedule] in {project.path}',
-        )
     content: dict[str, Any] = yaml.safe_load(usual.read_text(encoding="utf-8"))
     ours = {one["name"]: one for one in content["deployments"]}
     made = [_deployment(project, deepcopy(ours[job]), job) for job in project.schedules]

@@ -27,6 +27,7 @@ from bpeline.flows.requests import (
     read_project,
 )
 from bpeline.flows.requests.project import PARAMETERS, Project
+from bpeline.flows.serving.deploying import names_in
 from bpeline.flows.serving.local_server import INSTALLED
 from bpeline.flows.serving.project_deployments import project_deployments, write_deployments
 from bpeline.registry import environment
@@ -217,10 +218,19 @@ def test_what_is_watched_has_the_labels_of_slices_alone(tmp_path: Path) -> None:
         _ = other.watched
 
 
-def test_a_project_that_schedules_nothing_is_not_deployed(tmp_path: Path) -> None:
+def test_a_project_that_schedules_nothing_has_no_deployments(tmp_path: Path) -> None:
     project = read_project(written(tmp_path, TRAIN))
-    with pytest.raises(InvalidOption, match="schedules nothing"):
-        project_deployments(project, INSTALLED / "prefect.yaml")
+    assert project_deployments(project, INSTALLED / "prefect.yaml")["deployments"] == []
+    path = write_deployments(project, INSTALLED / "prefect.yaml", tmp_path)
+    assert names_in(path) == []
+
+
+def test_names_are_those_of_deployments_and_not_of_their_triggers(tmp_path: Path) -> None:
+    times = dict.fromkeys(("retrain", "encode_dataset", "recertify"), "0 3 * * *")
+    path = write_deployments(scheduled(tmp_path, **times), INSTALLED / "prefect.yaml", tmp_path)
+    assert names_in(path) == ["retrain-news", "encode-dataset-news", "recertify-news"]
+    ours = yaml.safe_load((INSTALLED / "prefect.yaml").read_text())["deployments"]
+    assert names_in(INSTALLED / "prefect.yaml") == [one["name"] for one in ours]
 
 
 @pytest.mark.slow

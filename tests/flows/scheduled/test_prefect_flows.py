@@ -273,7 +273,7 @@ def test_what_a_projects_file_names_no_more_is_said_and_removed_when_asked(
     renamed = text.replace("before", "after").replace('watch-drift = "0 4 1 1 *"\n', "")
     said = deployed(renamed)
     assert "still scheduled, and no longer in the file: retrain-before, watch-drift-before" in said
-    assert "remove it:  bpeline deploy" in said
+    assert "remove them:  bpeline deploy" in said
     assert there() == {"retrain-before", "watch-drift-before", "retrain-after"}
     told = json.loads(deployed(renamed, "--remove", "--json"))
     assert told == {
@@ -282,6 +282,16 @@ def test_what_a_projects_file_names_no_more_is_said_and_removed_when_asked(
         "removed": True,
     }
     assert there() == {"retrain-after"}
-    for one in server.all("deployments"):  # the server is that of other tests, too
-        if one["name"] == "retrain-after":
-            server.ask(f"/deployments/{one['id']}", method="DELETE")
+    # Without [schedule] nothing is deployed, and what is left is named all the same.
+    alone = renamed.partition("[schedule]")[0]
+    said = deployed(alone)
+    assert said.startswith("deployed: nothing, for nothing is scheduled\n")
+    assert "still scheduled, and no longer in the file: retrain-after\nremove it:  " in said
+    assert there() == {"retrain-after"}
+    removed = deployed(alone, "--remove")
+    assert removed == "deployed: nothing, for nothing is scheduled\nremoved: retrain-after\n"
+    assert there() == set()
+    assert "removed" not in deployed(alone, "--remove"), "again is no error"
+    never = server.bpeline("deploy", "--project", str(file), *home, folder=tmp_path)
+    assert never.returncode == 2
+    assert f"{file} schedules nothing" in never.stderr
