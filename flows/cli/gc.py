@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from bpeline.flows.cli.options import answer, command
+from bpeline.flows.cli.options import answer, command, typed_again
 from bpeline.flows.cli.request_options import options_of
 from bpeline.flows.requests import GarbageRequest
 
@@ -42,7 +42,7 @@ def gc(remove: bool, as_json: bool, **given: Any) -> None:
             f"{_megabytes(found.young)}  stay as they are younger than {found.days:g} days"
         )
     if found.old and not remove:
-        lines.append(as_typed("\nremove it:  bpeline gc --remove"))
+        lines.append(as_typed(f"\nremove it:  {typed_again('--remove')}"))
     old, young = (list(map(_as_json, ones)) for ones in (found.old, found.young))
     told = {"removed": remove, "old": old, "young": young, "unsure": found.unsure}
     answer(as_json, told, lines)

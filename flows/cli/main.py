@@ -24,6 +24,7 @@ from typing import Any
 
 import click
 
+from bpeline.flows.cli.options import TYPED
 from bpeline.flows.running import Terminated, keep_moving, stop_moving, terminable
 from bpeline.tokenizer_core.errors import (
     BpelineError,
@@ -80,6 +81,10 @@ FILE_OF = {name: file for file, names in COMMANDS.items() for name in names}
 
 class Commands(click.Group):
     """A group that turns our errors into three lines on stderr, without a traceback."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[TYPED] = tuple(args)
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(FILE_OF)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,6 +20,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
 FILE = click.Path(path_type=Path, dir_okay=False)
 DIRECTORY = click.Path(path_type=Path, file_okay=False)
+TYPED = "bpeline.typed"  # in a context's `meta`: the words after `bpeline`
 
 
 def command(
@@ -108,6 +110,12 @@ def project_is_named() -> bool:
     """Whether the command's project was typed, so that it is read whatever else was."""
     context = click.get_current_context()
     return context.get_parameter_source("project") == click.core.ParameterSource.COMMANDLINE
+
+
+def typed_again(*more: str) -> str:
+    """The command under way as it was typed, but for ``--json``, with more words at its end."""
+    typed = click.get_current_context().meta[TYPED]
+    return shlex.join(["bpeline", *(word for word in typed if word != "--json"), *more])
 
 
 def model_shape_option(function: Function) -> Function:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import click
 
 from bpeline.flows.cli.aliases import by_option, reason_option
-from bpeline.flows.cli.options import answer, command
+from bpeline.flows.cli.options import answer, command, typed_again
 
 _ELSEWHERE = (
     "word counts and checkpoints: `bpeline gc --days 0 --remove` removes what no version needs",
@@ -43,7 +43,7 @@ def delete(reference: str, remove: bool, reason: str, by: str, as_json: bool) ->
 
     wanted, who = parse_deletable(reference), by or this_user()
     registry = open_registry(make=False)
-    again = as_typed(f"\ndo it:  bpeline delete {reference} --remove")
+    again = as_typed(f"\ndo it:  {typed_again('--remove')}")
     if isinstance(wanted, ByAlias):
         if not remove:
             line = f"{wanted} would be removed; the version it points to stays"

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from bpeline.flows.cli.options import answer, command
+from bpeline.flows.cli.options import answer, command, typed_again
 
 
 @command(
@@ -34,5 +34,5 @@ def repair(write: bool, as_json: bool) -> None:
         if sentences:
             lines += [f"{title}:", *(f"  {sentence}" for sentence in sentences)]
     if told.found and not write:
-        lines += ["", as_typed("do it:  bpeline repair --write")]
+        lines += ["", as_typed(f"do it:  {typed_again('--write')}")]
     answer(as_json, asdict(told), lines)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import click
 
+from bpeline.flows.cli.options import typed_again
 from bpeline.tokenizer_core.errors import InvalidOption
 
 _KINDS = {"txt": "text", "jsonl": "JSON lines", "json": "JSON", "csv": "CSV", "tsv": "TSV",
@@ -35,7 +36,7 @@ def with_standard_input(paths: Sequence[str], text_field: str | None) -> list[st
         raise InvalidOption(
             "- means standard input, which is a terminal",
             "a corpus in a pipe",
-            "type `zstdcat corpus.txt.zst | bpeline train - --name news`",
+            f"type `zstdcat corpus.txt.zst | {typed_again()}`",
         )
     workspace = Workspace.open(addresses().home)
     kept = keep_standard_input(workspace, sys.stdin.buffer, text_field)

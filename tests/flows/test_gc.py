@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,14 +28,16 @@ def test_what_could_go_is_said_and_then_removed(
     said = bpeline("gc", "--days", 0)
     assert said.exit_code == 0
     assert "checkpoints of runs" in said.output
-    assert "bpeline gc --remove" in said.output
+    assert "remove it:  bpeline gc --days 0 --remove\n" in said.output
     assert left() == before
 
     counts = json.loads(bpeline("gc", "--days", 0, "--counts-of", 0, "--json").output)
     assert not counts["removed"]
     assert {one["kind"] for one in counts["old"]} == {"table", "shard", "run"}
 
-    done = bpeline("gc", "--days", 0, "--counts-of", 0, "--remove")
+    said = bpeline("gc", "--days", 0, "--counts-of", 0)
+    (again,) = re.findall(r"remove it:  bpeline (.*)\n", said.output)
+    done = bpeline(*shlex.split(again))
     assert done.exit_code == 0, done.output
     assert "removed" in done.output
     assert len(list(Path(".bpeline/tables").glob("*.duckdb"))) == 1

@@ -82,10 +82,10 @@ def test_a_version_is_deleted_after_showing_what_would_go(bpeline: Command) -> N
     refused = bpeline("delete", "news", "--remove")
     assert refused.exit_code == 1
     assert "bpeline delete news@candidate --remove" in refused.stderr
-    said = bpeline("delete", "news/1")
+    said = bpeline("delete", "news/1", "--reason", "no need")
     assert "could go" in said.stdout
     assert "news/2, which was extended from it" in said.stdout
-    assert said.stdout.endswith("do it:  bpeline delete news/1 --remove\n")
+    assert said.stdout.endswith("do it:  bpeline delete news/1 --reason 'no need' --remove\n")
     assert "news/1" in bpeline("versions").stdout
     done = bpeline("delete", "news/1", "--remove", "--by", "ada", "--reason", "secret", "--json")
     assert done.exit_code == 0, done.output

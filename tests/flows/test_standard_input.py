@@ -5,6 +5,10 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
+import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +21,7 @@ from bpeline import TokenShards
 from bpeline.registry import load_tokenizer
 
 Command = Callable[..., Result]
+MAIN = "from bpeline.flows.cli.main import main; main()"
 TEXT = "".join(f"line {n} of the text, {n * n} in all\n" for n in range(2_000))
 
 
@@ -119,3 +124,20 @@ def test_a_pipe_is_taken_wherever_files_of_text_are(tmp_path: Path, bpeline: Com
     assert bpeline("count", "piped/1", "-", input=TEXT).exit_code == 0
     drifted = bpeline("drift", "piped@candidate", "-", input=TEXT)
     assert "kept as" in drifted.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["train", "-", "--name", "a name", "--vocab-size", "300"],
+        ["compare", "news/1", "news/2", "--on", "-", "--workspace", "of its own"],
+    ],
+)
+def test_nothing_in_the_pipe_is_said_with_the_command_that_was_typed(words: list[str]) -> None:
+    ours, terminal = os.openpty()
+    with os.fdopen(ours, "wb"), os.fdopen(terminal, "rb"):
+        command = [sys.executable, "-c", MAIN, *words, "--json"]
+        refused = subprocess.run(command, stdin=terminal, capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert f"type `zstdcat corpus.txt.zst | bpeline {shlex.join(words)}`" in refused.stderr
