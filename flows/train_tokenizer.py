@@ -31,10 +31,9 @@ from bpeline.flows.steps import (
     promote_if_better,
     publish,
     rehearsed,
+    remarks_on,
     screen_tokens,
     set_up_evaluation,
-    special_remark,
-    splits_remark,
     summarize,
     training_run,
     with_findings,
@@ -65,9 +64,8 @@ def train_tokenizer(request: TrainingRequest, workspace: str | None) -> Training
                 with run.step(PLAN_CHUNKS) as outcome:
                     plan = plan_chunks(request, registry, setup.left_out)
                     outcome(plan.outcome)
-                    run.note(plan.skipped.remark)
-                    run.note(splits_remark(plan.files, request))
-                    run.note(special_remark(plan.files, plan.reading, request.extends))
+                    for remark in remarks_on(plan, request, plan.reading):
+                        run.note(remark)
                 with run.step(COUNT_WORDS, plan.bytes_to_read, "bytes") as outcome:
                     corpus = count_words(plan, request, registry)
                     outcome(corpus.outcome, corpus.bytes_counted)

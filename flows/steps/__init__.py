@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from . import shard_encoding as shard_encoding
     from .chunk_plan import CorpusPlan as CorpusPlan
     from .chunk_plan import plan_chunks as plan_chunks
-    from .chunk_plan import special_remark as special_remark
-    from .chunk_plan import splits_remark as splits_remark
+    from .chunk_plan import remarks_on as remarks_on
     from .combining import combine_counts as combine_counts
     from .counting import CountedCorpus as CountedCorpus
     from .counting import count_words as count_words

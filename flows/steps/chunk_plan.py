@@ -32,6 +32,8 @@ from bpeline.tokenizer_core.corpus import (
 Recall = Callable[[Sequence[SourceFile], int, str], dict[str, FileReading]]
 Bundle = tuple[ChunkGroup, ...]
 
+_MOST_REMARKS = 5
+
 
 @dataclass(frozen=True, slots=True)
 class CorpusPlan:
@@ -43,7 +45,7 @@ class CorpusPlan:
         bundles: what is to be read, in parcels of about equal size for the workers.
         bytes_to_read: bytes on disk of these.
         reading: how all of them are read.
-        skipped: what else the search for them met.
+        skipped, shared: what else the search for them met, see `FoundFiles`.
     """
 
     files: tuple[SourceFile, ...]
@@ -52,6 +54,7 @@ class CorpusPlan:
     bytes_to_read: int
     reading: Reading
     skipped: SkippedFiles = field(default_factory=SkippedFiles)
+    shared: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
     @property
     def outcome(self) -> str:
@@ -80,7 +83,7 @@ def plan_chunks(
     reading = replace(request.reading, left_out=left_out)
     known = known_readings(files, reading, workspace, registry.catalogue)
     plan = plan_reading(files, known, reading, engines.current(request.workers))
-    return replace(plan, skipped=found.skipped)
+    return replace(plan, skipped=found.skipped, shared=found.shared)
 
 
 def find_files(request: TrainingRequest, workspace: Workspace) -> FoundFiles:
@@ -94,6 +97,35 @@ def find_files(request: TrainingRequest, workspace: Workspace) -> FoundFiles:
     if request.strict:
         found.skipped.refuse()
     return found
+
+
+def remarks_on(
+    found: FoundFiles | CorpusPlan, request: TrainingRequest, reading: Reading
+) -> list[str]:
+    """What people should know of the files that were found, a line each."""
+    said = (
+        found.skipped.remark,
+        *shared_remarks(found),
+        splits_remark(found.files, request),
+        special_remark(found.files, reading, request.extends),
+    )
+    return [remark for remark in said if remark]
+
+
+def shared_remarks(found: FoundFiles | CorpusPlan) -> list[str]:
+    """Which sources name files that belong to earlier ones: a line for each of the first few."""
+    own = {file.source for file in found.files}
+    remarks = []
+    for source in dict.fromkeys(source for source, _ in found.shared):
+        owners = {owner: n for (one, owner), n in found.shared.items() if one == source}
+        files = counted(sum(owners.values()), "file")
+        first = f"{' and '.join(owners)} {'names' if len(owners) == 1 else 'name'} first"
+        left = "for the first" if source in own else f"and no text is left to {source}"
+        remarks.append(f"source {source} names {files}, which {first}: a file is read once, {left}")
+    more = len(remarks) - _MOST_REMARKS
+    if more > 0:
+        remarks[_MOST_REMARKS:] = [f"{counted(more, 'more source')} name files of earlier ones"]
+    return remarks
 
 
 def special_remark(files: Sequence[SourceFile], reading: Reading, extends: str = "") -> str:

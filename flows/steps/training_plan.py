@@ -30,8 +30,7 @@ from bpeline.flows.steps.chunk_plan import (
     find_files,
     known_readings,
     recalled,
-    special_remark,
-    splits_remark,
+    remarks_on,
 )
 from bpeline.flows.steps.combining import table_of
 from bpeline.flows.steps.counting import CountedCorpus, sections_remark
@@ -259,11 +258,9 @@ class _Planner:
                     (
                         self.request.pattern_remark,
                         self.request.parity_remark,
-                        found.skipped.remark,
-                        splits_remark(files, self.request),
+                        *remarks_on(found, self.request, self.reading),
                         not_evaluated(evaluation_files(self.request)[1]),
                         not_measured_on(development_files(self.request)),
-                        special_remark(files, self.reading, self.request.extends),
                         copies,
                         sections,
                         self._held(),

@@ -17,7 +17,7 @@ from bpeline.flows.running import (
     PLAN_CHUNKS,
     progress,
 )
-from bpeline.flows.steps.chunk_plan import CorpusPlan, plan_chunks, special_remark, splits_remark
+from bpeline.flows.steps.chunk_plan import CorpusPlan, plan_chunks, remarks_on
 from bpeline.flows.steps.combining import CountedWords, combine_counts
 from bpeline.flows.steps.counting import CountedCorpus, count_words
 from bpeline.flows.steps.evaluating import Evaluated, evaluate
@@ -113,8 +113,8 @@ def count_once(
     with run.step(PLAN_CHUNKS) as outcome:
         plan = plan_chunks(request, run.registry, setup.left_out)
         outcome(title + plan.outcome)
-        run.note(splits_remark(plan.files, request))
-        run.note(special_remark(plan.files, plan.reading))
+        for remark in remarks_on(plan, request, plan.reading):
+            run.note(remark)
     with run.step(COUNT_WORDS, plan.bytes_to_read, "bytes") as outcome:
         corpus = count_words(plan, request, run.registry)
         outcome(corpus.outcome)

@@ -67,6 +67,41 @@ def counts_of(path: Path) -> dict[bytes, int]:
         return dict(connection.execute("SELECT word, count FROM word_counts").fetchall())
 
 
+def test_sources_whose_files_belong_to_earlier_ones_are_named(
+    bpeline: Command, corpus: Path
+) -> None:
+    files = [corpus / "part-0.txt", corpus / "part-1.txt"]
+    spelt = {"one": files[0], "same": files[0], "both": corpus / "*.txt", "last": files[1]}
+    asked = [part for name, path in spelt.items() for part in ("--source", f"{name}={path}")]
+    ended = bpeline("train", *asked, *OPTIONS, "--plan", "--json")
+    assert ended.exit_code == 0, ended.output
+    notes = json.loads(ended.stdout)["notes"]
+    for expected in (
+        "source same names 1 file, which one names first: a file is read once, and no text is left "
+        "to same",
+        "source both names 1 file, which one names first: a file is read once, for the first",
+        "source last names 1 file, which both names first: a file is read once, and no text is "
+        "left to last",
+    ):
+        assert expected in notes, notes
+
+
+@pytest.mark.slow
+def test_many_sources_without_text_are_named_in_few_lines_by_the_training_and_the_sweep(
+    bpeline: Command, corpus: Path
+) -> None:
+    file = corpus / "part-0.txt"
+    asked = [part for at in range(9) for part in ("--source", f"s{at}={file}")]
+    for command in ("train", "sweep"):
+        size = ["--vocab-size", 500] if command == "train" else ["--sizes", "500"]
+        ended = bpeline(command, *asked, *size, "--held-out", 0.2, "--name", "nine")
+        assert ended.exit_code == 0, ended.output
+        told = [line for line in ended.stderr.splitlines() if line.startswith("note: source s")]
+        assert "no text is left to s1" in told[0]
+        assert len(told) == 5, ended.stderr
+        assert "note: 3 more sources name files of earlier ones" in ended.stderr
+
+
 @pytest.mark.slow
 def test_a_corpus_file_is_trained_told_of_and_verified(
     bpeline: Command, lines: Path, tmp_path: Path

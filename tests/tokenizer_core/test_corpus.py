@@ -101,6 +101,18 @@ def test_what_one_source_skips_and_another_reads_is_not_skipped(tmp_path: Path) 
     assert search_sources(sources).skipped.number == 0
 
 
+def test_files_that_an_earlier_source_names_are_counted_for_both(tmp_path: Path) -> None:
+    make(tmp_path, "a.txt", "b.txt", "c.txt")
+    os.link(tmp_path / "b.txt", tmp_path / "b again.txt")
+    paths = [str(tmp_path / name) for name in ("a.txt", "b.txt", "*.txt")]
+    first, second = Source(paths[0], "first"), Source(paths[1], "second")
+    all_twice = [Source(paths[2], "all"), Source(paths[2], "all")]
+    found = search_sources([first, second, *all_twice, second])
+    assert [file.source for file in found.files] == ["first", "second", "all"]
+    assert found.shared == {("all", "first"): 1, ("all", "second"): 1}
+    assert search_sources([first, second, first]).shared == {}
+
+
 def test_more_kinds_are_read_as_text_where_they_are_included(tmp_path: Path) -> None:
     make(tmp_path, "a.txt", "b.rst", "src/c.log", "doc/d.log", "e.bin.log", "f.zip")
     (tmp_path / "e.bin.log").write_bytes(b"\x7fELF\0\0")

@@ -7,8 +7,8 @@ import glob
 import os
 import secrets
 import stat
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -149,10 +149,13 @@ class FoundFiles:
     Attributes:
         files: that are read, in the order of the corpus.
         skipped: what else was met and is not read.
+        shared: label of a source, and of an earlier one that names some of its files, too → how
+            many: they belong to the earlier one.
     """
 
     files: tuple[SourceFile, ...]
     skipped: SkippedFiles
+    shared: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
 
 def find_source_files(sources: Sequence[Source]) -> list[SourceFile]:
@@ -179,8 +182,9 @@ def search_sources(sources: Sequence[Source]) -> FoundFiles:
         UnreadableSource: a pipe, device or socket, a named file that cannot be text, or one that
             this user may not read.
     """
-    (files,), skipped = search_each([sources])
-    return FoundFiles(files, skipped)
+    skipping = Skipping()
+    files, shared = _searched(sources, skipping)
+    return FoundFiles(files, skipping.told({file.path for file in files}), shared)
 
 
 def search_each(
@@ -195,11 +199,13 @@ def search_each(
         InvalidOption, MissingSource, UnreadableSource: see `search_sources`.
     """
     skipping = Skipping()
-    found = [_searched(sources, skipping) for sources in searches]
+    found = [_searched(sources, skipping)[0] for sources in searches]
     return found, skipping.told({file.path for files in found for file in files})
 
 
-def _searched(sources: Sequence[Source], skipping: Skipping) -> tuple[SourceFile, ...]:
+def _searched(
+    sources: Sequence[Source], skipping: Skipping
+) -> tuple[tuple[SourceFile, ...], dict[tuple[str, str], int]]:
     if not sources or not all(source.pattern for source in sources):
         raise InvalidOption(
             "the name of a source is empty" if sources else "no source was given",
@@ -207,13 +213,20 @@ def _searched(sources: Sequence[Source], skipping: Skipping) -> tuple[SourceFile
             "name a file",
         )
     found: dict[tuple[int | str, int], SourceFile] = {}
+    shared: dict[tuple[str, str], set[tuple[int | str, int]]] = {}
+
+    def take(key: tuple[int | str, int], file: SourceFile) -> None:
+        owner = found.setdefault(key, file).source
+        if owner != file.source:
+            shared.setdefault((file.source, owner), set()).add(key)
+
     for source in sources:
         pattern = source.pattern
         if "://" in pattern:  # a URL, unless it is a file of this machine that is spelt so
             pattern = local_name(pattern)
             if is_url(pattern):
                 for file in _remote_files(source, skipping):
-                    found.setdefault((file.path, 0), file)
+                    take((file.path, 0), file)
                 continue
         here = Skipping()
         paths = sorted(set(_paths_of(pattern, source.include, here)))
@@ -222,9 +235,9 @@ def _searched(sources: Sequence[Source], skipping: Skipping) -> tuple[SourceFile
         for path in paths:
             status = _status_of_text(path)
             file = _source_file(path, source, *FileState.of(status))
-            found.setdefault((status.st_dev, status.st_ino), file)
+            take((status.st_dev, status.st_ino), file)
         skipping.add(here)
-    return tuple(found.values())
+    return tuple(found.values()), {both: len(keys) for both, keys in shared.items()}
 
 
 def _paths_of(pattern: str, include: tuple[str, ...], skipping: Skipping) -> Iterator[str]:
