@@ -186,8 +186,8 @@ def cheapest_size_of(reference: str, shape: ModelShape) -> tuple[Measured, Cheap
     tokenizer = load_version(registry, measured.version)
     if not has_curve(tokenizer):
         raise InvalidOption(
-            f"{measured.version} has one size",
-            "byte-level BPE whose first merges are a smaller tokenizer",
+            f"the sizes of {measured.version} are not measured at once",
+            "byte-level BPE, each of whose merges saves what it joins",
             "measure other versions with `bpeline evaluate`, or sizes with `bpeline sweep`",
         )
     texts = texts_of(registry.workspace, measured.made)

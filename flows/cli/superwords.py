@@ -92,8 +92,7 @@ def superwords(
         if isinstance(vocab_size, str) or largest_size is not None or model_shape is not None:
             raise InvalidOption(
                 "the number of ids was to be chosen with --rule runs",
-                "with this rule each number is a training of its own, for it decides which words "
-                "are one token, and so the runs",
+                "with this rule each size is trained and measured by itself",
                 "type a number; what several cost is said by `bpeline sweep FILES --name NAME "
                 "--algorithm superword-bpe --sizes 16000,32000 --model-shape llama-3.2-1b`",
             )

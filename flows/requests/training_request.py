@@ -347,8 +347,8 @@ class TrainingRequest(Request):
         if not self.over_bytes:
             raise InvalidOption(
                 f"the number of ids is to be chosen, with the algorithm {self.algorithm}",
-                "byte-bpe, whose first merges are a smaller tokenizer; of others each size is a "
-                "training of its own",
+                "byte-bpe, all of whose sizes are measured at once; of others each size is trained "
+                "and measured by itself",
                 "type a number; what several cost is said by `bpeline sweep FILES --name NAME "
                 f"--algorithm {self.algorithm} --sizes 16000,32000 --model-shape llama-3.2-1b`",
             )

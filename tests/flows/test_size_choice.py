@@ -80,7 +80,7 @@ def test_auto_asks_up_to_the_largest_size(tmp_path: Path) -> None:
         ),
         (
             {"largest_size": 9_000, "algorithm": "superword-bpe", "model_shape": "marin-moe"},
-            "each size is a training of its own",
+            "each size is trained and measured by itself",
         ),
         ({"vocab_size": "large"}, "valid integer"),
     ],
@@ -305,7 +305,7 @@ def test_where_no_size_can_be_chosen_the_command_says_why(corpus: Path, bpeline:
     for said, command in (
         ("was given, 900", "extend news/1 --vocab-size 900 --model-shape marin-moe"),
         ("no model was named", "extend news/1 --vocab-size auto"),
-        ("of its own", "superwords news/1 --rule runs --vocab-size auto"),
+        ("by itself", "superwords news/1 --rule runs --vocab-size auto"),
         ("300 ids were", "superwords news/1 --vocab-size auto --largest-size 300"),
         (
             "at the same number of ids",

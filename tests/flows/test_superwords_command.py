@@ -98,6 +98,17 @@ def test_runs_of_words_are_learned_from_the_corpus_of_a_version(
     longer = bpeline("extend", "news/2", "--vocab-size", "420")
     assert longer.exit_code == 2
     assert "--algorithm superword-bpe --vocab-size 420" in longer.stderr
+    fewer = train_superword_bpe(counts, 380, special_tokens=[END])
+    assert load_tokenizer("news/2:380").digest == fewer.digest
+    for sizes in (
+        ("--vocab-size", "auto", "--model-shape", "llama-3.2-1b"),
+        ("--largest-size", "500"),
+        ("--vocab-size", "390", "--model-shape", "llama-3.2-1b"),
+    ):
+        chosen = bpeline(*command, *sizes)
+        assert chosen.exit_code == 2
+        assert "each size is trained and measured by itself" in chosen.stderr
+        assert "--algorithm superword-bpe --sizes" in chosen.stderr
     for wrong in (
         (*command, "--transition-size", "300"),
         ("superwords", "news/1"),

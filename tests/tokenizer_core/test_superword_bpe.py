@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,7 @@ from bpeline.tokenizer_core.algorithms import (
 from bpeline.tokenizer_core.algorithms.superword_bpe import reference as oracle
 from bpeline.tokenizer_core.algorithms.superword_bpe.passage_rows import cut_passages
 from bpeline.tokenizer_core.algorithms.superword_bpe.run_engine import RunEngine
+from bpeline.tokenizer_core.derived import of_size
 from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, InvalidPattern
 from bpeline.tokenizer_core.merging import load_checkpoint
 from bpeline.tokenizer_core.splitting import NAMED_PATTERNS, SplitPattern, pre_tokens
@@ -273,6 +275,36 @@ def test_what_cannot_be_is_refused() -> None:
             Tokenizer(vocab, [(b"a", b"b")], algorithm=SuperwordBpe(whole))
     for described in ({"whole": [1, 1]}, {"whole": [-1]}, {"whole": 3}, {}, {"whole": ["0"]}):
         assert SuperwordBpe.of_description(described) is None
+
+
+@pytest.mark.parametrize("name", ["gpt2", "o200k"])
+def test_a_smaller_size_is_what_training_it_makes(name: str, seed: int) -> None:
+    """Words that only more ids make one token change no merge before them, whole words or not."""
+    random_, joined = random.Random(f"{name} {seed}"), 0
+    for _ in range(12):
+        parts = random_.sample(PARTS, random_.randint(2, len(PARTS)))
+        documents = [" ".join(random_.choices(parts, k=30)) for _ in range(20)]
+        counts, least = counted(documents, name), random_.choice((1, 2))
+        ties = random_.choice(("smallest-ids", "greatest-bytes"))
+        settings: dict[str, Any] = {
+            "min_count": least,
+            "tie_break": ties,
+            "special_tokens": ["<s>"],
+        }
+        largest = train_superword_bpe(counts, 257 + 60, **settings)
+        assert isinstance(largest.algorithm, SuperwordBpe)
+        joined += len(largest.algorithm.whole)
+        for size in random_.choices(range(257, largest.vocab_size + 1), k=6):
+            smaller, expected = (
+                of_size(largest, size),
+                train_superword_bpe(counts, size, **settings),
+            )
+            assert smaller.digest == expected.digest
+            assert smaller.encode(documents[0]) == expected.encode(documents[0])
+        for wrong in (256, largest.vocab_size + 1):
+            with pytest.raises(InvalidOption, match="was asked for"):
+                of_size(largest, wrong)
+    assert joined > 10, "else there is little to go wrong"
 
 
 def test_the_last_step_of_an_explanation_is_what_the_encoder_gives(seed: int) -> None:

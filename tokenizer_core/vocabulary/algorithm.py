@@ -29,7 +29,6 @@ class Algorithm:
         default_pattern: the split pattern where none is named.
         over_bytes: whether any bytes may be a token; else tokens are UTF-8.
         has_merges: whether a tokenizer of it has merges in order of rank.
-        first_merges_are_smaller: whether the first of them make the tokenizer of a smaller size.
         finds_special: whether its encoder finds special tokens in texts by itself.
         may_ignore_merges: whether it can take a pre-token of the vocab as one token.
     """
@@ -38,7 +37,6 @@ class Algorithm:
     default_pattern: ClassVar[str] = "whitespace"
     over_bytes: ClassVar[bool] = False
     has_merges: ClassVar[bool] = False
-    first_merges_are_smaller: ClassVar[bool] = True
     finds_special: ClassVar[bool] = False
     may_ignore_merges: ClassVar[bool] = False
 
@@ -50,6 +48,10 @@ class Algorithm:
             InvalidPattern: the algorithm does not know how.
         """
         return named
+
+    def of_first_merges(self, number: int) -> Algorithm:
+        """The value for a tokenizer of the first merges alone."""
+        return self
 
     @property
     def normalizer_name(self) -> str:

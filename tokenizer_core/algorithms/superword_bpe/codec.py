@@ -58,13 +58,20 @@ class SuperwordBpe(Algorithm):
     default_pattern: ClassVar[str] = superword_passages("gpt2").regex
     over_bytes: ClassVar[bool] = True
     has_merges: ClassVar[bool] = True
-    # Which words are one token, the size decides, and so which runs there are to merge.
-    first_merges_are_smaller: ClassVar[bool] = False
     whole: tuple[int, ...] = ()
 
     @classmethod
     def pattern_of(cls, named: str) -> str:
         return superword_passages(named).regex
+
+    def of_first_merges(self, number: int) -> SuperwordBpe:
+        """Of the first merges alone, which are those that training with fewer ids makes.
+
+        A word is merged together before a pair with it is: the pair is no more frequent than the
+        last merge of the word was. So words that only more ids make one token lengthen runs by
+        nothing that the first merges join.
+        """
+        return SuperwordBpe(tuple(rank for rank in self.whole if rank < number))
 
     @classmethod
     def of_description(cls, given: Mapping[str, Any]) -> Self | None:
