@@ -13,7 +13,11 @@ from bpeline.registry.comparison import VersionComparison
 def comparison_page(compared: VersionComparison) -> str:
     """The whole page."""
     vocab = {"came": compared.vocab.added, "went": compared.vocab.removed}
-    spelt = {kind: [base64.b64encode(one).decode() for one in some] for kind, some in vocab.items()}
+    spelt = {  # a kind of which there is none has no search either
+        kind: [base64.b64encode(one).decode() for one in some]
+        for kind, some in vocab.items()
+        if some
+    }
     values = {
         "difference": difference(compared),
         "passages": compared.passages,

@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from browser import browsing, installed_browser
 from click.testing import Result
 
 from bpeline.flows.requests.baselines import load_baselines, normalized
@@ -232,6 +233,33 @@ def test_the_page_says_the_same_and_needs_nothing_else(here: Path, bpeline: Comm
     assert allowed[0] == "default-src 'none'"
     assert allowed[1].startswith("script-src 'sha256-")
     assert "unsafe" not in page.policy
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("second", "kinds"), [("news/2", {"came", "went"}), ("news/1:300", {"went"}), ("news/1", set())]
+)
+def test_tokens_that_came_and_went_are_searched_on_the_page(
+    second: str, kinds: set[str], here: Path, bpeline: Command, tmp_path: Path
+) -> None:
+    program = installed_browser()
+    if program is None:
+        pytest.skip("no browser of the Chromium family is installed")
+    done = bpeline("compare", "news/1", second, "--on", "fresh.txt", "--html", "searched.html")
+    assert done.exit_code == 0, done.output
+    (tmp_path / "profile").mkdir()
+    with browsing(program, tmp_path / "profile") as page:
+        page.open(here / "searched.html")
+        assert page.complaints == []
+        assert page.run("document.documentElement.classList.contains('ready')")
+        assert kinds == {one for one in ("came", "went") if page.run(f"!!byId('query-{one}')")}
+        for kind in kinds:
+            page.run(f"byId('query-{kind}').value = 'e'")
+            page.run(f"byId('query-{kind}').dispatchEvent(new Event('input'))")
+            said = page.run(f"byId('said-{kind}').innerText")
+            found = page.run(f"byId('found-{kind}').children.length")
+            assert said.startswith(f"{found} of "), said
+            assert found > 0
 
 
 def test_words_of_a_corpus_cannot_become_markup(
