@@ -13,6 +13,7 @@ from bpeline.flows.cli.standard_input import with_standard_input
 from bpeline.flows.requests import DriftRequest
 from bpeline.tokenizer_core.errors import InvalidOption
 
+JUDGEMENT = ("rules", "least_documents", "least_bytes")  # of [drift], whatever text is judged
 EXIT_CODES = {"drifted": 3, "not drifted": 0, "not judged": 4}  # where it was asked for
 
 
@@ -45,7 +46,8 @@ def drift(
     """Say how far new text in PATHS has moved from what a version was made for.
 
     Without NAME@ALIAS the champion of the project's bpeline.toml is meant, and what its table
-    [drift] says, else its corpus.
+    [drift] says, else its corpus. PATHS for the name of the project are judged as [drift] says,
+    by its rules and minima, unless others are typed.
 
     Compares bytes per token, words split into many tokens, the distribution of words, and new
     frequent words with the version's own text, each with an interval; rules decide what is drift.
@@ -72,6 +74,9 @@ def drift(
             watched.pop("sources", None)
         given = {**given, **watched, **typed}
         paths = paths or tuple(given.pop("paths", ()))
+    else:
+        typed = {key: value for key, value in given.items() if value not in (None, ())}
+        given = {**given, **_judgement(reference.partition("@")[0]), **typed}
     name, _, alias = reference.partition("@")
     if "/" in reference or (not alias and "@" in reference):
         raise InvalidOption(
@@ -86,3 +91,17 @@ def drift(
     answer(as_json, report.as_dict(), ["", *map(as_typed, report.lines())])
     if fail_on_drift and (code := EXIT_CODES[report.outcome]):
         raise SystemExit(code)
+
+
+def _judgement(name: str) -> dict[str, Any]:
+    """How the project of this directory judges new text of its name; nothing for other names."""
+    from bpeline.flows.requests import find_project, read_project
+
+    path = find_project()
+    project = path and read_project(path)
+    if not project or project.name != name:
+        return {}
+    said = {key: project.drift[key] for key in JUDGEMENT if key in project.drift}
+    if said:
+        click.echo(f"note: judged as [drift] in {path} says", err=True)
+    return said

@@ -397,6 +397,36 @@ def test_the_command_prints_json_or_a_page_and_can_fail(
 
 
 @pytest.mark.slow
+def test_text_that_is_typed_is_judged_as_the_project_of_its_name_says(
+    place: Path, pieces: list[str], bpeline: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(place / "new/a.txt", pieces[700:900])
+    monkeypatch.chdir(place)
+    asked = ("drift", "news", "new/a.txt", "--json")
+    few = ("--least-documents", 30, "--least-bytes", 20_000)
+
+    def judged(*more: Any) -> tuple[str, int]:
+        done = bpeline(*asked, *more)
+        report = json.loads(done.stdout)
+        assert ("note: judged as [drift] in " in done.stderr) == project.exists()
+        return report["outcome"], len(report["verdicts"])
+
+    project = place / "bpeline.toml"
+    assert judged(*few)[1] > 1, "the usual rules"
+    rule = 'metric = "compression/bytes_per_token"\ndirection = "higher"\nlimit = '
+    project.write_text(
+        '[train]\nname = "news"\npaths = ["corpus.txt"]\nvocab_size = 2000\n'
+        f"[drift]\nleast_documents = 30\nleast_bytes = 20000\n[[drift.rule]]\n{rule}99\n"
+    )
+    assert judged() == ("drifted", 1)
+    assert judged("--least-documents", 10_000)[0] == "not judged"
+    (place / "own.toml").write_text(f"[[rule]]\n{rule}0.1\n")
+    assert judged("--rules", "own.toml") == ("not drifted", 1)
+    project.write_text(project.read_text().replace('"news"', '"other"'))
+    assert "[drift]" not in bpeline(*asked).stderr, "it is of another name"
+
+
+@pytest.mark.slow
 def test_compressed_and_json_files_are_sampled_as_plain_ones(
     place: Path, pieces: list[str]
 ) -> None:
