@@ -156,3 +156,10 @@ class PromotionNotJudged(PromotionRefused):
 
 class RegistryUnreachable(RegistryError):
     """The tracking server does not answer."""
+
+
+class ArtifactsRefused(RegistryUnreachable):
+    """The tracking server answers, and its files cannot be read or written.
+
+    What waits for a server that does not answer waits for its files in the same way.
+    """

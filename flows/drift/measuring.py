@@ -134,5 +134,5 @@ def check_slices(rules: Sequence[Rule], slices: list[str], path: str) -> None:
             raise InvalidOption(
                 f"{path} has a rule for the slice {rule.slice}, which no text belongs to",
                 f"slices of this text are {', '.join(slices)}",
-                f"name its text: `--source '{rule.slice}=FILES'`, or give other rules: --rules FILE",
+                f"name its text: `--source '{rule.slice}=FILES'`; or other rules: `--rules FILE`",
             )

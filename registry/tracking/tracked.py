@@ -17,7 +17,12 @@ from bpeline.registry.environment import UI_PORT
 from bpeline.registry.records import CURVE_METRIC, LIBRARY, SUSPICIOUS_METRIC, Publication
 from bpeline.registry.tracking.core_wheel import CORE_PACKAGES
 from bpeline.registry.tracking.ui_links import ui_base, ui_command
-from bpeline.tokenizer_core.errors import DiskFull, RegistryError, RegistryUnreachable
+from bpeline.tokenizer_core.errors import (
+    ArtifactsRefused,
+    DiskFull,
+    RegistryError,
+    RegistryUnreachable,
+)
 from bpeline.tokenizer_core.evaluation import ALL, NEW_TEXT, depends_on_text
 from bpeline.tokenizer_core.redaction import without_secrets
 from bpeline.tokenizer_core.splitting import SEGMENTERS
@@ -347,6 +352,7 @@ def in_utf8(text: str) -> str:
 _CLIENT_SAYS = re.compile(r"^API request to \S+ failed with (timeout )?exception ")
 _STORE_SAYS = "An error occurred ("  # S3, at the end of what MLflow says of a file
 _DISK_IS_FULL = ("No space left on device", "database or disk is full", "Disk quota exceeded")
+_LATER = {408, 425, 429, 502, 503, 504}  # HTTP's statuses of servers that may answer later
 _REFUSALS = {
     "BAD_REQUEST", "INVALID_PARAMETER_VALUE", "RESOURCE_ALREADY_EXISTS", "RESOURCE_DOES_NOT_EXIST",
     "PERMISSION_DENIED", "UNAUTHENTICATED", "CUSTOMER_UNAUTHORIZED", "INVALID_STATE",
@@ -395,6 +401,11 @@ def says_missing(error: Any) -> bool:
     return error.error_code in MISSING
 
 
+def _status(error: Exception) -> int:
+    """HTTP's status, of what the client of files raises; 0 of other errors."""
+    return int(getattr(getattr(error, "response", None), "status_code", 0))
+
+
 def as_registry_error(error: Exception, doing: str, uri: str) -> RegistryError | DiskFull:
     """An error of MLflow, the network or the disk, as one of ours."""
     code = getattr(error, "error_code", None)
@@ -403,7 +414,7 @@ def as_registry_error(error: Exception, doing: str, uri: str) -> RegistryError |
     reason = said.rpartition("(Caused by ")[2][:200]
     if _STORE_SAYS in said:
         refusal = said[said.rindex(_STORE_SAYS) :][:200]
-        return RegistryUnreachable(
+        return ArtifactsRefused(
             f"the store of MLflow's files refuses ({doing}): {refusal}",
             "accepted is a bucket that is there, and credentials that may read and write in it",
             "make the bucket, or look at BPELINE_ARTIFACTS_URL and at the store's credentials",
@@ -413,6 +424,18 @@ def as_registry_error(error: Exception, doing: str, uri: str) -> RegistryError |
             f"no space left for MLflow's files ({doing}): {reason}",
             "what was finished before is kept",
             f"free some space on the disk of {uri}",
+        )
+    if isinstance(error, OSError) and error.filename is not None:  # those of a network name none
+        return ArtifactsRefused(
+            f"the system refuses MLflow's files ({doing}): {reason}",
+            "accepted are directories that are there, and that this user may read and write",
+            f"look at what is named above, and at the artifacts of {uri}",
+        )
+    if _status(error) >= 400 and _status(error) not in _LATER:
+        return ArtifactsRefused(
+            f"MLflow at {uri} refuses a file ({doing}): {reason}",
+            "accepted are credentials that may read and write artifacts, and files it has room for",
+            "look at the server's log, then type the same command again",
         )
     if code in _REFUSALS:
         return RegistryError(

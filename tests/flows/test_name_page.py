@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -318,6 +319,14 @@ def test_a_promotion_and_a_deletion_are_on_the_page_at_once(
     assert done.exit_code == 0, done.output
     assert "news/2" in page().partition("Deleted")[2]
     assert "not needed" in page()
+
+    latest = open_registry().tracker.versions("news")[-1].mlflow_run_id
+    (shown,) = Path(".bpeline/mlflow-artifacts").rglob(f"{latest}/artifacts/versions")
+    shutil.rmtree(shown)
+    shown.symlink_to("nowhere")
+    with pytest.warns(UserWarning, match=r"page of news in MLflow could not be written: .*refuses"):
+        promoted = bpeline("promote", "news/1", "--to", "staging")
+    assert promoted.exit_code == 0, "what has moved has moved"
 
 
 @pytest.fixture
