@@ -40,13 +40,19 @@ from bpeline.tokenizer_core.kernels.encoding.short_texts import (
 )
 from bpeline.tokenizer_core.kernels.encoding.token_tables import (
     BYTES,
-    MAX_NODES,
+    LENGTH_SHIFT,
     MAX_TOKENS,
+    NOTHING,
+    SHORTER_SHIFT,
     fill_pairs,
-    fill_trie,
     find_stable,
     measure_tokens,
     spell_tokens,
+)
+from bpeline.tokenizer_core.kernels.encoding.token_trie import (
+    BLOCK,
+    MAX_NODES,
+    fill_trie,
 )
 from bpeline.tokenizer_core.kernels.encoding.whole_words import fill_whole_words
 from bpeline.tokenizer_core.kernels.encoding.word_cache import ROOM
@@ -61,7 +67,7 @@ from bpeline.tokenizer_core.splitting import SplitPattern, Splitter
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.vocabulary import MergeIds, TokenizerSpec
 
-DEFAULT_CACHE_WORDS = 1 << 19  # at most 128 bytes each: 64 MiB, as they fill
+DEFAULT_CACHE_WORDS = 1 << 21  # at most 128 bytes each: 256 MiB, as they fill
 MAX_CACHE_WORDS = 1 << 24
 
 # Kernels for short texts are compiled where there are many: the others do as well for a few.
@@ -73,7 +79,7 @@ _SHORT_KERNELS: dict[Callable[..., bool], ShortKernel] = {
     mark_o200k: encode_short_o200k,
 }
 _MAX_TOKEN_TEXT = 1 << 26  # bytes of all tokens together
-_SLOTS_PER_TOKEN = 4  # of the trie; doubled where it is not enough
+_NODES_PER_TOKEN = 4  # of the trie; doubled where it is not enough
 
 
 class BytePairEncoder(Encoder):
@@ -376,20 +382,54 @@ def _token_tables(
     splits = np.zeros(len(ids), np.uint64)
     stable = np.zeros(len(ids), np.bool_)
     find_stable(left, right, pair_shift, pairs, HASH_KEY, splits, stable)
-    order = np.argsort(np.diff(ends, prepend=0), kind="stable")
-    order = order[stable[order] & (order >= BYTES)]
-    roots = np.zeros(1 << 16, np.uint32)
-    infos = np.zeros(len(ids), np.uint64)
-    bits = (_SLOTS_PER_TOKEN * len(ids)).bit_length()
-    trie = np.zeros(1 << bits, np.uint64)
-    while not fill_trie(text, ends, order, ids, trie, HASH_KEY, roots, infos):
-        if len(trie) > 2 * MAX_NODES:
+    lengths = np.diff(ends, prepend=0)
+    order = np.argsort(lengths, kind="stable")
+    built = _trie(text, ends, order[stable[order] & (order >= BYTES)])
+    if built is None:
+        return None
+    trie, shorter = built
+    infos = ids.astype(np.uint64)
+    infos |= lengths.astype(np.uint64) << LENGTH_SHIFT
+    infos |= shorter.astype(np.uint64) << SHORTER_SHIFT
+    record["pair_shift"] = pair_shift
+    return {"pairs": pairs, "splits": splits, "infos": infos, "trie": trie}
+
+
+def _trie(
+    text: NDArray[np.uint8], ends: NDArray[np.int64], order: NDArray[np.int64]
+) -> tuple[NDArray[np.uint64], NDArray[np.int32]] | None:
+    """A `token_trie`, and the next shorter token that each begins with; None: too many nodes.
+
+    Args:
+        text, ends, order: see `fill_trie`.
+    """
+    shorter = np.full(len(ends), NOTHING, np.int32)
+    nodes, used = _NODES_PER_TOKEN * len(ends), 0
+    while used == 0:
+        if nodes > MAX_NODES:
             return None
-        roots.fill(0)
-        bits += 1
-        trie = np.zeros(1 << bits, np.uint64)
-    record["pair_shift"], record["trie_shift"], record["tokens"] = pair_shift, 64 - bits, len(ids)
-    return {"pairs": pairs, "splits": splits, "infos": infos, "roots": roots, "trie": trie}
+        cells = nodes + nodes // 8 + 8 * BLOCK
+        parents, tokens, children, places, bases = np.empty((5, nodes), np.int32)
+        trie = np.zeros(cells, np.uint64)
+        used = fill_trie(
+            text,
+            ends,
+            order,
+            np.zeros(2 << nodes.bit_length(), np.uint64),
+            HASH_KEY,
+            parents,
+            np.empty(nodes, np.uint8),
+            tokens,
+            np.zeros(nodes + 1, np.int32),
+            children,
+            places,
+            bases,
+            np.zeros(cells, np.uint8),
+            shorter,
+            trie,
+        )
+        nodes *= 2
+    return trie[:used].copy(), shorter
 
 
 def merge_table(merges: MergeIds, ranks: NDArray[np.int64] | None = None) -> NDArray[np.uint64]:

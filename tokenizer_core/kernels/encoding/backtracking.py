@@ -17,15 +17,13 @@ from bpeline.tokenizer_core.kernels.encoding.token_tables import (
     ID_MASK,
     INDEX_MASK,
     LENGTH_SHIFT,
-    LOWER_HALF,
     NOTHING,
     SHORTER_SHIFT,
-    find_child,
     stand_together,
 )
+from bpeline.tokenizer_core.kernels.encoding.token_trie import longest_token
 from bpeline.tokenizer_core.kernels.encoding.workspace_record import key_of
 from bpeline.tokenizer_core.kernels.memory.addresses import (
-    load_u8,
     load_u32,
     load_u64,
     store_u32,
@@ -35,25 +33,6 @@ from bpeline.tokenizer_core.kernels.memory.records import Record
 from bpeline.tokenizer_core.kernels.memory.types import I64
 from bpeline.tokenizer_core.kernels.tables.hashing import ONE, ZERO
 from bpeline.tokenizer_core.kernels.tables.pair_tables import PairTable
-
-
-@kernel
-def longest_token(at: I64, end: I64, roots: I64, trie: PairTable, tokens: I64) -> I64:
-    """Index of the longest token at the beginning of the bytes from ``at`` to ``end``."""
-    best = np.int64(load_u8(at))
-    at += 1
-    if at == end:
-        return best
-    node = np.int64(load_u32(roots + 4 * ((best << 8) | np.int64(load_u8(at)))))
-    while node != 0:
-        if node < tokens:
-            best = node
-        at += 1
-        if at == end:
-            break
-        found = load_u64(find_child(trie, node, load_u8(at)))
-        node = np.int64(found & LOWER_HALF)
-    return best
 
 
 @kernel
@@ -68,16 +47,15 @@ def encode_by_backtracking(word: I64, length: I64, workspace: Record, target: I6
     Returns:
         How many ids there are. Twin: `tokenizer_core.reference.merge_word`.
     """
-    roots, infos, tokens = workspace.roots, workspace.infos, workspace.tokens
-    key = key_of(workspace)
-    trie = PairTable(workspace.trie, workspace.trie_shift, key)
+    infos, trie = workspace.infos, workspace.trie
     end = word + length
-    token = longest_token(word, end, roots, trie, tokens)
+    token = longest_token(word, end, trie)
     info = load_u64(infos + 8 * token)
     if np.int64((info >> LENGTH_SHIFT) & INDEX_MASK) == length:
         store_u32(target, np.uint32(info & ID_MASK))
         return np.int64(1)
-    pairs, splits = PairTable(workspace.pairs, workspace.pair_shift, key), workspace.splits
+    pairs = PairTable(workspace.pairs, workspace.pair_shift, key_of(workspace))
+    splits = workspace.splits
     dead = workspace.scratch  # places from which the end is out of reach
     for i in range((length >> 6) + 1):
         store_u64(dead + 8 * i, ZERO)
@@ -110,7 +88,7 @@ def encode_by_backtracking(word: I64, length: I64, workspace: Record, target: I6
         if at == length:
             break
         before = token
-        token = longest_token(word + at, end, roots, trie, tokens)
+        token = longest_token(word + at, end, trie)
     for i in range(count):
         index = np.int64(load_u32(target + 4 * i))
         store_u32(target + 4 * i, np.uint32(load_u64(infos + 8 * index) & ID_MASK))

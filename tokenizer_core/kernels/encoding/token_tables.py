@@ -17,16 +17,15 @@ import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u8, load_u64, store_u8, store_u64
-from bpeline.tokenizer_core.kernels.memory.types import I64, U64, Flags, I64s, Int, U8s, U32s, U64s
-from bpeline.tokenizer_core.kernels.tables.hashing import ONE, ZERO, key_in, mix, shift_for
+from bpeline.tokenizer_core.kernels.memory.types import I64, U64, Flags, I64s, Int, U8s, U64s
+from bpeline.tokenizer_core.kernels.tables.hashing import ONE, ZERO, key_in, mix
 from bpeline.tokenizer_core.kernels.tables.pair_tables import PairTable, packed_entry
 
 BYTES = 256  # indices below are bytes
 NOTHING = (1 << 20) - 1  # no token: indices are lower
 MAX_TOKENS = NOTHING
-MAX_NODES = 1 << 24
 
-THREE, SEVEN, EIGHT = np.uint64(3), np.uint64(7), np.uint64(8)
+THREE, SEVEN = np.uint64(3), np.uint64(7)
 INDEX_BITS, INDEX_MASK = np.uint64(20), np.uint64(NOTHING)
 HALF, LOWER_HALF = np.uint64(32), np.uint64(0xFFFF_FFFF)
 
@@ -157,85 +156,3 @@ def spell_tokens(left: I64s, right: I64s, ends: I64s, text: U8s) -> None:
             for place in range(begin, ends[part]):
                 text[at] = text[place]
                 at += 1
-
-
-@kernel
-def find_child(trie: PairTable, node: I64, byte: Int) -> I64:
-    """Address of the entry of a node's child, or of the empty entry where it belongs."""
-    key = (np.uint64(node) << EIGHT) | np.uint64(byte)
-    return packed_entry(trie, key, mix(key, ZERO, trie.key), HALF)
-
-
-@entry_kernel
-def fill_trie(
-    text: U8s,
-    ends: I64s,
-    order: I64s,
-    ids: I64s,
-    trie: U64s,
-    hash_key: U64s,
-    roots: U32s,
-    infos: U64s,
-) -> bool:
-    """Put stable tokens into a trie.
-
-    A node's number is the index of the token that ends there, or above all indices where none
-    does. The node of one byte is that byte.
-
-    Args:
-        text: uint8, all tokens joined in order of index. ends: int64 ``[n]``: where each ends.
-        order: int64: indices of the stable tokens of two bytes or more, shorter ones first.
-        ids: int64 ``[n]``: the id of each token.
-        trie: uint64 ``[slots]``, zero, filled to three quarters at most: node (24 bits), byte and
-            child of nodes of two bytes and more.
-        hash_key: see `HASH_KEY`.
-        roots: uint32 ``[65536]``, zero: receives the node of any two bytes, first byte above
-            second; 0 where there is none.
-        infos: uint64 ``[n]``: receives id, length and next shorter token of each token.
-
-    Returns:
-        False when there is not room enough: nothing may then be done with the tables.
-    """
-    table = PairTable(trie.ctypes.data, shift_for(trie.size), key_in(hash_key))
-    nodes = len(ends)
-    room = np.int64(3 * len(trie) >> 2)
-    nothing = np.uint64(NOTHING)
-    base = text.ctypes.data
-    for byte in range(BYTES):
-        infos[byte] = np.uint64(ids[byte]) | (ONE << LENGTH_SHIFT) | (nothing << SHORTER_SHIFT)
-    for token in order:
-        begin = ends[token - 1]
-        length = ends[token] - begin
-        node = np.int64(load_u8(base + begin))
-        shorter = node
-        for depth in range(1, length):
-            label = np.int64(load_u8(base + begin + depth))
-            entry = np.int64(0)
-            if depth == 1:
-                child = np.int64(roots[(node << 8) | label])
-            else:
-                entry = find_child(table, node, label)
-                child = np.int64(load_u64(entry) & LOWER_HALF)
-            if child == 0:
-                child = np.int64(nodes)
-                if depth + 1 == length:
-                    child = np.int64(token)
-                else:
-                    nodes += 1
-                if depth == 1:
-                    roots[(node << 8) | label] = child
-                else:
-                    room -= 1
-                    if room < 0 or nodes >= MAX_NODES:
-                        return False
-                    key = (np.uint64(node) << EIGHT) | np.uint64(label)
-                    store_u64(entry, (key << HALF) | np.uint64(child))
-            elif child < len(ends):
-                shorter = child
-            node = child
-        infos[token] = (
-            np.uint64(ids[token])
-            | (np.uint64(length) << LENGTH_SHIFT)
-            | (np.uint64(shorter) << SHORTER_SHIFT)
-        )
-    return True

@@ -22,10 +22,7 @@ WORKSPACE = np.dtype(
         ("pair_shift", _BITS),
         ("splits", _ADDRESS),  # the parts of tokens: see `token_tables`
         ("infos", _ADDRESS),  # ids, lengths and next shorter tokens
-        ("roots", _ADDRESS),  # the trie's nodes of two bytes
-        ("trie", _ADDRESS),  # the trie's other nodes, or 0
-        ("trie_shift", _BITS),
-        ("tokens", _NUMBER),  # how many there are
+        ("trie", _ADDRESS),  # see `token_trie`; or 0
         ("whole", _ADDRESS),  # the table of whole words, or 0: see `whole_words`
         ("whole_shift", _BITS),
         ("whole_text", _ADDRESS),  # the bytes of these words

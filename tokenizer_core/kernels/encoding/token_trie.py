@@ -1,0 +1,218 @@
+"""A double-array trie of tokens: one load for each byte that a token goes on; knows no merges.
+
+A node is a cell of an array. Its child by a byte is the cell at the node's *base* XOR that byte, if
+that cell is in use and says that it is reached by this byte; no two nodes have the same base, so
+nothing else can have led there. The cells 0 … 255 are the nodes of one byte. (J. Aoe, "An efficient
+digital search algorithm by using a double-array structure", 1989; that a cell needs only its byte
+to be known, and XOR, which keeps all children within 256 cells, are of S. Yata's darts-clone.)
+
+A cell, one uint64: the byte that leads to it (8 bits), whether it is in use (1), the index of the
+token that ends there or `NOTHING` (20), and its base (32 bits).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
+from bpeline.tokenizer_core.kernels.encoding.token_tables import BYTES, NOTHING
+from bpeline.tokenizer_core.kernels.memory.addresses import load_u8, load_u64, store_u64
+from bpeline.tokenizer_core.kernels.memory.types import I64, I32s, I64s, U8s, U64s
+from bpeline.tokenizer_core.kernels.tables.hashing import ZERO, key_in, mix, shift_for
+from bpeline.tokenizer_core.kernels.tables.pair_tables import PairTable, packed_entry
+
+USED = np.uint64(1 << 8)
+BYTE_AND_USED = np.uint64((1 << 9) - 1)
+TOKEN_SHIFT, TOKEN_MASK = np.uint64(9), np.uint64(NOTHING)
+BASE_SHIFT = np.uint64(32)
+NO_CHILDREN = 256  # the base of leaves: the cells 256 … 511 are never in use
+FIRST_FREE = 512
+MAX_NODES = 1 << 24
+BLOCK = 256  # cells, where all children of a node lie
+WINDOW = BLOCK  # cells that are looked at for a node before those behind them
+EIGHT, HALF = np.uint64(8), np.uint64(32)
+LOWER_HALF = np.uint64(0xFFFF_FFFF)
+
+
+@kernel
+def longest_token(at: I64, end: I64, trie: I64) -> I64:
+    """Index of the longest token at the beginning of the bytes from ``at`` to ``end``."""
+    best = np.int64(load_u8(at))
+    cell = load_u64(trie + 8 * best)
+    at += 1
+    while at < end:
+        byte = np.uint64(load_u8(at))
+        cell = load_u64(trie + np.int64(((cell >> BASE_SHIFT) ^ byte) << np.uint64(3)))
+        if cell & BYTE_AND_USED != byte | USED:
+            break
+        token = np.int64((cell >> TOKEN_SHIFT) & TOKEN_MASK)
+        best = best if token == NOTHING else token
+        at += 1
+    return best
+
+
+@kernel
+def collect_nodes(
+    text: U8s,
+    ends: I64s,
+    order: I64s,
+    edges: PairTable,
+    most: I64,
+    parents: I32s,
+    labels: U8s,
+    tokens: I32s,
+    shorter: I32s,
+) -> I64:
+    """Number the nodes, parents before children; returns how many, or 0 where there are too many.
+
+    Arguments are those of `fill_trie`.
+    """
+    nodes = np.int64(BYTES)
+    for byte in range(BYTES):
+        tokens[byte] = byte
+    for token in order:
+        begin, end = ends[token - 1], ends[token]
+        node = np.int64(text[begin])
+        before = node
+        for place in range(begin + 1, end):
+            key = (np.uint64(node) << EIGHT) | np.uint64(text[place])
+            entry = packed_entry(edges, key, mix(key, ZERO, edges.key), HALF)
+            found = load_u64(entry)
+            if found == ZERO:
+                if nodes == most:
+                    return np.int64(0)
+                parents[nodes], labels[nodes], tokens[nodes] = node, text[place], NOTHING
+                store_u64(entry, (key << HALF) | np.uint64(nodes))
+                node = nodes
+                nodes += 1
+            else:
+                node = np.int64(found & LOWER_HALF)
+                if tokens[node] != NOTHING:
+                    before = np.int64(tokens[node])
+        tokens[node] = token
+        shorter[token] = before
+    return nodes
+
+
+@kernel
+def sort_children(nodes: I64, parents: I32s, begins: I32s, children: I32s) -> None:
+    """Put the children of each node side by side: from ``begins[node]`` to that of the next."""
+    for node in range(BYTES, nodes):
+        begins[parents[node]] += 1
+    for node in range(nodes):
+        begins[node + 1] += begins[node]
+    for node in range(nodes - 1, BYTES - 1, -1):
+        begins[parents[node]] -= 1
+        children[begins[parents[node]]] = node
+
+
+@kernel
+def base_for(
+    cells: U64s,
+    is_base: U8s,
+    labels: U8s,
+    children: I32s,
+    begin: I64,
+    end: I64,
+    first: I64,
+    behind: I64,
+) -> I64:
+    """A base that no node has, at which some children have room; or 0.
+
+    The first child is put into one of the cells from ``first`` to ``behind``.
+    """
+    label = np.int64(labels[children[begin]])
+    for cell in range(first, behind):
+        if cells[cell] == ZERO:
+            base = cell ^ label
+            at = begin if is_base[base] == 0 else end + 1
+            while at < end and cells[base ^ np.int64(labels[children[at]])] == ZERO:
+                at += 1
+            if at == end:
+                return base
+    return np.int64(0)
+
+
+@entry_kernel
+def fill_trie(
+    text: U8s,
+    ends: I64s,
+    order: I64s,
+    table: U64s,
+    hash_key: U64s,
+    parents: I32s,
+    labels: U8s,
+    tokens: I32s,
+    begins: I32s,
+    children: I32s,
+    places: I32s,
+    bases: I32s,
+    is_base: U8s,
+    shorter: I32s,
+    cells: U64s,
+) -> I64:
+    """Put tokens into a trie.
+
+    Args:
+        text: uint8, all tokens joined in order of index. ends: int64 ``[n]``: where each ends.
+        order: int64: indices of the tokens of two bytes or more, shorter ones first.
+        table: uint64, zero, a power of two, at least twice as many as nodes.
+        hash_key: see `HASH_KEY`.
+        parents, tokens, children, places, bases: int32, labels: uint8: memory for so many nodes.
+        begins: int32, zero, one more. is_base: uint8, zero, as many as cells.
+        shorter: int32 ``[n]``: receives the longest token that each begins with, itself left out.
+        cells: uint64, zero: receives the trie.
+
+    Returns:
+        How many cells a search can reach, at most; 0 where nodes or cells are too few.
+    """
+    edges = PairTable(table.ctypes.data, shift_for(table.size), key_in(hash_key))
+    most = np.int64(len(parents))
+    nodes = collect_nodes(text, ends, order, edges, most, parents, labels, tokens, shorter)
+    if nodes == 0:
+        return np.int64(0)
+    sort_children(nodes, parents, begins, children)
+    for byte in range(BYTES):
+        places[byte] = byte
+        cells[byte] = USED
+    # Nodes of many children need room; those of one child, most of them, fill what is left over.
+    size, swept, most = np.int64(FIRST_FREE), np.int64(FIRST_FREE), np.int64(BLOCK + 1)
+    while most > 1:
+        least = max(most >> 2, np.int64(1))
+        for node in range(nodes):
+            begin, end = np.int64(begins[node]), np.int64(begins[node + 1])
+            if not least <= end - begin < most:
+                continue
+            base = np.int64(0)
+            if least > 1:
+                first = max(size - WINDOW, np.int64(FIRST_FREE))
+                base = base_for(cells, is_base, labels, children, begin, end, first, size)
+            while least == 1 and base == 0 and swept < size:
+                while swept < size and cells[swept] != ZERO:
+                    swept += 1
+                behind = min(swept + WINDOW, size)
+                base = base_for(cells, is_base, labels, children, begin, end, swept, behind)
+                if base == 0:
+                    swept = behind
+            if base == 0:
+                base = size
+                size += BLOCK
+                if size > len(cells):
+                    return np.int64(0)
+            is_base[base] = 1
+            bases[node] = base
+            for at in range(begin, end):
+                place = base ^ np.int64(labels[children[at]])
+                places[children[at]] = place
+                cells[place] = USED
+        most = least
+    for node in range(nodes):
+        base = bases[node] if begins[node] < begins[node + 1] else NO_CHILDREN
+        label = node if node < BYTES else labels[node]
+        cells[places[node]] = (
+            np.uint64(label)
+            | USED
+            | (np.uint64(tokens[node]) << TOKEN_SHIFT)
+            | (np.uint64(base) << BASE_SHIFT)
+        )
+    return size
