@@ -53,9 +53,20 @@ def tempting_words(source: random.Random) -> dict[bytes, int]:
     return words
 
 
+def see_few_pairs_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pair is in sight that occurs half as often as the most frequent one, unless ties do."""
+    monkeypatch.setattr(merge_engine, "_FEW_OCCURRENCES", 0)
+    monkeypatch.setattr(merge_engine, "_BYTES_PER_SYMBOL", 0)
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("few", [False, True])
 @pytest.mark.parametrize("tie_break", TIE_BREAKS)
-def test_the_merges_are_those_of_the_reference(tie_break: str) -> None:
+def test_the_merges_are_those_of_the_reference(
+    tie_break: str, few: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if few:
+        see_few_pairs_at_a_time(monkeypatch)
     for seed in range(1500):
         source = random.Random(seed)
         words = tempting_words(source)
@@ -76,6 +87,7 @@ def test_growing_one_step_at_a_time_changes_nothing(
 ) -> None:
     monkeypatch.setattr(merge_engine, "_FIRST_TOKENS", 256)
     monkeypatch.setattr(merge_engine, "_FIRST_PAIRS", 1)
+    see_few_pairs_at_a_time(monkeypatch)
     source = random.Random(3)
     words = {
         bytes(source.choice(b"abcde ") for _ in range(source.randrange(2, 12))): source.randrange(9)
@@ -319,9 +331,10 @@ def plainest(words: Mapping[str, int], goal: int, tie_break: str) -> list[tuple[
 def test_an_alphabet_of_characters_is_merged_as_one_of_bytes(
     tie_break: str, dense: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if dense:
-        monkeypatch.setattr(merge_engine, "_DENSE_ALPHABET", 1 << 10)
+    if not dense:
+        monkeypatch.setattr(merge_engine, "_DENSE", 0)
     monkeypatch.setattr(merge_engine, "_FIRST_PAIRS", 4)
+    see_few_pairs_at_a_time(monkeypatch)
     for seed in range(60):
         source = random.Random(seed)
         shift = source.choice([0x4E00 - 600, 0])
@@ -340,7 +353,8 @@ def test_an_alphabet_of_characters_is_merged_as_one_of_bytes(
 def test_bytes_give_the_same_merges_as_a_large_alphabet(
     tie_break: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(merge_engine, "_DENSE_ALPHABET", 255)
+    monkeypatch.setattr(merge_engine, "_DENSE", 255)
+    see_few_pairs_at_a_time(monkeypatch)
     for seed in range(200):
         words = tempting_words(random.Random(seed))
         engine = engine_over(words, tie_break)

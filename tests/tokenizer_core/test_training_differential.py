@@ -121,7 +121,9 @@ def corpora(amounts: Amounts, seed: int, point: int) -> range:
 
 @pytest.fixture(autouse=True)
 def _small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables grow by doubling: begun small, they cost little to make and grow in every corpus."""
+    """Tables grow by doubling: begun small, they cost little to make and grow in every corpus;
+    and rare pairs are looked for late."""
+    monkeypatch.setattr(merge_engine, "_FEW_OCCURRENCES", 4)
     monkeypatch.setattr(merge_engine, "_FIRST_PAIRS", 32)
     monkeypatch.setattr(merge_engine, "_FIRST_TOKENS", 32)
 

@@ -7,7 +7,9 @@ them of word counts and the 256 bytes; an alphabet of characters is the same wit
 Merge k makes token ``base + k``.
 
 What decides the next pair is the queue alone (`kernels.merging.merge_queue`), which relies on
-counts that only fall. Another score, such as n_ab / (n_a · n_b), needs another queue alone:
+counts that only fall. It never sees most pairs: those rarer than all that are merged need neither
+rows nor occurrences, so pairs come in sight as counts fall (`MergeEngine._look_further`). Another
+score, such as n_ab / (n_a · n_b), needs another queue alone:
 `kernels.merging.merge_step.merge` replaces a given pair and keeps all counts of pairs exact. The
 engine of several languages lays out and grows its arrays by the functions here.
 """
@@ -38,9 +40,14 @@ from bpeline.tokenizer_core.vocabulary import byte_order
 NO_LIMIT = 2**31 - 1  # base tokens of a token
 _POSITIONS = 2**31 - 1  # of all distinct words together: positions are int32
 MOST_COUNTED = 2**63 - 1
-_DENSE_ALPHABET = 256  # base tokens whose pairs are counted in a square table
+_DENSE = 1024  # tokens whose pairs are counted in a square table: 16 MiB
+_USUAL_MERGES = 32_000
 _FIRST_TOKENS = 4096  # room that grows by doubling: a vocabulary size costs nothing in advance
 _FIRST_PAIRS = 1 << 16
+_BYTES_PER_SYMBOL = 6  # of cells, and of the occurrences that are collected at once beside them
+_FEW_OCCURRENCES = 1 << 16  # always collected at once
+_STEEPNESS = 1.5  # counts of merges fall by their number to this power at most, in most texts
+_MOST_SUMS = 1 << 20  # in which rare pairs are told from frequent ones: 8 MiB
 _JUDGED_AT_ONCE = 64  # pairs, when one must be: those beside it in the queue come next
 _LINE = 64  # bytes of a cache line: two rows of the pair table share one and none straddles two
 
@@ -151,6 +158,7 @@ class MergeEngine:
             not allowed is never learned, and counting goes on as if it were too rare. Asked once
             about each pair that comes near the front of the queue.
         ties: int64 ``[base]``, with ``given-ties``; those of learned tokens are told by `tie_next`.
+        expected: about how many merges there will be; decides nothing but how far ahead to look.
 
     Attributes:
         base: how many base tokens there are.
@@ -169,21 +177,24 @@ class MergeEngine:
         free_application: bool = False,
         allows: Callable[[bytes], bool] | None = None,
         ties: NDArray[np.int64] | None = None,
+        expected: int = _USUAL_MERGES,
     ) -> None:
         check_bounds(words)
         self._base_tokens = words.base_tokens
         self.base = len(words.base_tokens)
+        self._free = free_application
         self._limits = limits_for(
             tie_break, min_count, max_length, self.base, free_application=free_application
         )
-        state, _ = laid_out([words], self._limits.order)
+        self._state, _ = laid_out([words], self._limits.order)
+        self._expected = expected
         if ties is not None:
-            state.token_ties[: self.base] = ties
-        self._state = with_first_pairs(state, self._limits)
-        first_pairs = int(self._state.sizes[merge_state.PAIRS])
-        merge_queue.queue_new_pairs(self._state, self._limits, 0, first_pairs)
+            self._state.token_ties[: self.base] = ties
+        self._bytes = _BYTES_PER_SYMBOL * len(self._state.cells)
+        self._here = self._limits
+        self._is_begun = False
         self._allows = allows
-        self._verdicts = np.zeros(0 if allows is None else len(self._state.pairs), np.uint8)
+        self._verdicts = np.zeros(0, np.uint8)
         self._texts = list(words.base_tokens)
 
     @property
@@ -197,13 +208,15 @@ class MergeEngine:
 
     def learn(self, goal: int) -> bool:
         """Learn merges until there are ``goal``; False when no further pair may be merged."""
+        self._begin()
         while True:
             status = self._learned_on(self.base + goal)
             if status == merge_step.DONE:
                 return True
             if status == merge_step.EXHAUSTED:
-                return False
-            if status == merge_step.NEEDS_VERDICTS:
+                if not self._look_further():
+                    return False
+            elif status == merge_step.NEEDS_VERDICTS:
                 self._judge()
             else:
                 self._grow(status)
@@ -212,9 +225,9 @@ class MergeEngine:
         """Learn until there are ``tokens``, or until the kernel needs something."""
         status: merge_state.Integer
         if self._allows is None:
-            status = merge_step.learn(self._state, self._limits, tokens)
+            status = merge_step.learn(self._state, self._here, tokens)
         else:
-            status = merge_step.learn_allowed(self._state, self._limits, self._verdicts, tokens)
+            status = merge_step.learn_allowed(self._state, self._here, self._verdicts, tokens)
         return status
 
     def _judge(self) -> None:
@@ -238,6 +251,7 @@ class MergeEngine:
         Row k is merge k of this engine, so merges come before all learned ones.
         """
         rows = _writable(given)
+        self.see_all()
         while True:
             status = merge_step.apply(self._state, self._limits, rows, self.base + goal)
             if status == merge_step.DONE:
@@ -246,9 +260,12 @@ class MergeEngine:
 
     def best(self) -> tuple[int, int, int] | None:
         """What `learn` would merge next: left id, right id, count; None where nothing."""
-        row = merge_step.best_pair(self._state, self._limits)
-        if row == pair_tables.EMPTY:
-            return None
+        self._begin()
+        row = merge_step.best_pair(self._state, self._here)
+        while row == pair_tables.EMPTY:
+            if not self._look_further():
+                return None
+            row = merge_step.best_pair(self._state, self._here)
         key = int(self._state.pairs[row, pair_tables.KEY])
         return key >> 32, key & 0xFFFFFFFF, int(self._state.heap[0, merge_queue.HEAP_COUNT])
 
@@ -262,6 +279,61 @@ class MergeEngine:
     def token(self, token: int) -> bytes:
         """The bytes of a token."""
         return spelled(token, self._base_tokens, self.learned)
+
+    def see_all(self) -> None:
+        """Bring all pairs in sight that may ever be learned or applied."""
+        if self._is_begun and self._here == self._limits:
+            return
+        if self._is_begun:
+            self._state = closed_up(without_pairs(self._state, 0))
+        self._see(_frequent_pairs(self._state, self._limits.kept_count), 0)
+
+    def _begin(self) -> None:
+        """Bring the most frequent pairs in sight, unless some are."""
+        if self._is_begun:
+            return
+        if self._free or self._limits.order == merge_queue.GREATEST_BYTES:
+            self.see_all()  # tokens are compared in a text whose positions are those of the cells
+            return
+        rows = _frequent_pairs(self._state, self._limits.kept_count)
+        most = int(rows[:, pair_tables.COUNT].max(initial=0))
+        self._see(rows, self._least_to_see(rows, most))
+
+    def _look_further(self) -> bool:
+        """Bring rarer pairs in sight when all that are have become too rare; False without any."""
+        if self._here == self._limits:
+            return False
+        before = self._here.kept_count
+        share = max(self.merges_done, 1) / max(self._expected, self.merges_done, 1)
+        least = min(int(before * share**_STEEPNESS), before // 2)
+        least = max(least, self._limits.kept_count)
+        self._state = closed_up(without_pairs(self._state, 0))
+        rows = _frequent_pairs(self._state, least)
+        self._see(rows, max(least, self._least_to_see(rows, before)))
+        return True
+
+    def _least_to_see(self, rows: NDArray[np.int64], before: int) -> int:
+        """From which count on pairs are brought in sight, such that there is room for all their
+        occurrences; half of ``before`` at most.
+        """
+        room = self._bytes // 4 - len(self._state.cells)
+        counts = rows[:, pair_tables.COUNT]
+        order = np.argsort(counts)[::-1]
+        collected = np.cumsum(rows[order, pair_tables.LENGTH])
+        number = int(np.searchsorted(collected, max(room, _FEW_OCCURRENCES), side="right"))
+        return 0 if number == len(rows) else min(int(counts[order[number]]) + 1, before // 2)
+
+    def _see(self, rows: NDArray[np.int64], least: int) -> None:
+        """Bring those pairs of ``rows`` in sight that occur ``least`` times, all in the queue."""
+        self._here = self._limits
+        if least > self._limits.kept_count:
+            self._here = self._limits._replace(min_count=least, kept_count=least)
+        self._state = with_pairs(without_pairs(self._state, 0), self._here, rows)
+        pairs = int(self._state.sizes[merge_state.PAIRS])
+        merge_queue.queue_new_pairs(self._state, self._here, 0, pairs)
+        self._is_begun = True
+        if self._allows is not None:
+            self._verdicts = np.zeros(len(self._state.pairs), np.uint8)
 
     def _grow(self, status: merge_state.Integer) -> None:
         if status == merge_step.NEEDS_TOKENS:
@@ -327,11 +399,13 @@ def laid_out(several: Sequence[SymbolWords], order: int) -> tuple[MergeState, ND
     sizes[merge_state.CLASS] = merge_queue.CLASSES
     tokens = max(_FIRST_TOKENS, base)
     nothing = np.zeros(0, np.int32)
+    # Behind the cells, in the same block, are occurrences, which take over what cells leave.
+    block = np.empty(4 * size, np.int32)
     state = MergeState(
-        cells=np.empty(size, np.int32),
+        cells=block[:size],
         large_starts=begins[large],
         large_counts=counts[large],
-        arena=nothing,
+        arena=block[size:],
         pairs=np.zeros((0, pair_tables.COLUMNS), np.int64),
         slots=nothing,
         hash_key=HashKey(*HASH_KEY),
@@ -342,6 +416,7 @@ def laid_out(several: Sequence[SymbolWords], order: int) -> tuple[MergeState, ND
         width=width,
         token_starts=np.zeros(tokens, np.int32),
         token_lengths=np.zeros(tokens, np.int32),
+        token_widths=np.zeros(tokens, np.int32),
         token_ties=np.zeros(tokens, np.int64),
         learned=np.zeros((tokens, 3), np.int64),
         changes=_no_changes(tokens),
@@ -362,7 +437,7 @@ def laid_out(several: Sequence[SymbolWords], order: int) -> tuple[MergeState, ND
             state.text[begin * width : end * width],
             width,
         )
-    state.token_lengths[:base] = 1
+    state.token_lengths[:base] = state.token_widths[:base] = 1
     if compares_text:  # the base tokens stand behind the words
         numbers = np.arange(base, dtype=">u4").view(np.uint8).reshape(-1, 4)
         state.text[size * width :] = numbers[:, 4 - width :].ravel()
@@ -382,73 +457,94 @@ def _words_of_pairs(words: SymbolWords, order: int) -> NDArray[np.int64]:
     return np.ascontiguousarray(chosen[sight])
 
 
-def with_first_pairs(
-    state: MergeState, limits: Limits, begin: int = 0, end: int | None = None
-) -> MergeState:
-    """Enter the pairs of base tokens, none queued, with room for all occurrences there can ever be.
-
-    A merged occurrence leaves one symbol less and makes at most two new occurrences, so
-    the arena never holds more than three times as many as there are pairs of base tokens.
+def with_first_pairs(state: MergeState, limits: Limits, begin: int, end: int) -> MergeState:
+    """Enter the pairs of base tokens in some of the cells, none queued.
 
     Args:
         state: as `laid_out` left it.
         begin, end: the cells in which pairs are looked for, those of the separators around them
-            included; all.
+            included.
 
     Returns:
         A state with arrays of its own for pairs, their queue and ``sizes``; it shares all others.
     """
-    here = state._replace(
-        cells=state.cells[begin:end],
-        large_starts=state.large_starts - begin,
-        sizes=state.sizes.copy(),
-        waiting=state.waiting.copy(),
+    here = without_pairs(state, 0)._replace(
+        cells=state.cells[begin:end], arena=state.arena[:0], large_starts=state.large_starts - begin
     )
-    is_dense = limits.base <= _DENSE_ALPHABET
-    rows = _dense_pairs(here, limits.base) if is_dense else _sparse_pairs(here)
-    occurrences = int(rows[:, pair_tables.LENGTH].sum())
+    here = with_pairs(here, limits, _frequent_pairs(here, limits.kept_count))
+    here.arena[: int(here.sizes[merge_state.ARENA])] += begin
+    return here._replace(cells=state.cells, large_starts=state.large_starts)
+
+
+def with_pairs(state: MergeState, limits: Limits, rows: NDArray[np.int64]) -> MergeState:
+    """Enter pairs, none queued, with room for all occurrences there can ever be.
+
+    A merged occurrence leaves one symbol less and makes at most two new occurrences, so
+    the arena never holds more than those of ``rows`` and two for each pair of neighbours.
+
+    Args:
+        state: without any pair; each token has one cell.
+        limits: what is rarer or longer is left out.
+        rows: as `_frequent_pairs` gives them.
+    """
     if limits.kept_length < 2:
         rows = rows[:0]
     rows = rows[rows[:, pair_tables.COUNT] >= limits.kept_count]
     lengths = rows[:, pair_tables.LENGTH]
     rows[:, pair_tables.START] = np.cumsum(lengths) - lengths
     placed = int(lengths.sum())
-    room = placed + 2 * occurrences
+    room = placed + 2 * len(state.cells)
     # There are no more pairs than occurrences.
     capacity = max(2 * len(rows), min(_FIRST_PAIRS, room), 1)
     pairs = grown(rows, len(rows), capacity)
-    here = here._replace(
-        arena=np.empty(room, np.int32),
+    made = state._replace(
+        arena=state.arena if len(state.arena) >= room else np.empty(room, np.int32),
         noted=np.empty((4, int(lengths.max(initial=0))), np.int32),
         pairs=pairs,
         slots=_slots_for(pairs, len(rows), state.hash_key),
         heap=np.empty((capacity, merge_queue.HEAP_COLUMNS), np.int64),
         following=np.empty(capacity, np.int32),
     )
-    here.sizes[merge_state.PAIRS] = len(rows)
-    here.sizes[merge_state.ARENA] = placed
-    if is_dense:
+    made.sizes[merge_state.PAIRS] = len(rows)
+    made.sizes[merge_state.ARENA] = placed
+    tokens = int(state.sizes[merge_state.TOKENS])
+    if tokens <= _DENSE:
         keys = rows[:, pair_tables.KEY]
-        places = np.full((limits.base, limits.base), -1, np.int64)
+        places = np.full((tokens, tokens), -1, np.int64)
         places[keys >> 32, keys & 0xFFFFFFFF] = rows[:, pair_tables.START]
-        merge_layout.collect_dense_pairs(here.cells, places, here.arena)
+        merge_layout.collect_dense_pairs(made.cells, places, made.arena)
     else:
         places = rows[:, pair_tables.START].copy()
         merge_layout.collect_sparse_pairs(
-            here.cells, here.pairs, here.slots, here.hash_key, places, here.arena
+            made.cells, made.pairs, made.slots, made.hash_key, places, made.arena
         )
-    if begin:
-        here.arena[:placed] += begin
-    return here._replace(cells=state.cells, large_starts=state.large_starts)
+    return made
+
+
+def closed_up(state: MergeState) -> MergeState:
+    """One cell for each token, and no word of one token; a state without occurrences of pairs."""
+    cells, large = merge_layout.close_up(
+        state.cells, state.large_starts, state.large_counts, state.token_widths
+    )
+    state.token_widths[: int(state.sizes[merge_state.TOKENS])] = 1
+    block = state.cells.base
+    assert block is not None
+    return state._replace(
+        cells=block[:cells],
+        arena=block[cells:],
+        large_starts=state.large_starts[:large].copy(),
+        large_counts=state.large_counts[:large].copy(),
+    )
 
 
 def without_pairs(state: MergeState, pairs: int) -> MergeState:
     """A state of which nothing is in the table of pairs or queued, with room for so many pairs."""
     room = grown(np.zeros((0, pair_tables.COLUMNS), np.int64), 0, pairs)
     sizes = np.zeros(merge_state.SIZES, np.int64)
+    sizes[merge_state.TOKENS] = state.sizes[merge_state.TOKENS]
     sizes[merge_state.CLASS] = merge_queue.CLASSES
     return state._replace(
-        arena=np.zeros(0, np.int32),
+        noted=np.empty((4, 0), np.int32),
         pairs=room,
         slots=_slots_for(room, 0, state.hash_key),
         heap=np.empty((pairs, merge_queue.HEAP_COLUMNS), np.int64),
@@ -458,39 +554,58 @@ def without_pairs(state: MergeState, pairs: int) -> MergeState:
     )
 
 
-def _dense_pairs(state: MergeState, base: int) -> NDArray[np.int64]:
-    """Rows for all pairs of base tokens, without `START`, by means of a square table."""
-    square = (base, base)
+def _frequent_pairs(state: MergeState, least: int) -> NDArray[np.int64]:
+    """Rows, without `START`, for all pairs that occur ``least`` times or more, and maybe others.
+
+    Each token has one cell.
+    """
+    tokens = int(state.sizes[merge_state.TOKENS])
+    return _dense_pairs(state, tokens) if tokens <= _DENSE else _sparse_pairs(state, least)
+
+
+def _dense_pairs(state: MergeState, tokens: int) -> NDArray[np.int64]:
+    """Rows for all pairs, by means of a square table."""
+    square = (tokens, tokens)
     counts, occurrences = np.zeros(square, np.int64), np.zeros(square, np.int64)
     merge_layout.count_dense_pairs(
         state.cells, state.large_starts, state.large_counts, counts, occurrences
     )
     found = np.flatnonzero(occurrences != 0)
     rows = np.empty((len(found), pair_tables.COLUMNS), np.int64)
-    rows[:, pair_tables.KEY] = (found // base << 32) | found % base
+    rows[:, pair_tables.KEY] = (found // tokens << 32) | found % tokens
     rows[:, pair_tables.COUNT] = counts.ravel()[found]
     rows[:, pair_tables.LENGTH] = occurrences.ravel()[found]
     return rows
 
 
-def _sparse_pairs(state: MergeState) -> NDArray[np.int64]:
-    """The same by means of a table that grows, for large alphabets."""
+def _sparse_pairs(state: MergeState, least: int) -> NDArray[np.int64]:
+    """The same by means of a table that grows, without most of the pairs that are rarer.
+
+    These are told from others by sums of all pairs whose hashes agree in some bits.
+    """
+    cells, large_starts, large_counts = state.cells, state.large_starts, state.large_counts
+    sums = np.full(2, least, np.int64)
+    if least > 1:
+        sums = np.zeros(1 << (min(len(cells) + 1, _MOST_SUMS) - 1).bit_length(), np.int64)
+        merge_layout.add_up_pairs(cells, large_starts, large_counts, sums, state.hash_key)
     position: merge_state.Integer = 1
     size: merge_state.Integer = 0
     rows = np.empty((_FIRST_PAIRS, pair_tables.COLUMNS), np.int64)
     while True:
         slots = _slots_for(rows, size, state.hash_key)
         position, size = merge_layout.count_sparse_pairs(
-            state.cells,
-            state.large_starts,
-            state.large_counts,
+            cells,
+            large_starts,
+            large_counts,
+            sums,
+            least,
             position,
             size,
             rows,
             slots,
             state.hash_key,
         )
-        if position == len(state.cells):
+        if position == len(cells):
             return rows[:size]
         rows = grown(rows, size, 2 * len(rows))
 
@@ -512,6 +627,7 @@ def with_more_tokens(state: MergeState) -> MergeState:
     return state._replace(
         token_starts=grown(state.token_starts, tokens, more),
         token_lengths=grown(state.token_lengths, tokens, more),
+        token_widths=grown(state.token_widths, tokens, more),
         token_ties=grown(state.token_ties, tokens, more),
         learned=grown(state.learned, tokens, more),
         changes=_no_changes(more),

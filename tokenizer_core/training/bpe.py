@@ -145,6 +145,7 @@ def learn_merges(
         max_length=longest_token(max_token_bytes),
         free_application=given is not None,
         allows=rules.judge() if ruled else None,
+        expected=merges,
     )
     course = Course(resume_from, checkpoint, checkpoint_every, on_progress)
     learned = learn_with(engine, merges, counts, settings, course, given=given, pruned=pruned)

@@ -47,6 +47,7 @@ class TokenCountingEngine(MergeEngine):
 
     def __init__(self, words: SymbolWords, *, min_count: int) -> None:
         super().__init__(words, tie_break="smallest-ids", min_count=min_count)
+        self.see_all()
         self._alone = _standing_alone(words)
         self._counts = np.zeros(0, np.int64)  # of all tokens, from the first merge by score on
 

@@ -12,7 +12,7 @@ from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, k
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u32
 from bpeline.tokenizer_core.kernels.memory.types import I64, I32s, I64Rows, I64s, Int, U8s
 from bpeline.tokenizer_core.kernels.merging.merge_state import MANY, SEPARATOR, SYMBOL_SHIFT
-from bpeline.tokenizer_core.kernels.tables.hashing import HashKey
+from bpeline.tokenizer_core.kernels.tables.hashing import ZERO, HashKey, mix, shift_for
 from bpeline.tokenizer_core.kernels.tables.pair_tables import (
     COUNT,
     EMPTY,
@@ -91,9 +91,10 @@ def weight_of(cell: Int, position: Int, large_starts: I64s, large_counts: I64s) 
 def count_dense_pairs(
     cells: I32s, large_starts: I64s, large_counts: I64s, counts: I64Rows, occurrences: I64Rows
 ) -> None:
-    """Add up, for each pair of base tokens at ``[left, right]``, its count and occurrences.
+    """Add up, for each pair of tokens at ``[left, right]``, its count and occurrences.
 
-    ``counts`` weighs each occurrence by the count of its word; both arrays are [base, base].
+    Each token has one cell. ``counts`` weighs each occurrence by the count of its word; both arrays
+    are [tokens, tokens].
     """
     left = symbol_of(cells[0])
     for position in range(1, cells.size):
@@ -108,8 +109,8 @@ def count_dense_pairs(
 def collect_dense_pairs(cells: I32s, next_place: I64Rows, arena: I32s) -> None:
     """Write the positions of each pair, ascending, into its segment of the arena.
 
-    ``next_place`` is [base, base]: where the pair's segment begins, or −1 for a pair that is not
-    wanted; afterwards where it ends.
+    ``next_place`` is [tokens, tokens]: where the pair's segment begins, or −1 for a pair that is
+    not wanted; afterwards where it ends.
     """
     left = symbol_of(cells[0])
     for position in range(1, cells.size):
@@ -123,10 +124,33 @@ def collect_dense_pairs(cells: I32s, next_place: I64Rows, arena: I32s) -> None:
 
 
 @entry_kernel
+def add_up_pairs(
+    cells: I32s, large_starts: I64s, large_counts: I64s, sums: I64s, hash_key: HashKey
+) -> None:
+    """Add the count of each occurrence of a pair to the sum that the pair's hash numbers.
+
+    No pair occurs more often than its sum, which it may share with others.
+
+    Args:
+        sums: int64 ``[2^b]``, zeros.
+    """
+    shift = shift_for(sums.size)
+    left = symbol_of(cells[0])
+    for position in range(1, cells.size):
+        right = symbol_of(cells[position])
+        if left >= 0 and right >= 0:
+            number = mix(pair_key(left, right), ZERO, hash_key) >> shift
+            sums[number] += weight_of(cells[position], position, large_starts, large_counts)
+        left = right
+
+
+@entry_kernel
 def count_sparse_pairs(
     cells: I32s,
     large_starts: I64s,
     large_counts: I64s,
+    sums: I64s,
+    least: I64,
     begin: I64,
     size: I64,
     pairs: I64Rows,
@@ -135,14 +159,22 @@ def count_sparse_pairs(
 ) -> tuple[I64, I64]:
     """Add up count and `LENGTH` of each pair from position ``begin`` on, in a table of rows.
 
-    ``size`` rows are in use. Returns the position to go on from, which lies before the end of
-    ``cells`` when the table is full, and the rows in use.
+    Args:
+        sums: of `add_up_pairs`; pairs whose sum is below ``least`` are passed over.
+        size: rows in use.
+
+    Returns:
+        The position to go on from, which lies before the end of ``cells`` when the table is full,
+        and the rows in use.
     """
+    shift = shift_for(sums.size)
     for position in range(begin, cells.size):
         left, right = symbol_of(cells[position - 1]), symbol_of(cells[position])
         if left < 0 or right < 0:
             continue
         key = pair_key(left, right)
+        if sums[mix(key, ZERO, hash_key) >> shift] < least:
+            continue
         slot = slot_of(pairs, slots, hash_key, key)
         row = np.int64(slots[slot])
         if row == EMPTY:
@@ -177,3 +209,39 @@ def collect_sparse_pairs(
         if row != EMPTY:
             arena[next_place[row]] = position - 1
             next_place[row] += 1
+
+
+@entry_kernel
+def close_up(cells: I32s, large_starts: I64s, large_counts: I64s, widths: I32s) -> tuple[I64, I64]:
+    """Leave one cell of each token, and no word of one token: nothing can be merged in it.
+
+    Args:
+        widths: int32, cells of each token so far; all are 1 afterwards, which the caller writes.
+
+    Returns:
+        How many cells and how many large words are in use, all at the beginning of their arrays.
+    """
+    read, write, begin = np.int64(1), np.int64(1), np.int64(1)
+    large_read, large_write = np.int64(0), np.int64(0)
+    is_large = large_starts.size > 0 and large_starts[0] == read
+    while read < cells.size:
+        cell = cells[read]
+        symbol = symbol_of(cell)
+        if symbol >= 0:
+            cells[write] = cell
+            write += 1
+            read += np.int64(widths[symbol])
+            continue
+        if write - begin > 1:
+            if is_large:
+                large_starts[large_write] = begin
+                large_counts[large_write] = large_counts[large_read]
+                large_write += 1
+            cells[write] = cell
+            write += 1
+            begin = write
+        write = begin
+        read += 1
+        large_read += np.int64(is_large)
+        is_large = large_read < large_starts.size and large_starts[large_read] == read
+    return write, large_write

@@ -114,7 +114,7 @@ def occurs_at(state: MergeState, pair: I64, position: Int) -> bool:
     left = state.pairs[pair, KEY] >> 32
     if np.int64(state.cells[position]) >> SYMBOL_SHIFT != left:
         return False
-    behind = np.int64(state.cells[position + state.token_lengths[left]])
+    behind = np.int64(state.cells[position + state.token_widths[left]])
     return behind >> SYMBOL_SHIFT == state.pairs[pair, KEY] & _LOW
 
 
@@ -215,7 +215,7 @@ def count_of(state: MergeState, order: I64, pair: I64) -> I64:
         if position >= end and occurs_at(state, pair, position):
             cell = state.cells[position]
             count += weight_of(cell, position, state.large_starts, state.large_counts)
-            end = position + 2 * state.token_lengths[left]
+            end = position + 2 * state.token_widths[left]
     return count
 
 

@@ -7,7 +7,10 @@ tokens is made, all at once, and afterwards only disappear. Hence:
   stale once the symbols there are no longer the pair. New pairs take the place of the segment of
   the pair that was merged, which nobody needs any more, and only what does not fit is appended.
 - counts only fall, so the queue may promise too much, never too little (see `merge_queue`).
-- a pair that is born too rare or too long to be merged is never entered at all.
+- a pair that is born too rare or too long to be merged is never entered at all. "Too rare" is
+  first said of most pairs: only the frequent ones are in sight. Once none of these is left, cells
+  are closed up (one for each token), and pairs are counted and collected anew down to a lower
+  count. All counts are exact then, so the order of merges is that of all pairs in sight.
 
 A token keeps its id at its first and at its last position (its *boundary tags*), `INSIDE` between
 them, so both neighbours of an occurrence are read in one step and words need no linked lists.
@@ -79,6 +82,7 @@ class MergeState(NamedTuple):
         width: bytes of a base token in ``text``.
         token_starts: int32 [T] a position where the token can be read in ``text``.
         token_lengths: int32 [T] base tokens in each token.
+        token_widths: int32 [T] cells of each token: as many, or fewer once cells were closed up.
         token_ties: int64 [T] see `prefix_tie`.
         learned: int64 [T, 3] left, right and count of the merge that made each token.
         changes: int64 [2, T + 1, 2] what this merge does to the pairs with the neighbour in row
@@ -106,6 +110,7 @@ class MergeState(NamedTuple):
     width: int
     token_starts: I32s
     token_lengths: I32s
+    token_widths: I32s
     token_ties: I64s
     learned: I64Rows
     changes: I64Planes

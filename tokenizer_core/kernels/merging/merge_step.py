@@ -93,17 +93,17 @@ def find_occurrences(state: MergeState, pair: I64, begin: I64, end: I64, found: 
     """
     cells, arena, noted = state.cells, state.arena, state.noted
     left, right = state.pairs[pair, KEY] >> 32, state.pairs[pair, KEY] & _LOW
-    left_length, right_length = state.token_lengths[left], state.token_lengths[right]
+    left_width, right_width = state.token_widths[left], state.token_widths[right]
     start = state.pairs[pair, START]
     last = start + state.pairs[pair, LENGTH] - 1
     for index in range(begin, end):
         ask_for(state, min(start + index + AHEAD, last))
         position = np.int64(arena[start + index])
-        middle = position + left_length
+        middle = position + left_width
         noted[POSITION, found] = position
         first, second = np.int64(cells[position]), symbol_of(cells[middle])
         noted[BEFORE, found] = symbol_of(cells[position - 1])
-        noted[AFTER, found] = symbol_of(cells[middle + right_length])
+        noted[AFTER, found] = symbol_of(cells[middle + right_width])
         noted[NOTED_WEIGHT, found] = first & MANY
         found += np.int64((symbol_of(first) == left) & (second == right))
     return found
@@ -131,7 +131,7 @@ def replace_occurrences(state: MergeState, pair: I64, token: I64) -> I64:
     cells, noted, pairs = state.cells, state.noted, state.pairs
     sides = (np.int64(LEFT_SIDE), np.int64(RIGHT_SIDE))  # literals would be compiled one by one
     left, right = pairs[pair, KEY] >> 32, pairs[pair, KEY] & _LOW
-    left_length, right_length = state.token_lengths[left], state.token_lengths[right]
+    left_width, right_width = state.token_widths[left], state.token_widths[right]
     length = pairs[pair, LENGTH]
     ask_for_first(state, pair)
     merged, end, lost_between = 0, np.int64(0), np.int64(0)
@@ -146,14 +146,14 @@ def replace_occurrences(state: MergeState, pair: I64, token: I64) -> I64:
             weight = weight_of(noted_weight, position, state.large_starts, state.large_counts)
             if position == end:
                 before = np.int64(token)
-            middle = position + left_length
-            end = middle + right_length
+            middle = position + left_width
+            end = middle + right_width
             cells[middle - 1] = INSIDE << SYMBOL_SHIFT
             cells[middle] = INSIDE << SYMBOL_SHIFT
             cells[position] = (token << SYMBOL_SHIFT) | noted_weight
             cells[end - 1] = token << SYMBOL_SHIFT
             # What is to be merged next begins right behind.
-            if after == left and symbol_of(cells[end + left_length]) == right:
+            if after == left and symbol_of(cells[end + left_width]) == right:
                 after = np.int64(INSIDE)
                 lost_between += weight
             else:
@@ -238,7 +238,7 @@ def place_occurrences(state: MergeState, side: I64, merged: I64) -> None:
         if place < 0:
             continue
         position = state.noted[POSITION, index]
-        arena[place] = position - (state.token_lengths[neighbour] if side == LEFT_SIDE else 0)
+        arena[place] = position - (state.token_widths[neighbour] if side == LEFT_SIDE else 0)
         changes[side, neighbour + 1, PLACE] = place + 1
     for index in range(sizes[MET_LEFT + side]):
         neighbour = np.int64(state.touched[side, index])
@@ -256,6 +256,7 @@ def add_token(state: MergeState, left: I64, right: I64, count: I64) -> I64:
     state.learned[token, RIGHT] = right
     state.learned[token, MERGED_COUNT] = count
     state.token_lengths[token] = state.token_lengths[left] + state.token_lengths[right]
+    state.token_widths[token] = state.token_widths[left] + state.token_widths[right]
     return token
 
 

@@ -70,7 +70,7 @@ def count_doubles(state: MergeState, doubles: I64s) -> None:
         if run == 2:
             doubles[token] += weight_of(cell, position, state.large_starts, state.large_counts)
             before = np.int64(-1)
-        position += np.int64(state.token_lengths[token])
+        position += np.int64(state.token_widths[token])
 
 
 @kernel

@@ -100,7 +100,7 @@ def count_tokens(state: MergeState, counts: I64s) -> None:
             position += 1
         else:
             counts[token] += weight_of(cell, position, state.large_starts, state.large_counts)
-            position += np.int64(state.token_lengths[token])
+            position += np.int64(state.token_widths[token])
 
 
 @kernel
