@@ -55,6 +55,14 @@ def training(zygote: Zygote, empty: str, corpus: str, place: Path, **named: Any)
     return Attempts(zygote, "train", made, empty, {"workspace": made, "corpus": corpus, **named})
 
 
+def superwords(zygote: Zygote, registered: str, place: Path) -> Attempts:
+    """The second phase of a training across spaces, behind the one version of a workspace."""
+    made = place / "workspace"
+    (words,) = Path(registered, "versions").iterdir()
+    named = {"workspace": made, "words": words.name}
+    return Attempts(zygote, "train_superwords", made, registered, named)
+
+
 def publication(zygote: Zygote, outbox: str, place: Path) -> Attempts:
     """The publication of what waits in an outbox, on a real MLflow."""
     made = place / "workspace"

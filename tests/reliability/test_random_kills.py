@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import random
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
+from zygote import Zygote
 
-from .attempts import Attempts
-from .conftest import Record, Work, difference
+from .attempts import Attempts, superwords, training
+from .conftest import Golden, Record, Work, difference
 
 IN_A_ROW = 12  # at most, before one is left to end
 ENOUGH_FAILURES = 20  # something is wrong with every case
@@ -58,3 +60,29 @@ def require_survival(
 @pytest.mark.slow
 def test_work_killed_at_random(work: Work, record: Record) -> None:
     require_survival(record, record.amounts.kills[work.kind], work.attempts, work.state)
+
+
+TRAININGS: dict[str, dict[str, Any]] = {
+    "over runs": {"algorithm": "superword-bpe", "vocab_size": 500},
+    "of a size to choose": {
+        "vocab_size": "auto",
+        "largest_size": 1_200,
+        "model_shape": "llama-3.2-1b",
+    },
+    "across spaces": {},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("which", TRAININGS)
+def test_other_trainings_killed_at_random(
+    which: str, zygote: Zygote, golden: Golden, place: Path, record: Record
+) -> None:
+    """Superwords by both rules, and a size that is chosen; plain trainings are above."""
+    if which == "across spaces":
+        attempts = superwords(zygote, golden.registered, place)
+    else:
+        attempts = training(zygote, golden.empty, golden.corpus, place, **TRAININGS[which])
+    expected = attempts.undisturbed()["state"]
+    assert any(name.startswith("outbox/") for name in expected), "else nothing was learned"
+    require_survival(record, record.amounts.kills["other training"], attempts, expected)

@@ -78,6 +78,7 @@ EVERY_RUN = Amounts(
     server_kills=2,
     kills={
         "training": 16,
+        "other training": 8,
         "publication": 10,
         "encoding": 8,
         "first publication": 30,
@@ -106,6 +107,7 @@ NIGHT = Amounts(
     server_kills=100,
     kills={
         "training": 8_000,
+        "other training": 500,
         "publication": 1_000,
         "encoding": 1_000,
         "first publication": 300,

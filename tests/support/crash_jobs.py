@@ -17,6 +17,7 @@ from mlflow_tables import made_once
 from workspace_state import sha256, swept_state_of
 
 from bpeline.flows.resume import publish_waiting as flow_publish_waiting
+from bpeline.flows.superwords import superword_parameters
 from bpeline.flows.train_tokenizer import train_tokenizer
 from bpeline.registry import load_tokenizer, promote
 from bpeline.registry.deletion import delete_versions
@@ -30,7 +31,9 @@ from bpeline.tokenizer_core.shards.token_shards import TokenShards
 NAME, VOCAB_SIZE, END = "news", 330, "<|endoftext|>"
 
 
-def train_in(workspace: str, corpus: str, vocab_size: int = VOCAB_SIZE, **options: Any) -> None:
+def train_in(
+    workspace: str, corpus: str, vocab_size: int | str = VOCAB_SIZE, **options: Any
+) -> None:
     """Train and register, or raise."""
     usual = {"name": NAME, "special_tokens": [END], "held_out": 0.1, "workers": 1}
     train_tokenizer([corpus], vocab_size=vocab_size, workspace=workspace, **usual | options)
@@ -41,6 +44,13 @@ def train(**named: Any) -> None:
     """Train; while MLflow is out of reach the result waits in the outbox."""
     with suppress(RegistryUnreachable):
         train_in(**named)
+
+
+@disturbed(registers=False)
+def train_superwords(workspace: str, words: str) -> None:
+    """Learn merges across spaces behind the words of a version, named by its digest, likewise."""
+    with suppress(RegistryUnreachable):
+        train_tokenizer(**superword_parameters(words, VOCAB_SIZE + 40, VOCAB_SIZE - 10))
 
 
 @disturbed(state=swept_state_of)  # where nothing waits any more, nothing is written or swept
