@@ -17,6 +17,7 @@ from hypothesis import settings
 from longest_first import ByServerAndFile, place_of
 from postgres import PostgresServer, postgres_server
 from s3_server import S3Server, s3_server
+from shared_statements import compiled_once
 
 # Set before any dependency is imported: some read these at import.
 os.environ.update(
@@ -129,8 +130,11 @@ def _only_loopback() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def quick_mlflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """New MLflow databases of this process are copies of the first one it made."""
-    with mlflow_tables.made_once(tmp_path_factory.mktemp("mlflow-tables") / "empty.sqlite"):
+    """New MLflow databases of this process are copies of the first one, and share compiled SQL."""
+    with (
+        mlflow_tables.made_once(tmp_path_factory.mktemp("mlflow-tables") / "empty.sqlite"),
+        compiled_once(),
+    ):
         yield
 
 
