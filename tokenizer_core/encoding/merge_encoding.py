@@ -415,7 +415,7 @@ def _trie(
             text,
             ends,
             order,
-            np.zeros(2 << nodes.bit_length(), np.uint64),
+            np.zeros(1 << nodes.bit_length(), np.uint64),
             HASH_KEY,
             parents,
             np.empty(nodes, np.uint8),

@@ -156,7 +156,7 @@ def fill_trie(
     Args:
         text: uint8, all tokens joined in order of index. ends: int64 ``[n]``: where each ends.
         order: int64: indices of the tokens of two bytes or more, shorter ones first.
-        table: uint64, zero, a power of two, at least twice as many as nodes.
+        table: uint64, zero, a power of two: a slot for each node, three quarters may be filled.
         hash_key: see `HASH_KEY`.
         parents, tokens, children, places, bases: int32, labels: uint8: memory for so many nodes.
         begins: int32, zero, one more. is_base: uint8, zero, as many as cells.
@@ -167,7 +167,7 @@ def fill_trie(
         How many cells a search can reach, at most; 0 where nodes or cells are too few.
     """
     edges = PairTable(table.ctypes.data, shift_for(table.size), key_in(hash_key))
-    most = np.int64(len(parents))
+    most = min(np.int64(len(parents)), 3 * np.int64(len(table)) >> 2)
     nodes = collect_nodes(text, ends, order, edges, most, parents, labels, tokens, shorter)
     if nodes == 0:
         return np.int64(0)
