@@ -8,9 +8,9 @@ Everything is imported when it is first asked for. Versions are listed, compared
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from bpeline.lazy_names import lazy_names
+
+TYPE_CHECKING = False  # as that of `typing`, whose import takes as long as all the rest here
 
 if TYPE_CHECKING:
     from .registry import configure as configure

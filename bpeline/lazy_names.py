@@ -13,9 +13,12 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+
+TYPE_CHECKING = False  # see ``__init__.py``
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 _LISTED = re.compile(r"^    from (\.[\w.]*) import (\w+) as \2\b", re.MULTILINE)
 

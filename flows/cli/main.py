@@ -24,8 +24,15 @@ from typing import Any
 
 import click
 
+from bpeline import script
 from bpeline.flows.cli.options import TYPED
-from bpeline.flows.running import Terminated, keep_moving, stop_moving, terminable
+from bpeline.flows.running import (
+    Terminated,
+    interruption_behind,
+    keep_moving,
+    stop_moving,
+    terminable,
+)
 from bpeline.tokenizer_core.errors import (
     BpelineError,
     DiskFull,
@@ -35,7 +42,7 @@ from bpeline.tokenizer_core.errors import (
 )
 from bpeline.tokenizer_core.redaction import TextWithoutSecrets, hide_in_logs
 
-INTERRUPTED, TERMINATED = 130, 143
+TERMINATED = 143
 DISK_IS_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 PACKAGES = Path(__file__).parents[2]
 SYSTEM_REFUSES = {errno.EIO, errno.EMFILE, errno.ENFILE, errno.EROFS}
@@ -108,8 +115,19 @@ class Commands(click.Group):
             raise click.UsageError(said, error.ctx) from error
 
     def invoke(self, ctx: click.Context) -> Any:
+        early = signal.getsignal(signal.SIGINT) is script.leave_at_once
+        if early:  # from here to its end, what was begun has to be finished
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
-            return super().invoke(ctx)
+            return self._invoke(ctx)
+        finally:
+            if early:
+                signal.signal(signal.SIGINT, script.leave_at_once)
+
+    def _invoke(self, ctx: click.Context) -> Any:
+        try:
+            with terminable(signal.SIGTERM):
+                return super().invoke(ctx)
         except BpelineError as error:
             say_error(error)
             ctx.exit(error.exit_code)
@@ -122,19 +140,15 @@ class Commands(click.Group):
             )
             say_error(wrong)
             ctx.exit(wrong.exit_code)
-        except KeyboardInterrupt as error:
-            terminated = isinstance(error, Terminated)
-            click.echo(
-                f"\n{'terminated' if terminated else 'interrupted'}; what was finished is kept: "
-                "type the same command again, or `bpeline resume`",
-                err=True,
-            )
-            ctx.exit(TERMINATED if terminated else INTERRUPTED)
+        except KeyboardInterrupt as interruption:
+            ctx.exit(say_interrupted(interruption))
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except Exception as error:
             if isinstance(error, OSError) and error.errno == errno.EPIPE:
                 raise  # nobody reads what is printed: click ends without a word
+            if hidden := interruption_behind(error):  # of a library that was about to be imported
+                ctx.exit(say_interrupted(hidden))
             told = told_of(error)
             say_error(told)
             ctx.exit(told.exit_code)
@@ -217,6 +231,19 @@ def say_error(error: BpelineError) -> None:
             click.echo(f"       {as_typed(part)}", err=True)
 
 
+def say_interrupted(interruption: KeyboardInterrupt) -> int:
+    """What whoever interrupted a command should know; its exit code."""
+    terminated = isinstance(interruption, Terminated)
+    said = "terminated" if terminated else "interrupted"
+    begin = "\n" * sys.stderr.isatty()  # a terminal shows ^C there
+    click.echo(
+        f"{begin}{said}; what was finished is kept: type the same command again, or "
+        "`bpeline resume`",
+        err=True,
+    )
+    return TERMINATED if terminated else script.INTERRUPTED
+
+
 def say_version(context: click.Context) -> None:
     """The installed version; a checkout that is not installed has none."""
     from importlib.metadata import PackageNotFoundError, version
@@ -280,13 +307,13 @@ def main() -> None:
     # every 700 new ones takes a sixth to a third of that time.
     gc.set_threshold(100_000)
     try:
-        with terminable(signal.SIGTERM):
-            cli(prog_name="bpeline")
+        cli(prog_name="bpeline")
     except SystemExit as ending:
-        if ending.code in (INTERRUPTED, TERMINATED):
+        if ending.code in (script.INTERRUPTED, TERMINATED):
             # All is said. Libraries cut short complain at exit about objects they still hold.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
-        if getattr(sys.modules["__main__"], "main", None) is main:  # nobody goes on after us
+        if getattr(sys.modules["__main__"], "main", None) in (main, script.main):
+            # Nobody goes on after us.
             _leaving.append(ending.code)
         runner = sys.modules.get("bpeline.flows.running.runner")
         if runner is not None and runner.server_is_gone:

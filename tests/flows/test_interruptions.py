@@ -6,6 +6,8 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -354,3 +356,28 @@ def test_an_interruption_that_the_standard_library_hides_is_one_all_the_same(
     monkeypatch.setattr("bpeline.flows.sweep_garbage.open_registry", cut_short)
     with pytest.raises(KeyboardInterrupt):
         sweep_garbage()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "imported",
+    ["bpeline.flows.cli.main", "click", "bpeline.flows.cli.versions", "bpeline.registry"],
+)
+def test_ctrl_c_while_a_command_is_loaded_is_one_line(imported: str) -> None:
+    program = (
+        "import os, signal, sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, *_):\n"
+        f"        if name == {imported!r}:\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "from bpeline.script import main\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", program, "versions"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 130
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("interrupted")
+    assert done.stdout == ""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import pickle
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ from bpeline.tokenizer_core.errors import (
 )
 from bpeline.tokenizer_core.remote_files import names_below
 from bpeline.tokenizer_core.shards import pack_shards
+from bpeline.tokenizer_core.shards.files_of_shards import StoredFiles
 from bpeline.tokenizer_core.shards.shard_places import StorePlace
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
@@ -101,6 +105,40 @@ def test_a_forked_process_leaves_the_copies_of_its_parent(
     assert os.waitpid(child, 0)[1] == 0
     assert {path.name for path in folder.glob("*.bin")} == copies != set()
     assert np.array_equal(there[len(there) - 1], last)
+
+
+@pytest.mark.slow
+def test_copies_of_a_process_that_was_killed_go_when_the_next_ones_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    program = (
+        "import time; from bpeline.tokenizer_core.shards.files_of_shards import StoredFiles\n"
+        "held = StoredFiles('s3://bucket/tokens'); print(held.folder, flush=True); time.sleep(600)"
+    )
+
+    def begun() -> tuple[subprocess.Popen[str], Path]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "TMPDIR": str(tmp_path)},
+        )  # fmt: skip
+        assert process.stdout is not None
+        folder = Path(process.stdout.readline().strip())
+        os.utime(folder, (0, 0))
+        return process, folder
+
+    (killed, left), (living, used) = begun(), begun()
+    with killed, living:
+        killed.terminate()
+        killed.wait()
+        (being_made := tmp_path / "bpeline-shards-new").mkdir()
+        assert left.is_dir()
+        own = StoredFiles("s3://bucket/tokens")
+        assert not left.exists()
+        assert used.is_dir()
+        assert being_made.is_dir()
+        assert own.folder.is_dir()
+        living.kill()
 
 
 def test_it_goes_on_behind_what_is_there(

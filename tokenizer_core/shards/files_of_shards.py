@@ -5,9 +5,11 @@ A file of a store is fetched when it is asked for, and kept on this disk until i
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import tempfile
+import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +20,9 @@ from bpeline.tokenizer_core import remote_files
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import MissingSource, StorageError
 from bpeline.tokenizer_core.urls import is_url, local_name
+
+_PREFIX = "bpeline-shards-"
+_MAKING_SECONDS = 60.0  # a younger directory may be one that is not locked yet
 
 
 class ShardFiles(Protocol):
@@ -87,7 +92,9 @@ class FilesHere:
 class StoredFiles:
     """Files below a URL; copies lie in a temporary directory that goes away with this object.
 
-    A process that was forked, such as a worker of a data loader, has a directory in it of its own:
+    The directory of a process that was killed goes when the next such object of its user is made: a
+    library cannot do it sooner, for how a process ends at a signal is its program's to say. A
+    process that was forked, such as a worker of a data loader, has a directory in it of its own:
     each forgets files when it needs them no more.
 
     Raises:
@@ -97,8 +104,10 @@ class StoredFiles:
     def __init__(self, url: str) -> None:
         self.location = url.rstrip("/")
         self._owner = os.getpid()
-        self._held = Path(tempfile.mkdtemp(prefix="bpeline-shards-"))
-        weakref.finalize(self, _remove, self._held, self._owner)
+        _remove_abandoned()
+        self._held = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        lock = _locked(self._held)
+        weakref.finalize(self, _remove, self._held, self._owner, lock)
 
     @property
     def folder(self) -> Path:
@@ -169,7 +178,35 @@ class StoredFiles:
             ) from error
 
 
-def _remove(held: Path, owner: int) -> None:
+def _remove(held: Path, owner: int, lock: int | None) -> None:
     """Remove the copies, unless this is a fork of the process that reads them."""
     if os.getpid() == owner:
         shutil.rmtree(held, ignore_errors=True)
+    if lock is not None:
+        os.close(lock)
+
+
+def _locked(folder: Path) -> int | None:
+    """The lock of a directory, for as long as this process or a fork of it lives; None if held."""
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # somebody's, or a file system without locks
+        os.close(lock)
+        return None
+    return lock
+
+
+def _remove_abandoned() -> None:
+    """Remove the directories of this user's processes that are gone."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        try:
+            found = folder.lstat()
+            if found.st_uid != os.geteuid() or time.time() - found.st_mtime < _MAKING_SECONDS:
+                continue
+            lock = _locked(folder)
+        except OSError:  # no directory, or gone meanwhile
+            continue
+        if lock is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)

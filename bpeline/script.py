@@ -1,0 +1,27 @@
+"""The script ``bpeline``: Ctrl-C ends it without a traceback while the command line is loaded.
+
+Imports nothing of ours before that is so.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from types import FrameType
+
+INTERRUPTED = 130
+
+
+def main() -> None:
+    """Entry point of the script ``bpeline``."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a shell may ignore it
+        signal.signal(signal.SIGINT, leave_at_once)
+    from bpeline.flows.cli.main import main as run
+
+    run()
+
+
+def leave_at_once(_number: int, _frame: FrameType | None) -> None:
+    """End the process, in which nothing was begun yet, or all is done."""
+    os.write(2, b"\r\x1b[Kinterrupted\n" if os.isatty(2) else b"interrupted\n")
+    os._exit(INTERRUPTED)
