@@ -20,6 +20,7 @@ from bpeline.tokenizer_core.kernels.counting.word_walk import (
     add_waiting,
     count_marked,
 )
+from bpeline.tokenizer_core.kernels.memory.pages import in_pages
 from bpeline.tokenizer_core.kernels.tables.word_keys import INLINE
 from bpeline.tokenizer_core.splitting.pretokenization import Splitter
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
@@ -69,6 +70,36 @@ def test_rows_and_tables_add_up_to_what_a_counter_says(seed: int) -> None:
     assert result.words() == sorted(first, key=first.__getitem__)
     assert result.first_positions.tolist() == sorted(first.values())
     assert whole.used["word_bytes"] == sum(map(len, expected)) == len(result.word_bytes)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_tables_that_are_joined_give_the_rows_of_one_that_absorbed_them(seed: int) -> None:
+    source = random.Random(seed)
+    known = random_words(source, source.choice([1, 300, 9_000]))
+    tables, whole = [], WordTable()
+    for _ in range(source.choice([1, 2, 2, 2, 4])):
+        table = WordTable(bits=source.choice([10, 13, 16]))
+        words = source.sample(known, source.randint(0, len(known)))
+        counts = [source.randint(1, 2**40) for _ in words]
+        table.add(rows(words, counts, source.sample(range(10**9), len(words))))
+        whole.absorb(table)
+        tables.append(table)
+    joined = WordTable.joined(tables)
+    assert tables == []
+    result, expected = joined.rows(GPT2), whole.rows(GPT2)
+    assert result.to_mapping() == expected.to_mapping()
+    assert result.first_positions.tolist() == expected.first_positions.tolist()
+    assert len(joined) == len(expected)
+
+
+def test_arrays_in_pages_are_writable_zeros_of_their_size() -> None:
+    for number in (0, 1, 1 << 17, 1 << 20):
+        array = in_pages(number, np.int64)
+        assert array.shape == (number,)
+        assert array.flags.c_contiguous
+        assert not array.any()
+        array[:] = 3
+        assert int(array.sum()) == 3 * number
 
 
 def test_a_table_may_be_filled_from_a_larger_and_a_smaller_one() -> None:

@@ -333,6 +333,7 @@ class _Counting:
         self._failed = len(groups)  # the first group with an error
         self._errors: dict[int, Exception] = {}
         self._total: WordTable | None = None
+        self._counted: list[WordTable] = []
         self._handing_out, self._adding = threading.Lock(), threading.Lock()
 
     def words(self, workers: int) -> WordCounts:
@@ -348,7 +349,10 @@ class _Counting:
                 raise
         if self._errors:
             raise self._errors[min(self._errors)]
-        table = self._total or WordTable()
+        if self._total is not None:
+            self._counted.insert(0, self._total)
+            self._total = None
+        table = WordTable.joined(self._counted)
         moved = self._bytes_of_corpus if len(self._lengths) > 1 else None
         return table.rows(self._reading.pattern, moved)
 
@@ -377,7 +381,7 @@ class _Counting:
             except Exception as error:
                 self._errors[number] = error
                 self._fail(number)
-        self._add(counter.table)
+        self._end_with(counter.table)
 
     def _take(self) -> int | None:
         """The number of the next group; None when there is no more, or no more is wanted."""
@@ -399,6 +403,15 @@ class _Counting:
                 self._total = table.unbounded()
             else:
                 self._total.absorb(table)
+
+    def _end_with(self, table: WordTable) -> None:
+        """Take the last table of a worker: that of one worker is left to be joined in the end."""
+        with self._adding:
+            self._counted.append(table)
+            if len(self._counted) == 1:
+                return
+            table = self._counted.pop(0)
+        self._add(table)
 
     def _bytes_of_corpus(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Positions as bytes of all files one after the other, in the same order."""

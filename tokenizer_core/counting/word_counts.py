@@ -306,10 +306,14 @@ def order_of_positions(positions: NDArray[np.int64]) -> NDArray[np.int64]:
     ):
         return np.argsort(positions, kind="stable").astype(np.int64)
     from bpeline.tokenizer_core.kernels.counting.word_rows import DIGIT_BITS, sort_by_digit
+    from bpeline.tokenizer_core.kernels.memory.pages import in_pages
 
-    both = positions << np.int64(bits)
-    both |= np.arange(number, dtype=np.int64)
-    other, places = np.empty_like(both), np.empty(1 << DIGIT_BITS, np.int64)
+    both, other = in_pages(number, np.int64), in_pages(number, np.int64)
+    np.left_shift(positions, np.int64(bits), out=both)
+    for begin in range(0, number, _ROWS_AT_A_TIME):
+        end = min(begin + _ROWS_AT_A_TIME, number)
+        both[begin:end] |= np.arange(begin, end, dtype=np.int64)
+    places = np.empty(1 << DIGIT_BITS, np.int64)
     for shift in range(bits, bits + length, DIGIT_BITS):
         sort_by_digit(both, other, shift, places)
         both, other = other, both

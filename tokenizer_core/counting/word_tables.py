@@ -20,8 +20,10 @@ from bpeline.tokenizer_core.kernels.counting.word_rows import (
     ROOM,
     add_rows,
     gather_rows,
+    join_counts,
     list_words,
     take_counts,
+    take_entries,
 )
 from bpeline.tokenizer_core.kernels.counting.word_table import (
     POSITION_BYTES,
@@ -29,6 +31,7 @@ from bpeline.tokenizer_core.kernels.counting.word_table import (
     add_table,
 )
 from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
+from bpeline.tokenizer_core.kernels.memory.pages import in_pages
 from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
 from bpeline.tokenizer_core.kernels.tables.word_keys import move_words
 
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 FULL = 0.6  # of a table's entries; linear probing stays short below this
 FEWEST_BITS = 10
 _ENTRY = 4  # uint64
+_COUNT = 2  # which of them
 _ENTRY_BYTES = 32
 _LINE = 64  # bytes of a cache line; two entries share one and none straddles two
 _FIRST_ARENA = 1 << 12
@@ -161,17 +165,45 @@ class WordTable:
             InvalidOption: a count above 2⁶³ − 1.
         """
         words, size = len(self), int(self.used["word_bytes"][0])
-        numbers, positions = np.empty(words + 1, np.int64), np.empty(words, np.int64)
+        numbers, positions = in_pages(words + 1, np.int64), in_pages(words, np.int64)
         list_words(self.entries, self.arena, numbers, positions)
         if moved is not None:
             positions = moved(positions)
         order = order_of_positions(positions)
-        word_bytes = np.empty(size + ROOM, np.uint8)
-        offsets, counts = np.empty(words + 1, np.int64), np.empty(words, np.int64)
-        gather_rows(self.entries, self.arena, numbers[order], word_bytes, offsets, counts)
+        first_positions = in_pages(words, np.int64)
+        np.take(positions, order, out=first_positions, mode="clip")
+        np.take(numbers, order, out=positions, mode="clip")
+        del numbers, order
+        word_bytes = in_pages(size + ROOM, np.uint8)
+        offsets, counts = in_pages(words + 1, np.int64), in_pages(words, np.int64)
+        gather_rows(self.entries, self.arena, positions, word_bytes, offsets, counts)
         if words and int(counts.min()) < 0:
             raise too_many(int(counts.view(np.uint64).max()))
-        return WordCounts(word_bytes[:size], offsets, counts, positions[order], pattern)
+        return WordCounts(word_bytes[:size], offsets, counts, first_positions, pattern)
+
+    @classmethod
+    def joined(cls, tables: list[WordTable]) -> WordTable:
+        """A table to make rows of, which holds the words of several and no room for others.
+
+        They are emptied and taken from the list one by one: all of them in one table that may grow
+        are up to twice the memory. With few words in common, many tables are better absorbed.
+        """
+        for number, table in enumerate(tables):
+            for other in tables[number + 1 :]:
+                join_counts(table.entries, table.arena, other.entries, other.arena, other.used)
+        counted = [np.count_nonzero(table.entries[_COUNT::_ENTRY]) for table in tables]
+        made = cls()
+        made.entries = in_pages(_ENTRY * int(sum(counted)), np.uint64)
+        made.arena = in_pages(sum(table.arena_bytes for table in tables), np.uint8)
+        used = made.used[0]
+        while tables:
+            table = tables.pop(0)
+            words, begin = int(used["words"]), int(used["arena_bytes"])
+            used["words"], size = take_entries(table.entries, made.entries, words, begin)
+            used["word_bytes"] += size
+            used["arena_bytes"] += table.arena_bytes
+            made.arena[begin : used["arena_bytes"]] = table.arena[: table.arena_bytes]
+        return made
 
     def _grow_entries(self, words: int) -> bool:
         """Grow as far as needed, or as far as allowed: then the answer is False."""
@@ -191,7 +223,7 @@ class WordTable:
         if size > len(self.arena):
             if size > most:
                 return False
-            larger = np.empty(min(max(size, 2 * len(self.arena)), most), np.uint8)
+            larger = in_pages(min(max(size, 2 * len(self.arena)), most), np.uint8)
             larger[:used] = self.arena[:used]
             self.arena = larger
         return True
@@ -217,6 +249,6 @@ def too_many(total: int) -> InvalidOption:
 def empty_entries(bits: int) -> NDArray[np.uint64]:
     """2^``bits`` empty entries: uint64 ``[4 · 2^bits]`` at the start of a cache line."""
     size = _ENTRY << bits
-    memory = np.zeros(size + _LINE // 8, np.uint64)
+    memory = in_pages(size + _LINE // 8, np.uint64)
     begin = -memory.ctypes.data % _LINE // 8
     return memory[begin : begin + size]

@@ -9,6 +9,7 @@ from bpeline.tokenizer_core.kernels.counting.word_table import (
     AHEAD,
     POSITION_BYTES,
     Used,
+    add_to,
     add_word,
     copy_eights,
     expect,
@@ -19,11 +20,13 @@ from bpeline.tokenizer_core.kernels.memory.addresses import load_u64, prefetch, 
 from bpeline.tokenizer_core.kernels.memory.types import I64, I64s, U8s, U64s
 from bpeline.tokenizer_core.kernels.tables.hashing import ALL, ZERO
 from bpeline.tokenizer_core.kernels.tables.word_keys import (
+    ENTRY,
     HIGH,
     LONG,
     LOW,
     PLACE,
     VALUE,
+    copy_entry,
     key_length,
     word_key,
 )
@@ -110,6 +113,61 @@ def list_words(table: U64s, arena: U8s, entries: I64s, positions: I64s) -> None:
         place = np.int64(load_u64(entry + PLACE))
         long = load_u64(entry + HIGH) >= LONG
         positions[row] = np.int64(load_u64(bytes_ + place)) if long else place
+
+
+@entry_kernel
+def join_counts(entries: U64s, arena: U8s, other: U64s, other_arena: U8s, used: Used) -> None:
+    """Move the counts of words that another table of the same key holds as well to this one.
+
+    Their count is 0 in the other one afterwards. Both tables are in the order of the same hash, so
+    both are walked through, not jumped about in.
+
+    Args:
+        entries, arena: of this table.
+        other, other_arena, used: of the other one.
+    """
+    others = table_of(other, other_arena, used)
+    entry, bytes_ = np.int64(entries.ctypes.data), np.int64(arena.ctypes.data)
+    for _ in range(entries.size >> 2):
+        low, high = load_u64(entry + LOW), load_u64(entry + HIGH)
+        if high != ZERO:
+            place = bytes_ + np.int64(load_u64(entry + PLACE))
+            found = seek_word(others, low, high, place + POSITION_BYTES)
+            if load_u64(found + HIGH) != ZERO:
+                add_to(entry, load_u64(found + VALUE))
+                store_u64(found + VALUE, ZERO)
+                mine, theirs = entry + PLACE, found + PLACE
+                if high >= LONG:
+                    mine, theirs = place, others.arena + np.int64(load_u64(theirs))
+                if load_u64(theirs) < load_u64(mine):
+                    store_u64(mine, load_u64(theirs))
+        entry += ENTRY
+
+
+@entry_kernel
+def take_entries(entries: U64s, target: U64s, row: I64, shift: I64) -> tuple[I64, I64]:
+    """Copy the entries that count something one after the other, from a row of ``target`` on.
+
+    Args:
+        entries: of a table.
+        target: uint64 ``[4 · rows]``, with room for all of them.
+        row: the first to write to.
+        shift: what to add to the places of long words.
+
+    Returns:
+        The row after the last one; bytes of the words that were copied.
+    """
+    entry, first = np.int64(entries.ctypes.data), np.int64(target.ctypes.data)
+    to, size = first + (row << 5), np.int64(0)
+    for _ in range(entries.size >> 2):
+        if load_u64(entry + VALUE) != ZERO:
+            copy_entry(entry, to)
+            size += key_length(load_u64(to + HIGH))
+            if load_u64(to + HIGH) >= LONG:
+                store_u64(to + PLACE, load_u64(to + PLACE) + np.uint64(shift))
+            to += ENTRY
+        entry += ENTRY
+    return (to - first) >> 5, size
 
 
 @kernel

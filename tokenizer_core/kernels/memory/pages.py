@@ -1,0 +1,31 @@
+"""Large arrays in memory of their own, which the system has back as soon as nobody holds them.
+
+The C library keeps what is freed below a bound that rises to 32 MiB, in one heap for each thread
+that asked; tables that grow, are added up and become rows left it twice what the rows take. Knows
+no kernel and no table.
+"""
+
+from __future__ import annotations
+
+import mmap
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Number = TypeVar("Number", bound=np.generic)
+
+_LARGE = 1 << 20  # bytes; smaller ones are not worth a call of the system each
+_HUGE = 1 << 22  # from where on pages of 2 MiB are asked for, as NumPy does: touching costs a sixth
+_SLACK = 64  # bytes behind the last item that may be read
+
+
+def in_pages(number: int, kind: type[Number]) -> NDArray[Number]:
+    """``number`` zeros, C-contiguous, with some bytes behind that may be read."""
+    size = number * np.dtype(kind).itemsize + _SLACK
+    if size < _LARGE or not hasattr(mmap, "MAP_ANONYMOUS"):
+        return np.zeros(size, np.uint8)[: size - _SLACK].view(kind)
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if size >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(memory, np.uint8, size - _SLACK).view(kind)
