@@ -44,8 +44,7 @@ from bpeline.tokenizer_core.kernels.encoding.token_tables import (
     MAX_TOKENS,
     NOTHING,
     SHORTER_SHIFT,
-    fill_pairs,
-    find_stable,
+    keep_merges,
     measure_tokens,
     spell_tokens,
 )
@@ -358,33 +357,34 @@ def merge_tables(
 def _token_tables(
     byte_ids: NDArray[np.int64], merges: MergeIds, record: NDArray[Any]
 ) -> dict[str, NDArray[Any]] | None:
-    """The tables of `encode_by_backtracking`; None where merges are not proper, or too many."""
-    ids = np.concatenate((byte_ids, merges[2]))
-    if len(ids) > MAX_TOKENS:
+    """The tables of `encode_by_backtracking`; None where no proper list means the same as these
+    merges, or tokens are too many."""
+    largest = max(int(column.max(initial=0)) for column in (byte_ids, *merges))
+    indices = np.full(largest + 1, -1, np.int32)
+    indices[merges[2]] = 0
+    made = int(np.count_nonzero(indices == 0))
+    indices[merges[2]] = -1
+    if BYTES + made > MAX_TOKENS:
         return None
-    index_of_id = np.zeros(int(ids.max()) + 1, np.int64)
-    index_of_id[ids] = np.arange(len(ids))
-    if not np.array_equal(index_of_id[ids], np.arange(len(ids))):
-        return None  # a token is made twice
-    left, right = index_of_id[merges[0]], index_of_id[merges[1]]
-    if (np.maximum(left, right) >= BYTES + np.arange(len(left))).any():
-        return None  # a part is made later
+    pair_bits = _bits_for(made)
+    pair_shift = np.uint64(64 - pair_bits)
+    pairs = np.zeros(9 << (pair_bits - 3), np.uint64)  # slots, and a byte for each
+    kept, splits = np.empty(made, np.int32), np.zeros(BYTES + made, np.uint64)
+    number = keep_merges(byte_ids, *merges, pair_shift, HASH_KEY, indices, kept, pairs, splits)
+    if number < 0:
+        return None
+    left, right, results = (column[kept[:number]] for column in merges)
+    ids = np.concatenate((byte_ids, results))
+    left, right = indices[left].astype(np.int64), indices[right].astype(np.int64)
     ends = np.empty(len(ids), np.int64)
     measure_tokens(left, right, ends)
     if ends[-1] > _MAX_TOKEN_TEXT:
         return None
     text = np.empty(int(ends[-1]) + 8, np.uint8)
     spell_tokens(left, right, ends, text)
-    pair_bits = _bits_for(len(left))
-    pair_shift = np.uint64(64 - pair_bits)
-    pairs = np.zeros(9 << (pair_bits - 3), np.uint64)  # slots, and a byte for each
-    fill_pairs(left, right, pair_shift, pairs, HASH_KEY)
-    splits = np.zeros(len(ids), np.uint64)
-    stable = np.zeros(len(ids), np.bool_)
-    find_stable(left, right, pair_shift, pairs, HASH_KEY, splits, stable)
     lengths = np.diff(ends, prepend=0)
     order = np.argsort(lengths, kind="stable")
-    built = _trie(text, ends, order[stable[order] & (order >= BYTES)])
+    built = _trie(text, ends, order[order >= BYTES])
     if built is None:
         return None
     trie, shorter = built

@@ -1,4 +1,4 @@
-"""What a proper list of merges says of its tokens, in tables at addresses; knows no text.
+"""What a list of merges says of its tokens, in tables at addresses; knows no text.
 
 A list of merges is *proper* when every merge joins bytes and results of earlier merges, and makes
 a token that is no byte and that no other merge makes. Its tokens then have *indices* that say when
@@ -9,6 +9,9 @@ Two stable tokens *stand together* when merging their bytes leaves them as they 
 is found by undoing merges, the latest first: the pair of tokens that touched at the seam in between
 must not have been merged while it was there. (The idea is that of github/rust-gems' crate `bpe`;
 why it is exact for any ranks is said in `encode_by_backtracking`.)
+
+Many lists are not proper and mean the same as one that is: those written for Llama 3 and its kin
+hold every way to put a token together from two others, of which merging only ever uses one.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u8, load_u64, store_u8, store_u64
-from bpeline.tokenizer_core.kernels.memory.types import I64, U64, Flags, I64s, Int, U8s, U64s
+from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I32s, I64s, Int, U8s, U64s
 from bpeline.tokenizer_core.kernels.tables.hashing import ONE, ZERO, key_in, mix
 from bpeline.tokenizer_core.kernels.tables.pair_tables import PairTable, packed_entry
 
@@ -33,28 +36,6 @@ HALF, LOWER_HALF = np.uint64(32), np.uint64(0xFFFF_FFFF)
 # next shorter token that it begins with (20 bits).
 ID_MASK = np.uint64((1 << 24) - 1)
 LENGTH_SHIFT, SHORTER_SHIFT = np.uint64(24), np.uint64(44)
-
-
-@entry_kernel
-def fill_pairs(left: I64s, right: I64s, shift: U64, pairs: U64s, hash_key: U64s) -> None:
-    """Put merges into an open-addressing table.
-
-    Args:
-        left, right: int64 ``[n]``: indices of the parts of the merge of each rank.
-        shift: uint64, 64 minus the base-2 logarithm of the number of slots.
-        pairs: uint64 ``[slots + slots / 8]``, zero, at most half full: left, right and result, 20
-            bits each. Behind the slots lies a filter, small enough to stay near the processor: one
-            bit of a byte per slot, which tells most pairs that do not merge.
-        hash_key: see `HASH_KEY`.
-    """
-    table = PairTable(pairs.ctypes.data, shift, key_in(hash_key))
-    for rank in range(len(left)):
-        key = (np.uint64(left[rank]) << INDEX_BITS) | np.uint64(right[rank])
-        mixed = mix(key, ZERO, table.key)
-        byte, bit = place_in_filter(table, mixed)
-        store_u8(byte, np.uint8(np.uint64(load_u8(byte)) | (ONE << bit)))
-        entry = packed_entry(table, key, mixed, INDEX_BITS)
-        store_u64(entry, (key << INDEX_BITS) | np.uint64(BYTES + rank))
 
 
 @kernel
@@ -101,34 +82,80 @@ def stand_together(pairs: PairTable, splits: Int, left: I64, right: I64, limit: 
         right = right if later else of_right
 
 
+@kernel
+def rank_of(kept: I32s, index: I64) -> I64:
+    """The rank of the merge that makes a token; −1 of a byte."""
+    return np.int64(-1) if index < BYTES else np.int64(kept[index - BYTES])
+
+
 @entry_kernel
-def find_stable(
+def keep_merges(
+    byte_ids: I64s,
     left: I64s,
     right: I64s,
+    results: I64s,
     shift: U64,
-    pairs: U64s,
     hash_key: U64s,
+    indices: I32s,
+    kept: I32s,
+    pairs: U64s,
     splits: U64s,
-    stable: Flags,
-) -> None:
-    """Which tokens are stable: their parts are, and no earlier merge takes the parts asunder.
+) -> I64:
+    """Leave out merges that are never used; the others are a proper list of stable tokens.
+
+    A merge can be used only where its parts, merged by earlier ones, become these parts: while
+    nothing crosses the ends of its token, the bytes in between are merged as if they stood alone.
+    So it is kept where both parts were made before, stand together, and no other merge has made its
+    token. A merge of which a part is made later is used where that part then stands beside the
+    other. This cannot be where the token itself is made before the part is: what lies between its
+    ends is the token by then. Where it can be, ranks may fall while a word is merged.
 
     Args:
-        left, right, shift, pairs, hash_key: as for `fill_pairs`, filled.
-        splits: uint64 ``[256 + n]``: receives the parts of each token, left above right.
-        stable: bool ``[256 + n]``: receives the answer.
+        byte_ids: int64 ``[256]``: the id of each byte.
+        left, right, results: int64 ``[n]``: ids of the parts and of the result, by rank.
+        shift: 64 minus the base-2 logarithm of the number of slots.
+        hash_key: see `HASH_KEY`.
+        indices: int32, −1, as many as ids: receives the index of each token that is made.
+        kept: int32, as many as different results: receives the ranks of the merges that are kept.
+        pairs: uint64 ``[slots + slots / 8]``, zero, to be at most half full: receives left, right
+            and result, 20 bits each. Behind the slots lies a filter, small enough to stay near the
+            processor: one bit of a byte per slot, which tells most pairs that do not merge.
+        splits: uint64 ``[256 + …]``, as many as bytes and different results: receives the parts of
+            each token, left above right.
+
+    Returns:
+        How many merges are kept, or −1 where ranks may fall.
     """
     table = PairTable(pairs.ctypes.data, shift, key_in(hash_key))
     parts = splits.ctypes.data
     for byte in range(BYTES):
-        stable[byte] = True
+        indices[byte_ids[byte]] = byte
+    number = np.int64(0)
     for rank in range(len(left)):
-        splits[BYTES + rank] = (np.uint64(left[rank]) << HALF) | np.uint64(right[rank])
-        stable[BYTES + rank] = (
-            stable[left[rank]]
-            and stable[right[rank]]
-            and stand_together(table, parts, left[rank], right[rank], BYTES + rank)
-        )
+        first, second = np.int64(indices[left[rank]]), np.int64(indices[right[rank]])
+        if first < 0 or second < 0 or indices[results[rank]] >= 0:
+            continue
+        if not stand_together(table, parts, first, second, NOTHING):
+            continue
+        token = BYTES + number
+        key = (np.uint64(first) << INDEX_BITS) | np.uint64(second)
+        mixed = mix(key, ZERO, table.key)
+        byte_address, bit = place_in_filter(table, mixed)
+        store_u8(byte_address, np.uint8(np.uint64(load_u8(byte_address)) | (ONE << bit)))
+        entry = packed_entry(table, key, mixed, INDEX_BITS)
+        store_u64(entry, (key << INDEX_BITS) | np.uint64(token))
+        splits[token] = (np.uint64(first) << HALF) | np.uint64(second)
+        indices[results[rank]] = token
+        kept[number] = rank
+        number += 1
+    for rank in range(len(left)):
+        first, second = np.int64(indices[left[rank]]), np.int64(indices[right[rank]])
+        if first >= 0 and second >= 0:
+            later = max(rank_of(kept, first), rank_of(kept, second))
+            token = np.int64(indices[results[rank]])
+            if later > rank and (token < 0 or rank_of(kept, token) > later):
+                return np.int64(-1)
+    return number
 
 
 @entry_kernel

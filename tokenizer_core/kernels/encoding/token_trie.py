@@ -207,7 +207,8 @@ def fill_trie(
                 cells[place] = USED
         most = least
     for node in range(nodes):
-        base = bases[node] if begins[node] < begins[node + 1] else NO_CHILDREN
+        has_children = begins[node] < begins[node + 1]
+        base = np.int64(bases[node] if has_children else NO_CHILDREN)
         label = node if node < BYTES else labels[node]
         cells[places[node]] = (
             np.uint64(label)
