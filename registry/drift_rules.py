@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bpeline.registry.gates import Rule, Verdict, read_rules
+from bpeline.tokenizer_core.display import megabytes
 from bpeline.tokenizer_core.evaluation import (
     BYTES_PER_TOKEN,
     DIVERGENCE,
@@ -59,7 +60,7 @@ def too_small_to_judge(documents: int, held_out: int, corpus: int) -> str:
     )
     return (
         f"too little was held out ({documents:,} document{'s' * (documents != 1)}, "
-        f"{held_out / 1e6:,.2f} MB) for "
+        f"{megabytes(held_out)}) for "
         f"`bpeline drift` to judge by: it takes {LEAST_WATCHED_DOCUMENTS} documents and "
         f'{LEAST_WATCHED_BYTES / 1e6:.1f} MB, less is "not judged"; {more}'
     )

@@ -76,7 +76,18 @@ class Addresses:
         if self.home == cache_of(self.store):
             return self.store
         named = str(self.home)  # ~ is for who opens it, as everywhere
-        return named if named.startswith("~") else str(self.home.absolute())
+        return named if named.startswith("~") else str(absolute_path(self.home))
+
+
+def absolute_path(path: Path | str) -> Path:
+    """A path from the root; one with ``..`` in it as the system finds it.
+
+    Raises:
+        RuntimeError: it begins with the home of nobody.
+        FileNotFoundError: the current directory was removed.
+    """
+    path = Path(path).expanduser().absolute()
+    return path.resolve() if ".." in path.parts else path
 
 
 _configured: Addresses | None = None
@@ -118,7 +129,7 @@ def name_project(path: Path | str | None) -> None:
     The workspace is then looked for from its directory upward, and is beside it where none is.
     """
     global _project
-    _project = None if path is None else Path(path).expanduser().absolute()
+    _project = None if path is None else absolute_path(path)
 
 
 def find_project() -> Path | None:

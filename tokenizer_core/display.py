@@ -72,6 +72,15 @@ def card(facts: dict[str, str], sample: ShownTokens) -> str:
     return f"{table((), facts.items())}{sample._repr_html_()}"
 
 
+def megabytes(size: int) -> str:
+    """Bytes as people read them; decimal units."""
+    if size < 10_000:
+        return f"{size:,} bytes"
+    if size < 10_000_000:
+        return f"{size / 1e3:,.0f} kB" if size < 1_000_000 else f"{size / 1e6:.1f} MB"
+    return f"{size / 1e6:,.0f} MB"
+
+
 def number_text(value: float | None, sign: str = "") -> str:
     """A metric as people read it, empty for None; ``sign="+"`` shows the sign of a difference."""
     if value is None:

@@ -220,6 +220,7 @@ def _encode_files(
 ) -> None:
     """Encode files into token shards and say how it went."""
     from bpeline.flows.steps import notes_on_columns, notes_on_documents, pack_beside
+    from bpeline.flows.wording import counted
     from bpeline.registry import load_tokenizer
     from bpeline.tokenizer_core.corpus import Source
     from bpeline.tokenizer_core.shards import separators_of
@@ -240,8 +241,11 @@ def _encode_files(
     progress = for_stream(sys.stderr)
     meeting_place = _meeting_place()
 
+    def held(documents: int, tokens: int) -> str:
+        return f"{counted(documents, 'document')}, {counted(tokens, 'token')}"
+
     def say(shard: ShardRecord) -> None:
-        progress.part_finished(f"{shard.name}: {shard.documents} documents, {shard.tokens} tokens")
+        progress.part_finished(f"{shard.name}: {held(shard.documents, shard.tokens)}")
 
     begun = time.monotonic()
     with listening(progress):
@@ -260,11 +264,11 @@ def _encode_files(
                 tokenizer, sources, output, engine, meeting_place, on_shard=say, **keywords
             )
         counts = shards.manifest
-        said = f"{counts['tokens']} tokens of {counts['documents']} documents"
-        progress.step_finished("encode", time.monotonic() - begun, said)
+        held_by_all = held(counts["documents"], counts["tokens"])
+        progress.step_finished("encode", time.monotonic() - begun, held_by_all)
     lines = [
-        f"{output}: {counts['documents']} documents, {counts['tokens']} tokens, "
-        f"{counts['bytes']} bytes in {len(shards.records)} shards "
+        f"{output}: {held_by_all}, {counts['bytes']:,} bytes in "
+        f"{counted(len(shards.records), 'shard')} "
         f"({counts['shard_format']}, {counts['dtype']})"
     ]
     if sys.stdout.isatty() and counts["shard_format"] != "parquet":

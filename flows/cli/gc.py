@@ -49,8 +49,9 @@ def gc(remove: bool, as_json: bool, **given: Any) -> None:
 
 
 def _megabytes(ones: Sequence[Leftover]) -> str:
-    size = f"{sum(one.size for one in ones) / 1e6:,.1f} MB"
-    return f"{size:>12}"
+    from bpeline.flows.wording import megabytes
+
+    return f"{megabytes(sum(one.size for one in ones)):>12}"
 
 
 def _as_json(one: Leftover) -> dict[str, Any]:

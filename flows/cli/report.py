@@ -28,10 +28,11 @@ def report(
     what is typed, and the whole vocabulary with its merges.
     """
     from bpeline.flows.versions import write_report
+    from bpeline.flows.wording import megabytes
 
     path = write_report(reference, output, against)
     size = path.stat().st_size
     told = {"path": str(path.absolute()), "bytes": size}
-    answer(as_json, told, [f"wrote {path} ({size / 1e6:.1f} MB)"])
+    answer(as_json, told, [f"wrote {path} ({megabytes(size)})"])
     if show:
         click.launch(path.absolute().as_uri())

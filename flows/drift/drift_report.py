@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from bpeline.flows.wording import aligned, markdown_table, token_text
+from bpeline.flows.wording import aligned, markdown_table, megabytes, token_text
 from bpeline.registry.gates import Verdict
 from bpeline.registry.tracking import DRIFTED, DRIFTED_VALUES
 from bpeline.tokenizer_core.corpus import SkippedFiles
@@ -212,7 +212,7 @@ def _word_row(one: NewWord) -> tuple[str, ...]:
 
 def _size(one: TextDrift) -> str:
     return (
-        f"{one.bytes / 1e6:,.2f} MB, {one.words:,} words, {one.distinct_words:,} distinct; "
+        f"{megabytes(one.bytes)}, {one.words:,} words, {one.distinct_words:,} distinct; "
         f"intervals from {one.documents:,} documents"
     )
 

@@ -135,6 +135,8 @@ def describe_merging(progress: TrainingProgress) -> str:
 def describe_bytes(done: float, total: float, seconds: float) -> str:
     """How much text is done, how fast, and how long the rest takes at that speed."""
     said = f"{done / 1e6:,.1f} of {total / 1e6:,.1f} MB"
+    if total < 1e6:
+        said = f"{done / 1e3:,.0f} of {total / 1e3:,.0f} kB"
     if not done or not seconds:
         return said
     left = seconds * max(total - done, 0) / done

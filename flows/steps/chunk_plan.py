@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from bpeline.flows import engines
 from bpeline.flows.requests import TrainingRequest, with_demo
 from bpeline.flows.running import MOST_TASKS, PLAN_CHUNKS, step
-from bpeline.flows.wording import counted, unknown_special
+from bpeline.flows.wording import counted, megabytes, unknown_special
 from bpeline.registry.catalogue import Catalogue, FileReading
 from bpeline.registry.opening import Registry
 from bpeline.registry.word_counts import ShardFiles, shard_key
@@ -62,7 +62,7 @@ class CorpusPlan:
         if not self.bundles:
             return f"{counted(len(self.files), 'file')}, all counted before"
         share = "" if not self.known else f", {len(self.known):,} of them counted before"
-        return f"{counted(len(self.files), 'file')}, {size / 1e6:,.1f} MB{share}"
+        return f"{counted(len(self.files), 'file')}, {megabytes(size)}{share}"
 
 
 @step(PLAN_CHUNKS)

@@ -102,9 +102,10 @@ class CountedCorpus:
         chunks, copied = self.chunks, self.copied_bytes
         if not copied or self.of_counts:
             return ""
-        distinct = len({chunk.digest for chunk in chunks})
+        copies = len(chunks) - len({chunk.digest for chunk in chunks})
+        said = "is an exact copy" if copies == 1 else "are exact copies"
         return (
-            f"{counted(len(chunks) - distinct, 'chunk')} of {len(chunks):,} are exact copies of "
+            f"{counted(copies, 'chunk')} of {len(chunks):,} {said} of "
             f"others: {copied:,} bytes, {copied / self.corpus_bytes:.1%} of the text, are counted "
             f"more than once (whole chunks are compared, not documents; --deduplicate compares "
             f"documents, and counts each once)"
@@ -113,7 +114,7 @@ class CountedCorpus:
     @property
     def outcome(self) -> str:
         number = len(self.chunks)
-        said = f"{counted(number, 'chunk')}, {self.corpus_bytes / 1e6:,.1f} MB"
+        said = f"{counted(number, 'chunk')}, {megabytes(self.corpus_bytes)}"
         if self.of_counts:
             said = f"{counted(number, 'chunk')} of words and counts"
         if not self.reused:
@@ -203,9 +204,11 @@ def _copies_in(plan: CorpusPlan, request: TrainingRequest) -> Copies:
 def _left_out_remark(copies: Copies) -> str:
     if not copies.documents:
         return ""
+    one = copies.documents == 1
+    said = "is an exact copy" if one else "are exact copies"
     return (
-        f"{counted(copies.documents, 'document')} of {copies.of_documents:,} are exact copies of "
-        f"earlier ones and were left out: {copies.text_bytes:,} bytes, "
+        f"{counted(copies.documents, 'document')} of {copies.of_documents:,} {said} of "
+        f"earlier ones and {'was' if one else 'were'} left out: {copies.text_bytes:,} bytes, "
         f"{copies.text_bytes / copies.of_bytes:.1%} of the text"
     )
 
@@ -214,9 +217,10 @@ def sections_remark(copied: CopiedSections) -> str:
     """What share of the text stands in copies that no chunk is alone; empty without such."""
     if not copied.copies:
         return ""
+    said = "is an exact copy" if copied.copies == 1 else "are exact copies"
     return (
         f"{counted(copied.copies, 'section')} of {copied.sections:,} that were held out, chosen by "
-        f"their content, are exact copies of others of them: about {copied.share:.1%} of the text "
+        f"their content, {said} of others of them: about {copied.share:.1%} of the text "
         f"(told by {megabytes(copied.bytes)}) is counted more than once; --deduplicate counts each "
         "document once"
     )

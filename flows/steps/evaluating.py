@@ -201,9 +201,10 @@ class Evaluated:
             return "no document was held out: evaluated on training text, which flatters"
         if not self.is_small:
             return ""
+        was = "was" if self.report.documents == 1 else "were"
         said = (
             f"only {counted(self.report.documents, 'document')} of {megabytes(self.report.bytes)} "
-            f"together were evaluated on: below {FEWEST_DOCUMENTS} documents or "
+            f"together {was} evaluated on: below {FEWEST_DOCUMENTS} documents or "
             f"{megabytes(LEAST_BYTES)}, chance moves bytes/token by 3 % and more"
         )
         if self.made is not None:
@@ -315,8 +316,8 @@ def evaluate(
     evaluation, measured = evaluate_texts(tokenizer, others, texts, setup.parallel)
     if evaluation.report.roundtrip_failures and tokenizer.algorithm.over_bytes:
         raise InvalidTokenizer(
-            f"{evaluation.report.roundtrip_failures} documents are not what they were after "
-            "encoding and decoding",
+            f"{evaluation.report.roundtrip_failures} of {evaluation.report.documents:,} documents "
+            "did not come back from encoding and decoding as they were",
             "every document survives: this is a defect of bpeline",
             "report it; nothing was published",
         )

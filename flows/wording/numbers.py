@@ -8,6 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from bpeline.tokenizer_core.display import megabytes as megabytes
 from bpeline.tokenizer_core.display import number_text as number_text
 
 
@@ -23,15 +24,6 @@ def program() -> str:
     if Path(typed).name != "bpeline" or shutil.which("bpeline"):
         return "bpeline"
     return shlex.quote(from_here(os.path.abspath(typed)))
-
-
-def megabytes(size: int) -> str:
-    """Bytes as people read them; decimal units."""
-    if size < 10_000:
-        return f"{size:,} bytes"
-    if size < 10_000_000:
-        return f"{size / 1e3:,.0f} kB" if size < 1_000_000 else f"{size / 1e6:.1f} MB"
-    return f"{size / 1e6:,.0f} MB"
 
 
 def counted(number: int, noun: str) -> str:

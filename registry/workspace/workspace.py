@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from bpeline.registry.environment import absolute_path
 from bpeline.registry.workspace import lock as workspace_lock
 from bpeline.registry.workspace.lock import HeldLock, LockHolder
 from bpeline.registry.workspace.store_records import (
@@ -453,7 +454,7 @@ def workspace_root(root: Path | str) -> Path:
         InvalidOption: it means none.
     """
     try:
-        path = Path(root).expanduser().absolute()
+        path = absolute_path(root)
     except RuntimeError as error:  # what pathlib says of ~ without a home
         raise _no_place(root, "there is no such user, or no home is known") from error
     except FileNotFoundError as error:

@@ -78,6 +78,7 @@ def test_how_far_reading_is_moves_with_the_clock() -> None:
     assert describe_bytes(0, 100e6, 3.0) == "0.0 of 100.0 MB"
     assert describe_bytes(25e6, 100e6, 0.5) == "25.0 of 100.0 MB, 50.0 MB/s, 1.5 s left"
     assert describe_bytes(25e6, 100e6, 0.6) == "25.0 of 100.0 MB, 41.7 MB/s, 1.8 s left"
+    assert describe_bytes(25e3, 100e3, 0.0) == "25 of 100 kB"
     assert describe_bytes(101e6, 100e6, 2.0) == "101.0 of 100.0 MB, 50.5 MB/s, 0.0 s left"
 
 

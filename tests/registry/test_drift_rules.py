@@ -120,4 +120,6 @@ def test_a_version_with_too_little_held_out_is_told_how_much_to_hold_out() -> No
     assert "`--held-out 0.096`" in too_small_to_judge(50, 400_000, 10_000_000), "more documents"
     assert "`--held-out 0.12`" in too_small_to_judge(0, 0, 4_000_000)
     assert "give 1.0 MB of text" in too_small_to_judge(5, 20_000, 300_000)
+    assert "(1 document, 3,000 bytes)" in too_small_to_judge(1, 3_000, 300_000)
+    assert "(5 documents, 20 kB)" in too_small_to_judge(5, 20_000, 300_000)
     assert "give 1.0 MB of text or more" in too_small_to_judge(0, 0, 0)

@@ -17,7 +17,7 @@ import pytest
 
 from bpeline.registry.workspace import lock as workspace_lock
 from bpeline.registry.workspace.processes import Process, birth_of, this_process
-from bpeline.registry.workspace.workspace import Workspace
+from bpeline.registry.workspace.workspace import Workspace, workspace_root
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption, StorageError, WorkspaceLocked
 
 ROOT = Path(__file__).parents[2]
@@ -301,3 +301,15 @@ def test_a_lock_that_cannot_be_opened_is_a_storage_error(
     monkeypatch.setattr(workspace_lock.os, "open", refuse)
     with pytest.raises(StorageError, match="cannot be written"), workspace.lock("training"):
         pass
+
+
+def test_a_place_above_is_named_without_dots_and_by_the_link_that_leads_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "far/deep").mkdir(parents=True)
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here/link").symlink_to(tmp_path / "far/deep")
+    monkeypatch.chdir(tmp_path / "here")
+    assert workspace_root("../own") == tmp_path / "own"
+    assert workspace_root("link/../own") == tmp_path / "far/own", "as the system finds it"
+    assert workspace_root("link/own") == tmp_path / "here/link/own"
