@@ -1,8 +1,8 @@
 """A double-array trie of tokens: one load for each byte that a token goes on; knows no merges.
 
 A node is a cell of an array. Its child by a byte is the cell at the node's *base* XOR that byte, if
-that cell is in use and says that it is reached by this byte; no two nodes have the same base, so
-nothing else can have led there. The cells 0 … 255 are the nodes of one byte. (J. Aoe, "An efficient
+that cell is in use and says that it is reached by this byte; no two nodes with children have the
+same base, so nothing else can have led there. The cells 0 … 255 are the nodes of one byte. (J. Aoe, "An efficient
 digital search algorithm by using a double-array structure", 1989; that a cell needs only its byte
 to be known, and XOR, which keeps all children within 256 cells, are of S. Yata's darts-clone.)
 
