@@ -2,9 +2,10 @@
 
 A node is a cell of an array. Its child by a byte is the cell at the node's *base* XOR that byte, if
 that cell is in use and says that it is reached by this byte; no two nodes with children have the
-same base, so nothing else can have led there. The cells 0 … 255 are the nodes of one byte. (J. Aoe, "An efficient
-digital search algorithm by using a double-array structure", 1989; that a cell needs only its byte
-to be known, and XOR, which keeps all children within 256 cells, are of S. Yata's darts-clone.)
+same base, so nothing else can have led there. The cells 0 … 255 are the nodes of one byte.
+(J. Aoe, "An efficient digital search algorithm by using a double-array structure", 1989; that a
+cell needs only its byte to be known, and XOR, which keeps all children within 256 cells, are of
+S. Yata's darts-clone.)
 
 A cell, one uint64: the byte that leads to it (8 bits), whether it is in use (1), the index of the
 token that ends there or `NOTHING` (20), and its base (32 bits).
