@@ -133,3 +133,18 @@ def tempting_texts(seed: int) -> Iterator[str]:
             size = generator.choice((61, 62, 63, 64, 65, 66, 126, 127, 128, 129, 130))
             text = filler * max(0, (size - generator.randint(0, 6)) // len(filler.encode())) + text
         yield text
+
+
+def odd_texts(seed: int) -> Iterator[str]:
+    """Long and strange texts among `tempting_texts`: NULs, one class alone, CRLF, no spaces."""
+    generator, others = random.Random(seed), tempting_texts(seed)
+    alone = ["\0", " ", "\r\n", "\n\r", "\r", "\u2028", "\x85", "\t", "\u3000", "a", "é", "ж", "漢",
+             "e\u0301", "\u0301", "👍", "1", "na ", "a: ", "of the ", "\ufeff"]  # fmt: skip
+    while True:
+        kind = generator.random()
+        if kind < 0.3:
+            yield generator.choice(alone) * generator.randint(1, 400)
+        elif kind < 0.5:
+            yield "\r\n".join(generator.choices(["of the", "na na", "", "漢字 か", "x: y"], k=20))
+        else:
+            yield next(others) + generator.choice(("", " ", "\r\n", "\0")) + next(others)

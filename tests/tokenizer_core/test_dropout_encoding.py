@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from fractions import Fraction
-from itertools import pairwise
+from itertools import islice, pairwise
 from math import sqrt
 from pathlib import Path
 from random import Random
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow
 import pytest
 from pyarrow import parquet
+from tempting_texts import odd_texts
 
 from bpeline import train_char_bpe
 from bpeline.tokenizer_core import Tokenizer, WordCounts, count_texts, reference, train_bpe
@@ -30,6 +31,8 @@ from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
 from bpeline.tokenizer_core.reference import dropout_outcomes
 from bpeline.tokenizer_core.shards import ShardJob, file_encoding_of, shard_format
 from bpeline.tokenizer_core.shards.shard_places import shard_place
+from bpeline.tokenizer_core.splitting import NAMED_PATTERNS
+from bpeline.tokenizer_core.training.superwords import SUPERWORDS
 
 MERGES = [(b"a", b"b"), (b"b", b"a"), (b"ab", b"a"), (b"ab", b"ab"), (b"a", b"a"), (b"aa", b"b")]
 SAMPLES = 4_000
@@ -93,6 +96,36 @@ def test_the_kernel_is_the_reference_word_by_word(dropout: float, seed: int) -> 
         symbols = tuple(bytes([byte]) for byte in word)
         expected = reference.merge_with_dropout(symbols, ranks, dropout, stream)
         assert found[begin:end].tolist() == [ids[token] for token in expected]
+
+
+def below(stream: int, number: int) -> int:
+    """Where the random numbers of a part begin: SplitMix64, from those of the whole."""
+    all_64 = (1 << 64) - 1
+    mixed = ((stream ^ number) + 0x9E3779B97F4A7C15) & all_64
+    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & all_64
+    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & all_64
+    return mixed ^ (mixed >> 31)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "o200k", SUPERWORDS])
+@pytest.mark.parametrize("dropout", [0.05, 0.5])
+def test_odd_texts_are_encoded_as_by_the_reference(pattern: str, dropout: float, seed: int) -> None:
+    """Every script, NULs, white space alone, CRLF, long words: each from its place in the text."""
+    texts = list(islice(odd_texts(seed), 40))
+    tokenizer = train_bpe(count_texts(texts, pattern), 256 + 200)
+    ranks = {pair: rank for rank, pair in enumerate(tokenizer.merges)}
+    sampled = DropoutEncoding(tokenizer, dropout, seed=(1 << 64) - 1)
+    for text in texts:
+        stream, at = below(below(below(0, (1 << 64) - 1), 3), 0), 0
+        expected = list[bytes]()
+        for word in reference.split(text, NAMED_PATTERNS.get(pattern, pattern)):
+            symbols = tuple(bytes([byte]) for byte in word.encode())
+            expected += reference.merge_with_dropout(symbols, ranks, dropout, below(stream, at))
+            at += len(symbols)
+        ids = sampled.encode(text, sample=3)
+        assert [tokenizer.vocab[id_] for id_ in ids] == expected, repr(text)
+        assert tokenizer.decode(ids) == text
 
 
 @pytest.fixture(scope="module")

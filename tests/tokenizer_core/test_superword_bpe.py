@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tempting_texts import odd_texts
 
 from bpeline.tokenizer_core import (
     Tokenizer,
@@ -275,6 +276,20 @@ def test_what_cannot_be_is_refused() -> None:
             Tokenizer(vocab, [(b"a", b"b")], algorithm=SuperwordBpe(whole))
     for described in ({"whole": [1, 1]}, {"whole": [-1]}, {"whole": 3}, {}, {"whole": ["0"]}):
         assert SuperwordBpe.of_description(described) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PATTERNS)
+def test_odd_texts_are_learned_from_and_encoded_as_by_the_reference(name: str, seed: int) -> None:
+    """Every script, NULs, white space alone, CRLF, long words."""
+    texts = list(islice(odd_texts(seed), 60))
+    agree(texts[:30], name, 120, 2, "smallest-ids")
+    made = train_superword_bpe(counted(texts[:30], name), 256 + 120)
+    for text in texts:
+        ids = made.encode(text)
+        expected = oracle.encode(text, NAMED_PATTERNS[name], merges_of(made))
+        assert [made.vocab[id_] for id_ in ids] == expected, repr(text)
+        assert made.decode(ids) == text
 
 
 @pytest.mark.parametrize("name", ["gpt2", "o200k"])

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import islice
 from pathlib import Path
 from random import Random
 
 import pytest
+import regex
 import tokenizers
+from tempting_texts import odd_texts
 
 from bpeline.tokenizer_core import Tokenizer, WordCounts, count_texts, reference, train_bpe
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken
@@ -83,6 +86,36 @@ def test_merges_are_those_of_the_reference(case: int, seed: int) -> None:
         forbidden=lambda token: not may_be_superword(token),
     )
     assert tokenizer.merges == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "o200k", "tekken", "llama3", "qwen2"])
+def test_odd_texts_are_learned_from_and_encoded_as_by_the_reference(
+    pattern: str, seed: int, tmp_path: Path
+) -> None:
+    """Whose ids `tokenizers` has, too: every script, NULs, white space alone, CRLF, long words."""
+    texts = list(islice(odd_texts(seed), 40))
+    learned, unseen = texts[:16], texts[16:]
+    base = train_bpe(count_texts(texts[:24], pattern), 256 + 70)
+    tokenizer = train_superbpe(base, lines_of(learned), 256 + 120, transition_size=256 + 50)
+    counts = Counter[bytes]()
+    for text in learned:
+        for line in regex.findall(r"[^\n]*\n|[^\n]+$", text):
+            counts.update(word.encode() for word in reference.split(line, SUPERWORDS))
+    expected = reference.train_superwords(
+        counts, base.merges[:50], 120, forbidden=lambda token: not may_be_superword(token)
+    )
+    assert tokenizer.merges == expected
+    ranks = {pair: rank for rank, pair in enumerate(expected)}
+    tokenizer.save(tmp_path / "tokenizer.json", "hf")
+    peer = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    for text in unseen:
+        words = reference.split(text, SUPERWORDS)
+        merged = [one for word in words for one in reference.merge_word(word.encode(), ranks)]
+        ids = tokenizer.encode(text)
+        assert [tokenizer.vocab[id_] for id_ in ids] == merged, repr(text)
+        assert peer.encode(text).ids == ids, repr(text)
+        assert tokenizer.decode(ids) == text
 
 
 def test_a_merge_that_lines_do_not_know_is_left_out() -> None:
