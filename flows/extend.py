@@ -18,6 +18,7 @@ from bpeline.tokenizer_core.digests import canonical_json
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training import (
+    Cuts,
     ExtensionCertificate,
     merges_to_continue,
     superword_lines,
@@ -180,15 +181,20 @@ def separators_of(base: Tokenizer) -> list[str]:
     return [token for token in base.special_tokens if len(token.encode()) > 1]
 
 
-def across_spaces(base: Tokenizer, transition_size: int) -> dict[str, Any]:
+def across_spaces(
+    base: Tokenizer, transition_size: int, cuts: Cuts = "punctuation"
+) -> dict[str, Any]:
     """What a training is told to go on across spaces behind the first ids of a tokenizer.
 
     Args:
         base: its files are in the workspace.
         transition_size: how many of its ids stay.
+        cuts: where superwords end, see `superword_lines`.
     """
+    lines = superword_lines(cuts)
+    told = canonical_json(lines.as_record()).decode() if lines.steps else lines.regex
     return {
-        "pattern": canonical_json(superword_lines().as_record()).decode(),
+        "pattern": told,
         "tie_break": "smallest-ids",
         "special_tokens": separators_of(base),
         "required_tokens": [],  # they are among its merges

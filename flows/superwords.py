@@ -8,7 +8,7 @@ from typing import Any
 from bpeline.flows.extend import across_spaces, on_paths, size_to_choose, version_to_continue
 from bpeline.flows.requests import OF_PARITY
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.training import merges_to_continue
+from bpeline.tokenizer_core.training import Cuts, merges_to_continue
 
 
 def run_parameters(
@@ -72,6 +72,7 @@ def superword_parameters(
     *,
     largest_size: int | None = None,
     model_shape: str | None = None,
+    cuts: Cuts = "punctuation",
 ) -> dict[str, Any]:
     """The parameters of `train_tokenizer` that go on across spaces behind a version's words.
 
@@ -87,6 +88,7 @@ def superword_parameters(
         name: the name to register under; that of the version when None.
         reserve, round_to: slots behind the new ids.
         largest_size, model_shape: with ``auto``, up to which size, and which model.
+        cuts: where superwords end, see `superword_lines`.
 
     Raises:
         InvalidOption: sizes out of order, or a version that superwords cannot begin with.
@@ -114,7 +116,7 @@ def superword_parameters(
         "name": name or version.name or config["name"],
         "vocab_size": vocab_size,
         **chosen,
-        **across_spaces(base, words),
+        **across_spaces(base, words, cuts),
         "reserve": reserve,
         "round_to": round_to,
     }

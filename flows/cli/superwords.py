@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import click
 
 from bpeline.flows.cli.options import SIZE, chosen_size_options, command
@@ -10,6 +12,7 @@ from bpeline.flows.cli.options import SIZE, chosen_size_options, command
 @command(
     "bpeline superwords news@champion --vocab-size 32000 --transition-size 28800",
     "bpeline superwords news/3 --vocab-size 64000 --name news-super --json",
+    "bpeline superwords news@champion --vocab-size 32000 --cuts digits --name news-llama",
     "bpeline superwords news@champion --rule runs --name news-runs",
     "bpeline superwords news/3 --vocab-size auto --model-shape llama-3.2-1b --name news-super",
     "bpeline superwords news@champion --vocab-size 64000 --plan",
@@ -37,6 +40,13 @@ from bpeline.flows.cli.options import SIZE, chosen_size_options, command
     type=int,
     help="How many of its ids the version gives.  [default: all]",
 )
+@click.option(
+    "--cuts",
+    type=click.Choice(["punctuation", "digits"]),
+    help="Where superwords end, with --rule superbpe: at numbers and runs of punctuation, or at "
+    "numbers alone, digits by three from the right, which llama.cpp reads (--format gguf).  "
+    "[default: punctuation]",
+)
 @click.option("--name", help="Name to register under.  [default: that of the version]")
 @click.option("--reserve", type=int, default=0, help="Slots among the new ids, the last ones.")
 @click.option(
@@ -57,6 +67,7 @@ def superwords(
     largest_size: int | None,
     model_shape: str | None,
     transition_size: int | None,
+    cuts: Literal["punctuation", "digits"] | None,
     name: str | None,
     reserve: int,
     round_to: int,
@@ -89,6 +100,12 @@ def superwords(
                 "with this rule the counts decide how many ids are words",
                 "leave --transition-size out",
             )
+        if cuts is not None:
+            raise InvalidOption(
+                "--cuts was given with --rule runs",
+                "with this rule superwords end where the split pattern of the version cuts",
+                "leave --cuts out",
+            )
         if isinstance(vocab_size, str) or largest_size is not None or model_shape is not None:
             raise InvalidOption(
                 "the number of ids was to be chosen with --rule runs",
@@ -114,6 +131,7 @@ def superwords(
             round_to,
             largest_size=largest_size,
             model_shape=model_shape,
+            cuts=cuts or "punctuation",
         )
     asked = {"rules": rules, "workers": workers}
     parameters |= {key: value for key, value in asked.items() if value is not None}

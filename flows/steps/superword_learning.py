@@ -93,6 +93,7 @@ def _settings(request: TrainingRequest) -> dict[str, object]:
     return {
         "version": _VERSION,
         "superwords": request.extends,
+        "pattern": request.reading.pattern.digest,
         "transition_size": request.transition_size,
         "min_count": request.min_count,
         "rules": request.token_rules.digest,

@@ -111,11 +111,44 @@ def test_runs_of_words_are_learned_from_the_corpus_of_a_version(
         assert "--algorithm superword-bpe --sizes" in chosen.stderr
     for wrong in (
         (*command, "--transition-size", "300"),
+        (*command, "--cuts", "digits"),
         ("superwords", "news/1"),
         ("superwords", "news/2", "--rule", "runs"),
         ("train", "corpus", "--name", "x", "--algorithm", "superword-bpe", "--pattern", "kimi"),
     ):
         assert bpeline(*wrong).exit_code == 2
+
+
+@pytest.mark.slow
+def test_superwords_cut_at_digits_go_to_llama_cpp(
+    base: dict[str, Any], corpus: Path, bpeline: Command
+) -> None:
+    assert summary_of(bpeline(*COMMAND, "--json"))["reference"] == "news/2"
+    refused = bpeline("export", "news/2", "--format", "gguf", "--output", "x.gguf")
+    assert refused.exit_code != 0
+    assert "--cuts digits" in refused.stderr
+    made = summary_of(bpeline(*COMMAND, "--cuts", "digits", "--json"))
+    assert made["reference"] == "news/3"
+    texts = [path.read_text() for path in sorted(corpus.glob("**/*.txt"))]
+    lines = count_texts(texts, superword_lines("digits"), special_tokens=[END])
+    expected = train_superbpe(load_tokenizer("news/1"), lines, 420, transition_size=360)
+    assert made["digest"] == expected.digest
+    exported = bpeline("export", "news/3", "--format", "gguf", "--output", "x.gguf")
+    assert exported.exit_code == 0, exported.output
+    assert "cyllama" in exported.output
+    assert json.loads(bpeline("verify", "news/3", "--json").stdout)["verdict"] == "identical"
+
+
+@pytest.mark.slow
+def test_superwords_cut_at_digits_leave_the_evaluation_set_out_and_no_more(
+    corpus: Path, bpeline: Command
+) -> None:
+    """Files of one document: sections of these are held out, so text must be cut into sections."""
+    options = ("--vocab-size", "400", "--held-out", "0.2")
+    summary_of(bpeline("train", "corpus", "--name", "news", *options, "--json"))
+    made = summary_of(bpeline(*COMMAND, "--cuts", "digits", "--json"))
+    assert made["held_out"]
+    assert made["words"] > 1_000, "else whole files were left out"
 
 
 @pytest.mark.slow

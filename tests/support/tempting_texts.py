@@ -20,7 +20,7 @@ CONTRACTIONS = [
     apostrophe + spelled
     for apostrophe in ("'", "'", "'", "’")
     for letters in ("s", "t", "re", "ve", "m", "ll", "d", "ſ", "l", "v", "r", "e")
-    for spelled in {letters, letters.upper(), letters.title(), letters.swapcase()}
+    for spelled in sorted({letters, letters.upper(), letters.title(), letters.swapcase()})
 ]
 CAMELS = [
     *("a", "A", "bc", "BC", "Dz", "É", "é", "ß", "ǅ", "ʰ", "ª", "漢", "か", "א", "ا", "한"),
@@ -60,11 +60,13 @@ def of_every_category() -> list[str]:
     return [
         character
         for _, characters in sorted(members.items())
-        for character in {
-            characters[0],
-            characters[-1],
-            *generator.sample(characters, min(10, len(characters))),
-        }
+        for character in sorted(
+            {
+                characters[0],
+                characters[-1],
+                *generator.sample(characters, min(10, len(characters))),
+            }
+        )
     ]
 
 

@@ -31,8 +31,7 @@ from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
 from bpeline.tokenizer_core.reference import dropout_outcomes
 from bpeline.tokenizer_core.shards import ShardJob, file_encoding_of, shard_format
 from bpeline.tokenizer_core.shards.shard_places import shard_place
-from bpeline.tokenizer_core.splitting import NAMED_PATTERNS
-from bpeline.tokenizer_core.training.superwords import SUPERWORDS
+from bpeline.tokenizer_core.splitting import NAMED_PATTERNS, SUPERWORDS
 
 MERGES = [(b"a", b"b"), (b"b", b"a"), (b"ab", b"a"), (b"ab", b"ab"), (b"a", b"a"), (b"aa", b"b")]
 SAMPLES = 4_000

@@ -10,12 +10,17 @@ from random import Random
 import pytest
 import regex
 import tokenizers
-from tempting_texts import odd_texts
+from tempting_texts import odd_texts, tempting_texts
 
 from bpeline.tokenizer_core import Tokenizer, WordCounts, count_texts, reference, train_bpe
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken
-from bpeline.tokenizer_core.training.superwords import (
+from bpeline.tokenizer_core.splitting import (
+    DIGITS_FROM_RIGHT,
     SUPERWORDS,
+    SplitPattern,
+    pre_tokens,
+)
+from bpeline.tokenizer_core.training.superwords import (
     may_be_superword,
     superword_lines,
     train_superbpe,
@@ -116,6 +121,101 @@ def test_odd_texts_are_learned_from_and_encoded_as_by_the_reference(
         assert [tokenizer.vocab[id_] for id_ in ids] == merged, repr(text)
         assert peer.encode(text).ids == ids, repr(text)
         assert tokenizer.decode(ids) == text
+
+
+def cut_at_digits(text: str) -> list[str]:
+    """The two regexes of llama.cpp, the second of ASCII digits as its engine reads ``\\d``."""
+    runs = [one for one in regex.split(r"(\p{N}+)", text) if one]
+    return [
+        part
+        for run in runs
+        for part in (
+            regex.split(r"(?=(?:[0-9]{3})+(?![0-9]))", run) if regex.match(r"\p{N}", run) else [run]
+        )
+        if part
+    ]
+
+
+@pytest.mark.slow
+def test_numbers_are_cut_by_three_from_the_right(seed: int) -> None:
+    assert cut_at_digits("in 1234567, ²123 12345²6 ١٢٣٤") == [
+        "in ", "1", "234", "567", ", ", "²", "123", " ", "12", "345²6", " ", "١٢٣٤",
+    ]  # fmt: skip
+    random, pattern = Random(seed), SplitPattern(DIGITS_FROM_RIGHT)
+    texts = [*islice(odd_texts(seed), 300), *islice(tempting_texts(seed), 1_000)]
+    texts += ["".join(random.choices("0123456789²½٣Ⅷ a.\n", k=30)) for _ in range(1_000)]
+    for text in texts:
+        expected = cut_at_digits(text)
+        assert pre_tokens(text, pattern) == expected, repr(text)
+        lines = regex.findall(r"[^\n]*\n|[^\n]+$", text)
+        expected = [part for line in lines for part in cut_at_digits(line)]
+        assert pre_tokens(text, superword_lines("digits")) == expected, repr(text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pattern", [SplitPattern(DIGITS_FROM_RIGHT), superword_lines("digits")])
+def test_text_is_cut_for_threads_where_numbers_and_lines_end(
+    pattern: SplitPattern, seed: int
+) -> None:
+    """Parts between legal cuts have the pre-tokens of the whole."""
+    pairs, random, cuts = pattern.cut_pairs, Random(seed), 0
+    assert pairs is not None
+    for text in islice(odd_texts(seed), 200):
+        text = text[:60] + "".join(random.choices("019²٣a \n,", k=30))
+        whole = pre_tokens(text, pattern)
+        for at in range(1, len(text)):
+            before, behind = (pairs.class_of_point[ord(text[i])] for i in (at - 1, at))
+            if pairs.legal[before, behind]:
+                cuts += 1
+                parts = pre_tokens(text[:at], pattern) + pre_tokens(text[at:], pattern)
+                assert parts == whole, repr((text[:at], text[at:]))
+    assert cuts > 1_000
+
+
+@pytest.mark.slow
+def test_superwords_cut_at_digits_alone_are_those_of_the_reference(
+    seed: int, tmp_path: Path
+) -> None:
+    """And `tokenizers` has their ids; that llama.cpp has them, too, the tests of exports say."""
+    texts = [*islice(odd_texts(seed), 30), *["it is 1234567 -- of the 2024, said: so\n"] * 5]
+    base = train_bpe(count_texts(texts, "gpt2"), 256 + 70)
+    lines = count_texts(texts, superword_lines("digits"))
+    tokenizer = train_superbpe(base, lines, 256 + 120, transition_size=256 + 50)
+    counts = Counter[bytes]()
+    for text in texts:
+        for line in regex.findall(r"[^\n]*\n|[^\n]+$", text):
+            counts.update(word.encode() for word in cut_at_digits(line))
+    expected = reference.train_superwords(
+        counts, base.merges[:50], 120, forbidden=lambda token: not may_be_superword(token)
+    )
+    assert tokenizer.merges == expected
+    assert tokenizer.pattern.regex == DIGITS_FROM_RIGHT
+    ranks = {pair: rank for rank, pair in enumerate(expected)}
+    tokenizer.save(tmp_path / "tokenizer.json", "hf")
+    peer = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    for text in [*texts, *islice(odd_texts(seed + 1), 30)]:
+        merged = [
+            one
+            for word in cut_at_digits(text)
+            for one in reference.merge_word(word.encode(), ranks)
+        ]
+        ids = tokenizer.encode(text)
+        assert [tokenizer.vocab[id_] for id_ in ids] == merged, repr(text)
+        assert peer.encode(text).ids == ids, repr(text)
+
+
+def test_superwords_cut_at_punctuation_are_refused_by_gguf_and_told_how(tmp_path: Path) -> None:
+    base = train_bpe(count_texts(PHRASES, "gpt2"), 260)
+    at_digits = count_texts(PHRASES, superword_lines("digits"))
+    made = train_superbpe(base, at_digits, 264, transition_size=260)
+    made.save(tmp_path / "x.gguf", "gguf")
+    assert Tokenizer.load(tmp_path / "x.gguf").digest == made.digest
+    other = train_superbpe(base, lines_of(PHRASES), 264, transition_size=260)
+    with pytest.raises(InvalidOption, match="at punctuation too") as refused:
+        other.save(tmp_path / "y.gguf", "gguf")
+    assert "--cuts digits" in refused.value.next_step
+    with pytest.raises(InvalidOption, match="punctuation and digits"):
+        superword_lines("words")  # type: ignore[arg-type]
 
 
 def test_a_merge_that_lines_do_not_know_is_left_out() -> None:

@@ -46,18 +46,25 @@ from bpeline.tokenizer_core.formats.printable import (
     tokens_of_printable,
 )
 from bpeline.tokenizer_core.formats.special_roles import roles_of
-from bpeline.tokenizer_core.splitting import SplitPattern, pre_tokens
+from bpeline.tokenizer_core.splitting import (
+    DIGITS_FROM_RIGHT,
+    SUPERWORDS,
+    SplitPattern,
+    pre_tokens,
+)
 from bpeline.tokenizer_core.vocabulary import ByteBpe, TokenizerSpec, shown
 
 left_out = nothing_left_out
-# The split pattern here → its name there.
+# The split pattern here, its regex where it has no name → its name there.
 PATTERNS = {
     "gpt2": "gpt-2",
     "starcoder": "starcoder",
     "llama3": "llama-bpe",
     "qwen2": "qwen2",
     "qwen3.5": "qwen35",
+    DIGITS_FROM_RIGHT: "superbpe",
 }
+_NAMED = ", ".join(name for name in PATTERNS if name != DIGITS_FROM_RIGHT)
 _SPELLED_OUT = ("llama3", "qwen2", "qwen3.5")
 _WORDS = "words with characters beyond ASCII"
 _REWRITTEN = {
@@ -132,7 +139,7 @@ def _byte_bpe(read: GgufVocabulary, path: Path) -> TokenizerSpec:
         for id_, token in enumerate(read.tokens)
         if not (read.kinds[id_] == UNUSED and token == f"[PAD{id_}]")  # fills a gap of the ids
     }
-    pattern = SplitPattern.named(PATTERNS_OF_PRE[read.pre])
+    pattern = SplitPattern.parse(PATTERNS_OF_PRE[read.pre])
     if whole:
         _refuse_words(list(found), pattern, path)
     vocab = read_vocab(named, found, path)
@@ -211,15 +218,22 @@ _ROLES = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding", "sep":
 
 
 def _name_of_pattern(tokenizer: TokenizerParts) -> str:
-    name = tokenizer.spec.pattern.name
-    if name in PATTERNS:
-        return PATTERNS[name]
+    name, regex = tokenizer.spec.pattern.name, tokenizer.spec.pattern.regex
+    if (known := PATTERNS.get(name or regex)) is not None:
+        return known
     reason = "llama.cpp has no name for the split pattern"
     if name in _REWRITTEN:
         reason = f"llama.cpp cuts {_REWRITTEN[name]} otherwise than the pattern"
+    if regex == SUPERWORDS:
+        raise InvalidOption(
+            "llama.cpp cuts superwords at numbers alone, and these are cut at punctuation too",
+            "superwords that were learned with --cuts digits are the same there",
+            "learn them again with `bpeline superwords REF --vocab-size NUMBER --cuts digits`, or "
+            "use a runtime that reads tokenizer.json (--format hf)",
+        )
     raise InvalidOption(
         f"{reason} {shown(pattern_left_out(tokenizer))}",
-        f"in GGUF a tokenizer has one of the patterns {', '.join(PATTERNS)}",
+        f"in GGUF a tokenizer has one of the patterns {_NAMED}, or superwords cut at digits",
         "train with one of these, or use a runtime that reads tokenizer.json (--format hf)",
     )
 

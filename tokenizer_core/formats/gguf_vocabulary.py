@@ -14,6 +14,7 @@ from typing import Any
 
 from bpeline.tokenizer_core.bounded_files import refuse
 from bpeline.tokenizer_core.formats.gguf_metadata import read_metadata
+from bpeline.tokenizer_core.splitting import DIGITS_FROM_RIGHT
 from bpeline.tokenizer_core.vocabulary import AddedToken, Pipeline, TextTemplate
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
@@ -282,8 +283,9 @@ def _around(
     return found[0], found[1]
 
 
-# By what ``tokenizer.ggml.pre`` says, the split pattern here.
+# By what ``tokenizer.ggml.pre`` says, the split pattern here: its name, or its regex.
 PATTERNS_OF_PRE = {
+    "superbpe": DIGITS_FROM_RIGHT,
     **dict.fromkeys(
         ("llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2",
          "jina-v5-nano", "dbrx", "smaug-bpe", "glm4", "chatglm-bpe"),

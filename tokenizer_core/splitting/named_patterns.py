@@ -104,6 +104,19 @@ _DEEPSEEK_V3 = (
     rf"|[^\s\p{{L}}\p{{M}}\p{{N}}\p{{P}}\p{{S}}{_KANA_AND_HAN}]+(?!{_LETTERS})"
 )
 
+# What SuperBPE's program cuts at where tokens may hold several words; what lies between is kept.
+SUPERWORDS = r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]{2,}[\r\n/]*| +(?!\S)"
+# What its published models cut at, and llama.cpp under the name superbpe: `\p{N}+`, and in it
+# before so many of 0 to 9 as three divide, to the last of them. What lies between is kept whole.
+# How far digits go decides where the first are cut, which no automaton knows in time.
+DIGITS_FROM_RIGHT = r"\p{N}+?(?=(?:[0-9]{3})+(?![0-9])|(?!\p{N}))"
+LINES_AND_DIGITS = rf"[^\n\p{{N}}]*\n|[^\n\p{{N}}]+|{DIGITS_FROM_RIGHT}"
+# Numbers are cut within alone, so text may be cut wherever it may without that: regex → another.
+CUTTING_LESS = {
+    DIGITS_FROM_RIGHT: r"\p{N}+",
+    LINES_AND_DIGITS: r"[^\n\p{N}]*\n|[^\n\p{N}]+|\p{N}+",
+}
+
 # Every character of a text is in a pre-token.
 NAMED_PATTERNS = {
     "gpt2": _GPT2,

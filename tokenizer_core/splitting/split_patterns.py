@@ -22,6 +22,7 @@ from bpeline.tokenizer_core.errors import (
 )
 from bpeline.tokenizer_core.splitting.cut_pairs import CutPairs, cut_pairs
 from bpeline.tokenizer_core.splitting.named_patterns import (
+    CUTTING_LESS,
     DROPPING_PATTERNS,
     NAMED_PATTERNS,
     OTHER_SPELLINGS,
@@ -332,7 +333,7 @@ class SplitPattern:
         """Between which characters text may be cut; None where nothing is known."""
         sole = self._sole_regex
         if sole is not None:
-            return cut_pairs(sole)
+            return cut_pairs(CUTTING_LESS.get(sole, sole))
         # What the first step always parts, the others never see together.
         first = self.steps[0]
         return cut_pairs(first.regex) if first.behavior in ("Isolated", "Removed") else None

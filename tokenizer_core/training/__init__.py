@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .parity import train_parity_bpe as train_parity_bpe
     from .required_tokens import merged as merged
     from .required_tokens import required_merges as required_merges
+    from .superwords import Cuts as Cuts
     from .superwords import superword_lines as superword_lines
     from .superwords import train_superbpe as train_superbpe
     from .token_rules import CHARACTERS as CHARACTERS

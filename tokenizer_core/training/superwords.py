@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,13 @@ from bpeline.tokenizer_core.merging import (
     learn_with,
     validate_options,
 )
-from bpeline.tokenizer_core.splitting import SplitPattern, SplitStep
+from bpeline.tokenizer_core.splitting import (
+    DIGITS_FROM_RIGHT,
+    LINES_AND_DIGITS,
+    SUPERWORDS,
+    SplitPattern,
+    SplitStep,
+)
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.training.bpe import merges_for, refuse_special_tokens_in_words
 from bpeline.tokenizer_core.training.extension import merges_to_continue
@@ -47,20 +53,32 @@ from bpeline.tokenizer_core.vocabulary import (
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.tokenizer import Tokenizer
 
-SUPERWORDS = r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]{2,}[\r\n/]*| +(?!\S)"
 MOST_WORDS = 4  # of one token
+Cuts = Literal["punctuation", "digits"]
 _LINES = SplitStep(r"[^\n]*\n", "Isolated")
 _BYTES = 256
 _ORDER = "smallest-ids"
 _ALGORITHM = "superbpe 1"  # to be counted up when the same settings learn other merges
 
 
-def superword_lines() -> SplitPattern:
-    """How text is cut to learn superwords from: into lines, and these where `SUPERWORDS` does.
+def superword_lines(cuts: Cuts = "punctuation") -> SplitPattern:
+    """How text is cut to learn superwords from: into lines, and these where the tokenizer cuts.
 
-    The tokenizer cuts by `SUPERWORDS` alone.
+    Args:
+        cuts: ``punctuation``: as SuperBPE's program does, by `SUPERWORDS`; ``digits``: as its
+            published models do and llama.cpp can, at numbers alone, whose digits are cut by three
+            from the right.
+
+    Raises:
+        InvalidOption: anything else.
     """
-    return SplitPattern.of_steps([_LINES, SplitStep(SUPERWORDS, "Isolated")])
+    if cuts == "punctuation":
+        return SplitPattern.of_steps([_LINES, SplitStep(SUPERWORDS, "Isolated")])
+    if cuts == "digits":
+        return SplitPattern(LINES_AND_DIGITS)
+    raise InvalidOption(
+        f"cuts is {cuts!r}", "punctuation and digits", "write superword_lines('punctuation')"
+    )
 
 
 def may_be_superword(token: bytes) -> bool:
@@ -210,7 +228,7 @@ def train_superbpe(
     validate_options(0, _ORDER, min_count, 1, every=checkpoint_every)
     specials = tuple(sorted(base.special_tokens, key=base.special_tokens.__getitem__))
     room = merges_for(vocab_size, specials)
-    _refuse_other_lines(lines)
+    pattern = _pattern_behind(lines)
     refuse_special_tokens_in_words(specials, lines)
     start = inherited(base, lines, transition_size)
     rules.require_of_merges(start.pairs, _ORDER, "the inherited merges")
@@ -239,7 +257,7 @@ def train_superbpe(
     made = vocab_from_merges(pairs, byte_order(_ORDER), specials)
     special = set(made.special_tokens.values())
     refuse_clashes(specials, (token for id_, token in made.vocab.items() if id_ not in special))
-    return Tokenizer(made.vocab, made.merges, made.special_tokens, pattern=SUPERWORDS)
+    return Tokenizer(made.vocab, made.merges, made.special_tokens, pattern=pattern)
 
 
 def _allowed_by(rules: TokenRules) -> Callable[[bytes], bool]:
@@ -249,11 +267,14 @@ def _allowed_by(rules: TokenRules) -> Callable[[bytes], bool]:
     return lambda token: may_be_superword(token) and allows(token)
 
 
-def _refuse_other_lines(lines: WordCounts) -> None:
-    wanted = superword_lines()
-    if lines.pattern != wanted:
-        raise InvalidOption(
-            f"the lines were cut by the split pattern {lines.pattern.title!r}",
-            "superwords are learned from lines that are cut at digits and punctuation",
-            "count the same text again with `superword_lines()` as pattern",
-        )
+def _pattern_behind(lines: WordCounts) -> str:
+    """How a tokenizer cuts that is learned from lines: as they were cut, but for line ends."""
+    if lines.pattern == superword_lines():
+        return SUPERWORDS
+    if lines.pattern == superword_lines("digits"):
+        return DIGITS_FROM_RIGHT
+    raise InvalidOption(
+        f"the lines were cut by the split pattern {lines.pattern.title!r}",
+        "superwords are learned from lines that are cut at digits, and at punctuation or not",
+        "count the same text again with `superword_lines()` as pattern",
+    )
