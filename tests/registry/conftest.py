@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from kept_registry import KeptRegistry
 from mlflow_tables import copy_database
 from small_publications import publication_of
 
@@ -41,17 +42,26 @@ def empty_mlflow(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def mlflow_uri(empty_mlflow: Path) -> str:
+def kept() -> KeptRegistry | None:
+    """What all tests of a file begin with, where it has a fixture of this name that fills it."""
+    return None
+
+
+@pytest.fixture
+def mlflow_uri(empty_mlflow: Path, kept: KeptRegistry | None) -> str:
     """One database for all tests, emptied before each: MLflow prepares queries once per file."""
+    if kept is not None:
+        kept.put_back()
+        return kept.mlflow_uri
     path = empty_mlflow.with_name("mlflow.sqlite")
     copy_database(empty_mlflow, path)
     return f"sqlite:///{path}"
 
 
 @pytest.fixture
-def home_path(tmp_path: Path) -> Path:
+def home_path(tmp_path: Path, kept: KeptRegistry | None) -> Path:
     """Where a workspace is to be."""
-    return tmp_path / "home"
+    return tmp_path / "home" if kept is None else kept.home
 
 
 @pytest.fixture

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from kept_registry import KeptRegistry
+from small_publications import publication_of
 
 from bpeline.registry import alias_history, load_tokenizer, promote, publish_version, rollback
 from bpeline.registry.opening import Registry
-from bpeline.registry.records.publication import Publication
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryUnreachable, UnknownVersion
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory, empty_mlflow: Path) -> KeptRegistry:
+    """news/1, news/2 and news/3; their digests."""
+    root = tmp_path_factory.mktemp("kept")
+
+    def fill(registry: Registry) -> list[str]:
+        publications = [publication_of(root / "made", word) for word in (b"the", b"and", b"there")]
+        for publication in publications:
+            publish_version(registry, publication)
+        return [publication.digest for publication in publications]
+
+    return KeptRegistry(root, empty_mlflow, fill)
+
+
 @pytest.fixture
-def three(registry: Registry, made: Callable[..., Publication]) -> list[str]:
+def three(kept: KeptRegistry) -> list[str]:
     """The digests of news/1, news/2 and news/3."""
-    publications = [made(word) for word in (b"the", b"and", b"there")]
-    for publication in publications:
-        publish_version(registry, publication)
-    return [publication.digest for publication in publications]
+    return list(kept.filled)
 
 
 @pytest.mark.slow

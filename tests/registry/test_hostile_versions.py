@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from audited import events_outside
+from kept_registry import KeptRegistry
+from small_publications import publication_of
 
 from bpeline.registry import load_tokenizer, publish_version
 from bpeline.registry.opening import Registry
@@ -43,6 +45,19 @@ for folder in sorted(hostile.iterdir()):
 assert refused > 20 and loaded > 0, (loaded, refused)
 """
 Made = Callable[..., Publication]
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory, empty_mlflow: Path) -> KeptRegistry:
+    """news/1; its publication."""
+    root = tmp_path_factory.mktemp("kept")
+
+    def fill(registry: Registry) -> Publication:
+        publication = publication_of(root / "made", b"the")
+        publish_version(registry, publication)
+        return publication
+
+    return KeptRegistry(root, empty_mlflow, fill)
 
 
 @pytest.mark.slow
@@ -116,13 +131,12 @@ CHANGES = (as_pipe, as_device, as_folder, as_loop, as_link_to_a_secret, as_table
 @pytest.mark.parametrize("name", ["manifest.json", "vocab.json", "merges.txt"])
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_a_registered_version_is_told_from_whatever_stands_in_its_place(
-    registry: Registry, made: Made, change: Callable[[Path], None], name: str
+    registry: Registry, kept: KeptRegistry, change: Callable[[Path], None], name: str
 ) -> None:
-    publication = made(b"the")
-    publish_version(registry, publication)
-    kept = registry.workspace.version_directory(publication.digest)
-    change(kept / name)
-    if name == "manifest.json" and not (kept / name).is_file():
+    publication = kept.filled
+    files = registry.workspace.version_directory(publication.digest)
+    change(files / name)
+    if name == "manifest.json" and not (files / name).is_file():
         # Without its manifest nothing is kept there: what MLflow has is fetched.
         assert load_tokenizer("news/1").digest == publication.digest
         return
@@ -130,23 +144,22 @@ def test_a_registered_version_is_told_from_whatever_stands_in_its_place(
         load_tokenizer("news/1")
     assert name in refusal.value.happened or publication.digest in refusal.value.happened
     assert "root:" not in str(refusal.value), "what a link leads to is not shown"
-    os.rename(kept, kept.with_name("moved"))  # its files are elsewhere, too
+    os.rename(files, files.with_name("moved"))  # its files are elsewhere, too
     assert load_tokenizer("news/1").digest == publication.digest
 
 
 def test_another_tokenizer_sound_in_itself_is_not_that_version(
-    registry: Registry, made: Made
+    registry: Registry, kept: KeptRegistry, made: Made
 ) -> None:
-    publication, other = made(b"the"), made(b"evil")
-    publish_version(registry, publication)
-    kept = registry.workspace.version_directory(publication.digest)
+    publication, other = kept.filled, made(b"evil")
+    files = registry.workspace.version_directory(publication.digest)
     for path in other.tokenizer_directory.iterdir():
-        (kept / path.name).write_bytes(path.read_bytes())
+        (files / path.name).write_bytes(path.read_bytes())
     with pytest.raises(CorruptFile, match=publication.digest):
         load_tokenizer("news/1")
-    assert load_tokenizer(kept).digest == other.digest
+    assert load_tokenizer(files).digest == other.digest
     with pytest.raises(BpelineError, match="expected was"):
-        load_tokenizer(kept, expect_digest=publication.digest)
+        load_tokenizer(files, expect_digest=publication.digest)
 
 
 @pytest.mark.parametrize(

@@ -64,17 +64,6 @@ def kept(tmp_path_factory: pytest.TempPathFactory, empty_mlflow: Path) -> KeptRe
 
 
 @pytest.fixture
-def home_path(kept: KeptRegistry) -> Path:
-    return kept.home
-
-
-@pytest.fixture
-def mlflow_uri(kept: KeptRegistry) -> str:
-    kept.put_back()
-    return kept.mlflow_uri
-
-
-@pytest.fixture
 def news(kept: KeptRegistry, registry: Registry) -> list[str]:
     """The digests of its versions."""
     return list(kept.filled)
