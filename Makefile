@@ -8,8 +8,9 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 SEED ?=
 # Where the reliability tests of a night say what they did.
 RECORDS ?= .reliability
-# Two workers take whole files, the longest first (tests/support/longest_first.py).
-BY_FILE := --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# Workers take whole files, the longest first (tests/support/longest_first.py).
+WORKERS ?= 2
+BY_FILE = --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Kernels, by both cores at once, before both workers would compile the same ones.
 COMPILE = $(BIN)/python -c "from bpeline.tokenizer_core.warm_up import compile_all; list(compile_all())"
 PYTEST = $(BIN)/python -m pytest $(if $(SEED),--seed $(SEED))

@@ -49,7 +49,7 @@ class Heard(Progress):
 def test_a_corpus_becomes_a_registered_tokenizer(corpus: Path) -> None:
     heard = Heard()
     with listening(heard):
-        summary = train_tokenizer([str(corpus)], "news", 600, held_out=0.0)
+        summary = train_tokenizer([str(corpus)], "news", 420, held_out=0.0)
     assert list(heard.steps) == [
         "plan chunks",
         "count words",
@@ -61,7 +61,7 @@ def test_a_corpus_becomes_a_registered_tokenizer(corpus: Path) -> None:
     ]
     assert summary.reference == "news/1"
     assert summary.newly_registered
-    assert (summary.vocab_size, summary.merges) == (600, 344)
+    assert (summary.vocab_size, summary.merges) == (420, 164)
     size = sum(path.stat().st_size for path in corpus.iterdir())
     assert summary.corpus_bytes == size == heard.advanced["count words"]
     assert summary.bytes_per_token > 1.5
@@ -72,7 +72,7 @@ def test_a_corpus_becomes_a_registered_tokenizer(corpus: Path) -> None:
     counts = reference.count_words(
         [path.read_text() for path in sorted(corpus.iterdir())], SplitPattern.named("gpt2").regex
     )
-    expected = reference.train(counts, 344, tie_break="smallest-ids")
+    expected = reference.train(counts, 164, tie_break="smallest-ids")
     assert tokenizer.merges == expected
 
 

@@ -76,7 +76,7 @@ def assert_equal(table: TableHandle, scratch: Scratch, store: WordCountStore) ->
 @pytest.mark.slow
 @both_ways
 @settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.lists(WORDS, min_size=2, max_size=6), st.data())
 def test_what_an_earlier_table_holds_is_not_added_again(

@@ -39,6 +39,7 @@ def test_ids_agree_with_other_tools(name: str, tmp_path: Path) -> None:
     assert format_fuzz.compare(case, seed=11, block=0) == format_fuzz.TEXTS_AT_ONCE
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_ids_of_other_texts_are_those_of_other_tools(

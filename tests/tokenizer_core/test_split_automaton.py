@@ -310,7 +310,7 @@ def seconds_of(work: Callable[[], object]) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(3)
+@pytest.mark.rotating(9)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_every_regex_has_an_automaton_or_a_reason_within_bounds(name: str) -> None:
     pattern = HOSTILE[name]
