@@ -69,19 +69,19 @@ class Amounts:
 
 
 EVERY_RUN = Amounts(
-    one_of_crash_points=24,
-    one_of_disk_faults=24,
+    one_of_crash_points=40,
+    one_of_disk_faults=40,
     disk_errors=1,
-    one_of_damages=24,
-    one_of_limits=4,
+    one_of_damages=40,
+    one_of_limits=6,
     one_of_requests=80,
     server_kills=2,
     kills={
-        "training": 16,
-        "other training": 8,
-        "publication": 10,
-        "encoding": 8,
-        "first publication": 30,
+        "training": 10,
+        "other training": 5,
+        "publication": 6,
+        "encoding": 5,
+        "first publication": 10,
         "migration": 3,
     },
     signals={"training": 5, "publication": 3, "encoding": 2},
