@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 PAGE = Path(__file__).parents[2] / "docs/tutorial.md"
-_INSTALLING = ("python3 -m venv", "venv/bin/pip")  # whoever runs the script has done that
+_INSTALLING = ("python3 -m venv", "pip install")  # whoever runs the script has done that
 
 
 def script() -> str:

@@ -13,6 +13,7 @@ from served import Served
 
 from bpeline.tokenizer_core.counting.count_corpus import count_words
 from bpeline.tokenizer_core.digests import digest_of
+from bpeline.tokenizer_core.shards.token_shards import TokenShards
 from bpeline.tokenizer_core.training.bpe import train_bpe
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
@@ -246,6 +247,43 @@ def test_deployments_have_schedules_triggers_limits_and_forms_that_read_well(
             return
         time.sleep(1)
     raise AssertionError("the schedule creates no runs")
+
+
+@pytest.mark.rotating(3)
+def test_what_a_project_schedules_runs_on_its_own_corpus(
+    served: Served, server: PrefectServer, tmp_path: Path
+) -> None:
+    (tmp_path / "corpus").mkdir()
+    texts = [f"the newest news, number {n} of all, lower and lower" for n in range(300)]
+    (tmp_path / "corpus/a.txt").write_text("<|end|>".join(texts))
+    home = ("--workspace", str(served.home))
+
+    def typed(*words: str) -> str:
+        ended = server.bpeline(*words, *home, folder=tmp_path)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        return ended.stdout
+
+    typed("init", "corpus/", "--name", "own", "--vocab-size", "300", "--special-token", "<|end|>")
+    file = tmp_path / "bpeline.toml"
+    written = file.read_text()
+    for line in ("encode-dataset =", "sweep-garbage ="):
+        assert f"# {line}" in written
+        written = written.replace(f"# {line}", line)
+    file.write_text(written)
+    assert typed("deploy") == "deployed: encode-dataset-own, sweep-garbage-own\n"
+    typed("train")
+    typed("promote", "own@candidate")
+    moved = served.ended("encode-dataset-own")
+    assert moved["created_by"]["type"] == "AUTOMATION", "it runs when champion moves"
+    assert moved["name"] == "own/1 on corpus/ (1 file)"
+    assert len(TokenShards(served.home / "tokens" / "own-1")) == len(texts)
+    for name in ("encode-dataset-own", "sweep-garbage-own"):  # as their schedules ask
+        number = served.deployments[name]["id"]
+        server.ask(f"/deployments/{number}/create_flow_run", {})
+    assert served.ended("encode-dataset-own", 2)["parameters"]["reference"] == "own@champion"
+    assert "removed" in served.ended("sweep-garbage-own")["name"]
+    file.write_text(written.partition("[schedule]")[0])
+    assert "removed: encode-dataset-own, sweep-garbage-own" in typed("deploy", "--remove")
 
 
 @pytest.mark.rotating(2)
