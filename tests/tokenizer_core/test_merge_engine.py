@@ -12,6 +12,7 @@ import pytest
 from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.errors import CorpusError
+from bpeline.tokenizer_core.kernels.merging import merge_state
 from bpeline.tokenizer_core.merging import merge_engine
 from bpeline.tokenizer_core.merging.merge_engine import MergeEngine, SymbolWords, byte_words
 from bpeline.tokenizer_core.vocabulary.numbering import TIE_BREAKS, byte_order, token_bytes
@@ -360,6 +361,35 @@ def test_bytes_give_the_same_merges_as_a_large_alphabet(
         engine = engine_over(words, tie_break)
         engine.learn(40)
         assert learned_pairs(engine) == reference.train(words, 40, tie_break=tie_break)
+
+
+@pytest.mark.parametrize("tie_break", TIE_BREAKS)
+def test_cells_grow_wider_while_merging(tie_break: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    see_few_pairs_at_a_time(monkeypatch)
+    base = merge_state.NARROW - 20
+    for seed in range(3):
+        source = np.random.default_rng(seed)
+        content = source.zipf(1.3, 4_000).astype(np.int32) % 40
+        offsets = np.arange(0, 4_001, 8, dtype=np.int64)
+        counts = source.integers(1, 4, 500)
+        tokens = tuple(number.to_bytes(4, "big") for number in range(base))
+        learned = []
+        for first, number in ((0, 40), (base - 40, base)):
+            words = SymbolWords(
+                content + np.int32(first),
+                offsets,
+                counts,
+                np.arange(500, dtype=np.int64),
+                np.arange(number, dtype=np.int32),
+                tokens[:number],
+            )
+            engine = MergeEngine(words, tie_break=tie_break, min_count=2)
+            engine.learn(150)
+            rows = engine.learned.copy()
+            rows[:, :2] -= first
+            learned.append(rows.tolist())
+        assert len(learned[0]) == 150
+        assert learned[0] == learned[1]
 
 
 def test_a_hundred_thousand_base_tokens_are_not_too_many() -> None:

@@ -32,7 +32,7 @@ from bpeline.tokenizer_core.kernels.merging import (
     merge_state,
     merge_step,
 )
-from bpeline.tokenizer_core.kernels.merging.merge_state import Limits, MergeState
+from bpeline.tokenizer_core.kernels.merging.merge_state import Limits, MergeState, Weights
 from bpeline.tokenizer_core.kernels.tables import pair_tables
 from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY, HashKey
 from bpeline.tokenizer_core.vocabulary import byte_order
@@ -44,7 +44,7 @@ _DENSE = 1024  # tokens whose pairs are counted in a square table: 16 MiB
 _USUAL_MERGES = 32_000
 _FIRST_TOKENS = 4096  # room that grows by doubling: a vocabulary size costs nothing in advance
 _FIRST_PAIRS = 1 << 16
-_BYTES_PER_SYMBOL = 6  # of cells, and of the occurrences that are collected at once beside them
+_BYTES_PER_SYMBOL = 3.25  # of cells, and of the occurrences collected at once beside them
 _FEW_OCCURRENCES = 1 << 21  # always collected at once: looking twice would cost more than it saves
 _STEEPNESS = 1.5  # counts of merges fall by their number to this power at most, in most texts
 _MOST_SUMS = 1 << 20  # in which rare pairs are told from frequent ones: 8 MiB
@@ -190,7 +190,7 @@ class MergeEngine:
         self._expected = expected
         if ties is not None:
             self._state.token_ties[: self.base] = ties
-        self._bytes = _BYTES_PER_SYMBOL * len(self._state.cells)
+        self._bytes = int(_BYTES_PER_SYMBOL * len(self._state.cells))
         self._here = self._limits
         self._is_begun = False
         self._allows = allows
@@ -309,14 +309,20 @@ class MergeEngine:
         least = max(least, self._limits.kept_count)
         self._state = closed_up(without_pairs(self._state, 0))
         rows = _frequent_pairs(self._state, least)
-        self._see(rows, max(least, self._least_to_see(rows, before)))
+        fitting = self._least_to_see(rows, before)
+        room = (_DENSE - self.base) * 3 // 4
+        if fitting > least and 2 * self.merges_done <= room:
+            # There will be a next time, which is cheap while there are few tokens. Of the first
+            # merges, each occurs about as often as its number says.
+            fitting = max(fitting, min(before * self.merges_done // room, before // 2))
+        self._see(rows, max(least, fitting))
         return True
 
     def _least_to_see(self, rows: NDArray[np.int64], before: int) -> int:
         """From which count on pairs are brought in sight, such that there is room for all their
         occurrences; half of ``before`` at most.
         """
-        room = self._bytes // 4 - len(self._state.cells)
+        room = (self._bytes - self._state.cells.nbytes) // 4
         counts = rows[:, pair_tables.COUNT]
         order = np.argsort(counts)[::-1]
         collected = np.cumsum(rows[order, pair_tables.LENGTH])
@@ -389,11 +395,7 @@ def laid_out(several: Sequence[SymbolWords], order: int) -> tuple[MergeState, ND
     size = int(starts[-1]) + 1
     compares_text = order == merge_queue.GREATEST_BYTES
     width = max(1, ((base - 1).bit_length() + 7) // 8)
-    counts = np.concatenate(
-        [words.counts[rows] for words, rows in zip(several, chosen, strict=True)]
-    )
-    begins = np.cumsum(np.concatenate([[1], *widths]))[:-1]
-    large = np.flatnonzero(counts >= merge_state.MANY)
+    weights = _weights(several, chosen, widths, size)
     sizes = np.zeros(merge_state.SIZES, np.int64)
     sizes[merge_state.TOKENS] = base
     sizes[merge_state.CLASS] = merge_queue.CLASSES
@@ -401,11 +403,12 @@ def laid_out(several: Sequence[SymbolWords], order: int) -> tuple[MergeState, ND
     nothing = np.zeros(0, np.int32)
     # Behind the cells, in the same block, are occurrences, which take over what cells leave.
     block = np.empty(4 * size, np.int32)
+    cells, arena = _parted(block, size)
     state = MergeState(
-        cells=block[:size],
-        large_starts=begins[large],
-        large_counts=counts[large],
-        arena=block[size:],
+        cells=cells,
+        high=np.empty(size if tokens > merge_state.NARROW else 0, np.int8),
+        weights=weights,
+        arena=arena,
         pairs=np.zeros((0, pair_tables.COLUMNS), np.int64),
         slots=nothing,
         hash_key=HashKey(*HASH_KEY),
@@ -421,20 +424,20 @@ def laid_out(several: Sequence[SymbolWords], order: int) -> tuple[MergeState, ND
         learned=np.zeros((tokens, 3), np.int64),
         changes=_no_changes(tokens),
         touched=np.empty((2, tokens + 1), np.int32),
-        noted=np.empty((4, 0), np.int32),
+        noted=np.empty((merge_state.NOTES, 0), np.int32),
         sizes=sizes,
     )
-    for number, (words, rows) in enumerate(zip(several, chosen, strict=True)):
-        begin, end = int(starts[number]), int(starts[number + 1]) + 1
+    for words, rows, begin in zip(several, chosen, starts.tolist(), strict=False):
         merge_layout.lay_out_words(
             _writable(words.content).view(np.uint8),
             words.content.itemsize > 1,
             _writable(words.offsets),
             rows,
             _writable(words.ids),
-            np.minimum(words.counts[rows], merge_state.MANY).astype(np.int32),
-            state.cells[begin:end],
-            state.text[begin * width : end * width],
+            state.cells,
+            state.high,
+            begin,
+            state.text,
             width,
         )
     state.token_lengths[:base] = state.token_widths[:base] = 1
@@ -451,10 +454,37 @@ def laid_out(several: Sequence[SymbolWords], order: int) -> tuple[MergeState, ND
 def _words_of_pairs(words: SymbolWords, order: int) -> NDArray[np.int64]:
     """Which words hold pairs that occur."""
     chosen = np.flatnonzero((np.diff(words.offsets) > 1) & (words.counts > 0)).astype(np.int64)
-    if order != merge_queue.FIRST_SEEN:
-        return chosen
-    sight = np.argsort(words.first_positions[chosen], kind="stable")
-    return np.ascontiguousarray(chosen[sight])
+    if order == merge_queue.FIRST_SEEN:
+        keys = words.first_positions[chosen]
+    else:  # the most frequent first: runs of `Weights` are long, and 16 bits are sorted by digits
+        keys = (0xFFFF - np.minimum(words.counts[chosen], 0xFFFF)).astype(np.uint16)
+    return np.ascontiguousarray(chosen[np.argsort(keys, kind="stable")])
+
+
+def _weights(
+    several: Sequence[SymbolWords],
+    chosen: Sequence[NDArray[np.int64]],
+    widths: Sequence[NDArray[np.int64]],
+    size: int,
+) -> Weights:
+    """How often the chosen words occur, whose widths are those of cells, in so many cells."""
+    counts = np.concatenate(
+        [words.counts[rows] for words, rows in zip(several, chosen, strict=True)]
+    )
+    firsts = np.flatnonzero(np.diff(counts, prepend=-1) != 0)
+    begins = np.cumsum(np.concatenate([[1], *widths]))[firsts]
+    return _paged(np.append(begins, size).astype(np.int32), counts[firsts], size)
+
+
+def _paged(starts: NDArray[np.int32], counts: NDArray[np.int64], size: int) -> Weights:
+    pages = np.arange(0, size + 1, 1 << merge_state.PAGE_BITS, dtype=np.int32)
+    runs = np.searchsorted(starts[:-1], pages, side="right") - 1
+    return Weights(starts, counts, np.maximum(runs, 0).astype(np.int32))
+
+
+def _parted(block: NDArray[np.int32], size: int) -> tuple[NDArray[np.uint16], NDArray[np.int32]]:
+    """So many cells at the beginning of a block, and what is left of it."""
+    return block.view(np.uint16)[:size], block[(size + 1) // 2 :]
 
 
 def with_first_pairs(state: MergeState, limits: Limits, begin: int, end: int) -> MergeState:
@@ -468,15 +498,18 @@ def with_first_pairs(state: MergeState, limits: Limits, begin: int, end: int) ->
     Returns:
         A state with arrays of its own for pairs, their queue and ``sizes``; it shares all others.
     """
-    here = without_pairs(state, 0)._replace(
-        cells=state.cells[begin:end], arena=state.arena[:0], large_starts=state.large_starts - begin
-    )
-    here = with_pairs(here, limits, _frequent_pairs(here, limits.kept_count))
-    here.arena[: int(here.sizes[merge_state.ARENA])] += begin
-    return here._replace(cells=state.cells, large_starts=state.large_starts)
+    here = without_pairs(state, 0)._replace(arena=state.arena[:0])
+    rows = _frequent_pairs(here, limits.kept_count, begin, end)
+    return with_pairs(here, limits, rows, begin, end)
 
 
-def with_pairs(state: MergeState, limits: Limits, rows: NDArray[np.int64]) -> MergeState:
+def with_pairs(
+    state: MergeState,
+    limits: Limits,
+    rows: NDArray[np.int64],
+    begin: int = 0,
+    end: int | None = None,
+) -> MergeState:
     """Enter pairs, none queued, with room for all occurrences there can ever be.
 
     A merged occurrence leaves one symbol less and makes at most two new occurrences, so
@@ -486,20 +519,22 @@ def with_pairs(state: MergeState, limits: Limits, rows: NDArray[np.int64]) -> Me
         state: without any pair; each token has one cell.
         limits: what is rarer or longer is left out.
         rows: as `_frequent_pairs` gives them.
+        begin, end: the cells in which they were looked for; all.
     """
+    end = len(state.cells) if end is None else end
     if limits.kept_length < 2:
         rows = rows[:0]
     rows = rows[rows[:, pair_tables.COUNT] >= limits.kept_count]
     lengths = rows[:, pair_tables.LENGTH]
     rows[:, pair_tables.START] = np.cumsum(lengths) - lengths
     placed = int(lengths.sum())
-    room = placed + 2 * len(state.cells)
+    room = placed + 2 * (end - begin)
     # There are no more pairs than occurrences.
     capacity = max(2 * len(rows), min(_FIRST_PAIRS, room), 1)
     pairs = grown(rows, len(rows), capacity)
     made = state._replace(
         arena=state.arena if len(state.arena) >= room else np.empty(room, np.int32),
-        noted=np.empty((4, int(lengths.max(initial=0))), np.int32),
+        noted=np.empty((merge_state.NOTES, int(lengths.max(initial=0))), np.int32),
         pairs=pairs,
         slots=_slots_for(pairs, len(rows), state.hash_key),
         heap=np.empty((capacity, merge_queue.HEAP_COLUMNS), np.int64),
@@ -512,28 +547,30 @@ def with_pairs(state: MergeState, limits: Limits, rows: NDArray[np.int64]) -> Me
         keys = rows[:, pair_tables.KEY]
         places = np.full((tokens, tokens), -1, np.int64)
         places[keys >> 32, keys & 0xFFFFFFFF] = rows[:, pair_tables.START]
-        merge_layout.collect_dense_pairs(made.cells, places, made.arena)
+        merge_layout.collect_dense_pairs(made.cells, made.high, begin, end, places, made.arena)
     else:
         places = rows[:, pair_tables.START].copy()
+        table = made.pairs, made.slots, made.hash_key
         merge_layout.collect_sparse_pairs(
-            made.cells, made.pairs, made.slots, made.hash_key, places, made.arena
+            made.cells, made.high, begin, end, *table, places, made.arena
         )
     return made
 
 
 def closed_up(state: MergeState) -> MergeState:
     """One cell for each token, and no word of one token; a state without occurrences of pairs."""
-    cells, large = merge_layout.close_up(
-        state.cells, state.large_starts, state.large_counts, state.token_widths
-    )
+    weights = state.weights
+    size, runs = merge_layout.close_up(state.cells, state.high, weights, state.token_widths)
     state.token_widths[: int(state.sizes[merge_state.TOKENS])] = 1
     block = state.cells.base
     assert block is not None
+    cells, arena = _parted(block, int(size))
+    starts = np.append(weights.starts[: int(runs)], np.int32(size))
     return state._replace(
-        cells=block[:cells],
-        arena=block[cells:],
-        large_starts=state.large_starts[:large].copy(),
-        large_counts=state.large_counts[:large].copy(),
+        cells=cells,
+        high=state.high[: int(size)],
+        weights=_paged(starts, weights.counts[: int(runs)].copy(), int(size)),
+        arena=arena,
     )
 
 
@@ -544,7 +581,7 @@ def without_pairs(state: MergeState, pairs: int) -> MergeState:
     sizes[merge_state.TOKENS] = state.sizes[merge_state.TOKENS]
     sizes[merge_state.CLASS] = merge_queue.CLASSES
     return state._replace(
-        noted=np.empty((4, 0), np.int32),
+        noted=np.empty((merge_state.NOTES, 0), np.int32),
         pairs=room,
         slots=_slots_for(room, 0, state.hash_key),
         heap=np.empty((pairs, merge_queue.HEAP_COLUMNS), np.int64),
@@ -554,21 +591,26 @@ def without_pairs(state: MergeState, pairs: int) -> MergeState:
     )
 
 
-def _frequent_pairs(state: MergeState, least: int) -> NDArray[np.int64]:
+def _frequent_pairs(
+    state: MergeState, least: int, begin: int = 0, end: int | None = None
+) -> NDArray[np.int64]:
     """Rows, without `START`, for all pairs that occur ``least`` times or more, and maybe others.
 
-    Each token has one cell.
+    Each token has one cell. They are looked for in the cells from ``begin`` to ``end``; in all.
     """
     tokens = int(state.sizes[merge_state.TOKENS])
-    return _dense_pairs(state, tokens) if tokens <= _DENSE else _sparse_pairs(state, least)
+    end = len(state.cells) if end is None else end
+    if tokens <= _DENSE:
+        return _dense_pairs(state, tokens, begin, end)
+    return _sparse_pairs(state, least, begin, end)
 
 
-def _dense_pairs(state: MergeState, tokens: int) -> NDArray[np.int64]:
+def _dense_pairs(state: MergeState, tokens: int, begin: int, end: int) -> NDArray[np.int64]:
     """Rows for all pairs, by means of a square table."""
     square = (tokens, tokens)
     counts, occurrences = np.zeros(square, np.int64), np.zeros(square, np.int64)
     merge_layout.count_dense_pairs(
-        state.cells, state.large_starts, state.large_counts, counts, occurrences
+        state.cells, state.high, state.weights, begin, end, counts, occurrences
     )
     found = np.flatnonzero(occurrences != 0)
     rows = np.empty((len(found), pair_tables.COLUMNS), np.int64)
@@ -578,34 +620,35 @@ def _dense_pairs(state: MergeState, tokens: int) -> NDArray[np.int64]:
     return rows
 
 
-def _sparse_pairs(state: MergeState, least: int) -> NDArray[np.int64]:
+def _sparse_pairs(state: MergeState, least: int, begin: int, end: int) -> NDArray[np.int64]:
     """The same by means of a table that grows, without most of the pairs that are rarer.
 
     These are told from others by sums of all pairs whose hashes agree in some bits.
     """
-    cells, large_starts, large_counts = state.cells, state.large_starts, state.large_counts
+    cells, high, weights = state.cells, state.high, state.weights
     sums = np.full(2, least, np.int64)
     if least > 1:
-        sums = np.zeros(1 << (min(len(cells) + 1, _MOST_SUMS) - 1).bit_length(), np.int64)
-        merge_layout.add_up_pairs(cells, large_starts, large_counts, sums, state.hash_key)
-    position: merge_state.Integer = 1
+        sums = np.zeros(1 << (min(end - begin + 1, _MOST_SUMS) - 1).bit_length(), np.int64)
+        merge_layout.add_up_pairs(cells, high, weights, begin, end, sums, state.hash_key)
+    position: merge_state.Integer = begin
     size: merge_state.Integer = 0
     rows = np.empty((_FIRST_PAIRS, pair_tables.COLUMNS), np.int64)
     while True:
         slots = _slots_for(rows, size, state.hash_key)
         position, size = merge_layout.count_sparse_pairs(
             cells,
-            large_starts,
-            large_counts,
+            high,
+            weights,
+            position,
+            end,
             sums,
             least,
-            position,
             size,
             rows,
             slots,
             state.hash_key,
         )
-        if position == len(cells):
+        if position == end:
             return rows[:size]
         rows = grown(rows, size, 2 * len(rows))
 
@@ -618,6 +661,10 @@ def with_more_tokens(state: MergeState) -> MergeState:
     """
     tokens = len(state.token_lengths)
     more = min(2 * tokens, merge_state.MOST_TOKENS)
+    if tokens < merge_state.NARROW < more:
+        more = merge_state.NARROW
+    elif tokens == merge_state.NARROW:
+        state = state._replace(high=-(state.cells >= merge_state.NARROW).astype(np.int8))
     if more == tokens:
         raise InvalidOption(
             f"more than {tokens:,} base tokens and merges were asked for",

@@ -19,6 +19,8 @@ F64 = Annotated[Any, types.float64]
 
 # One axis.
 U8s = Annotated[NDArray[np.uint8], types.uint8[::1]]
+U16s = Annotated[NDArray[np.uint16], types.uint16[::1]]
+I8s = Annotated[NDArray[np.int8], types.int8[::1]]
 U32s = Annotated[NDArray[np.uint32], types.uint32[::1]]
 U64s = Annotated[NDArray[np.uint64], types.uint64[::1]]
 I32s = Annotated[NDArray[np.int32], types.int32[::1]]

@@ -10,8 +10,23 @@ import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u32
-from bpeline.tokenizer_core.kernels.memory.types import I64, I32s, I64Rows, I64s, Int, U8s
-from bpeline.tokenizer_core.kernels.merging.merge_state import MANY, SEPARATOR, SYMBOL_SHIFT
+from bpeline.tokenizer_core.kernels.memory.types import (
+    I64,
+    I8s,
+    I32s,
+    I64Rows,
+    I64s,
+    Int,
+    U8s,
+    U16s,
+)
+from bpeline.tokenizer_core.kernels.merging.merge_state import (
+    CELL_BITS,
+    NARROW,
+    PAGE_BITS,
+    SEPARATOR,
+    Weights,
+)
 from bpeline.tokenizer_core.kernels.tables.hashing import ZERO, HashKey, mix, shift_for
 from bpeline.tokenizer_core.kernels.tables.pair_tables import (
     COUNT,
@@ -23,6 +38,37 @@ from bpeline.tokenizer_core.kernels.tables.pair_tables import (
 )
 
 
+@kernel
+def symbol_at(cells: U16s, high: I8s, position: Int) -> I64:
+    """The symbol at a position: an id, or a negative number."""
+    low = np.int64(cells[position])
+    if high.size > 0:
+        return (np.int64(high[position]) << CELL_BITS) | low
+    return low - (np.int64(low >= NARROW) << CELL_BITS)
+
+
+@kernel
+def put_symbol(cells: U16s, high: I8s, position: Int, symbol: Int) -> None:
+    cells[position] = np.uint16(symbol & 0xFFFF)
+    if high.size > 0:
+        high[position] = np.int8(symbol >> CELL_BITS)
+
+
+@kernel
+def run_at(weights: Weights, run: I64, position: Int) -> I64:
+    """The run that a position lies in, of a run that is not behind it."""
+    while weights.starts[run + 1] <= position:
+        run += 1
+    return run
+
+
+@kernel
+def weight_at(weights: Weights, position: Int) -> I64:
+    """How often the word at a position occurs."""
+    run = run_at(weights, np.int64(weights.pages[position >> PAGE_BITS]), position)
+    return weights.counts[run]
+
+
 @entry_kernel
 def lay_out_words(
     content: U8s,
@@ -30,91 +76,82 @@ def lay_out_words(
     offsets: I64s,
     chosen: I64s,
     ids: I32s,
-    word_weights: I32s,
-    cells: I32s,
+    cells: U16s,
+    high: I8s,
+    begin: I64,
     text: U8s,
     width: I64,
 ) -> None:
-    """Write the chosen words, in the order given, into ``cells``.
+    """Write the chosen words, in the order given, into ``cells`` from a separator on.
 
     Args:
         content, wide, offsets: all words; word i is ``content[offsets[i]:offsets[i + 1]]``, where
             each value is a byte, or, if wide, four bytes.
         chosen: indices of words.
         ids: the symbol of each value in ``content``.
-        word_weights: [chosen] how often each chosen word occurs, `MANY` at most.
-        cells: [1 + Σ(length + 1)] ids, each with the weight of its word, or separators.
+        cells, high: see `MergeState`; 1 + Σ(length + 1) of them are written.
+        begin: where the first separator goes.
         text: [cells · width, or more, or 0] the symbols as big-endian numbers of ``width`` bytes,
             where tokens will be compared.
     """
-    position = 1
+    position = begin + 1
     values = np.int64(content.ctypes.data)
-    cells[0] = SEPARATOR << SYMBOL_SHIFT
+    put_symbol(cells, high, begin, np.int64(SEPARATOR))
     for index in range(chosen.size):
         word = chosen[index]
-        weight = word_weights[index]
         for source in range(offsets[word], offsets[word + 1]):
             value = np.int64(load_u32(values + 4 * source)) if wide else np.int64(content[source])
-            symbol = ids[value]
-            cells[position] = (symbol << SYMBOL_SHIFT) | weight
+            symbol = np.int64(ids[value])
+            put_symbol(cells, high, position, symbol)
             if text.size > 0:
                 for byte in range(width):
                     text[position * width + byte] = (symbol >> (8 * (width - 1 - byte))) & 0xFF
             position += 1
-        cells[position] = SEPARATOR << SYMBOL_SHIFT
+        put_symbol(cells, high, position, np.int64(SEPARATOR))
         position += 1
-
-
-@kernel
-def symbol_of(cell: Int) -> I64:
-    """The symbol of a cell: an id, or a negative number."""
-    return np.int64(cell) >> SYMBOL_SHIFT
-
-
-@kernel
-def weight_of(cell: Int, position: Int, large_starts: I64s, large_counts: I64s) -> I64:
-    """How often a word occurs, from the cell where one of its tokens begins, or its low bits."""
-    weight = np.int64(cell) & MANY
-    if weight < MANY:
-        return weight
-    first, behind = np.int64(0), np.int64(large_starts.size)
-    while behind - first > 1:  # the last word that begins there or before
-        middle = (first + behind) >> 1
-        if large_starts[middle] <= position:
-            first = middle
-        else:
-            behind = middle
-    return large_counts[first]
 
 
 @entry_kernel
 def count_dense_pairs(
-    cells: I32s, large_starts: I64s, large_counts: I64s, counts: I64Rows, occurrences: I64Rows
+    cells: U16s,
+    high: I8s,
+    weights: Weights,
+    begin: I64,
+    end: I64,
+    counts: I64Rows,
+    occurrences: I64Rows,
 ) -> None:
     """Add up, for each pair of tokens at ``[left, right]``, its count and occurrences.
 
     Each token has one cell. ``counts`` weighs each occurrence by the count of its word; both arrays
     are [tokens, tokens].
+
+    Args:
+        begin, end: the cells in which pairs are looked for.
     """
-    left = symbol_of(cells[0])
-    for position in range(1, cells.size):
-        right = symbol_of(cells[position])
+    left = symbol_at(cells, high, begin)
+    run = np.int64(weights.pages[begin >> PAGE_BITS])
+    for position in range(begin + 1, end):
+        right = symbol_at(cells, high, position)
         if left >= 0 and right >= 0:
-            counts[left, right] += weight_of(cells[position], position, large_starts, large_counts)
+            run = run_at(weights, run, position)
+            counts[left, right] += weights.counts[run]
             occurrences[left, right] += 1
         left = right
 
 
 @entry_kernel
-def collect_dense_pairs(cells: I32s, next_place: I64Rows, arena: I32s) -> None:
+def collect_dense_pairs(
+    cells: U16s, high: I8s, begin: I64, end: I64, next_place: I64Rows, arena: I32s
+) -> None:
     """Write the positions of each pair, ascending, into its segment of the arena.
 
     ``next_place`` is [tokens, tokens]: where the pair's segment begins, or −1 for a pair that is
     not wanted; afterwards where it ends.
     """
-    left = symbol_of(cells[0])
-    for position in range(1, cells.size):
-        right = symbol_of(cells[position])
+    left = symbol_at(cells, high, begin)
+    for position in range(begin + 1, end):
+        right = symbol_at(cells, high, position)
         if left >= 0 and right >= 0:
             place = next_place[left, right]
             if place >= 0:
@@ -125,51 +162,63 @@ def collect_dense_pairs(cells: I32s, next_place: I64Rows, arena: I32s) -> None:
 
 @entry_kernel
 def add_up_pairs(
-    cells: I32s, large_starts: I64s, large_counts: I64s, sums: I64s, hash_key: HashKey
+    cells: U16s,
+    high: I8s,
+    weights: Weights,
+    begin: I64,
+    end: I64,
+    sums: I64s,
+    hash_key: HashKey,
 ) -> None:
     """Add the count of each occurrence of a pair to the sum that the pair's hash numbers.
 
     No pair occurs more often than its sum, which it may share with others.
 
     Args:
+        begin, end: the cells in which pairs are looked for.
         sums: int64 ``[2^b]``, zeros.
     """
     shift = shift_for(sums.size)
-    left = symbol_of(cells[0])
-    for position in range(1, cells.size):
-        right = symbol_of(cells[position])
+    left = symbol_at(cells, high, begin)
+    run = np.int64(weights.pages[begin >> PAGE_BITS])
+    for position in range(begin + 1, end):
+        right = symbol_at(cells, high, position)
         if left >= 0 and right >= 0:
+            run = run_at(weights, run, position)
             number = mix(pair_key(left, right), ZERO, hash_key) >> shift
-            sums[number] += weight_of(cells[position], position, large_starts, large_counts)
+            sums[number] += weights.counts[run]
         left = right
 
 
 @entry_kernel
 def count_sparse_pairs(
-    cells: I32s,
-    large_starts: I64s,
-    large_counts: I64s,
+    cells: U16s,
+    high: I8s,
+    weights: Weights,
+    begin: I64,
+    end: I64,
     sums: I64s,
     least: I64,
-    begin: I64,
     size: I64,
     pairs: I64Rows,
     slots: I32s,
     hash_key: HashKey,
 ) -> tuple[I64, I64]:
-    """Add up count and `LENGTH` of each pair from position ``begin`` on, in a table of rows.
+    """Add up count and `LENGTH` of each pair in a table of rows.
 
     Args:
+        begin, end: the cells in which pairs are looked for.
         sums: of `add_up_pairs`; pairs whose sum is below ``least`` are passed over.
         size: rows in use.
 
     Returns:
-        The position to go on from, which lies before the end of ``cells`` when the table is full,
-        and the rows in use.
+        The cell to go on from, which is ``end`` unless the table is full, and the rows in use.
     """
     shift = shift_for(sums.size)
-    for position in range(begin, cells.size):
-        left, right = symbol_of(cells[position - 1]), symbol_of(cells[position])
+    run = np.int64(weights.pages[begin >> PAGE_BITS])
+    for position in range(begin + 1, end):
+        left = symbol_at(cells, high, position - 1)
+        right = symbol_at(cells, high, position)
         if left < 0 or right < 0:
             continue
         key = pair_key(left, right)
@@ -179,21 +228,25 @@ def count_sparse_pairs(
         row = np.int64(slots[slot])
         if row == EMPTY:
             if size == pairs.shape[0]:
-                return position, size
+                return position - 1, size
             row = np.int64(size)
             pairs[row, KEY] = key
             pairs[row, COUNT] = 0
             pairs[row, LENGTH] = 0
             slots[slot] = row
             size += 1
-        pairs[row, COUNT] += weight_of(cells[position], position, large_starts, large_counts)
+        run = run_at(weights, run, position)
+        pairs[row, COUNT] += weights.counts[run]
         pairs[row, LENGTH] += 1
-    return cells.size, size
+    return end, size
 
 
 @entry_kernel
 def collect_sparse_pairs(
-    cells: I32s,
+    cells: U16s,
+    high: I8s,
+    begin: I64,
+    end: I64,
     pairs: I64Rows,
     slots: I32s,
     hash_key: HashKey,
@@ -201,8 +254,9 @@ def collect_sparse_pairs(
     arena: I32s,
 ) -> None:
     """As `collect_dense_pairs`, with ``next_place`` by row of a table of pairs."""
-    for position in range(1, cells.size):
-        left, right = symbol_of(cells[position - 1]), symbol_of(cells[position])
+    for position in range(begin + 1, end):
+        left = symbol_at(cells, high, position - 1)
+        right = symbol_at(cells, high, position)
         if left < 0 or right < 0:
             continue
         row = slots[slot_of(pairs, slots, hash_key, pair_key(left, right))]
@@ -212,36 +266,35 @@ def collect_sparse_pairs(
 
 
 @entry_kernel
-def close_up(cells: I32s, large_starts: I64s, large_counts: I64s, widths: I32s) -> tuple[I64, I64]:
+def close_up(cells: U16s, high: I8s, weights: Weights, widths: I32s) -> tuple[I64, I64]:
     """Leave one cell of each token, and no word of one token: nothing can be merged in it.
 
     Args:
+        cells, high, weights: all of them; ``pages`` are wrong afterwards.
         widths: int32, cells of each token so far; all are 1 afterwards, which the caller writes.
 
     Returns:
-        How many cells and how many large words are in use, all at the beginning of their arrays.
+        How many cells and how many runs are in use, all at the beginning of their arrays.
     """
+    starts, counts = weights.starts, weights.counts
     read, write, begin = np.int64(1), np.int64(1), np.int64(1)
-    large_read, large_write = np.int64(0), np.int64(0)
-    is_large = large_starts.size > 0 and large_starts[0] == read
+    run, runs = np.int64(0), np.int64(0)
     while read < cells.size:
-        cell = cells[read]
-        symbol = symbol_of(cell)
+        symbol = symbol_at(cells, high, read)
+        put_symbol(cells, high, write, symbol)
         if symbol >= 0:
-            cells[write] = cell
             write += 1
             read += np.int64(widths[symbol])
             continue
         if write - begin > 1:
-            if is_large:
-                large_starts[large_write] = begin
-                large_counts[large_write] = large_counts[large_read]
-                large_write += 1
-            cells[write] = cell
-            write += 1
-            begin = write
+            while starts[run + 1] <= read:  # a word's separator belongs to its run
+                run += 1
+            count = counts[run]
+            if runs == 0 or counts[runs - 1] != count:
+                starts[runs] = begin
+                counts[runs] = count
+                runs += 1
+            begin = write + 1
         write = begin
         read += 1
-        large_read += np.int64(is_large)
-        is_large = large_read < large_starts.size and large_starts[large_read] == read
-    return write, large_write
+    return write, runs

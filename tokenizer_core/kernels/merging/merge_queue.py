@@ -26,11 +26,10 @@ import numpy as np
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import leading_zeros, prefetch
 from bpeline.tokenizer_core.kernels.memory.types import I64, Int, U8s
-from bpeline.tokenizer_core.kernels.merging.merge_layout import weight_of
+from bpeline.tokenizer_core.kernels.merging.merge_layout import symbol_at, weight_at
 from bpeline.tokenizer_core.kernels.merging.merge_state import (
     CLASS,
     QUEUED,
-    SYMBOL_SHIFT,
     Limits,
     MergeState,
 )
@@ -112,10 +111,10 @@ def occurs_at(state: MergeState, pair: I64, position: Int) -> bool:
     two boundary tags are the same two tokens.
     """
     left = state.pairs[pair, KEY] >> 32
-    if np.int64(state.cells[position]) >> SYMBOL_SHIFT != left:
+    if symbol_at(state.cells, state.high, position) != left:
         return False
-    behind = np.int64(state.cells[position + state.token_widths[left]])
-    return behind >> SYMBOL_SHIFT == state.pairs[pair, KEY] & _LOW
+    behind = symbol_at(state.cells, state.high, position + state.token_widths[left])
+    return behind == state.pairs[pair, KEY] & _LOW
 
 
 @kernel
@@ -213,8 +212,7 @@ def count_of(state: MergeState, order: I64, pair: I64) -> I64:
     for index in range(state.pairs[pair, LENGTH]):
         position = np.int64(state.arena[state.pairs[pair, START] + index])
         if position >= end and occurs_at(state, pair, position):
-            cell = state.cells[position]
-            count += weight_of(cell, position, state.large_starts, state.large_counts)
+            count += weight_at(state.weights, position)
             end = position + 2 * state.token_widths[left]
     return count
 

@@ -23,12 +23,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bpeline.tokenizer_core.kernels.memory.types import (
+    I8s,
     I32Rows,
     I32s,
     I64Planes,
     I64Rows,
     I64s,
     U8s,
+    U16s,
 )
 from bpeline.tokenizer_core.kernels.tables.hashing import HashKey
 
@@ -37,10 +39,12 @@ Integer = int | np.integer[Any]  # outside kernels: what they give, and what Pyt
 SEPARATOR = -1  # a symbol between words
 INSIDE = -2  # a symbol inside a token of more than two base tokens: neither its first nor its last
 
-# A cell is a symbol above how often its word occurs, if that is less than `MANY`: one load tells
-# both. The words that occur as often or more are few, and looked up where they begin.
-SYMBOL_SHIFT, MANY = 8, 255
+# A cell has 16 bits, of which the last two numbers are the symbols above, until there are more
+# tokens; then eight more in an array of their own.
+CELL_BITS = 16
+NARROW = (1 << CELL_BITS) - 2  # tokens that 16 bits can number
 MOST_TOKENS = 1 << 23  # symbols have 24 bits, one of them for the sign
+PAGE_BITS = 8  # cells of a page, see `Weights`
 
 # Entries of ``sizes``: how much of each array is in use; the class the queue has come to; and how
 # many neighbours the last merge met.
@@ -55,21 +59,35 @@ GAINED, OCCURRENCES = 0, 1
 PLACE = OCCURRENCES  # the same cell, once the occurrences have been given their place
 
 # Rows of ``noted``.
-BEFORE, AFTER, NOTED_WEIGHT, POSITION = 0, 1, 2, 3
+BEFORE, AFTER, POSITION = 0, 1, 2
+NOTES = 3
 
 # Columns of ``learned``.
 LEFT, RIGHT, MERGED_COUNT = 0, 1, 2
+
+
+class Weights(NamedTuple):
+    """How often words occur, by position. Words lie in runs of those that occur equally often.
+
+    Attributes:
+        starts: int32 [R + 1] where each run begins, ascending, and the end.
+        counts: int64 [R] how often each word of a run occurs.
+        pages: int32, the run of the first cell of each `PAGE_BITS` page.
+    """
+
+    starts: I32s
+    counts: I64s
+    pages: I32s
 
 
 class MergeState(NamedTuple):
     """Arrays by name; shapes in brackets, T, P, H, M: capacities.
 
     Attributes:
-        cells: int32 [N] at each position the symbol, an id at boundaries or `SEPARATOR` or
-            `INSIDE`, above 8 bits: how often the word occurs, or `MANY`. These are kept where a
-            token begins, and 0 at its other positions.
-        large_starts: int64, where words begin that occur `MANY` times or more, ascending.
-        large_counts: int64, how often each of them occurs.
+        cells: uint16 [N] the low bits of the symbol at each position: an id at boundaries, or
+            `SEPARATOR` or `INSIDE`.
+        high: int8 [N] the bits above these, or [0] while there are at most `NARROW` tokens.
+        weights: how often words occur.
         arena: int32 [A] positions of occurrences, one segment per pair.
         pairs: int64 [P, 4] rows of the pair table.
         slots: int32 [power of two] its hash slots.
@@ -89,16 +107,16 @@ class MergeState(NamedTuple):
             id + 1: the count and the occurrences its new pair gains. Zero between merges, except
             for row 0, where separators are noted for nobody.
         touched: int32 [2, T + 1] neighbours met in this merge, or in the last one.
-        noted: int32 [4, M] of each merged occurrence the symbols before and behind it (negative
-            where no pair arises), its word's count or `MANY`, and its position.
+        noted: int32 [3, M] of each merged occurrence the symbols before and behind it (negative
+            where no pair arises), and its position.
         sizes: int64 [11] how many tokens, pairs, heap rows, places of the arena and neighbours
             (left, right) are in use; the class of the queue; the neighbours of the last merge;
             which places of the merged pair's segment new pairs may take, from and up to.
     """
 
-    cells: I32s
-    large_starts: I64s
-    large_counts: I64s
+    cells: U16s
+    high: I8s
+    weights: Weights
     arena: I32s
     pairs: I64Rows
     slots: I32s

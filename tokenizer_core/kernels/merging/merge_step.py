@@ -7,7 +7,11 @@ import numpy as np
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import prefetch
 from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, Int, U8s
-from bpeline.tokenizer_core.kernels.merging.merge_layout import symbol_of, weight_of
+from bpeline.tokenizer_core.kernels.merging.merge_layout import (
+    put_symbol,
+    symbol_at,
+    weight_at,
+)
 from bpeline.tokenizer_core.kernels.merging.merge_queue import (
     GREATEST_BYTES,
     HEAP_PAIR,
@@ -27,10 +31,8 @@ from bpeline.tokenizer_core.kernels.merging.merge_state import (
     LATELY_MET_LEFT,
     LEFT,
     LEFT_SIDE,
-    MANY,
     MERGED_COUNT,
     MET_LEFT,
-    NOTED_WEIGHT,
     OCCURRENCES,
     PAIRS,
     PLACE,
@@ -38,7 +40,6 @@ from bpeline.tokenizer_core.kernels.merging.merge_state import (
     QUEUED,
     RIGHT,
     RIGHT_SIDE,
-    SYMBOL_SHIFT,
     TOKENS,
     Limits,
     MergeState,
@@ -72,7 +73,9 @@ _LOW = np.int64(0xFFFFFFFF)
 def ask_for(state: MergeState, place: I64) -> None:
     """Start loading what is known about an occurrence."""
     position = np.int64(state.arena[place])
-    prefetch(np.int64(state.cells.ctypes.data) + position * 4)
+    prefetch(np.int64(state.cells.ctypes.data) + position * 2)
+    if state.high.size > 0:
+        prefetch(np.int64(state.high.ctypes.data) + position)
 
 
 @kernel
@@ -91,7 +94,7 @@ def find_occurrences(state: MergeState, pair: I64, begin: I64, end: I64, found: 
     depends on what is read, so many reads are under way at once. Occurrences that overlap in a run
     of one token are all kept. Returns the next ``found``.
     """
-    cells, arena, noted = state.cells, state.arena, state.noted
+    cells, high, arena, noted = state.cells, state.high, state.arena, state.noted
     left, right = state.pairs[pair, KEY] >> 32, state.pairs[pair, KEY] & _LOW
     left_width, right_width = state.token_widths[left], state.token_widths[right]
     start = state.pairs[pair, START]
@@ -101,11 +104,10 @@ def find_occurrences(state: MergeState, pair: I64, begin: I64, end: I64, found: 
         position = np.int64(arena[start + index])
         middle = position + left_width
         noted[POSITION, found] = position
-        first, second = np.int64(cells[position]), symbol_of(cells[middle])
-        noted[BEFORE, found] = symbol_of(cells[position - 1])
-        noted[AFTER, found] = symbol_of(cells[middle + right_width])
-        noted[NOTED_WEIGHT, found] = first & MANY
-        found += np.int64((symbol_of(first) == left) & (second == right))
+        first, second = symbol_at(cells, high, position), symbol_at(cells, high, middle)
+        noted[BEFORE, found] = symbol_at(cells, high, position - 1)
+        noted[AFTER, found] = symbol_at(cells, high, middle + right_width)
+        found += np.int64((first == left) & (second == right))
     return found
 
 
@@ -128,7 +130,7 @@ def replace_occurrences(state: MergeState, pair: I64, token: I64) -> I64:
     ``changes``; the pair's segment is not needed any more.
     Two occurrences side by side lose the pair (right, left) between them and gain (token, token).
     """
-    cells, noted, pairs = state.cells, state.noted, state.pairs
+    cells, high, noted, pairs = state.cells, state.high, state.noted, state.pairs
     sides = (np.int64(LEFT_SIDE), np.int64(RIGHT_SIDE))  # literals would be compiled one by one
     left, right = pairs[pair, KEY] >> 32, pairs[pair, KEY] & _LOW
     left_width, right_width = state.token_widths[left], state.token_widths[right]
@@ -142,18 +144,17 @@ def replace_occurrences(state: MergeState, pair: I64, token: I64) -> I64:
             if position < end:  # in a run of one token: its beginning has just been merged
                 continue
             before, after = np.int64(noted[BEFORE, index]), np.int64(noted[AFTER, index])
-            noted_weight = np.int64(noted[NOTED_WEIGHT, index])
-            weight = weight_of(noted_weight, position, state.large_starts, state.large_counts)
+            weight = weight_at(state.weights, position)
             if position == end:
                 before = np.int64(token)
             middle = position + left_width
             end = middle + right_width
-            cells[middle - 1] = INSIDE << SYMBOL_SHIFT
-            cells[middle] = INSIDE << SYMBOL_SHIFT
-            cells[position] = (token << SYMBOL_SHIFT) | noted_weight
-            cells[end - 1] = token << SYMBOL_SHIFT
+            put_symbol(cells, high, middle - 1, np.int64(INSIDE))
+            put_symbol(cells, high, middle, np.int64(INSIDE))
+            put_symbol(cells, high, position, token)
+            put_symbol(cells, high, end - 1, token)
             # What is to be merged next begins right behind.
-            if after == left and symbol_of(cells[end + left_width]) == right:
+            if after == left and symbol_at(cells, high, end + left_width) == right:
                 after = np.int64(INSIDE)
                 lost_between += weight
             else:
@@ -162,7 +163,6 @@ def replace_occurrences(state: MergeState, pair: I64, token: I64) -> I64:
             noted[POSITION, merged] = position
             noted[BEFORE, merged] = before
             noted[AFTER, merged] = after
-            noted[NOTED_WEIGHT, merged] = noted_weight
             merged += 1
     lose(state, find_row(pairs, state.slots, state.hash_key, pair_key(right, left)), lost_between)
     return merged
@@ -296,8 +296,7 @@ def merged_count(state: MergeState, merged: I64) -> I64:
     """
     count = np.int64(0)
     for index in range(merged):
-        position, weight = state.noted[POSITION, index], state.noted[NOTED_WEIGHT, index]
-        count += weight_of(weight, position, state.large_starts, state.large_counts)
+        count += weight_at(state.weights, np.int64(state.noted[POSITION, index]))
     return count
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.types import F64, I64, I64s
-from bpeline.tokenizer_core.kernels.merging.merge_layout import symbol_of, weight_of
+from bpeline.tokenizer_core.kernels.merging.merge_layout import symbol_at, weight_at
 from bpeline.tokenizer_core.kernels.merging.merge_state import (
     PAIRS,
     TOKENS,
@@ -60,15 +60,14 @@ def count_doubles(state: MergeState, doubles: I64s) -> None:
     doubles[:] = 0
     position, before, run = np.int64(0), np.int64(-1), 0
     while position < state.cells.size:
-        cell = state.cells[position]
-        token = symbol_of(cell)
+        token = symbol_at(state.cells, state.high, position)
         run = run + 1 if token >= 0 and token == before else 1
         before = token
         if token < 0:
             position += 1
             continue
         if run == 2:
-            doubles[token] += weight_of(cell, position, state.large_starts, state.large_counts)
+            doubles[token] += weight_at(state.weights, position)
             before = np.int64(-1)
         position += np.int64(state.token_widths[token])
 

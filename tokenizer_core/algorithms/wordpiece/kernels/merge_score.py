@@ -31,7 +31,7 @@ from bpeline.tokenizer_core.algorithms.wordpiece.kernels.merge_groups import (
 )
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.types import F64, I64, I64s, Int
-from bpeline.tokenizer_core.kernels.merging.merge_layout import symbol_of, weight_of
+from bpeline.tokenizer_core.kernels.merging.merge_layout import symbol_at, weight_at
 from bpeline.tokenizer_core.kernels.merging.merge_state import (
     LATELY_MET_LEFT,
     PAIRS,
@@ -94,12 +94,11 @@ def count_tokens(state: MergeState, counts: I64s) -> None:
     """Add to ``counts`` how often each token stands in the words."""
     position = np.int64(0)
     while position < state.cells.size:
-        cell = state.cells[position]
-        token = symbol_of(cell)
+        token = symbol_at(state.cells, state.high, position)
         if token < 0:
             position += 1
         else:
-            counts[token] += weight_of(cell, position, state.large_starts, state.large_counts)
+            counts[token] += weight_at(state.weights, position)
             position += np.int64(state.token_widths[token])
 
 
