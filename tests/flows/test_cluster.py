@@ -47,6 +47,15 @@ WORKERS = 3
 ROOT = Path(flows.__file__).parents[1]
 
 
+@pytest.fixture(autouse=True)
+def _lasting(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers begin where this process is, and outlive a test and its directory.
+
+    In a directory that is gone, Python 3.13.0 cannot look up a codec.
+    """
+    monkeypatch.chdir(tmp_path_factory.getbasetemp())
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """Three processes, which a nanny starts anew when they die."""
