@@ -10,11 +10,13 @@ from benchmarks.counting import GROWTH, STORING
 from benchmarks.encoders import ENCODING, LOADING
 from benchmarks.evaluating import EVALUATING
 from benchmarks.trainers import BY_CORPUS, BY_VOCABULARY, TRAINING
+from benchmarks.vocabularies import DROPOUT, PARITY, SUPERWORDS
 
 MEASUREMENTS = {
     one.name: one
     for one in (
         *(TRAINING, ENCODING, LOADING, BY_CORPUS, BY_VOCABULARY, ALGORITHMS, GROWTH, STORING),
         *(CLUSTER, COMBINING, NIGHT, ORCHESTRATION, MANY_FILES, EVALUATING),
+        *(SUPERWORDS, PARITY, DROPOUT),
     )
 }
