@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -46,6 +47,7 @@ _ENTRY_BYTES = 32
 _LINE = 64  # bytes of a cache line; two entries share one and none straddles two
 _FIRST_ARENA = 1 << 12
 _ROWS_AT_ONCE = 1 << 16
+_GROWING = threading.Lock()  # one at a time: the smaller and the larger table are there together
 
 
 class WordTable:
@@ -212,9 +214,10 @@ class WordTable:
             wanted += 1
         bits = min(wanted, self._most_bits)
         if bits > now:
-            larger = empty_entries(bits)
-            move_words(self.entries, larger, self.used["hash_key"][0])
-            self.entries = larger
+            with _GROWING:
+                larger = empty_entries(bits)
+                move_words(self.entries, larger, self.used["hash_key"][0])
+                self.entries = larger
         return wanted <= self._most_bits
 
     def _grow_arena(self, more: int, most: int) -> bool:
