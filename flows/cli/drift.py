@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from bpeline.flows.cli.options import answer, command, project_is_named, project_option
+from bpeline.flows.cli.options import answer, command, project_is_named, project_option, reached
 from bpeline.flows.cli.request_options import options_of
 from bpeline.flows.cli.standard_input import with_standard_input
 from bpeline.flows.requests import DriftRequest
@@ -88,7 +88,10 @@ def drift(
     read = with_standard_input(paths, None)
     with progress.listening(progress.for_stream(sys.stderr)):
         report = watch_drift(name, read, alias or None, workspace=home, **given)
-    answer(as_json, report.as_dict(), ["", *map(as_typed, report.lines())])
+    lines = ["", *map(as_typed, report.lines())]
+    if report.link:
+        lines[-1] = reached(lines[-1])
+    answer(as_json, report.as_dict(), lines)
     if fail_on_drift and (code := EXIT_CODES[report.outcome]):
         raise SystemExit(code)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from bpeline.flows.cli.options import FILE, SIZE, answer, command
+from bpeline.flows.cli.options import FILE, SIZE, answer, command, reached
 from bpeline.tokenizer_core.errors import InvalidOption
 
 
@@ -81,7 +81,7 @@ def mixtures(
     with progress.listening(progress.for_stream(sys.stderr)):
         done = compare_mixtures(corpus, choices, _numbers(temperatures), home, **parameters)
     drawn = draw_mixtures(done, picture or Path(f"{done.name}-mixtures.svg"))
-    places = [f"\npicture    {drawn}", f"MLflow     {done.link}"]
+    places = [f"\npicture    {drawn}", f"MLflow     {reached(done.link)}"]
     told = {**asdict(done), "picture": str(drawn)}
     answer(as_json, told, ["", *aligned(table_of(done)), *places])
 

@@ -118,6 +118,15 @@ def typed_again(*more: str) -> str:
     return shlex.join(["bpeline", *(word for word in typed if word != "--json"), *more])
 
 
+def reached(link: str) -> str:
+    """A link into MLflow, and what to type first where nobody serves it."""
+    from bpeline.flows.wording import as_typed
+    from bpeline.registry.opening import open_registry
+
+    command = link and open_registry(make=False).tracker.settings.ui_command
+    return as_typed(f"{link}  (after `{command}`)") if command else link
+
+
 def model_shape_option(function: Function) -> Function:
     """Which model the vocabulary is for, for the commands that say what text costs it."""
     option = click.option(

@@ -18,6 +18,7 @@ from bpeline.flows.cli.options import (
     project_is_named,
     project_option,
     quality_options,
+    reached,
 )
 from bpeline.flows.cli.standard_input import with_standard_input
 from bpeline.flows.requests import BYTE_BPE, CHOICES, SUPERBPE, VARIANTS, typed
@@ -148,7 +149,12 @@ def sweep(
         chosen = [*paths, "--name", name, *chosen]
     elif project_is_named():
         chosen = [*typed_paths, "--project", str(find_project()), *chosen]
-    lines = ["", *aligned(table_of(done)), f"\n{done.measured_on}", f"MLflow     {done.link}"]
+    lines = [
+        "",
+        *aligned(table_of(done)),
+        f"\n{done.measured_on}",
+        f"MLflow     {reached(done.link)}",
+    ]
     lines.append(f"register:  bpeline train {shlex.join(chosen)}")
     lines += [f"           {one}: add {typed(one)}" for one in variants if typed(one)]
     if SUPERBPE in variants:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from bpeline.flows.cli.options import FILE, answer, command, echo_json
+from bpeline.flows.cli.options import FILE, answer, command, echo_json, reached
 
 BYTES_PER_TOKEN = "compression/bytes_per_token"
 OTHER_TEXT = "*"
@@ -105,7 +105,8 @@ def show(reference: str, recipe: bool, as_json: bool) -> None:
                 click.echo(f"  {line}")
             continue
         if not isinstance(values, dict):
-            click.echo(f"{title:<16} {_text(values)}")
+            said = reached(values) if title == "link" else _text(values)
+            click.echo(f"{title:<16} {said}")
             continue
         click.echo(f"\n{title}")
         for key, value in values.items():

@@ -135,10 +135,16 @@ def test_shells_complete_commands_and_options() -> None:
         assert expected in ran.stdout, ran.stderr
 
 
+def test_a_link_into_mlflow_says_what_to_type_first(here: Path, bpeline: Command) -> None:
+    (line,) = [one for one in bpeline("show", "news/1").stdout.splitlines() if "/#/models" in one]
+    assert line.startswith("link ")
+    assert line.endswith("  (after `bpeline ui`)")
+
+
 def test_quiet_shows_no_progress(here: Path, bpeline: Command) -> None:
     asked = ("encode", "news/2", "corpus.txt", "-o")
     loud = bpeline(*asked, "loud").stderr
-    (told,) = re.findall(r"^encode .* (\d+ tokens of 1 documents)$", loud, re.MULTILINE)
+    (told,) = re.findall(r"^encode .* (1 document, [\d,]+ tokens)$", loud, re.MULTILINE)
     quiet = bpeline(*asked, "quiet", "--quiet").stderr
     assert [line[:33] for line in quiet.splitlines()] == ["note: documents of text files end"]
     assert told in bpeline(*asked, "again").stderr, "the next command is as it was"
