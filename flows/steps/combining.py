@@ -141,6 +141,13 @@ def _empty(request: TrainingRequest, seen: ShardStatistics) -> EmptyCorpus:
             "a corpus that leaves something to train on",
             "type the same command with `--held-out 0`",
         )
+    if request.reading.pattern.cut_pairs is None:
+        return EmptyCorpus(
+            f"there is not a single word in {places} beside the evaluation set of {request.name}",
+            "documents of which that holds no part: with a split pattern that runs without a "
+            "kernel nobody knows where a document may be cut, and it is left out whole",
+            "type the same command with another --name, or with a pattern that a kernel runs",
+        )
     return EmptyCorpus(
         f"there is not a single word in {places}",
         "files with some text beside special tokens",

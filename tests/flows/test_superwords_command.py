@@ -152,6 +152,19 @@ def test_superwords_cut_at_digits_leave_the_evaluation_set_out_and_no_more(
 
 
 @pytest.mark.slow
+def test_where_documents_are_left_out_whole_and_nothing_is_left_it_is_said(
+    corpus: Path, bpeline: Command
+) -> None:
+    options = ("--vocab-size", "400", "--held-out", "0.5")
+    summary_of(bpeline("train", "corpus", "--name", "news", *options, "--json"))
+    ahead = r"\p{L}+(?=aaa|)|\P{L}+"  # beyond an automaton
+    refused = bpeline("train", "corpus", "--name", "news", *options, "--pattern", ahead)
+    assert refused.exit_code == 2, refused.output
+    assert "beside the evaluation set of news" in refused.stderr
+    assert bpeline("train", "corpus", "--name", "n2", "--pattern", ahead).exit_code == 0
+
+
+@pytest.mark.slow
 def test_a_sweep_says_what_superwords_are_worth(corpus: Path, bpeline: Command) -> None:
     variants = ("plain", "superword-runs", "superbpe")
     asked = ("sweep", "corpus", "--name", "news", "--sizes", "330,400", "--special-token", "\n\n")
