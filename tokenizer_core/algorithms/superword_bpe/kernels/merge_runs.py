@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
-from bpeline.tokenizer_core.kernels.encoding.encode_word import DEAD, merge_linked
+from bpeline.tokenizer_core.kernels.encoding.encode_word import (
+    DEAD,
+    merge_linked,
+    merge_scanned,
+)
 from bpeline.tokenizer_core.kernels.memory.addresses import (
     load_u32,
-    load_u64,
     store_u32,
     store_u64,
 )
@@ -24,9 +27,6 @@ from bpeline.tokenizer_core.kernels.memory.types import (
 )
 from bpeline.tokenizer_core.kernels.tables.hashing import ZERO
 from bpeline.tokenizer_core.kernels.tables.pair_tables import (
-    LOW_32,
-    NO_MERGE,
-    RANK_SHIFT,
     PairTable,
     find_merge,
     table_of_merges,
@@ -51,38 +51,10 @@ def merge_run(symbols: Int, count: I64, pairs: PairTable, scratch: Int) -> I64:
                 store_u32(symbols + 4 * left, symbol)
                 left += 1
         return left
-    return merge_few(symbols, count, pairs, scratch)
-
-
-@kernel
-def merge_few(symbols: Int, count: I64, pairs: PairTable, scratch: Int) -> I64:
-    """`merge_run` of at most `_SHORT` symbols."""
     for i in range(count - 1):
         merge = find_merge(pairs, load_u32(symbols + 4 * i), load_u32(symbols + 4 * i + 4))
         store_u64(scratch + 8 * i, merge)
-    while count > 1:
-        best = NO_MERGE
-        at = np.int64(0)
-        for i in range(count - 1):
-            merge = load_u64(scratch + 8 * i)
-            if merge >> RANK_SHIFT < best >> RANK_SHIFT:
-                best = merge
-                at = np.int64(i)
-        if best == NO_MERGE:
-            break
-        count -= 1
-        for i in range(at + 1, count):
-            store_u32(symbols + 4 * i, load_u32(symbols + 4 * i + 4))
-            store_u64(scratch + 8 * i, load_u64(scratch + 8 * i + 8))
-        symbol = np.uint32(best & LOW_32)
-        store_u32(symbols + 4 * at, symbol)
-        if at > 0:
-            merge = find_merge(pairs, load_u32(symbols + 4 * at - 4), symbol)
-            store_u64(scratch + 8 * at - 8, merge)
-        if at + 1 < count:
-            merge = find_merge(pairs, symbol, load_u32(symbols + 4 * at + 4))
-            store_u64(scratch + 8 * at, merge)
-    return count
+    return merge_scanned(symbols, count, scratch, pairs, np.int64(0), np.int64(0))
 
 
 @entry_kernel
