@@ -39,7 +39,8 @@ def core_wheel() -> CoreWheel:
     """The wheel of the running bpeline, made once per process."""
     running = metadata("bpeline")
     release = f"bpeline_core-{running['Version']}"
-    files = {f"bpeline/{path.name}": path for path in Path(bpeline.__file__).parent.glob("*.py")}
+    package = Path(bpeline.__file__).parent
+    files = {f"bpeline/{name}": package / name for name in ("__init__.py", "lazy_names.py")}
     core = Path(tokenizer_core.__file__).parent
     for path in core.rglob("*.py"):
         files[f"bpeline/tokenizer_core/{path.relative_to(core).as_posix()}"] = path

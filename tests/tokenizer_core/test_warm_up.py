@@ -29,6 +29,7 @@ from bpeline.tokenizer_core.encoding import (
 from bpeline.tokenizer_core.evaluation import MadeTokens
 from bpeline.tokenizer_core.kernels.compiling.compilation import is_entry
 from bpeline.tokenizer_core.kernels.encoding.measure_text import SUMS, measure_spans
+from bpeline.tokenizer_core.merging import merge_engine
 from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
@@ -42,6 +43,7 @@ for pattern in ("gpt2", "cl100k", "o200k", "starcoder"):
     count_words("corpus.txt", pattern, ["<|end|>"], 2, chunk_bytes=10_000, table_bytes=0)
 WordTable().add(count_words("corpus.txt"))
 WordTable().added_to(count_words("corpus.txt"))
+WordTable().unbounded().absorb(WordTable())
 open("corpus.jsonl", "w").write('{"text": "a word"}\\n' * 9)
 count_words("corpus.jsonl")
 text = Text.of(b"a word, another " * 9)
@@ -55,6 +57,9 @@ TextPreparation([AddedToken(0, "word")]).prepare(text)
 counts = WordCounts.from_mapping({b"low": 5, b"lower": 2, b"newest": 6, b"aaaa": 3})
 for tie_break in ("smallest-ids", "greatest-bytes", "first-seen"):
     train_bpe(counts, 262, tie_break=tie_break).digest
+merge_engine._DENSE, merge_engine._FEW_OCCURRENCES, merge_engine._BYTES_PER_SYMBOL = 256, 0, 0
+letters = {bytes([first, second] * 3): 40 - second % 9 for first in range(9) for second in range(9)}
+train_bpe(WordCounts.from_mapping(letters), 290).digest  # frequent pairs first, then the others
 train_bpe(counts, 264, required_tokens=["lowest"])
 train_bpe(counts, 264, forbid=["lo"])
 train_parity_bpe({"a": counts, "b": counts}, 264)
