@@ -335,7 +335,7 @@ def merge_tables(
 
     Args:
         byte_ids: int64 ``[256]``: the id of each byte.
-        merges: pairs are distinct, parts are made before they are used.
+        merges: pairs are distinct.
         ranks: see `BytePairEncoder`.
 
     Returns:
