@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from bpeline.flows.requests import TrainingRequest
 from bpeline.flows.running import LEARN_MERGES, progress, step
 from bpeline.flows.steps.combining import CountedWords
@@ -111,17 +113,18 @@ class LearnedMerges(LearnedPart):
             CorruptFile: the checkpoint was damaged since.
             InvalidTokenizer: a token that the request forbids, which is a defect.
         """
-        pairs: list[tuple[int, int]] = []
+        order = byte_order(request.tie_break)
+        left = right = np.empty(0, np.int32)
         if self.merges:
             saved = load_checkpoint(self.place)
             left, right = saved.left[: self.merges], saved.right[: self.merges]
-            pairs = list(zip(left.tolist(), right.tolist(), strict=True))
-            self.rules.prove(token_bytes(pairs, byte_order(request.tie_break)))
+        pairs = list(zip(left.tolist(), right.tolist(), strict=True))
+        if self.rules:
+            self.rules.prove(token_bytes(pairs, order))
         if self.base is not None:
             base = load_verified(self.base, request.extends)
             return extended(base, pairs, request.tie_break)
-        order = byte_order(request.tie_break)
-        made = vocab_from_merges(pairs, order, request.special_tokens)
+        made = vocab_from_merges(left, right, order, request.special_tokens)
         return Tokenizer(made.vocab, made.merges, made.special_tokens, request.pattern)
 
 

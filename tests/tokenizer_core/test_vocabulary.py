@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from tokenizers.pre_tokenizers import ByteLevel
 
@@ -55,7 +56,8 @@ def test_an_unknown_tie_break_is_refused_with_the_names_of_the_known(name: str) 
 
 
 def test_special_tokens_come_first_in_the_given_order() -> None:
-    made = vocab_from_merges([(104, 105), (256, 33)], range(256), ["<b>", "<a>"])
+    left, right = np.array([104, 256]), np.array([105, 33])
+    made = vocab_from_merges(left, right, range(256), ["<b>", "<a>"])
     assert made.special_tokens == {"<b>": 0, "<a>": 1}
     assert made.vocab[0] == b"<b>"
     assert made.vocab[2] == b"\x00"
@@ -63,16 +65,22 @@ def test_special_tokens_come_first_in_the_given_order() -> None:
     assert made.vocab[258] == b"hi"
     assert made.vocab[259] == b"hi!"
     assert list(made.vocab) == list(range(260))
-    assert made.merges == [(b"h", b"i"), (b"hi", b"!")]
+    assert list(made.merges) == [(b"h", b"i"), (b"hi", b"!")]
+    assert list(made.merges.results) == [258, 259]
+    assert list(made.ordinary) == [made.vocab[id_] for id_ in range(2, 260)]
 
 
 def test_special_tokens_come_last_when_asked() -> None:
-    made = vocab_from_merges([(104, 105)], range(256), ["<a>", "é"], "last")
+    left, right = np.array([104]), np.array([105])
+    made = vocab_from_merges(left, right, range(256), ["<a>", "é"], "last")
     assert made.special_tokens == {"<a>": 257, "é": 258}
     assert made.vocab[256] == b"hi"
     assert made.vocab[258] == "é".encode()
+    assert list(made.merges) == [(b"h", b"i")]
+    assert list(made.merges.results) == [256]
+    assert list(made.ordinary) == [made.vocab[id_] for id_ in range(257)]
     with pytest.raises(InvalidOption):
-        vocab_from_merges([], range(256), [], "middle")  # type: ignore[arg-type]
+        vocab_from_merges(left, right, range(256), [], "middle")  # type: ignore[arg-type]
 
 
 def test_tokens_follow_the_byte_order() -> None:

@@ -236,7 +236,8 @@ def train_bpe(
     rules = NO_RULES
     if forbid or forbidden_tokens or characters != "any":
         rules = TokenRules.checked(forbid, forbidden_tokens, characters)
-    vocab_from_merges((), range(_BYTES), (), special_ids)  # refuses a wrong name before the work
+    nothing = np.empty(0, np.int32)
+    vocab_from_merges(nothing, nothing, range(_BYTES), (), special_ids)  # refuses a wrong name now
     given = given_for(required_tokens, counts.pattern, merges, specials, tie_break, max_token_bytes)
     refuse_special_tokens_in_words(specials, counts)
     learned = learn_merges(
@@ -252,10 +253,9 @@ def train_bpe(
         checkpoint=checkpoint,
         on_progress=on_progress,
     )
-    made = vocab_from_merges(learned.pairs(), byte_order(tie_break), specials, special_ids)
-    special = set(made.special_tokens.values())
-    ordinary = (token for id_, token in made.vocab.items() if id_ not in special)
-    refuse_clashes(specials, ordinary)
+    order = byte_order(tie_break)
+    made = vocab_from_merges(learned.left, learned.right, order, specials, special_ids)
+    refuse_clashes(specials, made.ordinary)
     return Tokenizer(made.vocab, made.merges, made.special_tokens, pattern=counts.pattern)
 
 

@@ -262,6 +262,6 @@ def train_parity_bpe(
         max_token_bytes=max_token_bytes,
         on_progress=on_progress,
     )
-    made = vocab_from_merges(learned.pairs(), byte_order(tie_break), specials)
+    made = vocab_from_merges(learned.left, learned.right, byte_order(tie_break), specials)
     pattern = next(iter(languages.values())).pattern
     return Tokenizer(made.vocab, made.merges, made.special_tokens, pattern=pattern)

@@ -253,10 +253,10 @@ def train_superbpe(
     }
     course = Course(resume_from, checkpoint, checkpoint_every, on_progress)
     learned = learn_with(engine, room - len(start.pairs), lines, digest_of(settings), course)
-    pairs = [*map(tuple, start.pairs.tolist()), *learned.pairs()]
-    made = vocab_from_merges(pairs, byte_order(_ORDER), specials)
-    special = set(made.special_tokens.values())
-    refuse_clashes(specials, (token for id_, token in made.vocab.items() if id_ not in special))
+    both = zip(start.pairs.T, (learned.left, learned.right), strict=True)
+    left, right = (np.concatenate(parts) for parts in both)
+    made = vocab_from_merges(left, right, byte_order(_ORDER), specials)
+    refuse_clashes(specials, made.ordinary)
     return Tokenizer(made.vocab, made.merges, made.special_tokens, pattern=pattern)
 
 

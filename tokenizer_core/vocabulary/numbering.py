@@ -10,9 +10,13 @@ import functools
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.vocabulary.merge_list import MergeList
 
 TIE_BREAKS = ("smallest-ids", "greatest-bytes", "first-seen")
 SPECIAL_IDS = ("first", "last")
@@ -92,12 +96,19 @@ class Vocabulary:
     Attributes:
         vocab: id → bytes; ids are 0..len-1 without gaps, special tokens as UTF-8.
         merges: (left, right) bytes in order of rank.
-        special_tokens: token → id.
+        special_tokens: token → id; their ids are the first or the last ones.
     """
 
     vocab: dict[int, bytes]
-    merges: list[tuple[bytes, bytes]]
+    merges: MergeList
     special_tokens: dict[str, int]
+
+    @property
+    def ordinary(self) -> Iterable[bytes]:
+        """The tokens that are not special."""
+        specials = len(self.special_tokens)
+        begin = specials if 0 in self.special_tokens.values() else 0
+        return itertools.islice(self.vocab.values(), begin, begin + len(self.vocab) - specials)
 
 
 def token_bytes(
@@ -116,15 +127,19 @@ def token_bytes(
 
 
 def vocab_from_merges(
-    merge_ids: Iterable[tuple[int, int]],
+    left: NDArray[np.integer[Any]],
+    right: NDArray[np.integer[Any]],
     order: Sequence[int],
     special_tokens: Sequence[str] = (),
     special_ids: SpecialIds = "first",
 ) -> Vocabulary:
     """Number special tokens, bytes and merges.
 
+    No object is made for a merge: thousands of tuples set off garbage collections, each of which
+    looks at all that the compiler of kernels holds.
+
     Args:
-        merge_ids: (left, right) of each merge in the numbering of training.
+        left, right: of each merge, in the numbering of training.
         order: the byte of each id 0..255, from `byte_order`.
         special_tokens: in the order of their ids.
         special_ids: ``first``: special tokens, bytes, merges; ``last``: bytes, merges, special
@@ -139,13 +154,16 @@ def vocab_from_merges(
             f"accepted: {', '.join(SPECIAL_IDS)}",
             "use 'first' unless another tool expects the special tokens behind the merges",
         )
-    pairs = list(merge_ids)
-    tokens = token_bytes(pairs, order)
+    tokens = token_bytes(zip(left.tolist(), right.tolist(), strict=True), order)
     specials = [token.encode() for token in special_tokens]
-    numbered = specials + tokens if special_ids == "first" else tokens + specials
+    before = len(specials) if special_ids == "first" else 0
     base = 0 if special_ids == "first" else len(tokens)
+    vocab = dict(enumerate(specials + tokens if special_ids == "first" else tokens + specials))
+    results = np.arange(len(tokens) - len(left), len(tokens), dtype=np.int64)
     return Vocabulary(
-        vocab=dict(enumerate(numbered)),
-        merges=[(tokens[left], tokens[right]) for left, right in pairs],
+        vocab=vocab,
+        merges=MergeList(
+            vocab, *(before + part.astype(np.int64) for part in (left, right, results))
+        ),
         special_tokens={token: base + index for index, token in enumerate(special_tokens)},
     )

@@ -131,9 +131,9 @@ def train_superword_bpe(
     course = _beside(Course(resume_from, checkpoint, on_progress=on_progress), len(learned))
     above = learn_with(engine, len(learned), counts, settings, course)
     pairs, whole = _in_order(learned, above, symbols)
-    made = vocab_from_merges(pairs, byte_order(tie_break), specials)
-    special = set(made.special_tokens.values())
-    refuse_clashes(specials, (token for id_, token in made.vocab.items() if id_ not in special))
+    left, right = np.array(pairs, np.int64).reshape(-1, 2).T
+    made = vocab_from_merges(left, right, byte_order(tie_break), specials)
+    refuse_clashes(specials, made.ordinary)
     return Tokenizer(
         made.vocab,
         made.merges,
@@ -186,9 +186,8 @@ def words_beside(
         passages: the split pattern of the counts.
         special_tokens, tie_break: as they were given.
     """
-    left, right = merges.left[:number].tolist(), merges.right[:number].tolist()
-    pairs = list(zip(left, right, strict=True))
-    made = vocab_from_merges(pairs, byte_order(tie_break), special_tokens)
+    left, right = merges.left[:number], merges.right[:number]
+    made = vocab_from_merges(left, right, byte_order(tie_break), special_tokens)
     return Tokenizer(made.vocab, made.merges, made.special_tokens, pattern=words_of(passages))
 
 
