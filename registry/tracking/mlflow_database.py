@@ -115,7 +115,7 @@ def look_at(path: Path, *, recover: bool = False) -> FoundDatabase:
     try:
         if not path.exists():
             return FoundDatabase(DatabaseState.ABSENT)
-        with closing(_connect(path, "ro")) as connection:
+        with closing(connect(path, "ro")) as connection:
             return _examined(connection)
     except (sqlite3.Error, OSError) as error:
         if getattr(error, "sqlite_errorname", "") not in {
@@ -125,7 +125,7 @@ def look_at(path: Path, *, recover: bool = False) -> FoundDatabase:
     if not recover:
         return FoundDatabase(DatabaseState.INTERRUPTED)
     try:
-        with closing(_connect(path, "rw")) as connection:
+        with closing(connect(path, "rw")) as connection:
             return _examined(connection)
     except sqlite3.Error as error:
         return FoundDatabase(DatabaseState.UNREADABLE, remark=str(error))
@@ -243,8 +243,8 @@ def _upgrade(path: Path, found: FoundDatabase, migrate: Migrate) -> str:
         kept = _free_name(path, f"before-{found.revision}")
     try:
         with (
-            closing(_connect(path, "rw")) as guard,
-            closing(_connect(path, "ro")) as source,
+            closing(connect(path, "rw")) as guard,
+            closing(connect(path, "ro")) as source,
             DURABLE.writing_aside(path) as temporary,
         ):
             # A log beside the old file would be taken for one of the new file.
@@ -311,7 +311,8 @@ def _free_name(path: Path, ending: str) -> Path:
 # ---- what is found -----------------------------------------------------------------------------
 
 
-def _connect(path: Path, mode: str) -> sqlite3.Connection:
+def connect(path: Path, mode: str) -> sqlite3.Connection:
+    """Open a database: with the mode "ro" only to read, with "rw" without making one."""
     address = f"file:{urllib.parse.quote(os.fsencode(path.absolute()))}?mode={mode}"
     return sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
 

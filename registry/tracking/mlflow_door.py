@@ -24,6 +24,7 @@ from bpeline.registry.records import CorpusInput, Publication
 from bpeline.registry.tracking.bounded_http import bounded
 from bpeline.registry.tracking.lookup import ServerLookup, TableLookup, Unsure, lookup
 from bpeline.registry.tracking.mlflow_database import database_of, make_ready
+from bpeline.registry.tracking.moved_artifacts import follow_artifacts
 from bpeline.registry.tracking.tracked import (
     TrackedModel,
     TrackingSettings,
@@ -75,6 +76,8 @@ class MlflowConnection:
     def prepare_database(self, *, expected: bool = False) -> None:
         """Make MLflow's database ready where it is a SQLite file; MLflow is imported if need be.
 
+        One that was moved along with its artifacts is told where they are now.
+
         Args:
             expected: whether this store was used before: then a lost one is an error.
 
@@ -83,8 +86,9 @@ class MlflowConnection:
         """
         path = database_of(self.settings.uri)
         if path is not None:
-            remark = make_ready(path, self._migrate, expected=expected)
-            if remark:
+            made = make_ready(path, self._migrate, expected=expected)
+            moved = follow_artifacts(path, self.settings.artifact_location)
+            for remark in filter(None, (made, moved)):
                 warnings.warn(remark, stacklevel=2)
 
     def _migrate(self, connection: sqlite3.Connection) -> None:

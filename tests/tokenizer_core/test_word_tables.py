@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import mmap
 import random
 from collections import Counter
 
@@ -100,6 +102,26 @@ def test_arrays_in_pages_are_writable_zeros_of_their_size() -> None:
         assert not array.any()
         array[:] = 3
         assert int(array.sum()) == 3 * number
+
+
+def test_arrays_in_pages_need_no_huge_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Plain(mmap.mmap):
+        def madvise(self, *_: int) -> None:
+            raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(mmap, "mmap", Plain)
+    assert not in_pages(1 << 20, np.int64).any()
+
+
+def test_memory_that_the_system_does_not_give_is_no_error_of_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(*_: int, **__: int) -> None:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(mmap, "mmap", full)
+    with pytest.raises(MemoryError, match="no 8 MB: Cannot allocate memory"):
+        in_pages(1 << 20, np.int64)
 
 
 def test_a_table_may_be_filled_from_a_larger_and_a_smaller_one() -> None:

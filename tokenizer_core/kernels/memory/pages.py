@@ -8,6 +8,7 @@ no kernel and no table.
 from __future__ import annotations
 
 import mmap
+from contextlib import suppress
 from typing import TypeVar
 
 import numpy as np
@@ -21,11 +22,19 @@ _SLACK = 64  # bytes behind the last item that may be read
 
 
 def in_pages(number: int, kind: type[Number]) -> NDArray[Number]:
-    """``number`` zeros, C-contiguous, with some bytes behind that may be read."""
+    """``number`` zeros, C-contiguous, with some bytes behind that may be read.
+
+    Raises:
+        MemoryError: the system gives no more.
+    """
     size = number * np.dtype(kind).itemsize + _SLACK
     if size < _LARGE or not hasattr(mmap, "MAP_ANONYMOUS"):
         return np.zeros(size, np.uint8)[: size - _SLACK].view(kind)
-    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:
+        raise MemoryError(f"the system gives no {size / 1e6:,.0f} MB: {error.strerror}") from error
     if size >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
-        memory.madvise(mmap.MADV_HUGEPAGE)
+        with suppress(OSError):  # a kernel that was built without them
+            memory.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(memory, np.uint8, size - _SLACK).view(kind)
