@@ -18,6 +18,7 @@ from bpeline.registry.workspace import (
     Workspace,
     known_store,
     remember_store,
+    served_ui_port,
     ui_port,
     workspace_root,
 )
@@ -245,4 +246,11 @@ def tracking_settings(uri: str, workspace: Workspace) -> TrackingSettings:
         place = workspace.mlflow_artifacts.resolve().as_uri()
         if workspace.store:
             place = f"{workspace.store.rstrip('/')}/mlflow-artifacts"
-    return TrackingSettings(uri, place, ui_port=ui_port(workspace), owner=workspace.id)
+    served = served_ui_port(workspace)
+    return TrackingSettings(
+        uri,
+        place,
+        ui_port=served or ui_port(workspace),
+        ui_is_served=served is not None,
+        owner=workspace.id,
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from bpeline.flows.serving.services import HOST, Say, Service, running, wait_for
 from bpeline.flows.wording import as_typed
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.tracking import is_server, mlflow_server, ui_base
-from bpeline.registry.workspace import remember_ui_port, serving_prefect
+from bpeline.registry.workspace import serving_prefect, serving_ui
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryUnreachable
 
 POOL = "bpeline"
@@ -46,8 +47,10 @@ def serve_ui(port: int, say: Say) -> None:
         say(f"MLflow is a server of its own: {_mlflow_pages(registry, port)['tokenizers']}")
         return
     try:
-        with running(services, _environment(registry), registry.workspace.root, say) as processes:
-            remember_ui_port(registry.workspace, port)
+        with (
+            running(services, _environment(registry), registry.workspace.root, say) as processes,
+            serving_ui(registry.workspace, port),
+        ):
             _show(_mlflow_pages(registry, port), say)
             say("Ctrl-C stops it")
             wait_for_any(processes)
@@ -75,10 +78,9 @@ def serve(prefect_port: int, mlflow_port: int, deploys: bool, say: Say) -> None:
         with (
             serving_prefect(registry.workspace) as serves,
             running([prefect_service(prefect_port), *mlflow], environment, home, say) as servers,
+            serving_ui(registry.workspace, mlflow_port) if mlflow else nullcontext(),
         ):
             serves(api)
-            if mlflow:
-                remember_ui_port(registry.workspace, mlflow_port)
             if deploys:
                 for line in _deploy(environment).lines():
                     say(as_typed(line))

@@ -56,7 +56,7 @@ class TrainingSummary:
         seconds: of every step.
         directory: where its files lie.
         link: where the MLflow UI shows it.
-        ui_command: what to type so that the link answers; empty where a server does.
+        ui_command: what to type so that the link answers; empty where it does.
         against_others: a table: tokens by slice, against earlier versions on the same texts.
         promotion: what rules said of making it champion; None when there were none.
         sources: the named sources of the corpus; none where paths were given.

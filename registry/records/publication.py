@@ -180,7 +180,7 @@ class PublishedVersion:
         mlflow_run_id: the MLflow run it was registered from.
         directory: its files in the workspace.
         link: the version in the MLflow UI.
-        ui_command: what to type so that the link answers; empty where a server does.
+        ui_command: what to type so that the link answers; empty where it does.
         remarks: what people should know although nothing failed.
         candidate: whether the alias of what was published last points to it now.
         history: the page of its name with all versions in the MLflow UI; empty where that could not

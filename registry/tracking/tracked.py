@@ -62,6 +62,7 @@ class TrackingSettings:
         timeout_seconds: per HTTP request.
         retries: how often MLflow repeats a failed HTTP request.
         ui_port: where this machine serves the UI of a SQLite file.
+        ui_is_served: whether it does so now.
         owner: the workspace that writes; see `Workspace.id`.
     """
 
@@ -70,6 +71,7 @@ class TrackingSettings:
     timeout_seconds: int = 10
     retries: int = 2
     ui_port: int = UI_PORT
+    ui_is_served: bool = False
     owner: str = ""
 
     @property
@@ -84,8 +86,8 @@ class TrackingSettings:
 
     @property
     def ui_command(self) -> str:
-        """What to type so that they are served; empty where a server does that anyway."""
-        return ui_command(self.uri, self.ui_port)
+        """What to type so that they are served; empty where they are."""
+        return "" if self.ui_is_served else ui_command(self.uri, self.ui_port)
 
 
 @dataclass(frozen=True, slots=True)

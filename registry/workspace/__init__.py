@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from .store_records import known_store as known_store
     from .store_records import known_stores as known_stores
     from .store_records import remember_store as remember_store
-    from .ui_ports import remember_ui_port as remember_ui_port
+    from .ui_ports import served_ui_port as served_ui_port
+    from .ui_ports import serving_ui as serving_ui
     from .ui_ports import ui_port as ui_port
     from .workspace import Workspace as Workspace
     from .workspace import workspace_root as workspace_root

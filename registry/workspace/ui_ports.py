@@ -1,16 +1,50 @@
-"""At which port a workspace's MLflow UI was served last: links that are printed later name it.
+"""At which port a workspace's MLflow UI is served, or was last: links that are printed name it.
 
-A hint for people. Nobody asks whether it is still served there, and one that is lost or damaged
-costs nothing but a link to the usual port.
+A hint for people: no server is asked. Who serves it holds a lock for as long, released by the
+kernel however the server ends; a port that is lost or damaged costs nothing but a link to the usual
+one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+
 from bpeline.registry.environment import UI_PORT
+from bpeline.registry.workspace import lock
+from bpeline.registry.workspace.processes import this_process
 from bpeline.registry.workspace.workspace import Workspace
 from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.errors import StorageError
 
 _PORTS = range(1, 65536)
+
+
+@contextmanager
+def serving_ui(workspace: Workspace, port: int) -> Iterator[None]:
+    """Serve it at a port while the block runs; of several who do, links name the first."""
+    remember_ui_port(workspace, port)
+    held = None
+    with suppress(OSError, StorageError):  # links then say what to type, as if nobody served it
+        held = lock.take(workspace.served_ui_file)
+        if held is not None:
+            since = datetime.now(UTC).isoformat(timespec="seconds")
+            lock.HeldLock(held, since).doing(str(port))
+    try:
+        yield
+    finally:
+        if held is not None:
+            lock.release(held)
+
+
+def served_ui_port(workspace: Workspace) -> int | None:
+    """Where somebody serves it on this machine now; None for nobody."""
+    holder = lock.read_holder(workspace.served_ui_file)
+    if holder is None or holder.process.host != this_process().host:
+        return None
+    port = _port_of(holder.purpose.encode())
+    return port if lock.is_held(workspace.served_ui_file) else None
 
 
 def remember_ui_port(workspace: Workspace, port: int) -> None:
@@ -22,7 +56,14 @@ def remember_ui_port(workspace: Workspace, port: int) -> None:
 def ui_port(workspace: Workspace) -> int:
     """Where it was served last; where nobody chose a port, the usual one."""
     try:
-        port = int(workspace.ui_port_file.read_bytes()[:10])
-    except (OSError, ValueError):
+        return _port_of(workspace.ui_port_file.read_bytes()) or UI_PORT
+    except OSError:
         return UI_PORT
-    return port if port in _PORTS else UI_PORT
+
+
+def _port_of(text: bytes) -> int | None:
+    try:
+        port = int(text[:10])
+    except ValueError:
+        return None
+    return port if port in _PORTS else None

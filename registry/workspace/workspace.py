@@ -183,6 +183,10 @@ class Workspace:
         return self.root / "mlflow-ui-port"
 
     @property
+    def served_ui_file(self) -> Path:
+        return self.root / "mlflow-ui-served"
+
+    @property
     def prefect_server_file(self) -> Path:
         return self.root / "prefect-server"
 

@@ -22,7 +22,7 @@ from bpeline.registry.tracking.ui_links import (
     ui_base,
 )
 from bpeline.registry.version_files import FORMAT_FILES, all_files, format_files
-from bpeline.registry.workspace.ui_ports import remember_ui_port
+from bpeline.registry.workspace.ui_ports import remember_ui_port, serving_ui
 from bpeline.tokenizer_core.errors import RegistryError, RegistryUnreachable, UnknownVersion
 
 Made = Callable[..., Publication]
@@ -241,6 +241,10 @@ def test_links_name_the_port_at_which_the_pages_were_served_last(
     for damaged in (b"", b"0", b"70000", b"-5", b"5" * 99, b"\xff", b"5010; rm"):
         workspace.ui_port_file.write_bytes(damaged)
         assert open_registry().tracker.settings.ui == "http://127.0.0.1:5000"
+    remember_ui_port(workspace, 5010)
+    with serving_ui(workspace, 5020), serving_ui(workspace, 5030):  # by `bpeline server` and `ui`
+        assert published(b"then") == ("http://127.0.0.1:5020", "")
+    assert published(b"as") == ("http://127.0.0.1:5030", "bpeline ui --port 5030")
     remember_ui_port(workspace, 5010)
     elsewhere = tracking_settings("http://mlflow.local:5000", workspace)
     assert (elsewhere.ui, elsewhere.ui_command) == ("http://mlflow.local:5000", "")
