@@ -12,11 +12,12 @@ from bpeline.tokenizer_core.encoding.encoding_memory import SHORT_TEXT
 from bpeline.tokenizer_core.encoding.merge_encoding import BytePairEncoder
 from bpeline.tokenizer_core.kernels.encoding.encode_text import encode_span
 from bpeline.tokenizer_core.kernels.memory.python_lists import bytes_are_known
+from bpeline.tokenizer_core.splitting import SUPERWORDS
 from bpeline.tokenizer_core.splitting.pretokenization import MASK_KERNELS
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
-PATTERNS = sorted(name for name in MASK_KERNELS if name)
+PATTERNS = sorted(set(MASK_KERNELS) - {SUPERWORDS})  # it has none
 PIECES = [
     "a", "B", " ", "  ", "\n", "\r\n", "'s", "'LL", "1", "2345", "…", "ä", "漢", "🙂", "/",
     "\u0301", "I'm", "it's", "\t", "\u3000", "e", "the ", " and", "!?", "\x00",

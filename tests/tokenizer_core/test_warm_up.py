@@ -30,7 +30,7 @@ from bpeline.tokenizer_core.evaluation import MadeTokens
 from bpeline.tokenizer_core.kernels.compiling.compilation import is_entry
 from bpeline.tokenizer_core.kernels.encoding.measure_text import SUMS, measure_spans
 from bpeline.tokenizer_core.merging import merge_engine
-from bpeline.tokenizer_core.splitting import SplitPattern
+from bpeline.tokenizer_core.splitting import SUPERWORDS, SplitPattern
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training import train_bpe, train_parity_bpe
@@ -69,6 +69,7 @@ tokenizer = Tokenizer(vocab, [(b"a", b"b")], ignore_merges=True)
 text = "ab abab lower " * (1 + SHORT_TEXT // 14)
 for pattern in ("gpt2", "cl100k", "o200k", "starcoder"):
     Tokenizer(vocab, [(b"a", b"b")], pattern=pattern).encode("ab")
+Tokenizer(vocab, [(b"a", b"b")], pattern=SUPERWORDS).encode(text)
 ids = tokenizer.encode(text)
 tokenizer.encode_batch(["ab", text])
 tokenizer.encode_with_offsets("ab")

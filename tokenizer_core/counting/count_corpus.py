@@ -218,8 +218,9 @@ def compile_counting(pattern: SplitPattern) -> None:
     scanning = (utf8, json_lines, find_specials, find_cuts, fingerprint)
     for module in (*scanning, word_walk, word_table, word_rows, word_keys):
         compile_declared(*entry_kernels(module))
-    if pattern.name in MASK_KERNELS:
-        compile_declared(MASK_KERNELS[pattern.name][0])
+    known_by = pattern.name or pattern.regex
+    if known_by in MASK_KERNELS:
+        compile_declared(MASK_KERNELS[known_by][0])
     elif pattern.automaton is not None:
         compile_declared(mark_by_automaton)
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .batch_encoding import encode_batch as encode_batch
     from .batch_encoding import encode_contents as encode_contents
     from .batch_encoding import in_batches as in_batches
+    from .chosen_encoder import byte_pair_encoder as byte_pair_encoder
     from .decoding import Decoder as Decoder
     from .decoding import DecodeStream as DecodeStream
     from .decoding import OnInvalid as OnInvalid
@@ -39,11 +40,9 @@ if TYPE_CHECKING:
     from .merge_encoding import MAX_CACHE_WORDS as MAX_CACHE_WORDS
     from .merge_encoding import BytePairEncoder as BytePairEncoder
     from .merge_encoding import as_spans as as_spans
-    from .merge_encoding import byte_pair_encoder as byte_pair_encoder
     from .merge_encoding import derive_merges as derive_merges
     from .merge_encoding import merge_table as merge_table
     from .merge_encoding import spans_of_lengths as spans_of_lengths
-    from .merge_encoding import tokens_not_made_by_merges as tokens_not_made_by_merges
     from .offsets import EncodingWithOffsets as EncodingWithOffsets
     from .offsets import beginning_of as beginning_of
     from .offsets import encoding_with_offsets as encoding_with_offsets
@@ -52,8 +51,10 @@ if TYPE_CHECKING:
     from .preparation import TextPreparation as TextPreparation
     from .prepared_encoding import PreparedEncoder as PreparedEncoder
     from .prepared_encoding import refuse_places as refuse_places
+    from .reachability import tokens_not_made_by_merges as tokens_not_made_by_merges
     from .reachability import unreachable_tokens as unreachable_tokens
     from .step_decoding import StepDecoder as StepDecoder
+    from .superword_encoding import SuperwordEncoder as SuperwordEncoder
     from .text_stream import cut_stream as cut_stream
     from .text_stream import whole_characters as whole_characters
     from .truncation import longest_prefix as longest_prefix

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -64,7 +63,7 @@ from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
 from bpeline.tokenizer_core.kernels.tables.pair_tables import NO_MERGE, fill_merges
 from bpeline.tokenizer_core.splitting import SplitPattern, Splitter
 from bpeline.tokenizer_core.text import Text
-from bpeline.tokenizer_core.vocabulary import MergeIds, TokenizerSpec
+from bpeline.tokenizer_core.vocabulary import MergeIds
 
 DEFAULT_CACHE_WORDS = 1 << 21  # at most 128 bytes each: 256 MiB, as they fill
 MAX_CACHE_WORDS = 1 << 24
@@ -99,7 +98,7 @@ class BytePairEncoder(Encoder):
             leftmost is next.
 
     Attributes:
-        pattern, byte_ids: as given.
+        pattern, byte_ids, cache_words: as given.
         merge_ids: left, right and results.
         merges: how many there are.
     """
@@ -116,6 +115,7 @@ class BytePairEncoder(Encoder):
         ranks: NDArray[np.int64] | None = None,
     ) -> None:
         self.pattern = pattern
+        self.cache_words = cache_words
         self.byte_ids = byte_ids
         self.merges: int = len(results)
         self.merge_ids: MergeIds = (left, right, results)
@@ -124,7 +124,7 @@ class BytePairEncoder(Encoder):
         self._splitter = splitter or Splitter(pattern)
         self._mark_short = self._splitter.marking_short_texts()
         masks = self._splitter.masks if bytes_are_known() else None
-        self._short_kernel = None if masks is None else _SHORT_KERNELS[masks[0]]
+        self._short_kernel = None if masks is None else _SHORT_KERNELS.get(masks[0])
         self._mask_options = (0, 0, 0) if masks is None else (*masks[1], 0, 0, 0)[:3]
         self._may_wait = True
         self._idle: deque[Workspace] = deque()  # append and pop are atomic
@@ -133,6 +133,11 @@ class BytePairEncoder(Encoder):
     def has_whole_words(self) -> bool:
         """Whether some words are one token although merges make several of them."""
         return "whole" in self._tables
+
+    @property
+    def merges_once(self) -> bool:
+        """Whether each merge makes a token of its own, behind those of its parts, and is used."""
+        return "infos" in self._tables and len(self._tables["infos"]) == BYTES + self.merges
 
     def take_whole(self, ids: Mapping[bytes, int]) -> None:
         """Make words one token each, whatever their merges say.
@@ -448,40 +453,3 @@ def empty_merge_table(merges: int) -> NDArray[np.uint64]:
 
 def _bits_for(merges: int) -> int:
     return max(4, (2 * merges).bit_length())
-
-
-def byte_pair_encoder(
-    spec: TokenizerSpec, cache_words: int = DEFAULT_CACHE_WORDS
-) -> BytePairEncoder:
-    """An encoder of its own, which takes words whole where the value says so.
-
-    Args:
-        spec: of byte-level BPE.
-        cache_words: how many words all threads together remember; 0: none.
-
-    Raises:
-        InvalidOption: the cache size cannot be used.
-    """
-    byte_ids = spec.byte_ids.copy()
-    absent = byte_ids < 0
-    byte_ids[absent] = max(spec.vocab) + 1 + np.arange(absent.sum())  # never met: see AbsentBytes
-    encoder = BytePairEncoder(byte_ids, *spec.merge_ids, spec.pattern, cache_words=cache_words)
-    if spec.ignore_merges:
-        encoder.take_whole(dict(tokens_not_made_by_merges(encoder, spec.ids)))
-    return encoder
-
-
-def tokens_not_made_by_merges(
-    encoder: Encoder, ids: Mapping[bytes, int]
-) -> Iterator[tuple[bytes, int]]:
-    """Tokens that, taken as one pre-token, are not encoded as themselves, with their ids."""
-    encoded, ends = encoder.encode_words(list(ids))
-    yield from not_themselves(ids, encoded.tolist(), ends.tolist())
-
-
-def not_themselves(
-    ids: Mapping[bytes, int], encoded: list[int], ends: list[int]
-) -> Iterator[tuple[bytes, int]]:
-    for (token, id_), (begin, end) in zip(ids.items(), pairwise([0, *ends]), strict=True):
-        if end - begin != 1 or encoded[begin] != id_:
-            yield token, id_

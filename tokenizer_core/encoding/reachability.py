@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
 import numpy as np
 
 from bpeline.tokenizer_core.encoding.encoder import Encoder
-from bpeline.tokenizer_core.encoding.merge_encoding import not_themselves, spans_of_lengths
+from bpeline.tokenizer_core.encoding.merge_encoding import spans_of_lengths
 from bpeline.tokenizer_core.text import Text
 
 
@@ -29,3 +30,19 @@ def _is_utf8(token: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def tokens_not_made_by_merges(
+    encoder: Encoder, ids: Mapping[bytes, int]
+) -> Iterator[tuple[bytes, int]]:
+    """Tokens that, taken as one pre-token, are not encoded as themselves, with their ids."""
+    encoded, ends = encoder.encode_words(list(ids))
+    yield from not_themselves(ids, encoded.tolist(), ends.tolist())
+
+
+def not_themselves(
+    ids: Mapping[bytes, int], encoded: list[int], ends: list[int]
+) -> Iterator[tuple[bytes, int]]:
+    for (token, id_), (begin, end) in zip(ids.items(), pairwise([0, *ends]), strict=True):
+        if end - begin != 1 or encoded[begin] != id_:
+            yield token, id_

@@ -19,7 +19,8 @@ from bpeline.tokenizer_core.kernels.scanning.automaton import (
 from bpeline.tokenizer_core.kernels.scanning.cl100k import mark_cl100k
 from bpeline.tokenizer_core.kernels.scanning.gpt2 import mark_gpt2
 from bpeline.tokenizer_core.kernels.scanning.o200k import mark_o200k
-from bpeline.tokenizer_core.splitting.named_patterns import DROPPING_PATTERNS
+from bpeline.tokenizer_core.kernels.scanning.superwords import mark_superwords
+from bpeline.tokenizer_core.splitting.named_patterns import DROPPING_PATTERNS, SUPERWORDS
 from bpeline.tokenizer_core.splitting.regex_processes import mark_by_regex
 from bpeline.tokenizer_core.splitting.segmented_text import mark_by_segmenter
 from bpeline.tokenizer_core.splitting.split_automaton import SplitAutomaton
@@ -28,11 +29,12 @@ from bpeline.tokenizer_core.splitting.split_steps import SplitStep, mark_in_step
 from bpeline.tokenizer_core.splitting.unicode_classes import class_table
 from bpeline.tokenizer_core.text import Text
 
-# By name of the pattern a kernel, and what it is told. Of `mark_cl100k`: how many numbers make a
-# pre-token; whether white space at the end of a span is one pre-token; whether combining marks are
-# letters. Of `mark_o200k`: how many numbers; whether contractions belong to the word before.
+# By name of the pattern, or by regex where it has none: a kernel, and what it is told. Of
+# `mark_cl100k`: how many numbers make a pre-token; whether white space at the end of a span is one
+# pre-token; whether combining marks are letters. Of `mark_o200k`: how many numbers; whether
+# contractions belong to the word before.
 MaskKernel = tuple[Callable[..., bool], tuple[int | bool, ...]]
-MASK_KERNELS: dict[str | None, MaskKernel] = {
+MASK_KERNELS: dict[str, MaskKernel] = {
     "gpt2": (mark_gpt2, ()),
     "cl100k": (mark_cl100k, (3, True, False)),
     "llama3": (mark_cl100k, (3, False, False)),
@@ -40,6 +42,7 @@ MASK_KERNELS: dict[str | None, MaskKernel] = {
     "qwen3.5": (mark_cl100k, (1, False, True)),
     "o200k": (mark_o200k, (3, True)),
     "tekken": (mark_o200k, (1, False)),
+    SUPERWORDS: (mark_superwords, ()),
 }
 
 
@@ -84,7 +87,7 @@ class Splitter:
         self.pattern = pattern
         dropping = any(step.drops for step in pattern.steps)
         self._drops = dropping or pattern.name in DROPPING_PATTERNS
-        self._masks = MASK_KERNELS.get(pattern.name)
+        self._masks = MASK_KERNELS.get(pattern.name or pattern.regex)
         self._classes = class_table() if self._masks else _NOTHING
 
     @property

@@ -27,6 +27,7 @@ from bpeline.tokenizer_core.splitting.named_patterns import (
     NAMED_PATTERNS,
     OTHER_SPELLINGS,
     SAME_PATTERNS,
+    SUPERWORDS,
 )
 from bpeline.tokenizer_core.splitting.regex_export import respelled_for_export, with_gaps_matched
 from bpeline.tokenizer_core.splitting.regex_limits import (
@@ -42,7 +43,11 @@ from bpeline.tokenizer_core.splitting.unicode_classes import unicode_classes_dig
 __all__ = ["MAX_REGEX_BYTES", "NAMED_PATTERNS", "SplitPattern"]
 
 MAX_REGEX_BYTES = 4096
-_HAND_WRITTEN = ("gpt2", "cl100k", "llama3", "qwen2", "qwen3.5", "o200k", "tekken")
+# By name, or by regex where there is none.
+_HAND_WRITTEN = (
+    *("gpt2", "cl100k", "llama3", "qwen2", "qwen3.5", "o200k", "tekken"),
+    SUPERWORDS,
+)
 # These look into no other class than letters, numbers and white space, so that the digest of
 # those alone says which characters they mean.
 _OF_THREE_CLASSES = ("gpt2", "cl100k", "llama3", "qwen2")
@@ -281,7 +286,7 @@ class SplitPattern:
         runs them; ``segmenter: `` and the program with its version (1 to 3 MB/s); else ``regex: ``
         and the reason why it is left to that package (5 to 20 MB/s).
         """
-        if self.name in _HAND_WRITTEN:
+        if (self.name or self.regex) in _HAND_WRITTEN:
             return "kernel"
         if self.segmenter is not None:
             return f"segmenter: {self.segmenter.shown}"

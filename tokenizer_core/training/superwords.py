@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
-from bpeline.tokenizer_core.encoding import BytePairEncoder
+from bpeline.tokenizer_core.encoding import SuperwordEncoder
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.merging import (
     MERGES_PER_CHECKPOINT,
@@ -169,7 +169,7 @@ def _encoded(
     left, right = np.ascontiguousarray(given.T.astype(np.int64))
     results = np.arange(_BYTES, _BYTES + len(given))
     whole = SplitPattern(r"[\s\S]+")  # never asked: every line is one word
-    encoder = BytePairEncoder(byte_ids, left, right, results, whole, cache_words=0)
+    encoder = SuperwordEncoder(byte_ids, left, right, results, whole)
     edges = np.asarray(lines.offsets, np.int64)
     spans = np.ascontiguousarray(np.stack((edges[:-1], edges[1:]), axis=1))
     text = Text.of(lines.word_bytes.tobytes())

@@ -1,0 +1,297 @@
+"""Token ids of words in, those of superwords out: merges that go on where words have ended.
+
+A list of merges has two *layers* where its first merges never join a letter with a space behind
+it: those of words, and behind them those of superwords. Two bytes that stand side by side in no
+token of the first layer are a *seam*: none of its merges goes across. So a text cut at seams has
+the same tokens of words, and each piece is looked up among those met before.
+
+The second layer merges tokens of words. Two of them that stand side by side in no token of it are
+never joined, so a text is cut there, too, into short *runs* of tokens. Knows nothing of how text
+is cut into pre-tokens, nor of special tokens.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
+from bpeline.tokenizer_core.kernels.encoding.backtracking import encode_by_backtracking
+from bpeline.tokenizer_core.kernels.encoding.workspace_record import workspace_at
+from bpeline.tokenizer_core.kernels.memory.addresses import (
+    load_u8,
+    load_u32,
+    load_u64,
+    mask_ascii_digits,
+    mask_ascii_letters,
+    mask_non_ascii,
+    mask_spaces,
+    store_u32,
+    store_u64,
+    trailing_zeros,
+)
+from bpeline.tokenizer_core.kernels.memory.bitmaps import is_marked, mark
+from bpeline.tokenizer_core.kernels.memory.records import one_record
+from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64Rows, I64s, U8s, U32s, U64s
+from bpeline.tokenizer_core.kernels.tables.hashing import HashKey, key_in, mix, shift_for
+from bpeline.tokenizer_core.kernels.tables.pair_tables import (
+    LOW_32,
+    NO_MERGE,
+    PairTable,
+    find_merge,
+    pair_key,
+    table_of_merges,
+)
+
+SEAM_WORDS = 256 * 256 // 64  # uint64: a bit for each pair of bytes
+LONGEST_RUN = 64  # tokens that are merged by looking at all pairs again and again
+
+_0, _1, _63 = np.uint64(0), np.uint64(1), np.uint64(63)
+_SPACE = np.uint8(0x20)
+
+# Where `merge_superwords` goes on, and what it needs.
+SUPERWORD_PROGRESS = np.dtype(
+    [
+        ("span", np.int64),
+        ("read", np.int64),  # ids of words
+        ("position", np.int64),  # in the text, of the next id; −1: the begin of the span
+        ("written", np.int64),  # ids
+        ("needed", np.int64),  # bytes of a run of more than `LONGEST_RUN` tokens
+    ]
+)
+SuperwordProgress = Annotated[NDArray[Any], one_record(SUPERWORD_PROGRESS)]
+DONE, NEEDS_ROOM = 0, 1
+
+
+@entry_kernel
+def find_layers(
+    byte_ids: I64s,
+    left: I64s,
+    right: I64s,
+    results: I64s,
+    begins: U8s,
+    ends: U8s,
+    lengths: U32s,
+    inside: U64s,
+) -> I64:
+    """How many merges join no letter with a space behind it, before the first that does.
+
+    Args:
+        byte_ids: int64 ``[256]``: the id of each byte.
+        left, right, results: int64 ``[n]``: ids of the parts and of the result, by rank.
+        begins, ends: uint8, as many as ids: receive first and last bytes of tokens.
+        lengths: uint32, as many as ids: receives their bytes.
+        inside: uint64 ``[SEAM_WORDS]``, zero: receives the pairs of bytes that stand side by side
+            in tokens of these merges; all others are seams.
+    """
+    for byte in range(256):
+        begins[byte_ids[byte]] = ends[byte_ids[byte]] = byte
+        lengths[byte_ids[byte]] = 1
+    for rank in range(len(left)):
+        first, second, token = left[rank], right[rank], results[rank]
+        before, behind = np.int64(ends[first]), begins[second]
+        if behind == _SPACE and np.int64(ord("a")) <= (before | 0x20) <= np.int64(ord("z")):
+            return np.int64(rank)
+        mark(inside, (before << 8) | np.int64(behind))
+        begins[token], ends[token] = begins[first], ends[second]
+        lengths[token] = lengths[first] + lengths[second]
+    return np.int64(len(left))
+
+
+@kernel
+def _place_of_neighbours(left: I64, right: I64, shift: U64, key: HashKey) -> I64:
+    return np.int64(mix(pair_key(left, right), _0, key) >> shift)
+
+
+@entry_kernel
+def note_neighbours(
+    left: I64s,
+    right: I64s,
+    results: I64s,
+    begins: U32s,
+    ends: U32s,
+    neighbours: U64s,
+    hash_key: U64s,
+) -> None:
+    """Which tokens of words stand side by side in tokens of the second layer.
+
+    Args:
+        left, right, results: int64 ``[n]``: the merges of the second layer.
+        begins, ends: uint32, as many as ids, at first all ids themselves: receive the first and
+            last tokens of words.
+        neighbours: uint64, a power of two, zero: a bit where the hash of two neighbours points.
+        hash_key: see `HASH_KEY`.
+    """
+    key, shift = key_in(hash_key), shift_for(64 * neighbours.size)
+    for rank in range(len(left)):
+        first, second, token = left[rank], right[rank], results[rank]
+        last, next_ = np.int64(ends[first]), np.int64(begins[second])
+        mark(neighbours, _place_of_neighbours(last, next_, shift, key))
+        begins[token], ends[token] = begins[first], ends[second]
+
+
+@entry_kernel
+def mark_pieces(text: U8s, size: I64, cuts: U64s, inside: U64s, pieces: U64s) -> None:
+    """Where a text is cut so that its pieces are likely to be met again: at cuts and some seams.
+
+    Pieces are what `gpt2` makes of ASCII text, joined where there is no seam; other characters are
+    taken for letters.
+
+    Args:
+        text: uint8, with `PADDING` readable bytes behind the first ``size``; any bytes.
+        cuts: uint64 ``[size // 64 + 2]``: where pre-tokens start.
+        inside: see `find_layers`.
+        pieces: uint64, as ``cuts``: receives the bitmap.
+    """
+    base = text.ctypes.data
+    pairs = inside.ctypes.data
+    letters_before = digits_before = others_before = spaces_before = _0
+    for word in range(size // 64 + 1):
+        address = base + (word << 6)
+        letters = mask_ascii_letters(address) | mask_non_ascii(address)
+        digits = mask_ascii_digits(address)
+        spaces = mask_spaces(address)
+        others = ~(letters | digits | spaces)
+        found = letters & ~((letters << _1) | letters_before)
+        found |= digits & ~((digits << _1) | digits_before)
+        found |= others & ~((others << _1) | others_before)
+        behind_space = (spaces << _1) | spaces_before
+        # Of several spaces the last goes with the word behind it; that of the last byte may be it.
+        found = (found & ~behind_space) | (spaces & ~(behind_space & (spaces >> _1)))
+        letters_before, digits_before = letters >> _63, digits >> _63
+        others_before, spaces_before = others >> _63, spaces >> _63
+        found &= ~cuts[word]
+        kept = cuts[word]
+        while found:
+            at = trailing_zeros(found)
+            bit = found & (_0 - found)
+            found ^= bit
+            if (word << 6) + at == 0:
+                continue
+            pair = (np.int64(load_u8(address + at - 1)) << 8) | np.int64(load_u8(address + at))
+            joined = (load_u64(pairs + 8 * (pair >> 6)) >> np.uint64(pair & 63)) & _1
+            kept |= bit & (joined - _1)
+        pieces[word] = kept
+
+
+@kernel
+def _merge_run(ids: I64, count: I64, merges: PairTable, values: I64) -> I64:
+    """Merge a run of tokens where it stands: the lowest rank first, of equal ones the leftmost.
+
+    Args:
+        ids: address of uint32 ``[count]``. values: address of uint64 ``[LONGEST_RUN]``: scratch.
+
+    Returns:
+        How many are left.
+    """
+    for i in range(count - 1):
+        left, right = load_u32(ids + 4 * i), load_u32(ids + 4 * i + 4)
+        store_u64(values + 8 * i, find_merge(merges, left, right))
+    while True:
+        least, at = NO_MERGE, 0
+        for i in range(count - 1):
+            value = load_u64(values + 8 * i)
+            if value < least:
+                least, at = value, i
+        if least == NO_MERGE:
+            return count
+        merged = np.uint32(least & LOW_32)
+        store_u32(ids + 4 * at, merged)
+        count -= 1
+        for i in range(at + 1, count):
+            store_u32(ids + 4 * i, load_u32(ids + 4 * i + 4))
+        for i in range(at + 1, count - 1):
+            store_u64(values + 8 * i, load_u64(values + 8 * i + 8))
+        if at > 0:
+            before = load_u32(ids + 4 * at - 4)
+            store_u64(values + 8 * at - 8, find_merge(merges, before, merged))
+        if at + 1 < count:
+            behind = load_u32(ids + 4 * at + 4)
+            store_u64(values + 8 * at, find_merge(merges, merged, behind))
+
+
+@entry_kernel
+def merge_superwords(
+    text: U8s,
+    cuts: U64s,
+    spans: I64Rows,
+    behind: I64s,
+    lengths: U32s,
+    neighbours: U64s,
+    merges: U64s,
+    hash_key: U64s,
+    fields: I64s,
+    room: U32s,
+    values: U64s,
+    ids: U32s,
+    ends: I64s,
+    state: SuperwordProgress,
+) -> I64:
+    """Merge the tokens of words of some spans, in place.
+
+    Args:
+        text, cuts, spans, behind: as for `encode_spans`, which has made the ids.
+        lengths: uint32: bytes of each token of words.
+        neighbours: see `note_neighbours`.
+        merges: see `table_of_merges`: those of the second layer.
+        hash_key: see `HASH_KEY`.
+        fields: of a `WORKSPACE` of all merges, with a trie. Tokens of a long run are found from its
+            bytes, for which its scratch must be enough.
+        room: uint32, for the ids of such a run: as many as bytes.
+        values: uint64 ``[LONGEST_RUN]``: scratch.
+        ids: uint32: the tokens of words; receives those of all.
+        ends: int64 ``[n]``: how many ids there are up to the end of each span; receives how many
+            there are then.
+        state: one: see `SUPERWORD_PROGRESS`.
+
+    Returns:
+        `DONE`, or `NEEDS_ROOM` to be called again with room and scratch for ``needed`` bytes.
+    """
+    progress, workspace = state[0], workspace_at(fields.ctypes.data)
+    key, shift = key_in(hash_key), shift_for(64 * neighbours.size)
+    table = table_of_merges(merges, hash_key)
+    base, first, scratch = text.ctypes.data, ids.ctypes.data, values.ctypes.data
+    read, position, written = progress.read, progress.position, progress.written
+    for span in range(progress.span, len(spans)):
+        last = ends[span] - np.int64(behind[span] >= 0)
+        if position < 0:
+            position = spans[span, 0]
+        while read < last:
+            # The run that begins with this id.
+            begin, count = position, np.int64(1)
+            token = np.int64(ids[read])
+            position += lengths[token]
+            while read + count < last and not is_marked(cuts, position):
+                following = np.int64(ids[read + count])
+                place = _place_of_neighbours(token, following, shift, key)
+                if not is_marked(neighbours, place):
+                    break
+                token = following
+                position += lengths[token]
+                count += 1
+            if count > LONGEST_RUN:
+                size = position - begin
+                if size > room.size or size > workspace.longest:
+                    progress.span, progress.read, progress.position = span, read, begin
+                    progress.written, progress.needed = written, size
+                    return np.int64(NEEDS_ROOM)
+                made = encode_by_backtracking(base + begin, size, workspace, room.ctypes.data)
+                for i in range(made):
+                    ids[written + i] = room[i]
+            else:
+                for i in range(count):
+                    ids[written + i] = ids[read + i]
+                made = count
+                if count > 1:
+                    made = _merge_run(first + 4 * written, count, table, scratch)
+            read += count
+            written += made
+        if behind[span] >= 0:
+            ids[written] = ids[read]
+            written += 1
+            read += 1
+        ends[span] = written
+        position = np.int64(-1)
+    return np.int64(DONE)
