@@ -21,7 +21,7 @@ from benchmarks.corpora import SEPARATOR
 from benchmarks.measurement import Case, Contestant, Measurement, Verdict
 from benchmarks.process import Stopwatch
 
-_COMMAND = "from bpeline.flows.cli.main import main; main()"
+_COMMAND = "from bpeline.script import main; main()"
 _PORT = 4291
 _NEW = 0.01  # of the corpus
 _SMALLEST, _LARGEST, _MANY, _IN_A_DIRECTORY = 1000, 4000, 30_000, 1000

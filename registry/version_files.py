@@ -6,6 +6,7 @@ Knows directories and digests; neither MLflow nor the catalogue.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -44,24 +45,27 @@ def write_exports(tokenizer: Tokenizer, name: str, directory: Path) -> list[Path
     Returns:
         The exports written, without their certificates.
     """
-    from bpeline.registry.exports import certify
+    from bpeline.registry.exports import Certificate, certify
 
-    written = []
+    texts = golden_texts(directory)
     exports: tuple[tuple[Format, str], ...]
     exports = (("hf", "tokenizer.json"), ("tiktoken", f"{name}.tiktoken"))
+    written: list[tuple[Format, Path]] = []
     for format_name, file_name in exports:
-        path = directory / file_name
-        try:
-            tokenizer.save(path, format=format_name)
-        except InvalidInput:  # e.g. a rank order that tiktoken cannot hold
-            continue
-        certificate = certify(tokenizer, format_name, path, golden_texts(directory))
-        DURABLE.write(certificate_path(directory, format_name), certificate.as_json())
-        if certificate.difference is None:
-            written.append(path)
-        else:
+        with suppress(InvalidInput):  # e.g. a rank order that tiktoken cannot hold
+            tokenizer.save(directory / file_name, format=format_name)
+            written.append((format_name, directory / file_name))
+
+    def certified(one: tuple[Format, Path]) -> Certificate:
+        return certify(tokenizer, *one, texts=texts)
+
+    with ThreadPoolExecutor(len(exports)) as programs:  # each is waited for by a thread
+        certificates = list(programs.map(certified, written))
+    for (kind, path), certificate in zip(written, certificates, strict=True):
+        DURABLE.write(certificate_path(directory, kind), certificate.as_json())
+        if certificate.difference is not None:
             DURABLE.remove(path)
-    return written
+    return [path for _, path in written if path.exists()]
 
 
 def kept_export(directory: Path, format: str) -> Path | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import errno
-import gc
 import os
 import signal
 import sys
@@ -303,9 +302,6 @@ def main() -> None:
         )
         say_error(wrong)
         sys.exit(wrong.exit_code)
-    # Importing MLflow or loading a vocab makes many objects that stay: looking through all of them
-    # every 700 new ones takes a sixth to a third of that time.
-    gc.set_threshold(100_000)
     try:
         cli(prog_name="bpeline")
     except SystemExit as ending:

@@ -27,6 +27,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from bpeline.registry.workspace import lock
+from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
 from bpeline.tokenizer_core.errors import (
     CorruptFile,
@@ -357,15 +358,12 @@ def _examined(connection: sqlite3.Connection) -> FoundDatabase:
 @cache
 def _revisions() -> tuple[str, frozenset[str]]:
     """The newest revision of the installed MLflow, and all it knows: read, not imported."""
-    spec = importlib.util.find_spec("mlflow")
-    places = spec.submodule_search_locations if spec is not None else None
     known: set[str] = set()
     followed: set[str] = set()
-    for place in places or ():
-        for path in (Path(place) / "store/db_migrations/versions").glob("*.py"):
-            for name, value in _REVISION.findall(path.read_text(encoding="utf-8")):
-                named = re.findall(r"[\"'](\w+)[\"']", value)
-                (known if name == "revision" else followed).update(named)
+    for text in _migrations():
+        for name, value in _REVISION.findall(text):
+            named = re.findall(r"[\"'](\w+)[\"']", value)
+            (known if name == "revision" else followed).update(named)
     heads = known - followed
     if len(heads) != 1:
         raise StorageError(
@@ -374,6 +372,23 @@ def _revisions() -> tuple[str, frozenset[str]]:
             "type `bpeline doctor`, and install MLflow again",
         )
     return heads.pop(), frozenset(known)
+
+
+def made_with() -> str:
+    """Names all that the tables of an empty database depend on; MLflow is not imported."""
+    libraries = (f"{name} {version(name)}" for name in ("mlflow", "alembic", "sqlalchemy"))
+    return digest_of([*libraries, sqlite3.sqlite_version, *_migrations()])
+
+
+def _migrations() -> list[str]:
+    """The source texts of the installed MLflow's migrations."""
+    spec = importlib.util.find_spec("mlflow")
+    places = spec.submodule_search_locations if spec is not None else None
+    return [
+        path.read_text(encoding="utf-8")
+        for place in places or ()
+        for path in sorted((Path(place) / "store/db_migrations/versions").glob("*.py"))
+    ]
 
 
 def _who_has_open(path: Path) -> list[int]:

@@ -21,9 +21,10 @@ from typing import Any, TypeVar
 
 from bpeline.registry.environment import prepare_mlflow
 from bpeline.registry.records import CorpusInput, Publication
+from bpeline.registry.tracking import kept_empty
 from bpeline.registry.tracking.bounded_http import bounded
 from bpeline.registry.tracking.lookup import ServerLookup, TableLookup, Unsure, lookup
-from bpeline.registry.tracking.mlflow_database import database_of, make_ready
+from bpeline.registry.tracking.mlflow_database import database_of, made_with, make_ready
 from bpeline.registry.tracking.moved_artifacts import follow_artifacts
 from bpeline.registry.tracking.tracked import (
     TrackedModel,
@@ -92,7 +93,14 @@ class MlflowConnection:
                 warnings.warn(remark, stacklevel=2)
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
-        """Run MLflow's own migrations, those it runs itself when it opens a new database."""
+        """Run MLflow's own migrations, those it runs itself when it opens a new database.
+
+        An empty one becomes what they made of the last empty one, where that is kept.
+        """
+        empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
+        if empty and (kept := kept_empty.read(made_with())) is not None:
+            connection.deserialize(kept)
+            return
         self._before_import()
         from mlflow.store.db import utils
 
@@ -101,6 +109,8 @@ class MlflowConnection:
         )
         make = utils._initialize_tables if utils._is_empty_database(engine) else utils._upgrade_db
         make(engine)
+        if empty:
+            kept_empty.write(made_with(), connection.serialize())
 
     def _before_import(self) -> None:
         prepare_mlflow(self.settings.timeout_seconds, self.settings.retries)
@@ -197,6 +207,13 @@ def parameter(key: str, value: str) -> Any:
     from mlflow.entities import Param
 
     return Param(key, value)
+
+
+def run_tag(key: str, value: str) -> Any:
+    """MLflow's value for one tag of a run."""
+    from mlflow.entities import RunTag
+
+    return RunTag(key, value)
 
 
 def model_output(model_id: str, step: int) -> Any:

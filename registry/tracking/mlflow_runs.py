@@ -27,6 +27,7 @@ from bpeline.registry.tracking.mlflow_door import (
     file_sizes,
     parameter,
     point,
+    run_tag,
 )
 from bpeline.registry.tracking.mlflow_models import MODEL_FOLDER
 from bpeline.registry.tracking.tracked import (
@@ -53,6 +54,7 @@ from bpeline.tokenizer_core.durable_files import DURABLE
 
 METRICS_PER_REQUEST = 1000
 PARAMS_PER_REQUEST = 100
+TAGS_PER_REQUEST = 100
 
 Points = dict[tuple[str, int], float]  # by name and step
 
@@ -174,8 +176,9 @@ class MlflowRuns(MlflowConnection):
         page = run_page(shown.experiment_id, shown.run_id, "report/report.html")
         said = description_of(publication, page)
         told |= {**version_tags(publication), "mlflow.note.content": said}
-        for key, value in told.items():
-            self._client.set_tag(shown.run_id, key, value)
+        tags = [run_tag(key, value) for key, value in told.items()]
+        for begin in range(0, len(tags), TAGS_PER_REQUEST):
+            self._client.log_batch(shown.run_id, tags=tags[begin : begin + TAGS_PER_REQUEST])
         kept = self._client.get_run(shown.run_id).data.tags
         self._require(kept.get("digest") == publication.digest, "the tags of a run")
         return shown

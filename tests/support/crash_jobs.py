@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from disturbed import disturbed
-from mlflow_tables import made_once
+from mlflow_tables import made_once, nothing_kept
 from workspace_state import sha256, swept_state_of
 
 from bpeline.flows.resume import publish_waiting as flow_publish_waiting
@@ -66,9 +66,9 @@ def publish_first(workspace: str, tables: str = "") -> None:
     Args:
         workspace: where a result waits.
         tables: an empty database to be copied in place of MLflow's migrations, which take seconds;
-            it is made when it is missing.
+            it is made when it is missing. Without it they are run.
     """
-    with made_once(Path(tables)) if tables else nullcontext():
+    with nothing_kept(), made_once(Path(tables)) if tables else nullcontext():
         flow_publish_waiting()
 
 
