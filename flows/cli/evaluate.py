@@ -142,7 +142,7 @@ def evaluate(
     ]
     cost = "" if model is None else model.metric(FLOPS_PER_BYTE)
     for one, of_slices in zip(measured, costs, strict=True):
-        lines += _lines(one, {name: figures[cost] for name, figures in of_slices.items()})
+        lines += measured_lines(one, {name: figures[cost] for name, figures in of_slices.items()})
     if model is not None:
         lines.append(f"model: {model}")
     for one, found in zip(measured, judged, strict=False):
@@ -188,7 +188,8 @@ def _of_the_project() -> Project:
     return read_project(path)
 
 
-def _lines(one: Any, costs: dict[str, float]) -> list[str]:
+def measured_lines(one: Any, costs: dict[str, float]) -> list[str]:
+    """What a version measured on its set, slice by slice, for people."""
     from bpeline.flows.wording import aligned, megabytes
     from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN
 
@@ -197,7 +198,7 @@ def _lines(one: Any, costs: dict[str, float]) -> list[str]:
         metrics = part.metrics
         rows.append((
             name,
-            megabytes(metrics["evaluated/bytes"]),
+            megabytes(int(metrics["evaluated/bytes"])),
             f"{metrics[BYTES_PER_TOKEN]:.4f}",
             f"{metrics['words/fertility']:.4f}",
             *([f"{costs[name] / 1e6:,.1f}"] if costs else []),

@@ -58,9 +58,9 @@ def sql(statement: str, as_csv: bool, parquet: Path | None, rows: int, as_json: 
       splits('news/3')        word, count, tokens, ids
 
     A version is name@alias, name/number or a digest. What a statement reads is added to the
-    workspace's words.duckdb when it is first asked for; every DuckDB 2 client opens that file,
-    read-only. Nothing else can be read, and nothing written. docs/querying.md describes all
-    columns.
+    workspace's words.duckdb when it is first asked for; every DuckDB client since 1.4 opens
+    that file, read-only. Nothing else can be read, and nothing written. docs/querying.md
+    describes all columns.
     """
     from bpeline.registry.querying import querying
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from bpeline.tokenizer_core.corpus import LeftOut, Reading, without_special_looking
 from bpeline.tokenizer_core.digests import DocumentDigest, digest_of
+from bpeline.tokenizer_core.display import megabytes
 
 FORMAT = 1
 
@@ -94,11 +95,10 @@ class EvaluationSet:
 
     def __str__(self) -> str:
         """``evaluation set 3f2a91c0 (1,992 documents, 8.2 MB)``."""
-        size = f"{self.bytes / 1e6:,.1f} MB" if self.bytes >= 1e5 else f"{self.bytes / 1e3:,.1f} kB"
         provisional = ", provisional" if self.provisional else ""
         return (
             f"evaluation set {self.digest[:8]} ({self.documents:,} "
-            f"document{'' if self.documents == 1 else 's'}, {size}{provisional})"
+            f"document{'' if self.documents == 1 else 's'}, {megabytes(self.bytes)}{provisional})"
         )
 
     def as_record(self) -> dict[str, Any]:

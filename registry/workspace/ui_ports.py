@@ -24,9 +24,9 @@ _PORTS = range(1, 65536)
 @contextmanager
 def serving_ui(workspace: Workspace, port: int) -> Iterator[None]:
     """Serve it at a port while the block runs; of several who do, links name the first."""
-    remember_ui_port(workspace, port)
     held = None
-    with suppress(OSError, StorageError):  # links then say what to type, as if nobody served it
+    with suppress(OSError, StorageError):  # without, links say what to type, and the port before
+        remember_ui_port(workspace, port)
         held = lock.take(workspace.served_ui_file)
         if held is not None:
             since = datetime.now(UTC).isoformat(timespec="seconds")

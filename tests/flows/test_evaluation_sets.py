@@ -6,15 +6,19 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from click.testing import Result
 
+from bpeline.flows.cli.evaluate import measured_lines
 from bpeline.registry.evaluation_sets import measured_on, read_set
+from bpeline.registry.evaluation_sets.evaluation_set import EvaluationSet, SetText
 from bpeline.registry.loading import resolve
 from bpeline.registry.opening import open_registry
 from bpeline.registry.references import ByNumber
+from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN
 
 Command = Callable[..., Result]
 RULES = """
@@ -54,6 +58,16 @@ def train(bpeline: Command, here: Path) -> Callable[..., dict[str, Any]]:
 def sets(bpeline: Command) -> list[dict[str, Any]]:
     listed: list[dict[str, Any]] = json.loads(bpeline("evaluate", "--sets", "--json").stdout)
     return listed
+
+
+def test_one_size_is_said_in_one_way() -> None:
+    text = SetText("held-out", None, None, (), "0" * 64, 5, 8_155)
+    made = EvaluationSet("3d661727", (text,), False, "held-out", None)  # type: ignore[arg-type]
+    metrics = {"evaluated/bytes": 8_155.0, BYTES_PER_TOKEN: 3.2, "words/fertility": 2.4}
+    found = SimpleNamespace(slices={"all": SimpleNamespace(metrics=metrics)})
+    told, _, row = measured_lines(SimpleNamespace(version="news/1", made=made, found=found), {})
+    assert told == "news/1 on evaluation set 3d661727 (5 documents, 8,155 bytes, provisional)"
+    assert row.split()[:3] == ["all", "8,155", "bytes"]
 
 
 @pytest.mark.slow

@@ -104,7 +104,8 @@ def format_of(path: Path) -> str:
         f"the format of {path} cannot be told from its name",
         "a directory with manifest.json, with tokenizer.json, with vocab.json and merges.txt, or "
         "with freqs.json; a file *.json, *.tiktoken, *.codes, *.model, *.gguf or vocab.txt",
-        f"name the format: Tokenizer.load(path, format=...), one of {', '.join(FORMATS)}",
+        "give it the name of its format, such as model.json or ranks.tiktoken; or, in Python, name "
+        f"the format: Tokenizer.load(path, format=...), one of {', '.join(FORMATS)}",
     )
 
 
