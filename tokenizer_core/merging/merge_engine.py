@@ -545,14 +545,14 @@ def with_pairs(
     tokens = int(state.sizes[merge_state.TOKENS])
     if tokens <= _DENSE:
         keys = rows[:, pair_tables.KEY]
-        places = np.full((tokens, tokens), -1, np.int64)
-        places[keys >> 32, keys & 0xFFFFFFFF] = rows[:, pair_tables.START]
-        merge_layout.collect_dense_pairs(made.cells, made.high, begin, end, places, made.arena)
+        places = np.full((tokens + 1, tokens + 1), placed, np.uint32)
+        places[(keys >> 32) + 1, (keys & 0xFFFFFFFF) + 1] = rows[:, pair_tables.START]
+        merge_layout.collect_dense_pairs(made.cells, begin, end, 1, places, placed, made.arena)
     else:
-        places = rows[:, pair_tables.START].copy()
+        starts = rows[:, pair_tables.START].copy()
         table = made.pairs, made.slots, made.hash_key
         merge_layout.collect_sparse_pairs(
-            made.cells, made.high, begin, end, *table, places, made.arena
+            made.cells, made.high, begin, end, *table, starts, made.arena
         )
     return made
 
@@ -560,7 +560,9 @@ def with_pairs(
 def closed_up(state: MergeState) -> MergeState:
     """One cell for each token, and no word of one token; a state without occurrences of pairs."""
     weights = state.weights
-    size, runs = merge_layout.close_up(state.cells, state.high, weights, state.token_widths)
+    size, runs = merge_layout.close_up(
+        state.cells, state.high, weights, state.token_widths, 0, len(state.cells) - 1
+    )
     state.token_widths[: int(state.sizes[merge_state.TOKENS])] = 1
     block = state.cells.base
     assert block is not None
@@ -607,16 +609,13 @@ def _frequent_pairs(
 
 def _dense_pairs(state: MergeState, tokens: int, begin: int, end: int) -> NDArray[np.int64]:
     """Rows for all pairs, by means of a square table."""
-    square = (tokens, tokens)
-    counts, occurrences = np.zeros(square, np.int64), np.zeros(square, np.int64)
-    merge_layout.count_dense_pairs(
-        state.cells, state.high, state.weights, begin, end, counts, occurrences
-    )
-    found = np.flatnonzero(occurrences != 0)
-    rows = np.empty((len(found), pair_tables.COLUMNS), np.int64)
-    rows[:, pair_tables.KEY] = (found // tokens << 32) | found % tokens
-    rows[:, pair_tables.COUNT] = counts.ravel()[found]
-    rows[:, pair_tables.LENGTH] = occurrences.ravel()[found]
+    sums = np.zeros((tokens + 1, tokens + 1, 2), np.int64)
+    merge_layout.count_dense_pairs(state.cells, state.weights, begin, end, sums)
+    left, right = np.nonzero(sums[1:, 1:, merge_layout.OCCURRING])
+    rows = np.empty((len(left), pair_tables.COLUMNS), np.int64)
+    rows[:, pair_tables.KEY] = (left << 32) | right
+    rows[:, pair_tables.COUNT] = sums[left + 1, right + 1, merge_layout.SUM]
+    rows[:, pair_tables.LENGTH] = sums[left + 1, right + 1, merge_layout.OCCURRING]
     return rows
 
 

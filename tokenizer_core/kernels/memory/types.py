@@ -32,6 +32,7 @@ ReadOnlyU8s = Annotated[NDArray[np.uint8], types.Array(types.uint8, 1, "C", read
 
 # Two axes.
 U8Rows = Annotated[NDArray[np.uint8], types.uint8[:, ::1]]
+U32Rows = Annotated[NDArray[np.uint32], types.uint32[:, ::1]]
 U64Rows = Annotated[NDArray[np.uint64], types.uint64[:, ::1]]
 I16Rows = Annotated[NDArray[np.int16], types.int16[:, ::1]]
 I32Rows = Annotated[NDArray[np.int32], types.int32[:, ::1]]

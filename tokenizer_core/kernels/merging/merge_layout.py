@@ -14,11 +14,13 @@ from bpeline.tokenizer_core.kernels.memory.types import (
     I64,
     I8s,
     I32s,
+    I64Planes,
     I64Rows,
     I64s,
     Int,
     U8s,
     U16s,
+    U32Rows,
 )
 from bpeline.tokenizer_core.kernels.merging.merge_state import (
     CELL_BITS,
@@ -36,6 +38,8 @@ from bpeline.tokenizer_core.kernels.tables.pair_tables import (
     pair_key,
     slot_of,
 )
+
+SUM, OCCURRING = 0, 1  # of `count_dense_pairs`
 
 
 @kernel
@@ -111,53 +115,72 @@ def lay_out_words(
         position += 1
 
 
-@entry_kernel
-def count_dense_pairs(
-    cells: U16s,
-    high: I8s,
-    weights: Weights,
-    begin: I64,
-    end: I64,
-    counts: I64Rows,
-    occurrences: I64Rows,
-) -> None:
-    """Add up, for each pair of tokens at ``[left, right]``, its count and occurrences.
+@kernel
+def dense_row(cells: U16s, position: Int) -> np.uint16:
+    """Where a symbol stands in a table of all of them: a separator first, then tokens by id.
 
-    Each token has one cell. ``counts`` weighs each occurrence by the count of its word; both arrays
-    are [tokens, tokens].
+    Unsigned, so no index is looked at for being negative.
+    """
+    return np.uint16(cells[position] + 1)
+
+
+@entry_kernel
+def count_dense_pairs(cells: U16s, weights: Weights, begin: I64, end: I64, sums: I64Planes) -> None:
+    """Add up, for each pair of tokens, its count and its occurrences, which have one cell each.
+
+    No branch depends on a symbol: separators are counted too, for nobody.
 
     Args:
+        cells: see `MergeState`; there are less than `NARROW` tokens.
         begin, end: the cells in which pairs are looked for.
+        sums: [tokens + 1, tokens + 1, 2] `SUM` and `OCCURRING` by `dense_row` of left and right.
     """
-    left = symbol_at(cells, high, begin)
+    left = dense_row(cells, begin)
+    position = begin + 1
     run = np.int64(weights.pages[begin >> PAGE_BITS])
-    for position in range(begin + 1, end):
-        right = symbol_at(cells, high, position)
-        if left >= 0 and right >= 0:
-            run = run_at(weights, run, position)
-            counts[left, right] += weights.counts[run]
-            occurrences[left, right] += 1
-        left = right
+    while position < end:
+        run = run_at(weights, run, position)
+        count = weights.counts[run]
+        stop = min(end, np.int64(weights.starts[run + 1]))
+        for place in range(position, stop):
+            right = dense_row(cells, place)
+            sums[left, right, SUM] += count
+            sums[left, right, OCCURRING] += 1
+            left = right
+        position = stop
 
 
 @entry_kernel
 def collect_dense_pairs(
-    cells: U16s, high: I8s, begin: I64, end: I64, next_place: I64Rows, arena: I32s
+    cells: U16s, begin: I64, end: I64, step: I64, places: U32Rows, unwanted: I64, arena: I32s
 ) -> None:
-    """Write the positions of each pair, ascending, into its segment of the arena.
+    """Write the positions of each pair into its segment of the arena.
 
-    ``next_place`` is [tokens, tokens]: where the pair's segment begins, or −1 for a pair that is
-    not wanted; afterwards where it ends.
+    As in `count_dense_pairs`, no branch depends on a symbol: what is not wanted is written too,
+    to one place.
+
+    Args:
+        step: 1, or −1 to go backward.
+        places: [tokens + 1, tokens + 1] by `dense_row` of left and right where the pair's next
+            position goes, in the direction of ``step``; or ``unwanted``.
+        unwanted: a place of the arena that belongs to no segment.
     """
-    left = symbol_at(cells, high, begin)
-    for position in range(begin + 1, end):
-        right = symbol_at(cells, high, position)
-        if left >= 0 and right >= 0:
-            place = next_place[left, right]
-            if place >= 0:
-                arena[place] = position - 1
-                next_place[left, right] = place + 1
-        left = right
+    if step > 0:
+        left = dense_row(cells, begin)
+        for position in range(begin + 1, end):
+            right = dense_row(cells, position)
+            place = places[left, right]
+            arena[place] = position - 1
+            places[left, right] = place + np.uint32(place != unwanted)
+            left = right
+    else:
+        right = dense_row(cells, end - 1)
+        for position in range(end - 2, begin - 1, -1):
+            left = dense_row(cells, position)
+            place = places[left, right]
+            arena[place] = position
+            places[left, right] = place - np.uint32(place != unwanted)
+            right = left
 
 
 @entry_kernel
@@ -266,35 +289,43 @@ def collect_sparse_pairs(
 
 
 @entry_kernel
-def close_up(cells: U16s, high: I8s, weights: Weights, widths: I32s) -> tuple[I64, I64]:
+def close_up(
+    cells: U16s, high: I8s, weights: Weights, widths: I32s, begin: I64, end: I64
+) -> tuple[I64, I64]:
     """Leave one cell of each token, and no word of one token: nothing can be merged in it.
 
+    All cells are looked at, not only the first of each token: which is next would be known one
+    step after the other.
+
     Args:
-        cells, high, weights: all of them; ``pages`` are wrong afterwards.
+        weights: of these cells; ``pages`` are wrong afterwards, and are not looked at.
         widths: int32, cells of each token so far; all are 1 afterwards, which the caller writes.
+        begin, end: the cells of separators, between which words lie.
 
     Returns:
-        How many cells and how many runs are in use, all at the beginning of their arrays.
+        The cell after those in use, which begin at ``begin``; and how many runs are.
     """
     starts, counts = weights.starts, weights.counts
-    read, write, begin = np.int64(1), np.int64(1), np.int64(1)
+    first = begin + 1  # of the word
+    write = first
     run, runs = np.int64(0), np.int64(0)
-    while read < cells.size:
+    within = np.int64(0)  # 1 until the last cell of a token that has more than one
+    for read in range(begin + 1, end + 1):
         symbol = symbol_at(cells, high, read)
         put_symbol(cells, high, write, symbol)
-        if symbol >= 0:
-            write += 1
-            read += np.int64(widths[symbol])
+        if symbol != SEPARATOR:
+            is_tag = np.int64(symbol >= 0)
+            write += is_tag & (within ^ 1)
+            within ^= is_tag & np.int64(widths[max(symbol, 0)] > 1)
             continue
-        if write - begin > 1:
+        if write - first > 1:
             while starts[run + 1] <= read:  # a word's separator belongs to its run
                 run += 1
             count = counts[run]
             if runs == 0 or counts[runs - 1] != count:
-                starts[runs] = begin
+                starts[runs] = first
                 counts[runs] = count
                 runs += 1
-            begin = write + 1
-        write = begin
-        read += 1
+            first = write + 1
+        write = first
     return write, runs
