@@ -20,11 +20,13 @@ BYTES = [bytes([byte]) for byte in range(256)]
 
 
 @entry_kernel
-def longest_tokens(text: U8s, trie: U64s, found: I64s) -> None:
-    """The longest token at each place of a text."""
+def longest_tokens(text: U8s, trie: U64s, found: I64s, ends: I64s) -> None:
+    """The longest token at each place of a text, and where it ends."""
     begin = np.int64(text.ctypes.data)
+    end = begin + len(text)
     for at in range(len(text)):
-        found[at] = longest_token(begin + at, begin + len(text), np.int64(trie.ctypes.data))
+        found[at], ends[at] = longest_token(begin + at, end, np.int64(trie.ctypes.data))
+        ends[at] -= begin
 
 
 def trie_of(tokens: Iterable[bytes]) -> tuple[list[bytes], np.ndarray, np.ndarray]:
@@ -54,9 +56,11 @@ def test_the_longest_token_is_found_at_every_place(letters: bytes) -> None:
     tokens, trie, shorter = trie_of(sorted(made))
     text = bytes(random_.choices(letters, k=600)) + b"".join(random_.sample(sorted(made), 8))
     found = np.zeros(len(text), np.int64)
-    longest_tokens(np.frombuffer(bytearray(text), np.uint8), trie, found)
+    ends = found.copy()
+    longest_tokens(np.frombuffer(bytearray(text), np.uint8), trie, found, ends)
     for at in range(len(text)):
-        assert tokens[found[at]] == longest_by_search(text, at, made)
+        expected = longest_by_search(text, at, made)
+        assert (tokens[found[at]], ends[at] - at) == (expected, len(expected))
     for index in range(256, len(tokens)):
         begin = next(
             n for n in range(len(tokens[index]) - 1, 0, -1) if tokens[index][:n] in made or n == 1
@@ -72,7 +76,7 @@ def test_nodes_of_all_children_have_room_and_no_two_share_cells() -> None:
     tokens, trie, _ = trie_of(made)
     text = np.frombuffer(bytearray(bytes(random.Random(3).choices(range(256), k=4_000))), np.uint8)
     found = np.zeros(len(text), np.int64)
-    longest_tokens(text, trie, found)
+    longest_tokens(text, trie, found, np.zeros(len(text), np.int64))
     kept = set(made)
     expected = [longest_by_search(text.tobytes()[: at + 3], at, kept) for at in range(len(text))]
     assert [tokens[index] for index in found] == expected

@@ -63,9 +63,9 @@ class WordCache:
 
     def __init__(self, slots: int) -> None:
         self.slots = slots
-        self._entries = _at_cache_line(4 * slots)
+        self._entries = at_cache_line(4 * slots)
         self._arena = np.empty(ENTRY * slots, np.uint8)
-        self._counts = _at_cache_line(_CACHE_LINE // 8)
+        self._counts = at_cache_line(_CACHE_LINE // 8)
 
     def enlarged(self, slots: int) -> WordCache:
         """A larger table with the words of this one, to which threads may go on adding."""
@@ -247,7 +247,7 @@ class Workspace:
             self._take_scratch(_LEAST_SCRATCH)
 
 
-def _at_cache_line(words: int) -> NDArray[np.uint64]:
+def at_cache_line(words: int) -> NDArray[np.uint64]:
     """Zeros that begin at a cache line, so that no entry lies across two."""
     room = np.zeros(words + _CACHE_LINE // 8, np.uint64)
     begin = -room.ctypes.data % _CACHE_LINE // 8

@@ -18,6 +18,7 @@ from bpeline.tokenizer_core.encoding.encoding_memory import (
     SharedWords,
     ShortKernel,
     Workspace,
+    at_cache_line,
     scratch_for,
 )
 from bpeline.tokenizer_core.kernels.compiling.compilation import are_kept
@@ -39,10 +40,12 @@ from bpeline.tokenizer_core.kernels.encoding.short_texts import (
 )
 from bpeline.tokenizer_core.kernels.encoding.token_tables import (
     BYTES,
+    INFO,
     LENGTH_SHIFT,
     MAX_TOKENS,
     NOTHING,
     SHORTER_SHIFT,
+    TOKEN,
     keep_merges,
     measure_tokens,
     spell_tokens,
@@ -374,8 +377,8 @@ def _token_tables(
     pair_bits = _bits_for(made)
     pair_shift = np.uint64(64 - pair_bits)
     pairs = np.zeros(9 << (pair_bits - 3), np.uint64)  # slots, and a byte for each
-    kept, splits = np.empty(made, np.int32), np.zeros(BYTES + made, np.uint64)
-    number = keep_merges(byte_ids, *merges, pair_shift, HASH_KEY, indices, kept, pairs, splits)
+    kept, tokens = np.empty(made, np.int32), at_cache_line(TOKEN // 8 * (BYTES + made))
+    number = keep_merges(byte_ids, *merges, pair_shift, HASH_KEY, indices, kept, pairs, tokens)
     if number < 0:
         return None
     left, right, results = (column[kept[:number]] for column in merges)
@@ -393,11 +396,12 @@ def _token_tables(
     if built is None:
         return None
     trie, shorter = built
-    infos = ids.astype(np.uint64)
+    infos = tokens.reshape(-1, TOKEN // 8)[: len(ids), INFO // 8]
+    infos[:] = ids.astype(np.uint64)
     infos |= lengths.astype(np.uint64) << LENGTH_SHIFT
     infos |= shorter.astype(np.uint64) << SHORTER_SHIFT
     record["pair_shift"] = pair_shift
-    return {"pairs": pairs, "splits": splits, "infos": infos, "trie": trie}
+    return {"pairs": pairs, "tokens": tokens, "trie": trie}
 
 
 def _trie(

@@ -16,10 +16,14 @@ from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
 from bpeline.tokenizer_core.kernels.encoding.token_tables import (
     ID_MASK,
     INDEX_MASK,
+    INFO,
     LENGTH_SHIFT,
     NOTHING,
     SHORTER_SHIFT,
-    stand_together,
+    TOKEN,
+    joined_at,
+    joins_of,
+    stay_together,
 )
 from bpeline.tokenizer_core.kernels.encoding.token_trie import longest_token
 from bpeline.tokenizer_core.kernels.encoding.workspace_record import key_of
@@ -36,6 +40,28 @@ from bpeline.tokenizer_core.kernels.tables.pair_tables import PairTable
 
 
 @kernel
+def shorter_token(tokens: I64, token: I64) -> I64:
+    """The next shorter token that a token begins with, or `NOTHING`."""
+    return np.int64(load_u64(tokens + TOKEN * token + INFO) >> SHORTER_SHIFT)
+
+
+@kernel
+def length_of(tokens: I64, token: I64) -> I64:
+    return np.int64((load_u64(tokens + TOKEN * token + INFO) >> LENGTH_SHIFT) & INDEX_MASK)
+
+
+@kernel
+def is_marked(bits: I64, at: I64) -> bool:
+    return (load_u64(bits + 8 * (at >> 6)) >> np.uint64(at & 63)) & ONE != ZERO
+
+
+@kernel
+def mark(bits: I64, at: I64) -> None:
+    block = bits + 8 * (at >> 6)
+    store_u64(block, load_u64(block) | (ONE << np.uint64(at & 63)))
+
+
+@kernel
 def encode_by_backtracking(word: I64, length: I64, workspace: Record, target: I64) -> I64:
     """Write the token ids of one word as uint32.
 
@@ -47,49 +73,43 @@ def encode_by_backtracking(word: I64, length: I64, workspace: Record, target: I6
     Returns:
         How many ids there are. Twin: `tokenizer_core.reference.merge_word`.
     """
-    infos, trie = workspace.infos, workspace.trie
-    end = word + length
-    token = longest_token(word, end, trie)
-    info = load_u64(infos + 8 * token)
-    if np.int64((info >> LENGTH_SHIFT) & INDEX_MASK) == length:
-        store_u32(target, np.uint32(info & ID_MASK))
-        return np.int64(1)
+    tokens, trie = workspace.tokens, workspace.trie
     pairs = PairTable(workspace.pairs, workspace.pair_shift, key_of(workspace))
-    splits = workspace.splits
     dead = workspace.scratch  # places from which the end is out of reach
-    for i in range((length >> 6) + 1):
-        store_u64(dead + 8 * i, ZERO)
+    any_dead = False
+    end = word + length
     count = np.int64(0)
-    at = np.int64(0)
-    before = np.int64(NOTHING)
+    at, before, joins = word, np.int64(NOTHING), ZERO
+    token, behind = longest_token(at, end, trie)
     while True:
-        if token == NOTHING:
-            cell = dead + 8 * (at >> 6)
-            store_u64(cell, load_u64(cell) | (ONE << np.uint64(at & 63)))
+        fits = not any_dead or not is_marked(dead, behind - word)
+        if fits and joins & joined_at(tokens, token) != ZERO:
+            fits = stay_together(pairs, tokens, before, token)
+        if fits:
+            store_u32(target + 4 * count, np.uint32(token))
+            count += 1
+            if behind == end:
+                break
+            at, before, joins = behind, token, joins_of(tokens, token)
+            token, behind = longest_token(at, end, trie)
+            continue
+        token = shorter_token(tokens, token)
+        while token == NOTHING:
+            if not any_dead:
+                for i in range((length >> 6) + 1):
+                    store_u64(dead + 8 * i, ZERO)
+                any_dead = True
+            mark(dead, at - word)
             count -= 1
-            info = load_u64(infos + 8 * np.int64(load_u32(target + 4 * count)))
-            at -= np.int64((info >> LENGTH_SHIFT) & INDEX_MASK)
-            token = np.int64(info >> SHORTER_SHIFT)
-            before = np.int64(NOTHING)
+            token = np.int64(load_u32(target + 4 * count))
+            at -= length_of(tokens, token)
+            token = shorter_token(tokens, token)
+            joins = ZERO
             if count > 0:
                 before = np.int64(load_u32(target + 4 * count - 4))
-            continue
-        info = load_u64(infos + 8 * token)
-        behind = at + np.int64((info >> LENGTH_SHIFT) & INDEX_MASK)
-        is_dead = (load_u64(dead + 8 * (behind >> 6)) >> np.uint64(behind & 63)) & ONE
-        if is_dead != ZERO or (
-            count > 0 and not stand_together(pairs, splits, before, token, NOTHING)
-        ):
-            token = np.int64(info >> SHORTER_SHIFT)
-            continue
-        store_u32(target + 4 * count, np.uint32(token))
-        count += 1
-        at = behind
-        if at == length:
-            break
-        before = token
-        token = longest_token(word + at, end, trie)
+                joins = joins_of(tokens, before)
+        behind = at + length_of(tokens, token)
     for i in range(count):
         index = np.int64(load_u32(target + 4 * i))
-        store_u32(target + 4 * i, np.uint32(load_u64(infos + 8 * index) & ID_MASK))
+        store_u32(target + 4 * i, np.uint32(load_u64(tokens + TOKEN * index) & ID_MASK))
     return count

@@ -10,7 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
-from bpeline.tokenizer_core.kernels.encoding.token_tables import ID_MASK, NOTHING, token_of_pair
+from bpeline.tokenizer_core.kernels.encoding.token_tables import (
+    ID_MASK,
+    NOTHING,
+    TOKEN,
+    token_of_pair,
+)
 from bpeline.tokenizer_core.kernels.encoding.workspace_record import key_of
 from bpeline.tokenizer_core.kernels.memory.addresses import (
     load_u8,
@@ -133,7 +138,7 @@ def encode_runs(word: I64, length: I64, workspace: Record, target: I64) -> I64:
     count = np.int64(0)
     for i in range(number):
         run = runs + RUN * i
-        id_ = np.uint32(load_u64(workspace.infos + 8 * np.int64(load_u64(run))) & ID_MASK)
+        id_ = np.uint32(load_u64(workspace.tokens + TOKEN * np.int64(load_u64(run))) & ID_MASK)
         for _ in range(np.int64(load_u64(run + REPEATS))):
             store_u32(target + 4 * count, id_)
             count += 1

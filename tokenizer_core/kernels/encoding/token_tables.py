@@ -10,6 +10,12 @@ is found by undoing merges, the latest first: the pair of tokens that touched at
 must not have been merged while it was there. (The idea is that of github/rust-gems' crate `bpe`;
 why it is exact for any ranks is said in `encode_by_backtracking`.)
 
+For most neighbours two sets tell. A merge across the seam joins a part at the end of the left token
+to a part at the beginning of the right one, while both are there: before they become parts of
+longer ones. So two sets are kept of each token: what such merges would join to its end, and what at
+its beginning they would join. In these sets a token is one bit of 64. Where the first set of one
+token and the second set of the next one have no bit in common they stand together.
+
 Many lists are not proper and mean the same as one that is: those written for Llama 3 and its kin
 hold every way to put a token together from two others, of which merging only ever uses one.
 """
@@ -20,7 +26,7 @@ import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u8, load_u64, store_u8, store_u64
-from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I32s, I64s, Int, U8s, U64s
+from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I32s, I64s, U8s, U64s
 from bpeline.tokenizer_core.kernels.tables.hashing import ONE, ZERO, key_in, mix
 from bpeline.tokenizer_core.kernels.tables.pair_tables import PairTable, packed_entry
 
@@ -31,9 +37,14 @@ MAX_TOKENS = NOTHING
 THREE, SEVEN = np.uint64(3), np.uint64(7)
 INDEX_BITS, INDEX_MASK = np.uint64(20), np.uint64(NOTHING)
 HALF, LOWER_HALF = np.uint64(32), np.uint64(0xFFFF_FFFF)
+# 2⁶⁴ / φ: multiples of it lie evenly; the highest six bits number the bits of a set.
+GOLDEN, TOP_SIX = np.uint64(0x9E37_79B9_7F4A_7C15), np.uint64(58)
 
-# What is kept of a token, in one uint64: its id (24 bits), its length in bytes (20 bits) and the
-# next shorter token that it begins with (20 bits).
+# What is kept of a token, in four uint64, so that one cache line has all of it.
+TOKEN = 32  # bytes
+INFO = 0  # its id (24 bits), its length (20), the next shorter token that it begins with (20)
+PARTS = 8  # the left one above the right one
+JOINS, JOINED = 16, 24  # the sets: what may be joined to its end; what at its beginning may be
 ID_MASK = np.uint64((1 << 24) - 1)
 LENGTH_SHIFT, SHORTER_SHIFT = np.uint64(24), np.uint64(44)
 
@@ -60,18 +71,61 @@ def token_of_pair(pairs: PairTable, left: I64, right: I64) -> I64:
 
 
 @kernel
-def stand_together(pairs: PairTable, splits: Int, left: I64, right: I64, limit: Int) -> bool:
-    """Whether merges of indices below ``limit`` leave two stable tokens side by side.
+def bit_of(token: I64) -> U64:
+    """Its bit in `JOINS` and `JOINED`."""
+    return ONE << ((np.uint64(token) * GOLDEN) >> TOP_SIX)
+
+
+@kernel
+def add_token(tokens: I64, token: I64, left: I64, right: I64) -> None:
+    """Write the parts of the latest token, and what its merge means for the sets.
+
+    From now on its parts are there no more: what earlier merges join to the right one, and find at
+    the beginning of the left one, is in the sets of the token, and nothing later. Only if the left
+    part begins with its own right part, this merge itself may join it to what stands before it: of
+    equal pairs the left one is merged first.
+    """
+    row, of_left, of_right = tokens + TOKEN * token, tokens + TOKEN * left, tokens + TOKEN * right
+    store_u64(row + PARTS, (np.uint64(left) << HALF) | np.uint64(right))
+    store_u64(row + JOINS, load_u64(of_right + JOINS))
+    store_u64(of_right + JOINED, load_u64(of_right + JOINED) | bit_of(right))
+    store_u64(row + JOINED, load_u64(of_left + JOINED))
+    store_u64(of_left + JOINS, load_u64(of_left + JOINS) | bit_of(right))
+
+
+@kernel
+def joins_of(tokens: I64, token: I64) -> U64:
+    """What may be joined to the end of a token: see `stand_together`."""
+    return load_u64(tokens + TOKEN * token + JOINS)
+
+
+@kernel
+def joined_at(tokens: I64, token: I64) -> U64:
+    """What may be joined at the beginning of a token."""
+    return load_u64(tokens + TOKEN * token + JOINED)
+
+
+@kernel
+def stand_together(pairs: PairTable, tokens: I64, left: I64, right: I64) -> bool:
+    """Whether merging leaves two stable tokens side by side."""
+    sets = joins_of(tokens, left) & joined_at(tokens, right)
+    return sets == ZERO or stay_together(pairs, tokens, left, right)
+
+
+@kernel
+def stay_together(pairs: PairTable, tokens: I64, left: I64, right: I64) -> bool:
+    """`stand_together`, by undoing merges.
 
     Each round looks at the time before the later of the two tokens was made. Of equal tokens the
     left one is made first, and of equal pairs the left one is merged first: so a pair at the seam
     may be as late as the left token, but not as late as the right one.
     """
+    limit = np.int64(NOTHING)
     while True:
         # Both asked for before it is known which is wanted: to wait for one costs less than to
         # guess, every other time wrongly.
-        of_left = np.int64(load_u64(splits + 8 * left) & LOWER_HALF)
-        of_right = np.int64(load_u64(splits + 8 * right) >> HALF)
+        of_left = np.int64(load_u64(tokens + TOKEN * left + PARTS) & LOWER_HALF)
+        of_right = np.int64(load_u64(tokens + TOKEN * right + PARTS) >> HALF)
         if token_of_pair(pairs, left, right) < limit:
             return False
         later = left > right
@@ -99,7 +153,7 @@ def keep_merges(
     indices: I32s,
     kept: I32s,
     pairs: U64s,
-    splits: U64s,
+    tokens: U64s,
 ) -> I64:
     """Leave out merges that are never used; the others are a proper list of stable tokens.
 
@@ -120,14 +174,14 @@ def keep_merges(
         pairs: uint64 ``[slots + slots / 8]``, zero, to be at most half full: receives left, right
             and result, 20 bits each. Behind the slots lies a filter, small enough to stay near the
             processor: one bit of a byte per slot, which tells most pairs that do not merge.
-        splits: uint64 ``[256 + …]``, as many as bytes and different results: receives the parts of
-            each token, left above right.
+        tokens: uint64 ``[4 · (256 + …)]``, zero, for as many as bytes and different results:
+            receives the parts of each token, and what may join it to others.
 
     Returns:
         How many merges are kept, or −1 where ranks may fall.
     """
     table = PairTable(pairs.ctypes.data, shift, key_in(hash_key))
-    parts = splits.ctypes.data
+    rows = np.int64(tokens.ctypes.data)
     for byte in range(BYTES):
         indices[byte_ids[byte]] = byte
     number = np.int64(0)
@@ -135,7 +189,7 @@ def keep_merges(
         first, second = np.int64(indices[left[rank]]), np.int64(indices[right[rank]])
         if first < 0 or second < 0 or indices[results[rank]] >= 0:
             continue
-        if not stand_together(table, parts, first, second, NOTHING):
+        if not stand_together(table, rows, first, second):
             continue
         token = BYTES + number
         key = (np.uint64(first) << INDEX_BITS) | np.uint64(second)
@@ -144,7 +198,7 @@ def keep_merges(
         store_u8(byte_address, np.uint8(np.uint64(load_u8(byte_address)) | (ONE << bit)))
         entry = packed_entry(table, key, mixed, INDEX_BITS)
         store_u64(entry, (key << INDEX_BITS) | np.uint64(token))
-        splits[token] = (np.uint64(first) << HALF) | np.uint64(second)
+        add_token(rows, np.int64(token), first, second)
         indices[results[rank]] = token
         kept[number] = rank
         number += 1

@@ -36,20 +36,22 @@ LOWER_HALF = np.uint64(0xFFFF_FFFF)
 
 
 @kernel
-def longest_token(at: I64, end: I64, trie: I64) -> I64:
-    """Index of the longest token at the beginning of the bytes from ``at`` to ``end``."""
+def longest_token(at: I64, end: I64, trie: I64) -> tuple[I64, I64]:
+    """The longest token at the beginning of bytes, up to ``end``: its index, and where it ends."""
     best = np.int64(load_u8(at))
     cell = load_u64(trie + 8 * best)
     at += 1
+    behind = at
     while at < end:
         byte = np.uint64(load_u8(at))
         cell = load_u64(trie + np.int64(((cell >> BASE_SHIFT) ^ byte) << np.uint64(3)))
         if cell & BYTE_AND_USED != byte | USED:
             break
+        at += 1
         token = np.int64((cell >> TOKEN_SHIFT) & TOKEN_MASK)
         best = best if token == NOTHING else token
-        at += 1
-    return best
+        behind = behind if token == NOTHING else at
+    return best, behind
 
 
 @kernel

@@ -20,8 +20,7 @@ WORKSPACE = np.dtype(
         ("byte_ids", _ADDRESS),  # uint32 [256]: the id of each byte, for merging
         ("pairs", _ADDRESS),  # the pair table of `token_tables`, or that of `table_of_merges`
         ("pair_shift", _BITS),
-        ("splits", _ADDRESS),  # the parts of tokens: see `token_tables`
-        ("infos", _ADDRESS),  # ids, lengths and next shorter tokens
+        ("tokens", _ADDRESS),  # ids, lengths, parts, …: see `token_tables`
         ("trie", _ADDRESS),  # see `token_trie`; or 0
         ("whole", _ADDRESS),  # the table of whole words, or 0: see `whole_words`
         ("whole_shift", _BITS),
