@@ -48,7 +48,10 @@ def _shown(registry: Registry, name: str) -> str:
     runs = [one.version.mlflow_run_id for one in history.versions if one.version.mlflow_run_id]
     if not runs:
         return ""
-    with registry.workspace.temporary_directory("name-page") as directory:
+    with (
+        registry.workspace.temporary_directory("name-page") as directory,
+        DURABLE.passing(directory),
+    ):
         path = directory / "versions.html"
         DURABLE.write(path, page_of_name(history).encode(errors="backslashreplace"))
         return registry.tracker.show_name_page(name, runs[-1], path, history.measured_on)

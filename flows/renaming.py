@@ -22,6 +22,7 @@ from bpeline.registry.records import CURVE_METRIC, Publication, PublishedVersion
 from bpeline.registry.references import parse_registered
 from bpeline.registry.version_files import golden_texts, write_exports
 from bpeline.tokenizer_core.derived import rename_special_tokens, slots_of
+from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.formats import bpeline
 from bpeline.tokenizer_core.tokenizer import Tokenizer
@@ -87,7 +88,7 @@ def rename(reference: str, names: Mapping[str, str], workspace: str | None = Non
     before = load_version(registry, base)
     tokenizer = rename_special_tokens(before, names)
     lineage = Lineage.of(registry, base)
-    with registry.workspace.temporary_directory("publish") as directory:
+    with registry.workspace.temporary_directory("publish") as directory, DURABLE.passing(directory):
         _write(tokenizer, names, lineage, directory)
         version = publish_version(registry, _publication(tokenizer, names, lineage, directory))
     if version.newly_registered and registry.catalogue.evaluation_set(base.name) is not None:

@@ -186,6 +186,11 @@ def _measure(
             registry.tracker.tag_version(version.name, version.number, tag)
         catalogue = registry.catalogue
         catalogue.forget_metrics(version.name, version.digest, depends_on_text)
-        catalogue.add_metrics(version.name, version.digest, metrics, step=found.vocab_size)
-        catalogue.measured_on(version.name, version.digest, made.digest)
+        catalogue.add_metrics(
+            version.name,
+            version.digest,
+            metrics,
+            step=found.vocab_size,
+            measured_on=made.digest,
+        )
     return Measured(version, made, found)

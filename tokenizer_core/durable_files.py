@@ -65,6 +65,7 @@ class DurableFiles:
 
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
+        self._passing: set[Path] = set()
 
     def write(self, path: Path, content: Content) -> None:
         """Replace ``path`` by ``content`` atomically and durably.
@@ -97,14 +98,14 @@ class DurableFiles:
 
     def publish(self, temporary: Path, path: Path) -> None:
         """Sync a finished temporary file, give it its name, sync the directory."""
-        self.disk.sync(temporary)
+        self._sync(temporary)
         self.disk.replace(temporary, path)
-        self.disk.sync(path.parent)
+        self._sync(path.parent)
 
     def sync(self, directory: Path) -> None:
         """Make the entries of a directory durable that others have made."""
         with _told_of(directory):
-            self.disk.sync(directory)
+            self._sync(directory)
 
     def make_directories(self, path: Path) -> None:
         """Make a directory, and those above it that are missing; each survives a power loss.
@@ -115,7 +116,7 @@ class DurableFiles:
             return
         self.make_directories(path.parent)
         self.disk.make_directory(path)
-        self.disk.sync(path.parent)
+        self._sync(path.parent)
 
     def replace(self, source: Path, target: Path) -> None:
         """Rename a file that is durable already; durable when its directory is synced next."""
@@ -126,15 +127,31 @@ class DurableFiles:
         """Remove a file for good."""
         with _told_of(path):
             self.disk.remove(path)
-            self.disk.sync(path.parent)
+            self._sync(path.parent)
 
     def remove_tree(self, path: Path) -> None:
         """Remove a directory for good: from one moment to the next, nothing of it is there."""
         aside = path.with_name(f"{_TEMPORARY}{secrets.token_hex(6)}-{path.name}")
         with _told_of(path):
             self.disk.replace(path, aside)
-            self.disk.sync(path.parent)
+            self._sync(path.parent)
             shutil.rmtree(aside, ignore_errors=True)  # what is left of it is swept
+
+    @contextmanager
+    def passing(self, directory: Path) -> Iterator[None]:
+        """Sync nothing below a directory that ends with the block, or a power loss ends for it.
+
+        What is in there and is to stay must be copied, never renamed, to where it stays.
+        """
+        self._passing.add(directory)
+        try:
+            yield
+        finally:
+            self._passing.discard(directory)
+
+    def _sync(self, path: Path) -> None:
+        if self._passing.isdisjoint((path, *path.parents)):
+            self.disk.sync(path)
 
     @contextmanager
     def on(self, disk: Disk) -> Iterator[None]:

@@ -12,11 +12,14 @@ import hashlib
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
 from markupsafe import Markup
 
+from bpeline.flows.pages.kept_templates import KeptTemplates
 from bpeline.flows.pages.visible import cut_pieces, seen
 from bpeline.flows.wording import number_text
 
@@ -33,6 +36,9 @@ def _environment() -> Environment:
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_shown,
+        # With this, and as `_shown` takes a context, no filter has a part in what is compiled.
+        optimized=False,
+        bytecode_cache=KeptTemplates(settings=Path(__file__).read_bytes()),
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
@@ -50,7 +56,8 @@ def _environment() -> Environment:
     return made
 
 
-def _shown(value: object) -> str:
+@pass_context
+def _shown(_: Context, value: object) -> str:
     """What the templates made themselves stays as it is; all else may come from anywhere."""
     return value if isinstance(value, Markup) else seen(str(value))
 

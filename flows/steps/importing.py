@@ -226,7 +226,7 @@ def publish_import(
     """
     tokenizer, registry = read.tokenizer, run.registry
     library = getattr(tokenizer.algorithm, "library", "")  # of those that theirs runs
-    with run.workspace.temporary_directory("publish") as directory:
+    with run.workspace.temporary_directory("publish") as directory, DURABLE.passing(directory):
         files = _files(request, read, summary, run.workspace, directory)
         if imported_in(files) is None:
             keep_originals(read.imported, read.files, files)

@@ -83,7 +83,7 @@ def publish(run: TrainingRun, trained: Trained, summary: TrainingSummary) -> Pub
     request, registry, workspace = trained.request, run.registry, run.workspace
     words, learned, evaluated = trained.words, trained.learned, trained.evaluated
     tokenizer = evaluated.tokenizer
-    with workspace.temporary_directory("publish") as directory:
+    with workspace.temporary_directory("publish") as directory, DURABLE.passing(directory):
         figures = draw_figures(summary.name, evaluated, directory / "figures", trained.choice)
         provenance = _provenance(summary, learned, words, request)
         if evaluated.left_out:

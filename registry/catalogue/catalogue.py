@@ -8,9 +8,10 @@ values. Knows no file but through the URL it is given.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict
+from types import MappingProxyType
 
 from bpeline.registry.catalogue.corpus import CorpusRecords
 from bpeline.registry.catalogue.records import (
@@ -39,7 +40,6 @@ from bpeline.registry.catalogue.tables import (
     given,
     insert,
     select,
-    update,
 )
 from bpeline.tokenizer_core.errors import UnknownVersion
 
@@ -329,30 +329,56 @@ class Catalogue(CorpusRecords, RunRecords):
 
     # ---- metrics ---------------------------------------------------------------------------
 
-    def measured_on(self, name: str, digest: str, set_digest: str) -> None:
-        """Remember which evaluation set the metrics of a version are of."""
-        query = update(VersionRow).filter_by(name=name, digest=digest)
-        self._database.execute(query.values(measured_on=set_digest))
-
     def add_metrics(
-        self, name: str, digest: str, metrics: Mapping[str, float], step: int = 0
+        self,
+        name: str,
+        digest: str,
+        metrics: Mapping[str, float],
+        step: int = 0,
+        *,
+        curves: Mapping[str, Iterable[tuple[int, float]]] = MappingProxyType({}),
+        measured_on: str | None = None,
     ) -> None:
-        """Keep measured values of a version; a value of the same key and step is replaced.
+        """Keep what was measured of a version; a value of the same key and step is replaced.
+
+        Args:
+            name, digest: of the version.
+            metrics: values by their keys.
+            step: of all these.
+            curves: for each key a value at each of several steps; what `metrics` says of the same
+                key and step wins.
+            measured_on: digest of the evaluation set; None leaves what is known of it.
 
         Raises:
             UnknownVersion: no such version.
         """
-        self._keep(name, digest, [Metric(key, step, value) for key, value in metrics.items()])
+        values = {(key, at): value for key, curve in curves.items() for at, value in curve}
+        values |= {(key, step): value for key, value in metrics.items()}
 
-    def add_curve(
-        self, name: str, digest: str, key: str, curve: Iterable[tuple[int, float]]
-    ) -> None:
-        """Keep a value for each of several steps.
+        def work(session: Session) -> None:
+            version = session.scalars(
+                select(VersionRow).filter_by(name=name, digest=digest)
+            ).one_or_none()
+            if version is None:
+                raise UnknownVersion(
+                    f"{name} has no version with the digest {digest[:12]}",
+                    "accepted are versions of this catalogue",
+                    "type `bpeline versions` to see them",
+                )
+            if measured_on is not None:
+                version.measured_on = measured_on
+            known = {
+                (row.key, row.step): row
+                for row in session.scalars(select(MetricRow).filter_by(version_id=version.id))
+            }
+            for (key, at), value in values.items():
+                row = known.get((key, at))
+                if row is None:
+                    row = MetricRow(version_id=version.id, key=key, step=at)
+                    session.add(row)
+                row.value = None if math.isnan(value) else float(value)
 
-        Raises:
-            UnknownVersion: no such version.
-        """
-        self._keep(name, digest, [Metric(key, step, value) for step, value in curve])
+        self._database.writing(work)
 
     def forget_metrics(self, name: str, digest: str, which: Callable[[str], bool]) -> None:
         """Forget the metrics of a version whose keys are so."""
@@ -393,28 +419,6 @@ class Catalogue(CorpusRecords, RunRecords):
                 of_one = found.setdefault((row_name, digest), {})
                 of_one[key] = math.nan if value is None else value
         return found
-
-    def _keep(self, name: str, digest: str, metrics: Sequence[Metric]) -> None:
-        def work(session: Session) -> None:
-            version_id = session.scalar(select(VersionRow.id).filter_by(name=name, digest=digest))
-            if version_id is None:
-                raise UnknownVersion(
-                    f"{name} has no version with the digest {digest[:12]}",
-                    "accepted are versions of this catalogue",
-                    "type `bpeline versions` to see them",
-                )
-            known = {
-                (row.key, row.step): row
-                for row in session.scalars(select(MetricRow).filter_by(version_id=version_id))
-            }
-            for metric in metrics:
-                row = known.get((metric.key, metric.step))
-                if row is None:
-                    row = MetricRow(version_id=version_id, key=metric.key, step=metric.step)
-                    session.add(row)
-                row.value = None if math.isnan(metric.value) else float(metric.value)
-
-        self._database.writing(work)
 
 
 def _metric(row: MetricRow) -> Metric:

@@ -140,7 +140,10 @@ def _deliver(
     files = () if version else all_files(directory)
     run = tracker.record_run(publication, files, version)
     if version is None:
-        with registry.workspace.temporary_directory("model") as staging:
+        with (
+            registry.workspace.temporary_directory("model") as staging,
+            DURABLE.passing(staging),
+        ):
             version = register_once(tracker, publication, run, format_files(directory), staging)
     _remember(registry, publication, version)
     before = registry.catalogue.add_registration(
@@ -231,10 +234,14 @@ def _remember(
         pattern=publication.pattern,
     )
     if row.run_id == publication.run_id or not catalogue.metrics(name, digest):
-        for key, curve in {**publication.curves, CURVE_METRIC: publication.curve}.items():
-            catalogue.add_curve(name, digest, key, curve)
-        catalogue.add_metrics(name, digest, publication.metrics, step=publication.vocab_size)
-        catalogue.measured_on(name, digest, publication.evaluation_set)
+        catalogue.add_metrics(
+            name,
+            digest,
+            publication.metrics,
+            step=publication.vocab_size,
+            curves={**publication.curves, CURVE_METRIC: publication.curve},
+            measured_on=publication.evaluation_set,
+        )
 
 
 def _without_files(publication: Publication, record: Path, error: Exception) -> CorruptFile:

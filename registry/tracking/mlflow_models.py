@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import secrets
 import shutil
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +53,15 @@ _LINKED = "mlflow.modelVersions"  # MLflow's own tag on a model that versions ar
 
 class MlflowModels(MlflowConnection):
     """Registered models and their versions."""
+
+    def prepare(self) -> None:
+        # Compressing does not hold the interpreter, as importing MLflow does.
+        packing = threading.Thread(target=_pack, name="pack the core")
+        packing.start()
+        try:
+            super().prepare()
+        finally:
+            packing.join()
 
     def ensure_registered_model(self, name: str) -> None:
         """Make room for versions of ``name`` unless there is."""
@@ -323,6 +334,11 @@ class MlflowModels(MlflowConnection):
         with self._fine_if_missing():
             return TrackedVersion.of(ask())
         return None
+
+
+def _pack() -> None:
+    with suppress(Exception):  # whoever stores a model meets the same error, and tells it
+        core_wheel()
 
 
 def _lay_out_model(

@@ -146,7 +146,7 @@ class MlflowRuns(MlflowConnection):
             return run_page(experiment, mlflow_run_id, artifact)
 
     def _add_text(self, mlflow_run_id: str, text: str, place: str) -> None:
-        with TemporaryDirectory(prefix="bpeline-") as aside:
+        with TemporaryDirectory(prefix="bpeline-") as aside, DURABLE.passing(Path(aside)):
             file = Path(aside) / Path(place).name
             DURABLE.write(file, text.encode())
             folder = str(Path(place).parent) if Path(place).parent.name else None

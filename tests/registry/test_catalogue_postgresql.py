@@ -89,7 +89,7 @@ def test_numbers_come_back_as_they_went(url: str) -> None:
     catalogue.add_metrics("news", digest(1), values)
     kept = {one.key: one.value for one in catalogue.metrics("news", digest(1))}
     assert kept == values
-    catalogue.add_curve("news", digest(1), "far", [(2**40, 1.0)])
+    catalogue.add_metrics("news", digest(1), {}, curves={"far": [(2**40, 1.0)]})
     assert Metric("far", 2**40, 1.0) in catalogue.metrics("news", digest(1))
 
 

@@ -164,7 +164,9 @@ def test_one_process_at_a_time_moves_aliases_and_a_killed_one_lets_go(
 def test_metrics_come_back_by_key_and_step(catalogue: Catalogue) -> None:
     catalogue.add_version("news", digest(1))
     catalogue.add_metrics("news", digest(1), {"speed": 1.0, "nothing": math.nan})
-    catalogue.add_curve("news", digest(1), "bytes_per_token", [(1024, 3.25), (512, 2.5)])
+    catalogue.add_metrics(
+        "news", digest(1), {}, curves={"bytes_per_token": [(1024, 3.25), (512, 2.5)]}
+    )
     catalogue.add_metrics("news", digest(1), {"speed": 1.5})
     found = catalogue.metrics("news", digest(1))
     assert found[:2] == [Metric("bytes_per_token", 512, 2.5), Metric("bytes_per_token", 1024, 3.25)]
@@ -175,6 +177,21 @@ def test_metrics_come_back_by_key_and_step(catalogue: Catalogue) -> None:
     assert catalogue.metrics("news", digest(2)) == []
     with pytest.raises(UnknownVersion):
         catalogue.add_metrics("news", digest(2), {"speed": 1.0})
+
+
+def test_all_that_was_measured_is_kept_at_once(catalogue: Catalogue) -> None:
+    catalogue.add_version("news", digest(1))
+    curves = {"ratio": [(512, 2.5), (1024, 3.25)], "speed": [(1024, 7.0)]}
+    catalogue.add_metrics(
+        "news", digest(1), {"ratio": 3.5}, step=1024, curves=curves, measured_on="a set"
+    )
+    assert catalogue.metrics("news", digest(1)) == [
+        Metric("ratio", 512, 2.5), Metric("ratio", 1024, 3.5), Metric("speed", 1024, 7.0)
+    ]  # fmt: skip
+    catalogue.add_metrics("news", digest(1), {"ratio": 3.75}, step=1024)
+    (version,) = catalogue.versions("news")
+    assert version.measured_on == "a set"
+    assert Metric("ratio", 1024, 3.75) in catalogue.metrics("news", digest(1))
 
 
 def test_answers_are_frozen_values(catalogue: Catalogue) -> None:
