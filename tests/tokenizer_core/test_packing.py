@@ -206,6 +206,12 @@ def test_what_cannot_be_packed_is_said(
         pack_shards(packed, tmp_path / "twice", 8)
     with shard_place(out).alone(), pytest.raises(WorkspaceLocked):
         pack_shards(shards, out, 8)
+    with pytest.raises(InvalidOption, match="packed sequences would take their place"):
+        pack_shards(shards, shards.location, 8)
+    with pytest.raises(InvalidOption, match=f"{out} holds packed sequences"):
+        tokenizer.encode_files(shards.place(0).path, out)
+    shards.verify()
+    packed.verify()
     few = pack_shards(shards, tmp_path / "few", 1 << 20)
     assert (len(few), few.records) == (0, ())
     assert few.manifest["packed"]["left_out_tokens"] == shards.manifest["tokens"]

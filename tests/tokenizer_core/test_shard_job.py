@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import warnings
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -272,6 +273,34 @@ def test_added_and_changed_files_are_encoded_and_stale_shards_removed(
     assert grown.records[:3] == first.records[:3]
     assert [tokenizer.decode(ids) for ids in grown][-2:] == ["changed", "one more"]
     assert len(list((tmp_path / "out").iterdir())) == 5 * 6 + 1
+
+
+def test_tokens_of_other_files_are_not_lost_in_silence(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    paths = [written(tmp_path / name, b"some text") for name in ("a.txt", "b.txt", "c.txt")]
+    out = tmp_path / "out"
+    tokenizer.encode_files(paths[:2], out, shard_bytes=1)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    with pytest.raises(InvalidOption, match=rf"of other files, such as {paths[1]}, and of none"):
+        tokenizer.encode_files(paths[2], out)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    with pytest.warns(UserWarning, match=rf"not named any more go .*: those of {paths[0]}$"):
+        assert len(tokenizer.encode_files(paths[1:], out, shard_bytes=1)) == 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        paths[1].write_bytes(b"another text")
+        tokenizer.encode_files(paths[1:], out, shard_bytes=1)
+        tokenizer.encode_files(paths, out)  # all shards are others, of the same files and more
+        for path in out.glob("*.sources.jsonl"):  # nobody knows of which files it was
+            path.write_bytes(b"?")
+        assert len(tokenizer.encode_files(paths[2], out)) == 1
+
+
+def test_tokens_of_nothing_are_in_nobodys_way(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    empty, path = written(tmp_path / "a.txt", b""), written(tmp_path / "b.txt", b"some text")
+    tokenizer.encode_files(empty, tmp_path / "out")
+    assert len(tokenizer.encode_files(path, tmp_path / "out")) == 1
 
 
 def test_two_writers_never_share_a_directory(tokenizer: Tokenizer, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from bpeline.tokenizer_core.errors import (
     InvalidOption,
     MissingSource,
     StorageError,
+    WorkspaceLocked,
 )
 from bpeline.tokenizer_core.remote_files import names_below
 from bpeline.tokenizer_core.shards import pack_shards
@@ -180,10 +181,38 @@ def test_it_goes_on_behind_what_is_there(
     # A file fewer: what no longer belongs to the tokens goes, and the rest is not written again.
     (files / "3.txt").unlink()
     resumed.clear()
-    fewer = encoded(tokenizer, files, url)
+    with pytest.warns(UserWarning, match=rf"not named any more go from {url}: .*3\.txt$"):
+        fewer = encoded(tokenizer, files, url)
     assert len(resumed) <= 1
     kept = {name.partition(".")[0] for name in names_below(url)} - {"manifest"}
     assert kept == {record.name for record in fewer.records}
+
+
+def test_two_jobs_with_one_url_do_not_lose_shards_of_each_other(
+    tokenizer: Tokenizer, files: Path, tmp_path: Path, s3: S3Server
+) -> None:
+    url, other = s3.url(f"{tmp_path.name}/tokens"), tmp_path / "other"
+    other.mkdir()
+    (other / "0.txt").write_text("another text")
+
+    def meanwhile(record: Any) -> None:
+        if not list(job):
+            job.append(encoded(tokenizer, other, url))
+
+    job: list[TokenShards] = []
+    with pytest.raises(WorkspaceLocked, match=f"another process .* to {url} meanwhile"):
+        encoded(tokenizer, files, url, on_shard=meanwhile)
+    TokenShards(url).verify()
+    assert TokenShards(url).manifest == job[0].manifest
+    with pytest.raises(InvalidOption, match=rf"{url} holds the tokens of other files"):
+        encoded(tokenizer, files, url)
+    # Of the same files in the same way, both make the same.
+    same = s3.url(f"{tmp_path.name}/same")
+    twice = encoded(
+        tokenizer, files, same, on_shard=lambda _: job.append(encoded(tokenizer, files, same))
+    )
+    assert len(job) > 2
+    assert twice.manifest == job[-1].manifest
 
 
 def test_what_was_damaged_or_lost_in_the_store_is_told_and_mended(

@@ -33,10 +33,11 @@ from bpeline.tokenizer_core.errors import CorpusChanged, CorruptFile, InvalidTok
 from bpeline.tokenizer_core.shards.number_files import HashedFile, NpyFile
 
 INDEX_VERSION = 1
-INDEX_SUFFIXES = (".docs.npy", ".sources.jsonl", ".ids.jsonl")
+SOURCES_SUFFIX = ".sources.jsonl"
+INDEX_SUFFIXES = (".docs.npy", SOURCES_SUFFIX, ".ids.jsonl")
 PLACE = np.dtype([("source", "<i8"), ("begin", "<i8"), ("end", "<i8"), ("id_end", "<i8")])
 _HEADER = 256  # bytes of a .npy file with these names before its records
-_SOURCES_BYTES = 1 << 30
+SOURCES_BYTES = 1 << 30
 _SKIP = 2 << 20
 
 
@@ -163,7 +164,7 @@ class DocumentIndex:
             self._corrupt(f"does not hold the places of {documents} documents")
         self.places: NDArray[Any] = mapped
         try:
-            lines = read_bounded(sources, _SOURCES_BYTES).splitlines()
+            lines = read_bounded(sources, SOURCES_BYTES).splitlines()
             self.sources: list[dict[str, Any]] = [json.loads(line) for line in lines]
         except (ValueError, InvalidTokenizer) as error:
             raise CorruptFile(

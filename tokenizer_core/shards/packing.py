@@ -19,6 +19,7 @@ from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.kernels.tables.random_numbers import STEP, scramble
+from bpeline.tokenizer_core.shards.earlier_shards import EarlierShards
 from bpeline.tokenizer_core.shards.known_formats import shard_format
 from bpeline.tokenizer_core.shards.number_files import NpyFile
 from bpeline.tokenizer_core.shards.packed_parts import (
@@ -80,13 +81,21 @@ def pack_shards(
         The sequences; `TokenShards.parts` tells which documents are in one.
 
     Raises:
-        InvalidOption: a number out of range, or shards that are packed, or of format version 1.
+        InvalidOption: a number out of range, shards that are packed, or of format version 1, or
+            ``out`` holds others that are not packed.
         WorkspaceLocked: another process writes to ``out``.
         CorruptFile: the shards are not what was written.
         DiskFull: no space left; shards that were finished stay.
     """
     layout = shards.format if format is None else shard_format(format)
     place = shard_place(out)
+    earlier = EarlierShards.at(place.files)
+    if earlier is not None and not earlier.packed:
+        raise InvalidOption(
+            f"{place.files.location} holds documents, and packed sequences would take their place",
+            "a directory of its own",
+            f"pack_shards(shards, '{place.files.location}/packed', {length})",
+        )
     with place.alone(), tempfile.TemporaryDirectory(prefix="bpeline-packing-") as held:
         # Each packed shard is made of all others: those of a store are fetched once.
         packing = Packing(shards.fetch(held), place, length, seed, layout, shard_tokens)

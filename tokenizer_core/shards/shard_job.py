@@ -19,9 +19,10 @@ from bpeline.tokenizer_core.corpus import SourceFile
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.shards.document_index import INDEX_SUFFIXES, INDEX_VERSION, IndexWriter
+from bpeline.tokenizer_core.shards.earlier_shards import EarlierShards
 from bpeline.tokenizer_core.shards.file_encoding import EncodedPiece, FileEncoding, encode_in_order
 from bpeline.tokenizer_core.shards.shard_formats import ShardFormat, ShardWriter
-from bpeline.tokenizer_core.shards.shard_places import ShardPlace, tokenizer_in
+from bpeline.tokenizer_core.shards.shard_places import ShardPlace
 from bpeline.tokenizer_core.shards.shard_plan import (
     FileCutter,
     Piece,
@@ -86,7 +87,8 @@ class ShardJob:
         """Write all shards that are not there yet, then the manifest.
 
         Raises:
-            InvalidOption: a number below 1; the directory holds tokens of another tokenizer.
+            InvalidOption: a number below 1; the directory holds tokens of another tokenizer, or of
+                other files alone.
             WorkspaceLocked: another process writes there.
             UnreadableSource, InvalidUtf8, CorpusChanged: a file cannot be read.
             DiskFull: no space left. Shards that were finished stay, in all these cases.
@@ -131,7 +133,9 @@ class ShardJob:
             raise InvalidOption(
                 f"shard_bytes is {self.shard_bytes}", "1 or more", "leave shard_bytes out"
             )
-        self._refuse_other_content()
+        earlier, named = EarlierShards.at(self.place.files), {file.path for file in self.files}
+        if earlier is not None:
+            earlier.require_the_same(self.encoding.digest, named)
         with self.place.alone():
             about = {
                 "tokenizer": self.encoding.digest,
@@ -144,22 +148,15 @@ class ShardJob:
                 "files": len(self.files),
                 "shard_bytes": self.shard_bytes,
             }
-            self.place.publish_manifest(about, written())
+            records = written()
+            if earlier is not None:
+                earlier.say_what_is_gone(records, named)
+            self.place.publish_manifest(about, records)
         return TokenShards(self.place.files.location, self.format)
 
     def _write(self, steps: Iterator[Any], threads: int | None) -> list[ShardRecord]:
         with closing(encode_in_order(self.encoding, steps, threads)) as encoded:
             return list(self._written(encoded))
-
-    def _refuse_other_content(self) -> None:
-        found = tokenizer_in(self.place)
-        if found is not None and found != self.encoding.digest:
-            raise InvalidOption(
-                f"{self.place.files.location} holds the tokens of another tokenizer, {found[:12]}",
-                "an empty directory, or one with tokens of this tokenizer, "
-                + self.encoding.digest[:12],
-                "name another directory",
-            )
 
     def _steps(self, piece_bytes: int) -> Iterator[Any]:
         """What is to be done, in order.

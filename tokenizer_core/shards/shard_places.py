@@ -9,7 +9,7 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -28,7 +28,6 @@ from bpeline.tokenizer_core.shards.files_of_shards import (
 from bpeline.tokenizer_core.shards.token_shards import (
     ShardRecord,
     manifest_of,
-    read_manifest,
     read_record,
 )
 
@@ -66,18 +65,6 @@ def shard_place(out: str | Path) -> ShardPlace:
     """
     files = shard_files(out)
     return StorePlace(files) if isinstance(files, StoredFiles) else DirectoryPlace(files.folder)
-
-
-def tokenizer_in(place: ShardPlace) -> str | None:
-    """The digest of the tokenizer whose tokens are there; None where there are none.
-
-    Raises:
-        CorruptFile, InvalidTokenizer: see `read_manifest`.
-    """
-    try:
-        return str(read_manifest(place.files)["tokenizer"])
-    except MissingSource:
-        return None
 
 
 class DirectoryPlace:
@@ -127,17 +114,21 @@ class StorePlace:
     """A store, into which complete shards are moved from a temporary directory.
 
     Nothing keeps two machines from writing there at once: what both make of the same files is
-    equal. What the store holds is compared by size; `TokenShards.verify` reads it.
+    equal, and of others the last to end is refused. What the store holds is compared by size;
+    `TokenShards.verify` reads it.
     """
 
     def __init__(self, files: StoredFiles) -> None:
         self.files = files
+        self._found: Set[str] = frozenset()
+        self._manifest = b""
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Refuse a store that takes nothing, before anything is encoded."""
+        """Refuse a store that takes nothing, before anything is encoded; see what is there."""
         self.files.put(_TRIED, b"")
         self.files.remove(_TRIED)
+        self._found, self._manifest = self.files.sizes().keys(), self._manifest_now()
         yield
 
     def finished(self, name: str, key: str) -> ShardRecord | None:
@@ -154,10 +145,24 @@ class StorePlace:
             self.files.forget(file.name)
 
     def publish_manifest(self, about: Mapping[str, Any], records: Sequence[ShardRecord]) -> None:
-        self.files.put(MANIFEST, manifest_of(about, records))
-        for name in self.files.sizes().keys() - _names_of(records):
+        manifest = manifest_of(about, records)
+        if self._manifest_now() not in (self._manifest, manifest):
+            raise WorkspaceLocked(
+                f"another process has written token shards to {self.files.location} meanwhile",
+                "one at a time, unless both encode the same files in the same way",
+                "name another URL and type the same command again",
+            )
+        self.files.put(MANIFEST, manifest)
+        for name in self._found - _names_of(records):  # what came since is another process's
             if _OURS.fullmatch(name):
                 self.files.remove(name)
+
+    def _manifest_now(self) -> bytes:
+        self.files.forget(MANIFEST)
+        try:
+            return self.files.path(MANIFEST).read_bytes()
+        except MissingSource:
+            return b""
 
 
 def _sealed(record: ShardRecord) -> bytes:
