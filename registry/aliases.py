@@ -84,7 +84,7 @@ def promote(
         RegistryUnreachable: MLflow does not answer; nothing was moved.
     """
     validate_alias(alias)
-    registry = open_registry(workspace)
+    registry = open_registry(workspace, make=False)
     version = resolve(registry, parse_registered(reference))
     for attempt in range(1, _ATTEMPTS + 1):
         present = present_version(registry, version.name, alias)
@@ -130,7 +130,7 @@ def rollback(
     """
     validate_name(name)
     validate_alias(alias)
-    registry = open_registry(workspace)
+    registry = open_registry(workspace, make=False)
     with registry.catalogue.moving():  # what somebody moves in MLflow itself is undone, too
         look_at(registry, name, alias)
     undone = last_standing(registry.catalogue.alias_history(name, alias, registry.store))
@@ -154,7 +154,7 @@ def alias_history(
         UnknownVersion: no alias of that name was ever moved.
     """
     validate_name(name)
-    moves = open_registry(workspace).catalogue.alias_history(name, alias)
+    moves = open_registry(workspace, make=False).catalogue.alias_history(name, alias)
     if not moves:
         what = name if alias is None else f"{name}@{alias}"
         raise UnknownVersion(

@@ -216,14 +216,14 @@ def compare_versions(
         UnknownVersion, InvalidOption, CorruptFile: one of them cannot be loaded.
         CorpusError: the files cannot be used.
     """
-    registry = open_registry(workspace)
+    registry = _registry_of(workspace, first, second)
     one, other = (_side(registry, reference) for reference in (first, second))
     compared = _on_texts(registry, one, other, on, text_field, separator, shown)
     return replace(compared, development=(one.development, other.development))
 
 
 def _on_texts(
-    registry: Registry,
+    registry: Registry | None,
     one: _Side,
     other: _Side,
     on: Sequence[str | Path],
@@ -240,12 +240,14 @@ def _on_texts(
         return replace(compared, skipped=found.skipped)
     for version, beside in ((other.version, one.version), (one.version, other.version)):
         with suppress(UnknownEvaluationSet, CorruptFile):
-            if version is not None and version.name:
+            if registry is not None and version is not None and version.name:
                 made = evaluation_set_of(registry, version.name)
                 texts = texts_of(registry.workspace, made)
                 said = f"{made} of {version.name}{_perhaps_read(registry, made, beside)}"
                 return _compared(one, other, texts, said, made.parallel, shown)
-    held_out = [] if other.version is None else _held_out(registry, other.version)
+    held_out: list[bytes] = []
+    if registry is not None and other.version is not None:
+        held_out = _held_out(registry, other.version)
     texts = [EvaluationText("held-out", held_out)] if held_out else []
     return _compared(one, other, texts, f"what {other.title} held out", False, shown)
 
@@ -357,7 +359,7 @@ def compare_on_slices(
         UnknownVersion, InvalidOption, CorruptFile: one of them cannot be loaded.
         CorpusError: the files cannot be used.
     """
-    registry = open_registry(workspace)
+    registry = _registry_of(workspace, first, second)
     one, other = (_side(registry, reference) for reference in (first, second))
     reading = _reading((one.tokenizer, other.tokenizer), text_field, separator)
     texts = [
@@ -381,9 +383,17 @@ def _slice_change(name: str, evaluation: Evaluation, opponent: Opponent) -> Slic
     )
 
 
-def _side(registry: Registry, reference: str | Path) -> _Side:
+def _registry_of(
+    workspace: Workspace | Path | str | None, *references: str | Path
+) -> Registry | None:
+    """The registry, if one of them is registered; files are compared without a workspace."""
+    files = all(isinstance(parse_reference(one), ByPath) for one in references)
+    return None if files else open_registry(workspace, make=False)
+
+
+def _side(registry: Registry | None, reference: str | Path) -> _Side:
     parsed = parse_reference(reference)
-    if isinstance(parsed, ByPath):
+    if registry is None or isinstance(parsed, ByPath):
         return _Side(str(parsed), load_tokenizer(reference), None, {})
     version = resolve(registry, parsed)
     known = metrics_of(registry, version)

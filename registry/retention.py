@@ -9,6 +9,7 @@ again from the sources. Nothing is removed while catalogue, disk and MLflow disa
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -94,8 +95,9 @@ def find_leftovers(
         raise InvalidOption(
             f"the files of this workspace are shared in {registry.workspace.store}",
             "gc looks for what nobody needs in a workspace of one machine",
-            f"remove what this machine keeps: `rm -r {registry.workspace.root}`; it is fetched "
-            "again when needed. The store has rules of its own for objects that grow old",
+            f"remove what this machine keeps: `rm -r {shlex.quote(str(registry.workspace.root))}`; "
+            "it is fetched again when needed. The store has rules of its own for objects that grow "
+            "old",
         )
     if days < 0 or (counts_of is not None and counts_of < 0):
         raise InvalidOption(

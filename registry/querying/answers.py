@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -70,7 +71,7 @@ class Answer:
             raise InvalidOption(
                 f"there is no directory {path.parent}",
                 "a file in a directory that exists",
-                f"type `mkdir -p {path.parent}`, or name another file",
+                f"type `mkdir -p {shlex.quote(str(path.parent))}`, or name another file",
             )
         count = 0
         with DURABLE.writing_aside(path) as temporary:

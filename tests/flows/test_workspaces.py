@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from bpeline import train_from_iterator
 from bpeline.flows.requests.training_request import TrainingRequest
 from bpeline.flows.steps.runs import training_run
 from bpeline.registry import environment
@@ -21,7 +22,11 @@ Command = Callable[..., Result]
 
 @pytest.mark.parametrize(
     "arguments",
-    [["versions"], ["versions", "news", "--json"], ["show", "news/1"], ["resume", "--list"]],
+    [
+        *(["versions"], ["versions", "news", "--json"], ["show", "news/1"], ["resume", "--list"]),
+        *(["history", "news"], ["compare", "news/1", "news/2"], ["compare", "./a.json", "news/2"]),
+        *(["promote", "news/1"], ["rollback", "news"]),
+    ],
 )
 def test_asking_where_there_is_no_workspace_makes_none(
     arguments: list[str], bpeline: Command, tmp_path: Path
@@ -34,6 +39,15 @@ def test_asking_where_there_is_no_workspace_makes_none(
     assert "neither a .bpeline nor a bpeline.toml" in asked.stderr
     assert "bpeline train --demo" in asked.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_two_files_are_compared_without_a_workspace(bpeline: Command, tmp_path: Path) -> None:
+    for name, size in (("a.json", 257), ("b.json", 258)):
+        made = train_from_iterator(["low lower lowest"] * 3, vocab_size=size)
+        made.save(tmp_path / name, format="hf")
+    compared = bpeline("compare", "./a.json", "./b.json")
+    assert compared.exit_code == 0, compared.output
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "b.json"]
 
 
 @pytest.mark.rotating(2)

@@ -238,9 +238,11 @@ def test_pipes_sockets_and_devices_are_refused_without_waiting(tmp_path: Path) -
 
 
 def test_a_dangling_link_is_refused_by_name(tmp_path: Path) -> None:
-    (tmp_path / "gone.txt").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(UnreadableSource, match=r"gone\.txt"):
-        names_of(tmp_path, "gone.txt")
+    gone = tmp_path / "it is gone.txt"
+    gone.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(UnreadableSource, match=r"it is gone\.txt") as refusal:
+        names_of(tmp_path, gone.name)
+    assert refusal.value.next_step == f"ls -l '{gone}'", "what can be typed as it stands"
 
 
 @pytest.mark.parametrize(

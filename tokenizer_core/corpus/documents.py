@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import shlex
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -329,7 +330,7 @@ def _refuse_line(file: SourceFile, position: int, what: str, field: str) -> NoRe
     raise UnreadableSource(
         f"the line at byte {position} of {file.path} {what}",
         f'on each line one JSON object with the document in the field {field!r}: {{"{field}": …}}',
-        f"tail -c +{position + 1} {file.path} | head -n 1"
+        f"tail -c +{position + 1} {shlex.quote(file.path)} | head -n 1"
         if file.compression is None
         else f"name the right text field, or mend the line in {file.path}",
     )

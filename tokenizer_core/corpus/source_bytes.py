@@ -10,6 +10,7 @@ import bz2
 import gzip
 import lzma
 import os
+import shlex
 import stat
 import tempfile
 import zlib
@@ -114,7 +115,7 @@ def _open_local(file: SourceFile) -> LocalSource:
         raise UnreadableSource(
             f"{file.path} cannot be opened: {error.strerror}",
             "regular files that this user may read",
-            f"ls -l {file.path}",
+            f"ls -l {shlex.quote(file.path)}",
         ) from error
     return LocalSource(descriptor, file)
 
@@ -397,7 +398,7 @@ def _unreadable(file: SourceFile, position: int, error: Exception) -> CorpusErro
     return UnreadableSource(
         f"{file.path} is broken at byte {position} of its text: {error}",
         "complete files; several compressed members in one file are read as one text",
-        "run the same command again" if file.is_remote else f"{command} {file.path}",
+        "run the same command again" if file.is_remote else f"{command} {shlex.quote(file.path)}",
     )
 
 

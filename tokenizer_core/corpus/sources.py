@@ -6,6 +6,7 @@ import difflib
 import glob
 import os
 import secrets
+import shlex
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -400,7 +401,7 @@ def _refuse_directory(error: OSError) -> None:
     raise UnreadableSource(
         f"the directory {error.filename} cannot be read: {error.strerror}",
         "every directory below a source must be readable",
-        f"chmod u+rx {error.filename}",
+        f"chmod u+rx {shlex.quote(str(error.filename))}",
     ) from error
 
 
@@ -409,7 +410,9 @@ def _status_of_text(path: str) -> os.stat_result:
         status = os.stat(path)
     except OSError as error:
         raise UnreadableSource(
-            f"{path} cannot be read: {error.strerror}", f"accepted are {ACCEPTED}", f"ls -l {path}"
+            f"{path} cannot be read: {error.strerror}",
+            f"accepted are {ACCEPTED}",
+            f"ls -l {shlex.quote(path)}",
         ) from error
     if not stat.S_ISREG(status.st_mode):
         raise not_a_regular_file(path, status.st_mode)
@@ -418,7 +421,7 @@ def _status_of_text(path: str) -> os.stat_result:
         raise UnreadableSource(
             f"{path} cannot be read: permission denied",
             "files that this user may read",
-            f"chmod u+r {path}",
+            f"chmod u+r {shlex.quote(path)}",
         )
     return status
 
@@ -495,5 +498,5 @@ def _missing(pattern: str, skipped: SkippedFiles) -> MissingSource:
     return MissingSource(
         f"no file matches {pattern}",
         f"accepted are {ACCEPTED}",
-        f"did you mean {parent / close[0]}?" if close else f"ls {parent}",
+        f"did you mean {parent / close[0]}?" if close else f"ls {shlex.quote(str(parent))}",
     )

@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import re
+import shlex
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
@@ -106,7 +107,11 @@ def _csv_rows(
             if header.count(name) != 1:
                 shown = ", ".join(map(repr, header[:20]))[:1000] or "none"
                 has = "no column" if name not in header else "several columns"
-                advice = f"type `--text-field {header[0]}`" if header else f"head -n 1 {path}"
+                advice = (
+                    f"type `--text-field {header[0]}`"
+                    if header
+                    else f"head -n 1 {shlex.quote(path)}"
+                )
                 raise UnreadableSource(
                     f"{path} has {has} {name!r}",
                     f"a first line with the names of columns, one of them {name!r}; it has {shown}",

@@ -13,6 +13,7 @@ import contextlib
 import fcntl
 import os
 import secrets
+import shlex
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -134,7 +135,10 @@ def _trust(status: os.stat_result, path: str, owners: set[int], *, sticky: bool)
         raise Untrusted(f"{path} belongs to {owner}", _ELSEWHERE)
     if status.st_mode & _OTHERS_WRITE and not (sticky and status.st_mode & stat.S_ISVTX):
         found = f"others can write to {path} (mode {stat.S_IMODE(status.st_mode):o})"
-        raise Untrusted(found, f"chmod go-w '{path}'" if sticky else f"rm -r '{path}'")
+        raise Untrusted(
+            found,
+            f"chmod go-w {shlex.quote(str(path))}" if sticky else f"rm -r {shlex.quote(str(path))}",
+        )
 
 
 def read_file(directory: int, name: str) -> bytes:
