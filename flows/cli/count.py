@@ -35,9 +35,9 @@ PIPE = "-"
 def count(reference: str, files: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Count the tokens, documents and bytes of FILES, or of standard input ("-").
 
-    FILES are text or .jsonl, also .gz and .zst, .parquet, .arrow, directories or globs. The special
-    tokens of REF separate the documents of text files and are not counted, unless --separator says
-    otherwise. Bytes are those of documents.
+    FILES are what `bpeline train` reads: files, directories or globs. The special tokens of REF
+    separate the documents of text files and are not counted, unless --separator says otherwise.
+    Bytes are those of documents.
 
     REF is name@alias, name/number, a digest or a path; news@champion:8000 is its size 8,000.
     """

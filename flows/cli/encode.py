@@ -79,8 +79,8 @@ if TYPE_CHECKING:
     "-o",
     "--output",
     metavar="DIRECTORY|URL",
-    help="Encode FILES (text, .jsonl, also .gz and .zst) into token shards in this directory, or "
-    "in a store, s3://bucket/tokens.",
+    help="Encode FILES, which may be all that `bpeline train` reads, into token shards in this "
+    "directory, or in a store, s3://bucket/tokens.",
 )
 @click.option(
     "--format",

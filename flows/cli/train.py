@@ -163,8 +163,9 @@ def train(
     this directory, or of one above it (`bpeline init` writes one). With --project its file is read
     in any case. What is typed has the last word.
 
-    PATHS are .txt and .jsonl files, each also .gz or .zst, .parquet and .arrow; directories are
-    searched for them, and what is not read is said (--strict: an error). URLs such as
+    PATHS are text, .jsonl, .csv, .tsv and .json files, each also .gz, .zst, .bz2 or .xz, and
+    .parquet and .arrow files; directories are searched for text, source code, .jsonl, .parquet and
+    .arrow, and what is not read is said (--strict: an error). URLs such as
     s3://bucket/corpus/*.jsonl.zst are paths too. Or one .toml file that lists named sources, each
     with files and perhaps weight, language, domain and text_field. The same command after an
     interruption continues where it stopped. "-" is standard input in any format, which the

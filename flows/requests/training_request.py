@@ -73,7 +73,8 @@ class TrainingRequest(Request):
     """
 
     paths: tuple[str, ...] = Field(
-        description="files, directories and globs of .txt and .jsonl, each also .gz or .zst; "
+        description="files, directories, globs and URLs of text, .jsonl, .csv, .tsv and .json, "
+        "each also .gz, .zst, .bz2 or .xz, and of .parquet and .arrow; "
         '"python:stdlib" is the Python standard library\'s own source text. Or one corpus file '
         "(.toml); empty when sources are given",
     )
@@ -177,7 +178,7 @@ class TrainingRequest(Request):
         "words, whatever this is",
     )
     algorithm: Algorithm = Field(
-        BYTE_BPE, description="byte-bpe, char-bpe, wordpiece or frequency-bpe"
+        BYTE_BPE, description="what is learned, and how texts are encoded: see docs/algorithms.md"
     )
     options: Mapping[str, Any] = Field(
         {}, description="what the algorithm alone is told, see `algorithm_options`"
@@ -423,7 +424,7 @@ class TrainingRequest(Request):
         if len(given) != 1:
             raise InvalidOption(
                 f"{' and '.join(given)} were given together" if given else "no corpus was named",
-                "accepted: files, directories and globs of .txt and .jsonl, also .gz and .zst; "
+                "accepted: files, directories and globs of text, .jsonl, .parquet and the like; "
                 "or named sources of these, or a corpus file, or Parquet files of word counts",
                 "type `bpeline train corpus.txt --name news`, or `bpeline train --demo`",
             )
