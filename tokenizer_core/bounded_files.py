@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -69,10 +72,10 @@ def json_of(content: bytes, path: Path) -> Any:
     # Separators inside of strings count too: a bound, not a number.
     if sum(map(content.count, (b",", b"[", b"{"))) > MAX_PARTS:
         refuse(path, f"has more than {MAX_PARTS:,} members and elements")
+    text = text_of(content, path)
     try:
-        return json.loads(
-            text_of(content, path), object_pairs_hook=_unique, parse_constant=_no_constant
-        )
+        with _no_collection():
+            return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
     except RecursionError:
         refuse(path, "is nested too deeply")
     except InvalidTokenizer:
@@ -88,6 +91,22 @@ def refuse(path: Path, problem: str, accepted: str = "", next_step: str = "") ->
         accepted or "a file as its format prescribes",
         next_step or "export the tokenizer again from where it came",
     )
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Spare Python's collector a search for cycles in what is being parsed: there are none.
+
+    It begins anew whenever many values were made, which took as long as the parsing.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

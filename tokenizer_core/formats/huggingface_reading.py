@@ -247,14 +247,16 @@ def _refuse_unknown(vocab: Mapping[int, bytes], model: dict[str, Any], path: Pat
 
 def _that_can_happen(merges: MergeList) -> MergeList:
     """Without merges of a part that is no byte and that no merge makes: they never fire."""
+    vocab = merges.vocab
+    ids = np.fromiter(vocab, np.int64, len(vocab))
+    single = ids[np.fromiter(map(len, vocab.values()), np.int64, len(vocab)) == 1]
     while True:
-        single = [id_ for id_, token in merges.vocab.items() if len(token) == 1]
-        made = np.concatenate((np.array(single, np.int64), merges.results))
+        made = np.concatenate((single, merges.results))
         kept = np.isin(merges.left, made) & np.isin(merges.right, made)
         if kept.all():
             return merges
         columns = merges.left[kept], merges.right[kept], merges.results[kept]
-        merges = MergeList(merges.vocab, *columns)
+        merges = MergeList(vocab, *columns)
 
 
 def _read_model(part: Any, path: Path) -> dict[str, Any]:

@@ -61,11 +61,13 @@ class Pipeline:
             one.id: content(one.content.encode()) for one in self.added_tokens if one.normalized
         }
 
-    def without_twins(self, vocab: Mapping[int, bytes]) -> dict[int, bytes]:
+    def without_twins(self, vocab: dict[int, bytes]) -> dict[int, bytes]:
         """A vocab without the added tokens whose text is also that of an ordinary token.
 
         Merges make the ordinary one.
         """
+        if len(set(vocab.values())) == len(vocab):
+            return vocab  # as nearly always
         added = {token.id for token in self.added_tokens}
         others = {token for id_, token in vocab.items() if id_ not in added}
         return {id_: t for id_, t in vocab.items() if id_ not in added or t not in others}

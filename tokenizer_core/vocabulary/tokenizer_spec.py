@@ -198,7 +198,10 @@ def _without_added(
     elif merges:
         made = {left + right for left, right in merges}
         added = {id_ for id_ in added if vocab.get(id_) not in made}
-    return {id_: token for id_, token in vocab.items() if id_ not in added}
+    ordinary = dict(vocab)
+    for id_ in added:
+        ordinary.pop(id_, None)
+    return ordinary
 
 
 def _refuse_foreign_parts(
