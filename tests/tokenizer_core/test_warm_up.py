@@ -27,6 +27,7 @@ from bpeline.tokenizer_core.encoding import (
     SHORT_TEXT, TextPreparation, WordCache, derive_merges
 )
 from bpeline.tokenizer_core.evaluation import MadeTokens
+from bpeline.tokenizer_core.formats import printable
 from bpeline.tokenizer_core.kernels.compiling.compilation import is_entry
 from bpeline.tokenizer_core.kernels.encoding.measure_text import SUMS, measure_spans
 from bpeline.tokenizer_core.merging import merge_engine
@@ -80,6 +81,8 @@ tokenizer.merge_gains(WordCounts.from_mapping({b"abab": 2}))
 derive_merges(np.arange(256), {256: b"ab"})
 WordCache(256).enlarged(512)
 find_merges(vocab, b"ab", np.ones(2, np.int64))
+printable._SMALL = 0
+printable.cut_out_merges(b'{"model": {"merges": ["a b"]}}')
 measure_spans(np.zeros(64, np.uint8), np.zeros((1, 2), np.int64), np.zeros(SUMS, np.int64))
 
 letters = "".join(map(chr, range(0x4E00, 0x4F00))).encode()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bpeline.tokenizer_core.bounded_files import json_of, read_bounded
+from bpeline.tokenizer_core.bounded_files import read_bounded
 from bpeline.tokenizer_core.companions import COMPANIONS
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.encoding import TokenizerParts
@@ -20,7 +20,7 @@ from bpeline.tokenizer_core.errors import (
     PatternExceedsLimit,
 )
 from bpeline.tokenizer_core.formats.by_library import FOREIGN, read_by_library
-from bpeline.tokenizer_core.formats.huggingface_reading import Unpredictable, spec_of
+from bpeline.tokenizer_core.formats.huggingface_reading import Unpredictable, read_document, spec_of
 from bpeline.tokenizer_core.formats.plain_tokens import (
     json_text,
     nothing_left_out,
@@ -123,9 +123,9 @@ def load(path: Path) -> TokenizerSpec:
         InvalidPattern: a split regex that cannot be used; likewise.
     """
     content = read_bounded(path)
-    document = json_of(content, path)
+    document, spelled = read_document(content, path)
     try:
-        return spec_of(document, path)
+        return spec_of(document, path, spelled)
     except (PatternExceedsLimit, Unpredictable):  # no other library does better
         raise
     except (InvalidTokenizer, InvalidPattern) as refusal:

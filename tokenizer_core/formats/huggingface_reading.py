@@ -7,6 +7,7 @@ that is asked for; truncation and padding are carried along.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -14,11 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from bpeline.tokenizer_core.bounded_files import refuse
+from bpeline.tokenizer_core.bounded_files import json_of, refuse
 from bpeline.tokenizer_core.companions import of_huggingface_model
 from bpeline.tokenizer_core.errors import InvalidPattern, InvalidTokenizer
 from bpeline.tokenizer_core.formats.plain_tokens import require_names
 from bpeline.tokenizer_core.formats.printable import (
+    SpelledMerges,
+    cut_out_merges,
+    find_spelled,
     merges_text,
     read_merges,
     read_merges_txt,
@@ -49,12 +53,30 @@ class Unpredictable(InvalidTokenizer):
     """A file of which ``tokenizers`` itself makes one thing or another, by chance."""
 
 
-def spec_of(document: Any, path: Path) -> TokenizerSpec:
+def read_document(content: bytes, path: Path) -> tuple[Any, SpelledMerges | None]:
+    """The JSON of a tokenizer.json, and its merges where they are read apart from it.
+
+    Raises:
+        InvalidTokenizer: no JSON; see `json_of`.
+    """
+    cut = cut_out_merges(content)
+    if cut is not None:
+        rest, spelled = cut
+        with suppress(InvalidTokenizer):  # below, where places are those in the file
+            document = json_of(rest, path)
+            steps = document.get("pre_tokenizer")
+            if _model_type(document.get("model")) == "BPE" and _is_byte_level(steps):
+                return document, spelled
+    return json_of(content, path), None
+
+
+def spec_of(document: Any, path: Path, spelled: SpelledMerges | None = None) -> TokenizerSpec:
     """The spec of a tokenizer.json.
 
     Args:
         document: its JSON.
         path: where it lies, for messages.
+        spelled: its merges; None: they are in the document.
 
     Raises:
         InvalidTokenizer: malformed, or a part that has no encoder here.
@@ -67,7 +89,7 @@ def spec_of(document: Any, path: Path) -> TokenizerSpec:
         if part not in _PARTS and document[part] is not None:
             refuse(path, f"has the part {part!r}", _SUPPORTED)
     try:
-        return _spec_of(document, path)
+        return _spec_of(document, path, spelled)
     except (InvalidTokenizer, InvalidPattern) as error:
         if str(path) in error.happened:
             raise
@@ -76,7 +98,7 @@ def spec_of(document: Any, path: Path) -> TokenizerSpec:
         ) from error
 
 
-def _spec_of(document: dict[str, Any], path: Path) -> TokenizerSpec:
+def _spec_of(document: dict[str, Any], path: Path, spelled: SpelledMerges | None) -> TokenizerSpec:
     added = _added_tokens(document.get("added_tokens"), path)
     normalizer = _given(document, "normalizer", Normalizer.of_description)
     _refuse_unpredictable(added, normalizer)
@@ -95,7 +117,7 @@ def _spec_of(document: dict[str, Any], path: Path) -> TokenizerSpec:
         carried={part: document[part] for part in _CARRIED if document.get(part)},
     )
     if kind == "BPE" and _is_byte_level(pre_tokenizer):
-        return _byte_bpe(document, pre_tokenizer, pipeline, path)
+        return _byte_bpe(document, pre_tokenizer, pipeline, path, spelled)
     pipeline = replace(pipeline, decoder=DecoderSteps.of_description(document.get("decoder")))
     companion = of_huggingface_model(kind)
     assert companion is not None
@@ -107,7 +129,11 @@ def _spec_of(document: dict[str, Any], path: Path) -> TokenizerSpec:
 
 
 def _byte_bpe(
-    document: dict[str, Any], pre_tokenizer: Any, pipeline: Pipeline, path: Path
+    document: dict[str, Any],
+    pre_tokenizer: Any,
+    pipeline: Pipeline,
+    path: Path,
+    spelled: SpelledMerges | None,
 ) -> TokenizerSpec:
     decoder = document.get("decoder")
     if _type_of(decoder) != "ByteLevel":
@@ -120,7 +146,11 @@ def _byte_bpe(
     if named.pop("", None) is not None:  # which Whisper has
         remarks.append("a token without text left out")
     ordinary = pipeline.without_twins(read_vocab(named, added.keys() & named.keys(), path))
-    merges = _that_can_happen(_read_merges(model["merges"], ordinary, path))
+    if spelled is None:
+        merges = _read_merges(model["merges"], ordinary, path)
+    else:
+        merges = find_spelled(spelled, ordinary, path)
+    merges = _that_can_happen(merges)
     _refuse_unknown(ordinary, model, path)
     vocab = ordinary | {id_: content.encode() for content, id_ in added.items()}
     return TokenizerSpec.checked(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, NoReturn
@@ -14,10 +15,11 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.bounded_files import refuse, text_of
+from bpeline.tokenizer_core.bounded_files import MAX_PARTS, refuse, text_of
 from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.errors import InvalidTokenizer
 from bpeline.tokenizer_core.formats.plain_tokens import json_text, require_names
+from bpeline.tokenizer_core.kernels.scanning.json_merges import NO_BYTE, spell_merges
 from bpeline.tokenizer_core.vocabulary import (
     MergeList,
     find_merges,
@@ -28,9 +30,11 @@ from bpeline.tokenizer_core.vocabulary import (
 )
 
 _HEADER = "#version: 0.2"
+_SMALL = 1 << 18  # bytes: parsed sooner than a kernel is loaded
+_PARTS_OF_MERGE = 3  # of JSON: a list of two
 _TO_PRINTABLE = dict(printable_bytes())
 # By code unit of UTF-16.
-_NO_BYTE = 256
+_NO_BYTE = NO_BYTE
 # By code point; the last entry is for all that are higher.
 _FROM_PRINTABLE = np.full(max(map(ord, printable_bytes().values())) + 2, _NO_BYTE, np.uint16)
 _FROM_PRINTABLE[list(map(ord, printable_bytes().values()))] = list(printable_bytes())
@@ -49,6 +53,41 @@ def tokens_of_printable(names: Sequence[str]) -> list[bytes] | None:
     content = values.astype(np.uint8).tobytes()
     edges = accumulate(map(len, names), initial=0)
     return [content[begin:end] for begin, end in pairwise(edges)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpelledMerges:
+    """Merges as a file spells them: left, right, left, right, …
+
+    Attributes:
+        parts: the bytes of them all, joined.
+        lengths: int64 ``[2n]`` of each.
+    """
+
+    parts: bytes
+    lengths: NDArray[np.int64]
+
+
+def cut_out_merges(content: bytes) -> tuple[bytes, SpelledMerges] | None:
+    """A tokenizer.json with an empty list of merges, and its merges.
+
+    None where it is small, or does not hold merges as nearly all such files do: then a parser of
+    JSON reads it whole, and refuses what is to be refused.
+    """
+    if len(content) < _SMALL:
+        return None
+    names = np.empty(len(content), np.uint8)
+    lengths = np.empty(content.count(b'"'), np.int64)
+    place = np.zeros(2, np.int64)
+    text = np.frombuffer(content, np.uint8)
+    number = spell_merges(text, _FROM_PRINTABLE, names, lengths, place)
+    parts = names[: lengths[:number].sum()].tobytes()
+    # A version may stand first, which is no merge; it is sought where it could be anything.
+    if number == 0 or b"#version" in parts or _PARTS_OF_MERGE * number > 2 * MAX_PARTS:
+        return None
+    begin, end = place.tolist()
+    rest = b"".join((content[:begin], b"[]", content[end:]))
+    return rest, SpelledMerges(parts, lengths[:number].copy())
 
 
 def _code_points(text: str) -> NDArray[np.uint32]:
@@ -152,7 +191,7 @@ def read_merges(names: Sequence[str], vocab: Mapping[int, bytes], path: Path) ->
     if set(map(type, names)) - {str} or "" in names:
         _refuse_name(next(n for n in names if not isinstance(n, str) or not n), path)
     lengths = np.fromiter(map(len, names), np.int64, len(names))
-    return _find_merges(_code_points("".join(names)), lengths, vocab, path)
+    return find_spelled(_spelled(_code_points("".join(names)), lengths, path), vocab, path)
 
 
 def read_merges_txt(text: str, vocab: Mapping[int, bytes], path: Path) -> MergeList:
@@ -161,28 +200,30 @@ def read_merges_txt(text: str, vocab: Mapping[int, bytes], path: Path) -> MergeL
     gaps = (points == ord(" ")) | (points == ord("\n"))
     edges = np.flatnonzero(gaps) if text else np.zeros(0, np.int64)
     lengths = np.diff(edges, prepend=-1, append=len(points)) - 1
-    return _find_merges(points[~gaps], lengths if text else edges, vocab, path)
+    return find_spelled(_spelled(points[~gaps], lengths if text else edges, path), vocab, path)
 
 
-def _find_merges(
-    points: NDArray[np.uint32], lengths: NDArray[np.int64], vocab: Mapping[int, bytes], path: Path
-) -> MergeList:
-    """Merges spelled out: code points of left, right, left, right, …; and how many each has."""
+def _spelled(points: NDArray[np.uint32], lengths: NDArray[np.int64], path: Path) -> SpelledMerges:
+    """Merges given as code points of left, right, left, right, …; and how many each has."""
     values = _bytes_of_points(points)
-    ends = np.cumsum(lengths)
-
-    def refuse_name(number: Any) -> NoReturn:
-        name = points[ends[number] - lengths[number] : ends[number]].tobytes()
-        _refuse_name(name.decode("utf-32-le", "surrogatepass"), path)
-
     foreign = np.flatnonzero(values == _NO_BYTE)
     if len(foreign):
-        refuse_name(np.searchsorted(ends, foreign[0], "right"))
+        ends = np.cumsum(lengths)
+        number = np.searchsorted(ends, foreign[0], "right")
+        name = points[ends[number] - lengths[number] : ends[number]].tobytes()
+        _refuse_name(name.decode("utf-32-le", "surrogatepass"), path)
+    return SpelledMerges(values.astype(np.uint8).tobytes(), lengths)
+
+
+def find_spelled(spelled: SpelledMerges, vocab: Mapping[int, bytes], path: Path) -> MergeList:
+    """Merges of which the names are bytes; errors of `read_merges`."""
     refuse_wrong_ids(vocab)
-    left, right, results = find_merges(vocab, values.astype(np.uint8).tobytes(), lengths)
+    left, right, results = find_merges(vocab, spelled.parts, spelled.lengths)
     unknown = np.flatnonzero(np.column_stack((left, right)) < 0)
     if len(unknown):
-        refuse_name(unknown[0])
+        end = int(spelled.lengths[: unknown[0] + 1].sum())
+        name = spelled.parts[end - int(spelled.lengths[unknown[0]]) : end]
+        _refuse_name(printable_tokens([name])[0], path)
     if results.min(initial=0) < 0:
         rank = int(np.argmin(results))
         token = vocab[int(left[rank])] + vocab[int(right[rank])]
