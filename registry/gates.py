@@ -159,7 +159,7 @@ def read_rules(
             raise ValueError(f"it is larger than {LARGEST_FILE} bytes")
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:  # TOML's and UTF-8's errors are ValueErrors
-        raise _unusable(path, str(error)) from error
+        raise _unusable(path, getattr(error, "strerror", None) or str(error)) from error
     shared = PROJECT_TABLE in content
     within = content.get(table, {}) if shared and table else content
     tables = within.pop("rule", None) if isinstance(within, dict) else None

@@ -20,6 +20,8 @@ _ALIAS = re.compile(r"(?!v[0-9]+$|latest$)[a-z0-9][a-z0-9_-]{0,63}")
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 _DIGEST = re.compile(rf"[0-9a-f]{{{SHORTEST_DIGEST_PREFIX},{DIGEST_LENGTH}}}")
 
+# What files of tokenizers are called: whoever types one that is not there means no name.
+_FILE = re.compile(r".+\.(?:json|tiktoken|model|gguf|codes|txt)(?:,.*)?", re.DOTALL)
 _SIZED = re.compile(r"(.+):([1-9][0-9]{0,8})", re.DOTALL)
 
 # Behind a path: what its files do not say, or what of them is left out. A regex may hold commas, so
@@ -165,6 +167,12 @@ def parse_reference(text: str | Path) -> Reference:
         return ByDigest(plain)
     if text and (text[0] in "./~" or "/" in text or "\\" in text or _is_there(text)):
         return _by_path(text)
+    if _FILE.fullmatch(plain):
+        raise InvalidOption(
+            f"there is no file {text}, and it names no version",
+            ACCEPTED,
+            "check the spelling, or type `bpeline versions`",
+        )
     if _NAME.fullmatch(plain):
         raise InvalidOption(
             f"{text!r} is a name without a version",

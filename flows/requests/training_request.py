@@ -27,7 +27,7 @@ from bpeline.flows.requests.demo import DEMO
 from bpeline.flows.requests.evaluation_texts import EVALUATION, evaluation_sources
 from bpeline.flows.requests.request import Request
 from bpeline.flows.requests.source_spelling import NamedSource, is_file
-from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken, likely
 from bpeline.tokenizer_core.processors import available_processors
 from bpeline.tokenizer_core.urls import absolute_name
 
@@ -644,6 +644,17 @@ class TrainingRequest(Request):
             f"the split pattern {pattern.regex!r} runs without a kernel, at 5 to 20 MB/s for each "
             f"process: {reason}"
         )
+
+    @property
+    def forbid_remark(self) -> str:
+        """What is to be said of a regex that looks like the name of a kind; empty for others."""
+        from bpeline.tokenizer_core.training import FORBIDDEN_LOOKS
+
+        words = [look for look in self.forbid if look.replace("-", "").isalpha()]
+        for look in set(words).difference(FORBIDDEN_LOOKS):
+            if meant := likely(look, FORBIDDEN_LOOKS):
+                return f"--forbid {look} is no kind, but a regex, of these letters{meant}"
+        return ""
 
     @property
     def given(self) -> NDArray[np.int32] | None:

@@ -102,8 +102,9 @@ def find_files(request: TrainingRequest, workspace: Workspace) -> FoundFiles:
 def remarks_on(
     found: FoundFiles | CorpusPlan, request: TrainingRequest, reading: Reading
 ) -> list[str]:
-    """What people should know of the files that were found, a line each."""
+    """What people should know of what was asked, and of the files that were found, a line each."""
     said = (
+        request.forbid_remark,
         found.skipped.remark,
         *shared_remarks(found),
         splits_remark(found.files, request),

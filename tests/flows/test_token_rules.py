@@ -155,3 +155,14 @@ def test_required_tokens_are_listed_in_a_file_and_looked_for_again(
     assert checks["required tokens"]["found"] == "all 3 are there, each encoded as one token"
     missing = bpeline("train", *asked, "--required-list", "nowhere.txt")
     assert missing.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("look", "meant"),
+    [("digit", "digits"), ("mail", "email"), ("chatmarker", "chat-marker"), ("digits", ""),
+     ("(?:digit)", ""), ("secret", "")],
+)  # fmt: skip
+def test_a_regex_that_looks_like_a_kind_is_told(look: str, meant: str) -> None:
+    asked = TrainingRequest.checked(paths=["corpus.txt"], name="news", forbid=[look])
+    expected = f"--forbid {look} is no kind, but a regex, of these letters; {meant} is meant?"
+    assert asked.forbid_remark == (expected if meant else "")

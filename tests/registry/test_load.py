@@ -325,6 +325,13 @@ def test_misspelt_references_say_what_is_accepted(text: str) -> None:
     assert caught.value.next_step
 
 
+@pytest.mark.parametrize("text", ["tokenizer.json", "ranks.tiktoken,pattern=gpt2", "vocab.txt"])
+def test_a_file_that_is_not_there_is_called_a_file(text: str) -> None:
+    with pytest.raises(InvalidOption, match=f"^there is no file {text}, ") as caught:
+        parse_reference(text)
+    assert "@champion" not in caught.value.next_step
+
+
 @pytest.mark.slow
 def test_a_script_needs_nothing_but_the_environment(
     registry: Registry, home: Path, news: list[str], tmp_path: Path
