@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -50,6 +51,27 @@ def test_ids_are_those_of_shards(
     assert ids.ids.dtype == np.uint16
     assert np.array_equal(ids.ids, np.concatenate([ids[place] for place in range(len(ids))]))
     assert sum(said) == sum(path.stat().st_size for path in files.iterdir())
+
+
+def test_compressed_files_hold_more_ids_than_bytes(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    text = b"one document, and another. " * 20_000
+    (tmp_path / "plain.txt").write_bytes(text)
+    packed = tmp_path / "packed.txt.gz"
+    packed.write_bytes(gzip.compress(text))
+    expected = tokenizer.encode_files_to_numpy(tmp_path / "plain.txt", separator=END)
+    assert len(expected.ids) > 10 * packed.stat().st_size
+    found = find_source_files(sources_of(packed))
+    encoding = replace(file_encoding_of(tokenizer, END), piece_bytes=10_000)
+    ids = gather_files(encoding, found, 2)
+    assert np.array_equal(ids.ids, expected.ids)
+    ids.ids[0] = 7  # it is the caller's alone
+    nothing = tokenizer.encode_files_to_numpy(_empty(tmp_path), separator=END)
+    assert (len(nothing), len(nothing.ids)) == (0, 0)
+
+
+def _empty(folder: Path) -> Path:
+    (folder / "empty.txt").write_bytes(b"")
+    return folder / "empty.txt"
 
 
 def test_ids_do_not_depend_on_threads_and_pieces(tokenizer: Tokenizer, files: Path) -> None:

@@ -235,6 +235,9 @@ def test_finished_shards_are_kept_and_the_rest_is_made(
         TokenShards(out)
     kept = sorted(out.glob("*.json"))
     assert len(kept) == 3
+    known = {path.stem.split(".")[0] for path in kept}
+    named = [path.name for path in out.iterdir() if path.name.split(".")[0] not in known]
+    assert not [name for name in named if name not in made and "lock" not in name], named
     damaged = next(out.glob(f"{kept[1].stem}.bin"))
     damaged.write_bytes(bytes(damaged.stat().st_size))
     before = {file: file.stat().st_mtime_ns for file in kept}

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.corpus import SourceFile
+from bpeline.tokenizer_core.kernels.memory.pages import reserved
 from bpeline.tokenizer_core.shards.file_encoding import EncodedPiece, FileEncoding, encode_in_order
 from bpeline.tokenizer_core.shards.shard_job import OpenShard
 from bpeline.tokenizer_core.shards.shard_plan import Piece, whole_files
@@ -72,19 +73,28 @@ def gather_files(
         InvalidOption: less than one thread.
         UnreadableSource, InvalidUtf8, CorpusChanged: a file cannot be read.
     """
-    # Grown in place: a bytearray of many megabytes is moved by its page table, not copied.
-    gathered, edges = bytearray(), bytearray(8)
+    # NumPy copies while other threads go on; a bytearray would keep them waiting.
+    dtype = np.dtype(encoding.dtype)
+    gathered = reserved(sum(file.size for file in files), dtype)
+    edges, size = bytearray(8), 0
 
     def add(ids: NDArray[Any], ends: NDArray[np.int64]) -> None:
-        gathered.extend(ids.view(np.uint8).data)
+        nonlocal gathered, size
+        behind = size + len(ids)
+        if behind > len(gathered):  # of compressed files
+            larger = reserved(2 * behind, dtype)
+            larger[:size] = gathered[:size]
+            gathered = larger
+        gathered[size:behind] = ids
         edges.extend(ends.view(np.uint8).data)
+        size = behind
 
     piece_bytes = encoding.piece_of(sum(file.size for file in files), threads)
     shard = OpenShard(add, encoding)
     for piece, ids in _encoded(encoding, files, piece_bytes, threads, on_progress):
         shard.add(piece, ids)
     shard.close_document()
-    return DocumentIds(np.frombuffer(gathered, encoding.dtype), np.frombuffer(edges, np.int64))
+    return DocumentIds(gathered[:size], np.frombuffer(edges, np.int64))
 
 
 def count_files(

@@ -7,8 +7,10 @@ Knows plans, encodings and shards; no tokenizer.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -202,18 +204,33 @@ class ShardJob:
         return number
 
     def _written(self, steps: Iterator[Any]) -> Iterator[ShardRecord]:
-        """Carry out steps; gives the record of each shard when its files are published."""
-        for step in steps:
-            if isinstance(step, _Begin):
-                record = self._write_shard(step, steps)
-            else:
-                record, spent = step
-                self._say(spent)
-            if self.on_shard is not None:
-                self.on_shard(record)
-            yield record
+        """Carry out steps; gives the record of each shard when its files are published.
 
-    def _write_shard(self, begin: _Begin, steps: Iterator[Any]) -> ShardRecord:
+        That is done by a thread of its own, while the next shard is written: it waits for the disk.
+        """
+        with ThreadPoolExecutor(1, thread_name_prefix="publish") as publishing:
+            last: Future[ShardRecord] | None = None
+            for step in steps:
+                if isinstance(step, _Begin):
+                    publish = self._write_shard(step, steps)
+                else:
+                    record, spent = step
+                    publish = partial(_as_it_is, record)
+                    self._say(spent)
+                # At once: whatever becomes of the shard before, what is written aside is published.
+                before, last = last, publishing.submit(publish)
+                if before is not None:
+                    yield self._told(before.result())
+            if last is not None:
+                yield self._told(last.result())
+
+    def _told(self, record: ShardRecord) -> ShardRecord:
+        if self.on_shard is not None:
+            self.on_shard(record)
+        return record
+
+    def _write_shard(self, begin: _Begin, steps: Iterator[Any]) -> Callable[[], ShardRecord]:
+        """Write the files of one shard aside; gives what publishes them."""
         suffixes = self.format.suffixes
         folder = self.place.files.folder
         paths = [folder / f"{begin.name}{suffix}" for suffix in (*suffixes, *INDEX_SUFFIXES)]
@@ -232,15 +249,21 @@ class ShardJob:
                     shard.add(piece, encoded)
                     self._say(piece.spent)
                 shard.close_document()
-            digests = [*writer.digests(of_ids), *index.digests()]
-            files = tuple(
-                FileRecord(path.name, new.stat().st_size, digest)
-                for new, path, digest in zip(aside, paths, digests, strict=True)
-            )
+            unpublished = publishing.pop_all()
         counts = shard.tokens, shard.documents, shard.size
-        record = ShardRecord(begin.name, begin.key, step, *counts, files)
-        self.place.publish(record)
-        return record
+
+        def publish() -> ShardRecord:
+            with unpublished:
+                digests = [*writer.digests(of_ids), *index.digests()]
+                files = tuple(
+                    FileRecord(path.name, new.stat().st_size, digest)
+                    for new, path, digest in zip(aside, paths, digests, strict=True)
+                )
+            record = ShardRecord(begin.name, begin.key, step, *counts, files)
+            self.place.publish(record)
+            return record
+
+        return publish
 
     @contextmanager
     def _writing(
@@ -268,6 +291,10 @@ class ShardJob:
     def _say(self, spent: int) -> None:
         if self.on_progress is not None:
             self.on_progress(spent)
+
+
+def _as_it_is(record: ShardRecord) -> ShardRecord:
+    return record
 
 
 class OpenShard:

@@ -8,8 +8,9 @@ no kernel and no table.
 from __future__ import annotations
 
 import mmap
+import sys
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,8 @@ Number = TypeVar("Number", bound=np.generic)
 
 _LARGE = 1 << 20  # bytes; smaller ones are not worth a call of the system each
 _HUGE = 1 << 22  # from where on pages of 2 MiB are asked for, as NumPy does: touching costs a sixth
+# Python has a name for it from 3.13 on. Elsewhere than under Linux nothing is promised beforehand.
+_NO_RESERVE = 0x4000 if sys.platform == "linux" else 0
 _SLACK = 64  # bytes behind the last item that may be read
 
 
@@ -38,3 +41,20 @@ def in_pages(number: int, kind: type[Number]) -> NDArray[Number]:
         with suppress(OSError):  # a kernel that was built without them
             memory.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(memory, np.uint8, size - _SLACK).view(kind)
+
+
+def reserved(number: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Room for ``number`` items, all zero; it takes the memory of what is written alone.
+
+    Raises:
+        MemoryError: the system has not so many addresses left.
+    """
+    size = max(1, number) * dtype.itemsize
+    if not hasattr(mmap, "MAP_ANONYMOUS"):
+        return np.zeros(number, dtype)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
+    try:
+        memory = mmap.mmap(-1, size, flags=flags)
+    except OSError as error:
+        raise MemoryError(f"the system gives no {size / 1e6:,.0f} MB: {error.strerror}") from error
+    return np.frombuffer(memory, dtype, number)
