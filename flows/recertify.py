@@ -81,7 +81,10 @@ class Recertification:
             if one.remark:
                 yield f"{one.version} as {one.format}: {one.remark}"
         for version in self.without:
-            yield f"{version} has no certificate here: `bpeline export {version}` makes one"
+            yield (
+                f"{version} has no certificate here: `bpeline export {version} --output "
+                "tokenizer.json` makes one"
+            )
         yield from self.notes
 
 

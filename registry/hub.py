@@ -54,7 +54,7 @@ class HubReference:
             raise InvalidOption(
                 f"{text!r} names no repository of the Hugging Face Hub",
                 "accepted is ORG/REPO, or hf://ORG/REPO@REVISION: a branch, a tag or a commit",
-                "type for instance `bpeline import hf://openai-community/gpt2@main --name gpt2`",
+                "spell it as in hf://openai-community/gpt2@main",
             )
         return cls(repository, revision)
 

@@ -41,7 +41,7 @@ def _piped_ids(content: str) -> list[int]:
             return [_number(str(one)) for one in ids]
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidOption(
-                "standard input is not what `bpeline encode --json` prints",
+                "standard input is not what `bpeline encode REF --json` prints",
                 'whole numbers, or JSON with a list of them under "ids"',
                 "type `bpeline encode REF TEXT | bpeline decode REF -`",
             ) from error

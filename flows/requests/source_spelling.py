@@ -143,7 +143,7 @@ class SourceKind:
                 raise ValueError(f"it is larger than {LARGEST_FILE} bytes")
             content = tomllib.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:  # TOML's and UTF-8's errors are ValueErrors
-            raise self.unusable(path, str(error)) from error
+            raise self.unusable(path, getattr(error, "strerror", None) or str(error)) from error
         tables = content.pop(self.table, None)
         known = (self.table, *others)
         strange = set() if PROJECT_TABLE in content else content.keys() - {*known}

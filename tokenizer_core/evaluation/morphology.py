@@ -115,7 +115,7 @@ def read_gold(path: Path) -> list[GoldWord]:
             raise ValueError(f"it is larger than {LARGEST_FILE} bytes")
         lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, ValueError) as error:
-        raise _unusable(path, str(error)) from error
+        raise _unusable(path, getattr(error, "strerror", None) or str(error)) from error
     gold = []
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.startswith("#"):

@@ -117,7 +117,7 @@ class _Respelling:
         except NotRegular as reason:
             self._refuse(str(reason))
         if empty:
-            self._refuse("that it can match nothing at all")
+            self._refuse("a match of nothing at all")
         return "".join(self._out)
 
     def _is_looking(self) -> bool:
