@@ -417,7 +417,10 @@ class Tokenizer:
         """
         if add_special_tokens:
             return self._templated(self.encode(text, allowed_special, on_special))
-        content = utf8_of(text)
+        try:
+            content = str.encode(text)
+        except (TypeError, UnicodeEncodeError):
+            content = utf8_of(text)
         usual = allowed_special is None or allowed_special == self._usual
         if usual and len(content) <= SHORT_TEXT and on_special == "text":
             return (self._encode_short or self.encoder.encode_short)(content)

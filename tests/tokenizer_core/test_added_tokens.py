@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,10 @@ import pytest
 from tokenizers import AddedToken as TheirToken
 from tokenizers import Tokenizer, models
 
+from bpeline.tokenizer_core.encoding import Encoder
 from bpeline.tokenizer_core.errors import InvalidTokenizer
 from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.tokenizer import Tokenizer as OurTokenizer
 from bpeline.tokenizer_core.vocabulary import (
     AddedToken,
     AddedTokenMatcher,
@@ -130,3 +133,59 @@ def test_an_added_token_of_no_id_of_the_vocab_is_refused() -> None:
         added_tokens=(AddedToken(256, "<mask>", special=True),)
     ))  # fmt: skip
     assert held.vocab[256] == b"<mask>"
+
+
+CONTENTS = {
+    "one": ["<|end|>"],
+    "alike": ["<|a|>", "<|a|><", "<|a", "<|b|>", "<"],
+    "first bytes that differ": ["<a>", "[b]", "]["],
+    "regex": [".", "(", "a|b", "^"],
+    "one inside of another": ["xabx", "ab", "b"],
+    "none": [],
+}
+
+
+@pytest.mark.parametrize("contents", CONTENTS.values(), ids=CONTENTS)
+def test_short_texts_are_cut_where_others_are(contents: list[str]) -> None:
+    added = [AddedToken(300 + number, content) for number, content in enumerate(contents)]
+    matcher = AddedTokenMatcher(added, [content.encode() for content in contents])
+    random_ = random.Random(len(contents))
+    for _ in range(300):
+        text = "".join(random_.choices([*contents, *"<|ab>][x.^ é"], k=random_.randint(0, 12)))
+        content = text.encode()
+        whole = Text.of(content)
+        spans, ids = matcher.cut(whole, np.array([[0, whole.size]]), np.full(1, -1))
+        expected = [
+            (content[begin:end], id_)
+            for (begin, end), id_ in zip(spans.tolist(), ids.tolist(), strict=True)
+        ]
+        assert matcher.split(content) == expected
+        assert matcher.may_be_in(content) >= (len(expected) > 1)
+
+
+def test_what_looks_beside_it_is_not_cut_in_short() -> None:
+    assert AddedTokenMatcher([AddedToken(1, "a", rstrip=True)], [b"a"]).split(b"a b") is None
+    many = [AddedToken(number, f"<{number}>") for number in range(513)]
+    contents = [token.content.encode() for token in many]
+    assert AddedTokenMatcher(many, contents).split(b"<1>") is None
+    assert AddedTokenMatcher(many[:512], contents[:512]).split(b"<1>") == [(b"", 1), (b"", -1)]
+
+
+@pytest.mark.parametrize("contents", CONTENTS.values(), ids=CONTENTS)
+def test_short_texts_have_the_ids_of_long_ones(contents: list[str]) -> None:
+    vocab = {byte: bytes([byte]) for byte in range(256)} | {256: b"ab", 257: b" x"}
+    added = tuple(
+        AddedToken(300 + number, content)
+        for number, content in enumerate(contents)
+        if len(content) > 1 and content != "ab"
+    )
+    vocab |= {token.id: token.content.encode() for token in added}
+    merges = [(b"a", b"b"), (b" ", b"x")]
+    spec = TokenizerSpec.checked(vocab, merges, {}, pipeline=Pipeline(added_tokens=added))
+    encoder = OurTokenizer.of_spec(spec).encoder
+    random_ = random.Random(3)
+    for _ in range(200):
+        text = "".join(random_.choices([*contents, *"<|ab>][x.^ é"], k=random_.randint(0, 12)))
+        content = text.encode()
+        expected = Encoder.encode_short(encoder, content)
+        assert encoder.encode_short(content) == expected

@@ -234,8 +234,9 @@ class BytePairEncoder(Encoder):
         return ids[: ends[-1] if len(ends) else 0], ends
 
     def encode_short(self, content: bytes) -> list[int]:
+        kernel = self._short_kernel
         if self._may_wait:
-            if _is_one_of_few(encode_span if self._short_kernel is None else self._short_kernel):
+            if _is_one_of_few(encode_span if kernel is None else kernel):
                 return super().encode_short(content)
             self._may_wait = False
         try:
@@ -243,10 +244,11 @@ class BytePairEncoder(Encoder):
         except IndexError:
             workspace = self._new_workspace()
         # On any exception the workspace is lost, not the text of another call in it.
-        if self._short_kernel is not None:
-            ids, full = workspace.short.encode_at_once(content, self._short_kernel)
+        short = workspace.short
+        if kernel is not None:
+            ids, full = short.encode_at_once(content, kernel)
         else:
-            ids, full = workspace.short.encode(content, self._mark_short, workspace.fields)
+            ids, full = short.encode(content, self._mark_short, workspace.fields)
         if full:
             self._make_room(workspace)
         self._idle.append(workspace)

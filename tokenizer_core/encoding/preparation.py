@@ -76,6 +76,11 @@ class TextPreparation:
         whole = np.array([[0, text.size]], np.int64)
         return self.prepare_spans(text, whole, _NO_ID_BEHIND, unsought)[:3]
 
+    @property
+    def only_cuts(self) -> bool:
+        """Whether texts are cut at what is sought in them as they are, and otherwise stay."""
+        return self._normalize is None and self.prefix is None and not self.late.tokens
+
     def whole(self, content: bytes) -> bytes | None:
         """What `prepare` makes of a text that is one piece; None where that is not said at once.
 

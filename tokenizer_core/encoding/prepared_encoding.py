@@ -52,6 +52,9 @@ class PreparedEncoder(Encoder):
         self._spec = spec
         self._preparation = preparation
         self._unsought = unsought
+        self._cutting = preparation.raw if preparation.only_cuts and not unsought else None
+        # Without it in a text nothing is to be done; −1: it tells nothing.
+        self._first_byte = -1 if self._cutting is None else self._cutting.first_byte
 
     def ignoring(self, special: frozenset[int]) -> PreparedEncoder:
         return PreparedEncoder(self._spec, self.inner, self._preparation, special)
@@ -98,10 +101,27 @@ class PreparedEncoder(Encoder):
             yield (inner if whole else of_parts).encode(text, spans, behind)[0]
 
     def encode_short(self, content: bytes) -> list[int]:
+        if self._first_byte >= 0 and self._first_byte not in content:
+            return self.inner.encode_short(content) if content else []
+        cutting = self._cutting
+        if cutting is not None and content:
+            if not cutting.may_be_in(content):
+                return self.inner.encode_short(content)
+            if (parts := cutting.split(content)) is not None:
+                return self._joined(parts)
         prepared = None if self._unsought else self._preparation.whole(content)
         if prepared is None or len(prepared) > SHORT_TEXT:
             return super().encode_short(content)
         return self.inner.encode_short(prepared)
+
+    def _joined(self, parts: Iterable[tuple[bytes, int]]) -> list[int]:
+        ids: list[int] = []
+        for part, id_ in parts:
+            if part:
+                ids += self.inner.encode_short(part)
+            if id_ >= 0:
+                ids.append(id_)
+        return ids
 
     def placed(self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]) -> PlacedIds:
         """The ids of `encode`, and where they stand.

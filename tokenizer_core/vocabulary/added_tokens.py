@@ -32,6 +32,7 @@ _SPACE_BEFORE = regex.compile(b"(?r)" + _SPACE)
 
 _OPENING = 2  # bytes of a token that are looked for first
 _FEW = 16  # tokens that may as well be looked for whole
+_MOST_IN_REGEX = 512
 _NO_ID = -1
 _KEPT_CHOICES = 32
 
@@ -96,7 +97,10 @@ class AddedTokenMatcher:
         contents: as what each is sought; not empty.
     """
 
-    __slots__ = ("_flagged", "_ids", "_longest", "_matcher", "_opening", "_sought", "tokens")
+    __slots__ = (
+        "_any_flagged", "_flagged", "_id_of", "_ids", "_longest", "_matcher", "_opening", "_sought",
+        "_whole", "first_byte", "tokens",
+    )  # fmt: skip
 
     def __init__(self, tokens: Sequence[AddedToken], contents: Sequence[bytes]) -> None:
         #: What is found.
@@ -105,10 +109,17 @@ class AddedTokenMatcher:
         size = _OPENING if len(contents) > _FEW else None
         openings = sorted({content[:size] for content in contents}, key=len, reverse=True)
         self._opening = re.compile(b"|".join(map(re.escape, openings))) if openings else None
+        firsts = {content[0] for content in contents}
+        #: The byte with which all of them begin, often "<", which few texts hold; −1: none is.
+        #: (A number: bytes are sought three times as long.)
+        self.first_byte = firsts.pop() if len(firsts) == 1 else -1
+        self._id_of = dict(zip(contents, (token.id for token in tokens), strict=True))
+        self._whole: re.Pattern[bytes] | None = None  # made when it is first needed
         self._ids = np.array([token.id for token in tokens], np.int64)
         self._sought = dict[frozenset[int], NDArray[np.bool_]]()
         flagged = [token.single_word or token.lstrip or token.rstrip for token in tokens]
         self._flagged = np.array(flagged, np.bool_)
+        self._any_flagged = any(flagged)
         self._longest = max(map(len, contents), default=0)
 
     def last_cut(self, text: Text) -> int:
@@ -151,7 +162,29 @@ class AddedTokenMatcher:
 
     def may_be_in(self, content: bytes) -> bool:
         """Whether one may stand in a text; at once, so it is sometimes true where none does."""
-        return self._opening is not None and self._opening.search(content) is not None
+        if self._opening is None or (self.first_byte >= 0 and self.first_byte not in content):
+            return False
+        return self._opening.search(content) is not None
+
+    def split(self, content: bytes) -> list[tuple[bytes, int]] | None:
+        """A short text cut at its added tokens: `cut`, sooner.
+
+        Returns:
+            The text before each token, and its id; and the text behind the last one, and −1. None
+            where they look at what stands beside them, or are too many for a regex.
+        """
+        if self._any_flagged or len(self.tokens) > _MOST_IN_REGEX:
+            return None
+        if self._whole is None:
+            longest_first = sorted(self._id_of, key=len, reverse=True)
+            self._whole = re.compile(b"|".join(map(re.escape, longest_first)))
+        parts = []
+        begin = 0
+        for found in self._whole.finditer(content) if self.tokens else ():
+            parts.append((content[begin : found.start()], self._id_of[found.group()]))
+            begin = found.end()
+        parts.append((content[begin:], _NO_ID))
+        return parts
 
     def cut(
         self,
