@@ -19,6 +19,7 @@ from longest_first import ByServerAndFile, place_of
 from postgres import PostgresServer, postgres_server
 from s3_server import S3Server, s3_server
 from shared_statements import compiled_once
+from warm_commands import warm_commands
 
 # Set before any dependency is imported: some read these at import.
 os.environ.update(
@@ -130,6 +131,13 @@ def _only_loopback() -> Iterator[None]:
     socket.socket.connect = guarded  # type: ignore[method-assign, assignment]
     yield
     socket.socket.connect = connect  # type: ignore[method-assign]
+
+
+@pytest.fixture(scope="session")
+def warm() -> Iterator[Path]:
+    """A folder with a ``bpeline`` that runs as typed and starts in no time, see `warm_commands`."""
+    with warm_commands() as folder:
+        yield folder
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,12 @@
-"""docs/tutorial.md runs: every block, in order, in a directory that was empty."""
+"""docs/tutorial.md runs: every block, in order, in a directory that was empty.
+
+By forks of a process that has imported what commands need; before a release it is run as people do
+(`tests/support/release_check.py`).
+"""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,11 +16,12 @@ from tutorial import environment, script
 
 
 @pytest.mark.slow
-def test_every_block_of_the_tutorial_runs_in_order(tmp_path: Path) -> None:
+def test_every_block_of_the_tutorial_runs_in_order(tmp_path: Path, warm: Path) -> None:
+    around = environment(Path(sys.executable).parent)
     done = subprocess.run(
         ["bash", "-c", script()],
         cwd=tmp_path,
-        env=environment(Path(sys.executable).parent),
+        env={**around, "PATH": f"{warm}{os.pathsep}{around['PATH']}"},
         capture_output=True,
         text=True,
         check=False,

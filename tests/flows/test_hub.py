@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from click.testing import Result
 from hub_server import Hub, hub_server
-from prefect_server import BPELINE
 from transformers import AutoTokenizer
 
 from bpeline.flows.hub.model_card import OURS
@@ -46,12 +45,12 @@ def hub() -> Iterator[Hub]:
 
 
 @pytest.fixture
-def run(hub: Hub, here: Path, tmp_path: Path) -> Callable[..., Any]:
-    """A command in a process of its own: the library reads its endpoint when it is imported."""
+def run(hub: Hub, here: Path, tmp_path: Path, warm: Path) -> Callable[..., Any]:
+    """A command in a process of its own, which imports the library: it reads its endpoint then."""
 
     def run(*arguments: str, code: int = 0) -> Any:
         ended = subprocess.run(
-            [*BPELINE, *arguments],
+            [warm / "bpeline", *arguments],
             cwd=here,
             capture_output=True,
             text=True,

@@ -39,22 +39,23 @@ def on_postgres(postgres: PostgresServer, home: Path) -> dict[str, str]:
     }
 
 
-def python(program: str, *arguments: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", program, *arguments]
+def run(*command: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.rotating(3)
 @pytest.mark.server
 @pytest.mark.slow
-def test_everything_on_postgresql(postgres: PostgresServer, corpus: Path, tmp_path: Path) -> None:
+def test_everything_on_postgresql(
+    postgres: PostgresServer, corpus: Path, tmp_path: Path, warm: Path
+) -> None:
     home = tmp_path / "on-postgres"
     env = on_postgres(postgres, home)
     prefect, mlflow = free_ports(2)
     said: list[str] = []
 
     def bpeline(*arguments: str) -> str:
-        done = python(PROGRAM, *arguments, env={**env, "PREFECT_API_URL": api})
+        done = run(str(warm / "bpeline"), *arguments, env={**env, "PREFECT_API_URL": api})
         said.extend((done.stdout, done.stderr))
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -86,7 +87,7 @@ def test_everything_on_postgresql(postgres: PostgresServer, corpus: Path, tmp_pa
         finally:
             served.send_signal(signal.SIGTERM)
             said.append(served.stdout.read())
-    loaded = python(LOAD, env=env)
+    loaded = run(sys.executable, "-c", LOAD, env=env)
     assert loaded.stdout.strip() == "300", loaded.stderr
     flow_runs = "SELECT count(*) FROM flow_run WHERE state_type = 'COMPLETED'"
     database = env["PREFECT_API_DATABASE_CONNECTION_URL"].replace("+asyncpg", "")

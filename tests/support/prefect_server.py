@@ -8,7 +8,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,10 +26,12 @@ class PrefectServer:
     Args:
         port: where.
         home: Prefect's own directory, for commands of its own.
+        program: what runs a command of ours, such as one of `warm_commands`.
     """
 
-    def __init__(self, port: int, home: Path) -> None:
+    def __init__(self, port: int, home: Path, program: Sequence[str] = BPELINE) -> None:
         self.port = port
+        self.program = program
         self.url = f"http://127.0.0.1:{port}/api"
         self.environment = {
             **os.environ,
@@ -53,7 +55,7 @@ class PrefectServer:
         self, *arguments: str, folder: Path, **more: str
     ) -> subprocess.CompletedProcess[str]:
         """Run a command in a folder, the environment as here and more."""
-        return self.run([*BPELINE, *arguments], folder, **more)
+        return self.run([*self.program, *arguments], folder, **more)
 
     def run(
         self, command: list[str], folder: Path, **more: str

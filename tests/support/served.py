@@ -93,15 +93,16 @@ class Served:
 
 
 @contextmanager
-def serving(folder: Path, home: Path) -> Iterator[Served]:
+def serving(folder: Path, home: Path, program: Path) -> Iterator[Served]:
     """Serve a workspace; it must end well, and leave nobody listening.
 
     Args:
         folder: for Prefect's own directory.
         home: the workspace.
+        program: what runs the commands that tests give.
     """
     prefect, mlflow = free_ports(2)
-    server = PrefectServer(prefect, folder / "prefect")
+    server = PrefectServer(prefect, folder / "prefect", [str(program)])
     command = [*BPELINE, "server", "--deploy", "--workspace", str(home),
                "--prefect-port", str(prefect), "--mlflow-port", str(mlflow)]  # fmt: skip
     environment = server.environment | HURRIED | {"PYTHONUNBUFFERED": "1"}

@@ -12,7 +12,10 @@ from served import Served, serving
 
 @pytest.fixture(scope="package")
 def served(
-    tmp_path_factory: pytest.TempPathFactory, fresh_workspace: Path, english_and_code: str
+    tmp_path_factory: pytest.TempPathFactory,
+    fresh_workspace: Path,
+    english_and_code: str,
+    warm: Path,
 ) -> Iterator[Served]:
     """``bpeline server --deploy``, with a small corpus beside its workspace; one for all files."""
     folder = tmp_path_factory.mktemp("served")
@@ -20,5 +23,5 @@ def served(
     (folder / "corpus").mkdir()
     pieces = [english_and_code[at : at + 800] for at in range(0, 80_000, 800)]
     (folder / "corpus" / "documents.txt").write_text("<|end|>".join(pieces), encoding="utf-8")
-    with serving(folder, folder / "home") as served:
+    with serving(folder, folder / "home", warm / "bpeline") as served:
         yield served

@@ -1,0 +1,196 @@
+"""The command ``bpeline`` in processes that import nothing: forks of one that has imported it all.
+
+What a shell, a page or a test types runs as typed, in a process of its own with its streams,
+directory and environment; only starting it takes a hundredth of what it takes people. For what is
+not about how a process starts, how it is signalled, or what it reads while it imports. Also a
+program: the process that forks.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import select
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+ROOT = Path(__file__).parents[2]
+_STREAMS = (0, 1, 2)
+_TYPED = (
+    "train text.txt --name warm --vocab-size 300 --held-out 0.1",
+    "encode warm@candidate text",
+    "show warm/1",
+    "compare warm/1 warm/1",
+    "versions",
+)
+# Asks the process at a socket: streams, then what is typed; its answer is the exit code.
+_CLIENT = """#!{python} -IS
+import json, os, socket, sys
+asked = {{"arguments": sys.argv[1:], "folder": os.getcwd(), "environment": dict(os.environ)}}
+content = json.dumps(asked).encode()
+with socket.socket(socket.AF_UNIX) as server:
+    server.connect({place!r})
+    socket.send_fds(server, [b"%20d" % len(content)], [0, 1, 2])
+    server.sendall(content)
+    answer = server.recv(20)
+os._exit(int(answer) if answer else 70)
+"""
+
+
+@contextmanager
+def warm_commands() -> Iterator[Path]:
+    """A folder with a program ``bpeline``, to be put first on PATH or run by its path."""
+    with tempfile.TemporaryDirectory(prefix="bpeline-warm-") as folder:
+        place, program = Path(folder) / "socket", Path(folder) / "bpeline"
+        program.write_text(_CLIENT.format(python=sys.executable, place=str(place)))
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        with subprocess.Popen(
+            [sys.executable, __file__, str(place)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,
+        ) as server:
+            assert server.stdout is not None
+            assert server.stdout.readline() == b"ready\n", f"it ended with {server.wait()}"
+            try:
+                yield Path(folder)
+            finally:
+                server.terminate()
+
+
+def _serve(place: str) -> None:
+    """Fork for whoever asks, until standard input ends."""
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(place)
+    listening.listen()
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    _warm_up()
+    answers.write("ready\n")
+    answers.close()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who wait
+    while True:
+        ready = select.select([listening, sys.stdin], [], [])[0]
+        if sys.stdin in ready:
+            return
+        asking, _ = listening.accept()
+        if os.fork() == 0:
+            listening.close()
+            _attend(asking)
+        asking.close()
+
+
+def _warm_up() -> None:
+    """Do once what commands do: import, load kernels, let SQLAlchemy compile."""
+    import gc
+    import shutil
+    from importlib import import_module
+
+    from shared_statements import compiled_once
+
+    from bpeline import script
+    from bpeline.flows.cli.main import COMMANDS, cli
+    from bpeline.registry import environment
+
+    gc.set_threshold(script.NEW_OBJECTS)
+    for file in COMMANDS:
+        import_module(f"bpeline.flows.cli.{file}")
+    compiled_once().__enter__()  # for ever
+    here = Path.cwd()
+    with (
+        tempfile.TemporaryDirectory(prefix="bpeline-warm-") as place,
+        open(os.devnull, "w", encoding="utf-8") as nowhere,
+        redirect_stdout(nowhere),
+        redirect_stderr(nowhere),
+    ):
+        os.chdir(place)
+        shutil.copyfile(os.__file__, "text.txt")
+        for typed in _TYPED:
+            with suppress(SystemExit):
+                cli(typed.split(), prog_name="bpeline")
+        os.chdir(here)
+    environment._configured = environment._project = None
+    gc.collect()
+    gc.freeze()
+
+
+def _attend(asking: socket.socket) -> NoReturn:
+    """In a fork: run one command in another one, say how it ended; end it if nobody asks more."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    length, streams, _, _ = socket.recv_fds(asking, 20, len(_STREAMS))
+    content = b""
+    while len(content) < int(length):
+        content += asking.recv(1 << 16)
+    ending, ended = os.pipe()
+    command = os.fork()
+    if command == 0:
+        asking.close()
+        os.close(ending)
+        _run(json.loads(content), streams)
+    os.close(ended)
+    for stream in streams:
+        os.close(stream)
+    if asking in select.select([asking, ending], [], [])[0]:  # it sends nothing: it was killed
+        os.kill(command, signal.SIGKILL)
+    _, status = os.waitpid(command, 0)
+    code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+    with suppress(OSError):
+        asking.sendall(str(code).encode())
+    os._exit(0)
+
+
+def _run(asked: dict[str, Any], streams: list[int]) -> NoReturn:
+    """In a fork of the fork: be the command."""
+    from bpeline import script
+    from bpeline.registry import environment
+
+    for number, stream in zip(_STREAMS, streams, strict=True):
+        os.dup2(stream, number)
+        os.close(stream)
+    # As Python opens them, and keeps them while others take their places.
+    sys.stdin = sys.__stdin__ = open(0, closefd=False)  # type: ignore[misc] # noqa: SIM115
+    sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)  # type: ignore[misc] # noqa: SIM115
+    sys.stderr = sys.__stderr__ = open(  # type: ignore[misc] # noqa: SIM115
+        2, "w", errors="backslashreplace", buffering=1, closefd=False
+    )
+    os.chdir(asked["folder"])
+    os.environ.clear()
+    os.environ.update(asked["environment"])
+    environment._set_by_us.clear()  # what MLflow reads there is said anew
+    sys.argv = ["bpeline", *asked["arguments"]]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.modules["__main__"].main = script.main  # type: ignore[attr-defined] # nobody goes on after
+    code: Any = 0
+    try:
+        script.main()
+    except SystemExit as ending:
+        code = ending.code
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    if not isinstance(code, int):
+        sys.stderr.write(f"{code}\n" if code else "")
+        code = int(bool(code))
+    # As Python ends; libraries say what they have not said yet.
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    _serve(sys.argv[1])
