@@ -448,16 +448,18 @@ class Tokenizer:
 
         Args:
             text: a string, or bytes in UTF-8.
-            dtype: of the array; uint32 as they come, ``np.int64`` for torch.
+            dtype: of the array, with room for every id; uint32 as they come, ``np.int64`` for
+                torch.
             allowed_special, on_special: as for `encode`.
             threads: how many encode at once; by default one per available processor. Texts below
                 two megabytes, or with special tokens to look for, take one.
 
         Raises:
             InvalidUtf8: bytes that are not UTF-8.
-            TypeError, InvalidSpecialToken, InvalidOption: as `encode`.
+            InvalidOption: not every id of the vocab fits the dtype; and as `encode`.
+            TypeError, InvalidSpecialToken: as `encode`.
         """
-        return self._ids_of(text, allowed_special, on_special, threads).astype(dtype, copy=False)
+        return self._as_dtype(self._ids_of(text, allowed_special, on_special, threads), dtype)
 
     def count(
         self,
@@ -514,12 +516,31 @@ class Tokenizer:
             of the text stands.
 
         Raises:
-            InvalidOption: a length or a side that makes no sense.
+            InvalidOption: a length or a side that makes no sense, or ids that do not fit the dtype.
             TypeError, InvalidSpecialToken, InvalidOption: as `encode_batch`.
         """
         batch = self.encode_batch(texts, threads, allowed_special, on_special)
         ids, mask = pad(batch, max_length, pad_id, pad_to, pad_side, cut_side)
-        return ids.astype(dtype, copy=False), mask
+        return self._as_dtype(ids, dtype, pad_id), mask
+
+    def _as_dtype(
+        self, ids: NDArray[np.uint32], dtype: DTypeLike, another: int = 0
+    ) -> NDArray[Any]:
+        """Ids, perhaps with one of no token, as other numbers; none of them becomes another."""
+        if dtype is np.uint32:
+            return ids
+        wanted = np.dtype(dtype)
+        if max(self._largest_id, another) > _largest_whole(wanted):
+            raise InvalidOption(
+                f"ids up to {max(self._largest_id, another):,} do not fit the dtype {wanted}",
+                "a dtype that holds every id of the vocab, as np.uint32 and np.int64 do",
+                "leave dtype out, or give dtype=np.int64",
+            )
+        return ids.astype(wanted, copy=False)
+
+    @cached_property
+    def _largest_id(self) -> int:
+        return max(self.spec.vocab)
 
     def encode_iterable(
         self,
@@ -967,3 +988,10 @@ class Tokenizer:
 def _placed(words: PlacingEncoder, content: bytes, policy: SpecialPolicy) -> PlacedIds:
     whole = Text.of(content)
     return words.placed(whole, *spans_between(whole, 0, whole.size, policy))
+
+
+def _largest_whole(dtype: np.dtype[Any]) -> int:
+    """Up to which whole number a NumPy type holds each exactly; −1 where it is none of numbers."""
+    if dtype.kind in "iu":
+        return int(np.iinfo(dtype).max)
+    return 1 << int(np.finfo(dtype).nmant) + 1 if dtype.kind == "f" else -1

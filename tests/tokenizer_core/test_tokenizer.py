@@ -334,6 +334,33 @@ def test_ids_may_come_as_any_iterable(tokenizer: Tokenizer) -> None:
     assert tokenizer.encode_to_numpy("some text").dtype == np.uint32
 
 
+@pytest.mark.parametrize(
+    ("largest", "fitting", "refused"),
+    [
+        (255, ["u1", "i2", "f2", "i8"], ["i1", "?", "S4", "O"]),
+        (2_048, ["f2", "i2"], ["u1"]),
+        (2_049, ["u2", "f4"], ["f2", "i1"]),
+        (65_535, ["u2", "i4", "f4"], ["i2", "u1"]),
+        (65_536, ["u4", "i4", "f4"], ["u2", "i2", "f2"]),
+        ((1 << 24) - 1, ["u4", "i8", "f4"], ["u2"]),  # the largest there is
+    ],
+)
+def test_no_dtype_makes_another_id_of_an_id(
+    largest: int, fitting: list[str], refused: list[str]
+) -> None:
+    vocab = {id_: bytes([id_]) for id_ in range(255)} | {largest: b"\xff"}
+    tokenizer = Tokenizer(vocab, [])
+    for name in fitting:
+        assert tokenizer.encode_to_numpy(b"\xc3\xbf", dtype=name).tolist() == [0xC3, 0xBF]
+    for name in refused:
+        with pytest.raises(InvalidOption, match=f"ids up to {largest:,} do not fit"):
+            tokenizer.encode_to_numpy("a", dtype=name)
+    one = Tokenizer({id_: bytes([id_]) for id_ in range(256)}, [])
+    assert one.encode_padded(["a"], pad_id=300, pad_to=2, dtype="u2")[0].tolist() == [[97, 300]]
+    with pytest.raises(InvalidOption, match="ids up to 300 do not fit the dtype uint8"):
+        one.encode_padded(["a"], pad_id=300, pad_to=2, dtype="u1")
+
+
 def test_tokens_are_found_by_name(tokenizer: Tokenizer) -> None:
     assert tokenizer.token_to_id(END) == tokenizer.special_tokens[END]
     for token in ("the", b"the", b"\xff", " "):
