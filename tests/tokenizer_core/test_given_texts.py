@@ -12,6 +12,7 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import pandas
 import pyarrow
 import pytest
 
@@ -246,3 +247,15 @@ def test_the_page_says_what_is_taken_for_what(tmp_path: Path) -> None:
         np.array(["low lower"]),
     ):
         assert count_words(texts).to_mapping() == {b"low": 1, b" lower": 1}
+
+
+@pytest.mark.parametrize("take", [count_texts, count_words, train_from_iterator])
+def test_the_names_in_a_mapping_or_a_table_are_no_texts(take: Any) -> None:
+    """All splits of a data set, one row of it, or a table of pandas."""
+    options = {"vocab_size": 300} if take is train_from_iterator else {}
+    frame = pandas.DataFrame({"text": ["low lower"]})
+    for given in ({"train": [{"text": "low"}], "test": []}, {"text": "low lower"}, frame):
+        said = rf"a {type(given).__name__} is given .* keys \['{next(iter(given))}'"
+        with pytest.raises(InvalidOption, match=said):
+            take(given, **options)
+    assert take(frame["text"], **options) is not None

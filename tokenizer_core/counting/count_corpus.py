@@ -30,7 +30,7 @@ from bpeline.tokenizer_core.corpus import (
 )
 from bpeline.tokenizer_core.counting.document_copies import Copies, digest_documents, find_copies
 from bpeline.tokenizer_core.counting.text_counter import TABLE_BYTES, TextCounter
-from bpeline.tokenizer_core.counting.text_streams import count_texts
+from bpeline.tokenizer_core.counting.text_streams import count_texts, is_keyed
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.counting.word_tables import WordTable
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, MissingSource
@@ -189,6 +189,8 @@ def _paths_or_texts(given: Any) -> tuple[Any, Iterable[Any] | None]:
     if isinstance(given, list | tuple | set | frozenset):
         texts = any(isinstance(one, Mapping | list | tuple) for one in given)
         return given, given if texts else None
+    if is_keyed(given):
+        return given, given  # which is refused
     items = iter(given)
     first = next(items, "")
     everything = chain((first,), items)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal
 
 from bpeline.tokenizer_core.corpus import Reading, TextBatch, batches_of, documents_between
@@ -20,6 +21,11 @@ from bpeline.tokenizer_core.vocabulary import validate_special_tokens
 
 _WAITING = 2  # batches for each worker that may wait for it
 _GUESSED_BYTES = 64 << 20  # of text: nobody knows how much will come
+
+
+def is_keyed(given: Any) -> bool:
+    """Whether iterating gives names: of a mapping's keys (all splits of a data set), of columns."""
+    return isinstance(given, Mapping) or hasattr(given, "columns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,15 @@ def count_texts(
             "one text is given where texts are counted",
             "an iterable of texts",
             "count_texts([text])",
+        )
+    if is_keyed(texts):
+        keys = list(map(str, islice(texts, 3)))
+        raise InvalidOption(
+            f"a {type(texts).__name__} is given where texts are counted; it iterates over its keys "
+            f"{keys}",
+            "an iterable of texts, or of mappings with a text each: one split of a data set, one "
+            "column of a table",
+            "count_texts(given['train'])",
         )
     reading = Reading(
         SplitPattern.parse(pattern),
