@@ -44,7 +44,7 @@ def rehearsing(pattern: str, tie_break: str) -> Iterator[None]:
         return
     root = str(Path(bpeline.__file__).parents[1])
     process = subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM, root, pattern, tie_break],
+        [sys.executable, "-P", "-c", _PROGRAM, root, pattern, tie_break],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -108,7 +108,7 @@ class _Compiler:
         errors = TemporaryFile("w+")  # noqa: SIM115 (closed by `end`)
         root = str(Path(bpeline.__file__).parents[1])
         pipe = subprocess.PIPE
-        command = [sys.executable, "-c", _PROGRAM, root]
+        command = [sys.executable, "-P", "-c", _PROGRAM, root]  # a typing.py here is somebody's
         return cls(
             subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True), errors
         )

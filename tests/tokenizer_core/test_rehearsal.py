@@ -92,6 +92,21 @@ def test_it_ends_with_the_training_and_with_the_process_that_trains(
         time.sleep(0.01)
 
 
+def test_modules_in_the_current_directory_are_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = tmp_path / "began"
+    (tmp_path / "typing.py").write_text("raise ImportError('of another program')")
+    monkeypatch.chdir(tmp_path)
+    tells = (
+        "import os\ntry: import typing; found = 1\nexcept ImportError: found = 0\n"
+        f"open('part', 'w').write(str(found)); os.rename('part', {str(began)!r})"
+    )
+    rehearse_by(tells, monkeypatch)
+    with rehearsing("gpt2", "smallest-ids"):
+        assert _begun(began) == 1
+
+
 def _begun(file: Path) -> int:
     while not file.exists():
         time.sleep(0.01)

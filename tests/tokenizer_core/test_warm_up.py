@@ -168,6 +168,18 @@ def test_a_module_that_cannot_be_compiled_is_named(monkeypatch: pytest.MonkeyPat
         list(compile_all())
 
 
+def test_modules_in_the_current_directory_are_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "typing.py").write_text("raise ImportError('of another program')")
+    monkeypatch.chdir(tmp_path)
+    compiler = warm_up._Compiler.started()
+    try:
+        assert compiler.compile("bpeline.tokenizer_core.kernels.memory.bitmaps") == 0
+    finally:
+        compiler.end()
+
+
 def test_longest_modules_exist_and_go_first() -> None:
     names = modules_of_kernels()
     longest = len(warm_up._LONGEST)
