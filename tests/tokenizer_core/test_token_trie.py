@@ -34,9 +34,17 @@ def trie_of(tokens: Iterable[bytes]) -> tuple[list[bytes], np.ndarray, np.ndarra
     every = BYTES + list(tokens)
     ends = np.cumsum([len(token) for token in every])
     text = np.frombuffer(bytearray(b"".join(every) + bytes(8)), np.uint8)
-    order = np.argsort([len(token) for token in every], kind="stable")
-    built = _trie(text, ends, order[order >= 256])
+    heads = np.array([every.index(token[:1]) for token in every[256:]])
+    built = _trie(text, ends, heads)
     assert built is not None
+    # From longer heads on the trie is the same; a token begins with some earlier ones.
+    for index in range(256, len(every), 7):
+        for length in range(2, len(every[index])):
+            if every[index][:length] in every[:index]:
+                heads[index - 256] = every.index(every[index][:length])
+    again = _trie(text, ends, heads)
+    assert again is not None
+    assert all((one == other).all() for one, other in zip(built, again, strict=True))
     return every, *built
 
 

@@ -43,7 +43,6 @@ from bpeline.tokenizer_core.kernels.encoding.token_tables import (
     INFO,
     LENGTH_SHIFT,
     MAX_TOKENS,
-    NOTHING,
     SHORTER_SHIFT,
     TOKEN,
     keep_merges,
@@ -393,8 +392,7 @@ def _token_tables(
     text = np.empty(int(ends[-1]) + 8, np.uint8)
     spell_tokens(left, right, ends, text)
     lengths = np.diff(ends, prepend=0)
-    order = np.argsort(lengths, kind="stable")
-    built = _trie(text, ends, order[order >= BYTES])
+    built = _trie(text, ends, left)
     if built is None:
         return None
     trie, shorter = built
@@ -407,14 +405,14 @@ def _token_tables(
 
 
 def _trie(
-    text: NDArray[np.uint8], ends: NDArray[np.int64], order: NDArray[np.int64]
+    text: NDArray[np.uint8], ends: NDArray[np.int64], heads: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint64], NDArray[np.int32]] | None:
     """A `token_trie`, and the next shorter token that each begins with; None: too many nodes.
 
     Args:
-        text, ends, order: see `fill_trie`.
+        text, ends, heads: see `fill_trie`.
     """
-    shorter = np.full(len(ends), NOTHING, np.int32)
+    nodes_of, shorter = np.empty((2, len(ends)), np.int32)
     nodes, used = _NODES_PER_TOKEN * len(ends), 0
     while used == 0:
         if nodes > MAX_NODES:
@@ -425,7 +423,7 @@ def _trie(
         used = fill_trie(
             text,
             ends,
-            order,
+            heads,
             np.zeros(1 << nodes.bit_length(), np.uint64),
             HASH_KEY,
             parents,
@@ -436,6 +434,7 @@ def _trie(
             places,
             bases,
             np.zeros(cells, np.uint8),
+            nodes_of,
             shorter,
             trie,
         )

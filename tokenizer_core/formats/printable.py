@@ -159,8 +159,10 @@ def read_vocab(named: Any, special_tokens: Collection[str], path: Path) -> dict[
     if set(map(type, named.values())) - {int}:
         name = next(name for name, id_ in named.items() if type(id_) is not int)
         refuse(path, f"gives {shown(name)} the id {shown(named[name])}", "ids are whole numbers")
-    ordinary = [name for name in named if name not in special_tokens]
-    tokens = tokens_of_printable(ordinary)
+    ordinary = dict(named)
+    for name in special_tokens:
+        ordinary.pop(name, None)
+    tokens = tokens_of_printable(list(ordinary))
     if tokens is None:
         name = next(name for name in ordinary if tokens_of_printable([name]) is None)
         refuse(
@@ -169,7 +171,7 @@ def read_vocab(named: Any, special_tokens: Collection[str], path: Path) -> dict[
             "byte-level vocabs write each byte as one printable character",
             "name it as a special token if it is one",
         )
-    vocab = dict(zip(map(named.__getitem__, ordinary), tokens, strict=True))
+    vocab = dict(zip(ordinary.values(), tokens, strict=True))
     vocab |= {named[name]: name.encode() for name in special_tokens if name in named}
     if len(vocab) != len(named):
         id_, _ = Counter(named.values()).most_common(1)[0]

@@ -58,13 +58,13 @@ def longest_token(at: I64, end: I64, trie: I64) -> tuple[I64, I64]:
 def collect_nodes(
     text: U8s,
     ends: I64s,
-    order: I64s,
+    heads: I64s,
     edges: PairTable,
     most: I64,
     parents: I32s,
     labels: U8s,
     tokens: I32s,
-    shorter: I32s,
+    nodes_of: I32s,
 ) -> I64:
     """Number the nodes, parents before children; returns how many, or 0 where there are too many.
 
@@ -72,12 +72,12 @@ def collect_nodes(
     """
     nodes = np.int64(BYTES)
     for byte in range(BYTES):
-        tokens[byte] = byte
-    for token in order:
-        begin, end = ends[token - 1], ends[token]
-        node = np.int64(text[begin])
-        before = node
-        for place in range(begin + 1, end):
+        tokens[byte] = nodes_of[byte] = byte
+    for token in range(BYTES, len(ends)):
+        head = heads[token - BYTES]
+        node = np.int64(nodes_of[head])
+        length = ends[head] - (ends[head - 1] if head > 0 else 0)
+        for place in range(ends[token - 1] + length, ends[token]):
             key = (np.uint64(node) << EIGHT) | np.uint64(text[place])
             entry = packed_entry(edges, key, mix(key, ZERO, edges.key), HALF)
             found = load_u64(entry)
@@ -90,11 +90,21 @@ def collect_nodes(
                 nodes += 1
             else:
                 node = np.int64(found & LOWER_HALF)
-                if tokens[node] != NOTHING:
-                    before = np.int64(tokens[node])
         tokens[node] = token
-        shorter[token] = before
+        nodes_of[token] = node
     return nodes
+
+
+@kernel
+def find_shorter(nodes: I64, parents: I32s, tokens: I32s, before: I32s, shorter: I32s) -> None:
+    """For each token the longest one that it begins with; ``before``: the same for each node."""
+    for byte in range(BYTES):
+        before[byte] = shorter[byte] = NOTHING
+    for node in range(BYTES, nodes):
+        parent = parents[node]
+        before[node] = before[parent] if tokens[parent] == NOTHING else tokens[parent]
+        if tokens[node] != NOTHING:
+            shorter[tokens[node]] = before[node]
 
 
 @kernel
@@ -140,7 +150,7 @@ def base_for(
 def fill_trie(
     text: U8s,
     ends: I64s,
-    order: I64s,
+    heads: I64s,
     table: U64s,
     hash_key: U64s,
     parents: I32s,
@@ -151,6 +161,7 @@ def fill_trie(
     places: I32s,
     bases: I32s,
     is_base: U8s,
+    nodes_of: I32s,
     shorter: I32s,
     cells: U64s,
 ) -> I64:
@@ -158,12 +169,15 @@ def fill_trie(
 
     Args:
         text: uint8, all tokens joined in order of index. ends: int64 ``[n]``: where each ends.
-        order: int64: indices of the tokens of two bytes or more, shorter ones first.
+        heads: int64 ``[n - 256]``: of each token of two bytes or more an earlier one, or a byte,
+            that it begins with; the longer, the less is to be done.
         table: uint64, zero, a power of two: a slot for each node, three quarters may be filled.
         hash_key: see `HASH_KEY`.
         parents, tokens, children, places, bases: int32, labels: uint8: memory for so many nodes.
         begins: int32, zero, one more. is_base: uint8, zero, as many as cells.
-        shorter: int32 ``[n]``: receives the longest token that each begins with, itself left out.
+        nodes_of: int32 ``[n]``: memory.
+        shorter: int32 ``[n]``: receives the longest token that each begins with, itself left out,
+            or `NOTHING`.
         cells: uint64, zero: receives the trie.
 
     Returns:
@@ -171,9 +185,10 @@ def fill_trie(
     """
     edges = PairTable(table.ctypes.data, shift_for(table.size), key_in(hash_key))
     most = min(np.int64(len(parents)), 3 * np.int64(len(table)) >> 2)
-    nodes = collect_nodes(text, ends, order, edges, most, parents, labels, tokens, shorter)
+    nodes = collect_nodes(text, ends, heads, edges, most, parents, labels, tokens, nodes_of)
     if nodes == 0:
         return np.int64(0)
+    find_shorter(nodes, parents, tokens, bases, shorter)
     sort_children(nodes, parents, begins, children)
     for byte in range(BYTES):
         places[byte] = byte
