@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from event_server import Prefect, event_server
+from interruptions import Interrupted, interrupting
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -96,6 +97,12 @@ def folder_after(tmp_path_factory: pytest.TempPathFactory, fresh_workspace: Path
         return folder
 
     return make
+
+
+@pytest.fixture(scope="session")
+def interrupted(warm: Path) -> Interrupted:
+    """A command that gets a signal in its middle, see `interruptions`."""
+    return interrupting(warm)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
-from interruptions import SAVE, interrupted
+from interruptions import SAVE, Interrupted
 
 from bpeline.flows.cli.main import told_of
 from bpeline.flows.resume import unfinished_run
@@ -41,7 +41,7 @@ def expected_digest(corpus: Path, tmp_path: Path) -> str:
 @pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_killed_while_merging_the_same_command_continues(
-    corpus: Path, tmp_path: Path, bpeline: Command
+    interrupted: Interrupted, corpus: Path, tmp_path: Path, bpeline: Command
 ) -> None:
     killed = interrupted(*SAVE, 100, signal.SIGKILL, *arguments(corpus))
     assert killed.returncode == -signal.SIGKILL, killed.stderr
@@ -69,7 +69,7 @@ ALGORITHMS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_algorithm_continues_where_it_was_killed(
-    algorithm: str, corpus: Path, tmp_path: Path, bpeline: Command
+    interrupted: Interrupted, algorithm: str, corpus: Path, tmp_path: Path, bpeline: Command
 ) -> None:
     command = ("train", corpus.name, "--name", "news", "--algorithm", algorithm,
                *ALGORITHMS[algorithm])  # fmt: skip
@@ -112,7 +112,7 @@ SUPERWORDS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("which", SUPERWORDS)
 def test_superwords_and_chosen_sizes_go_on_where_they_were_killed(
-    which: str, corpus: Path, tmp_path: Path, bpeline: Command
+    interrupted: Interrupted, which: str, corpus: Path, tmp_path: Path, bpeline: Command
 ) -> None:
     """Each is killed twice as it learns: of runs within words, then in merges of whole words."""
     found, digests = list[bool](), list[str]()
@@ -138,7 +138,7 @@ def test_superwords_and_chosen_sizes_go_on_where_they_were_killed(
 @pytest.mark.rotating(3)
 @pytest.mark.slow
 def test_killed_while_merging_resume_continues(
-    corpus: Path, tmp_path: Path, bpeline: Command
+    interrupted: Interrupted, corpus: Path, tmp_path: Path, bpeline: Command
 ) -> None:
     killed = interrupted(*SAVE, 33, signal.SIGKILL, *arguments(corpus))
     assert killed.returncode == -signal.SIGKILL, killed.stderr
@@ -163,7 +163,7 @@ def test_killed_while_merging_resume_continues(
 @pytest.mark.rotating(3)
 @pytest.mark.slow
 def test_killed_while_counting_no_chunk_is_counted_twice(
-    corpus: Path, tmp_path: Path, bpeline: Command
+    interrupted: Interrupted, corpus: Path, tmp_path: Path, bpeline: Command
 ) -> None:
     killed = interrupted(
         "bpeline.flows.steps.counting",
@@ -183,7 +183,7 @@ def test_killed_while_counting_no_chunk_is_counted_twice(
 @pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_killed_while_publishing_there_is_one_version_in_the_end(
-    corpus: Path, tmp_path: Path, bpeline: Command
+    interrupted: Interrupted, corpus: Path, tmp_path: Path, bpeline: Command
 ) -> None:
     killed = interrupted(
         "bpeline.registry.publishing.publish",
@@ -213,7 +213,13 @@ COUNTED = ("bpeline.flows.steps.counting", "ChunkRecord")
     [(SAVE, signal.SIGINT, 130, "interrupted"), (COUNTED, signal.SIGTERM, 143, "terminated")],
 )
 def test_interrupted_it_says_how_to_go_on(
-    place: tuple[str, str], number: int, code: int, said: str, corpus: Path, bpeline: Command
+    interrupted: Interrupted,
+    place: tuple[str, str],
+    number: int,
+    code: int,
+    said: str,
+    corpus: Path,
+    bpeline: Command,
 ) -> None:
     ended = interrupted(*place, 2, number, *arguments(corpus))
     assert ended.returncode == code, ended.stderr
@@ -331,7 +337,9 @@ def test_what_a_killed_writer_left_is_gone_after_the_next_run(bpeline: Command) 
 @pytest.mark.rotating(2)
 @pytest.mark.slow
 @pytest.mark.usefixtures("corpus")
-def test_a_run_interrupted_while_publishing_is_finished_by_the_outbox(bpeline: Command) -> None:
+def test_a_run_interrupted_while_publishing_is_finished_by_the_outbox(
+    interrupted: Interrupted, bpeline: Command
+) -> None:
     publish = ("bpeline.registry.publishing.registration", "register_once")
     arguments = ("train", "corpus", "--name", "news", "--vocab-size", "300")
     done = interrupted(*publish, 1, signal.SIGINT, *arguments)

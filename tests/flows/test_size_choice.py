@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from click.testing import Result
-from interruptions import SAVE, interrupted
+from interruptions import SAVE, Interrupted
 
 from bpeline.flows.requests import TrainingRequest, read_project
 from bpeline.flows.serving.project_deployments import project_deployments
@@ -246,7 +246,11 @@ def test_slots_are_ids_that_cost_too(auto: Callable[..., dict[str, Any]], bpelin
 
 @pytest.mark.slow
 def test_it_goes_on_where_it_was_interrupted_and_where_text_was_added(
-    auto: Callable[..., dict[str, Any]], bpeline: Command, corpus: Path, tmp_path: Path
+    interrupted: Interrupted,
+    auto: Callable[..., dict[str, Any]],
+    bpeline: Command,
+    corpus: Path,
+    tmp_path: Path,
 ) -> None:
     size = ("--vocab-size", "auto", "--largest-size", "2048", "--model-shape", "middle.toml")
     given = ("train", "corpus", "--name", "news", "--held-out", "0.3", *size)

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
-
-from bpeline import flows
-
-ROOT = Path(flows.__file__).parents[1]
 
 # Runs the command line; the process sends itself a signal when one function has been called so
 # many times. Checkpoints are written after every merge, so that there is always a middle.
@@ -36,14 +31,23 @@ main()
 """
 
 
-def interrupted(
-    place: str, name: str, times: int, number: int, *arguments: str
-) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", PROGRAM, place, name, str(times), str(number), *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=180, check=False
-    )
+Interrupted = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def interrupting(warm: Path) -> Interrupted:
+    """``interrupted(place, name, times, number, *typed)``: a command, and how it ended.
+
+    Args:
+        warm: the folder of `warm_commands`.
+    """
+
+    def interrupted(
+        place: str, name: str, times: int, number: int, *typed: str
+    ) -> subprocess.CompletedProcess[str]:
+        command = [warm / "own/python", "-c", PROGRAM, place, name, str(times), str(number), *typed]
+        return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+
+    return interrupted
 
 
 SAVE = ("bpeline.tokenizer_core.merging.checkpoint_schedule", "save_checkpoint")

@@ -2,8 +2,9 @@
 
 What a shell, a page or a test types runs as typed, in a process of its own with its streams,
 directory and environment; only starting it takes a hundredth of what it takes people. For what is
-not about how a process starts, how it is signalled, or what it reads while it imports. Also a
-program: the process that forks.
+not about how a process starts, what it reads while it imports, or signals of others: a command may
+send itself one. Beside it ``python``, which knows ``-c PROGRAM``. Also a program: the process that
+forks.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn
 
 ROOT = Path(__file__).parents[2]
@@ -34,27 +36,35 @@ _TYPED = (
     "compare warm/1 warm/1",
     "versions",
 )
-# Asks the process at a socket: streams, then what is typed; its answer is the exit code.
+# Asks the process at a socket: streams, then what is typed; then it ends as the command did.
 _CLIENT = """#!{python} -IS
-import json, os, socket, sys
+import json, os, signal, socket, sys
 asked = {{"arguments": sys.argv[1:], "folder": os.getcwd(), "environment": dict(os.environ)}}
+asked["python"] = {is_python}
 content = json.dumps(asked).encode()
 with socket.socket(socket.AF_UNIX) as server:
     server.connect({place!r})
     socket.send_fds(server, [b"%20d" % len(content)], [0, 1, 2])
     server.sendall(content)
-    answer = server.recv(20)
-os._exit(int(answer) if answer else 70)
+    code = int(server.recv(20) or 70)
+if code < 0:
+    signal.signal(-code, signal.SIG_DFL) if code != -signal.SIGKILL else None
+    os.kill(os.getpid(), -code)
+os._exit(code)
 """
 
 
 @contextmanager
 def warm_commands() -> Iterator[Path]:
-    """A folder with a program ``bpeline``, to be put first on PATH or run by its path."""
+    """A folder with ``bpeline``, to be put first on PATH or run by its path, and ``own/python``."""
     with tempfile.TemporaryDirectory(prefix="bpeline-warm-") as folder:
-        place, program = Path(folder) / "socket", Path(folder) / "bpeline"
-        program.write_text(_CLIENT.format(python=sys.executable, place=str(place)))
-        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        place = Path(folder) / "socket"
+        for name in ("bpeline", "own/python"):
+            program = Path(folder) / name
+            program.parent.mkdir(exist_ok=True)
+            asking = {"is_python": program.name == "python", "place": str(place)}
+            program.write_text(_CLIENT.format(python=sys.executable, **asking))
+            program.chmod(program.stat().st_mode | stat.S_IXUSR)
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         with subprocess.Popen(
             [sys.executable, __file__, str(place)],
@@ -146,9 +156,8 @@ def _attend(asking: socket.socket) -> NoReturn:
     if asking in select.select([asking, ending], [], [])[0]:  # it sends nothing: it was killed
         os.kill(command, signal.SIGKILL)
     _, status = os.waitpid(command, 0)
-    code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
     with suppress(OSError):
-        asking.sendall(str(code).encode())
+        asking.sendall(str(os.waitstatus_to_exitcode(status)).encode())
     os._exit(0)
 
 
@@ -170,12 +179,17 @@ def _run(asked: dict[str, Any], streams: list[int]) -> NoReturn:
     os.environ.clear()
     os.environ.update(asked["environment"])
     environment._set_by_us.clear()  # what MLflow reads there is said anew
-    sys.argv = ["bpeline", *asked["arguments"]]
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.modules["__main__"].main = script.main  # type: ignore[attr-defined] # nobody goes on after
+    sys.modules["__main__"] = main = ModuleType("__main__")
+    if asked["python"]:
+        _, program, *arguments = asked["arguments"]
+        sys.argv = ["-c", *arguments]
+    else:
+        program, sys.argv = "main()", ["bpeline", *asked["arguments"]]
+        main.main = script.main  # type: ignore[attr-defined]
     code: Any = 0
     try:
-        script.main()
+        exec(program, main.__dict__)
     except SystemExit as ending:
         code = ending.code
     except BaseException:
