@@ -40,6 +40,20 @@ def _nothing_configured() -> Iterator[None]:
     environment._configured = environment._project = None
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _few_texts() -> Iterator[None]:
+    """Versions are exported here by the way: compared on tens of texts, where it was thousands.
+
+    What exports are worth is tested in `tests/registry` and `tests/tokenizer_core`, on all.
+    """
+    from bpeline.registry.exports import sample_texts
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sample_texts, "MIXED", 20)
+        patch.setattr(sample_texts, "MOST_TOKENS", 50)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No server of this machine takes part, and no workspace but this test's."""

@@ -48,6 +48,11 @@ class Tokenizer:
 
 
 @pytest.fixture(scope="module")
+def _few_texts() -> None:
+    """Here exports are compared on all texts: which of them is read otherwise is the question."""
+
+
+@pytest.fixture(scope="module")
 def trained(folder_after: Callable[..., Path], english_and_code: str) -> Path:
     """A folder with ``news/1``, an older ``news`` that no alias names, and the import ``ext/1``."""
     files = {"corpus.txt": english_and_code[:30_000] + " WRONG" * 40}
