@@ -18,6 +18,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Literal
 
+from bpeline.registry.tracking import mlflow_server
+
 Fault = Literal[
     "refused",  # the connection ends before anything is forwarded
     "reply lost",  # carried out, never answered
@@ -194,14 +196,14 @@ class MlflowServer:
     def start(self) -> None:
         """Start it and wait until it answers."""
         self.port = self.port or _free_port()
-        command = [
-            sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1",
-            "--port", str(self.port), "--workers", "1",
-            "--backend-store-uri", self.backend or f"sqlite:///{self.folder}/mlflow.sqlite",
-            "--artifacts-destination", str(self.folder / "artifacts"),
-        ]  # fmt: skip
-        surroundings = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-        surroundings["PATH"] = f"{Path(sys.executable).parent}:{surroundings['PATH']}"
+        # MLflow's application in one process; its own command imports everything in two.
+        command = [sys.executable, "-m", mlflow_server.__name__, "127.0.0.1", str(self.port)]
+        surroundings = {
+            **os.environ,
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+            "MLFLOW_BACKEND_STORE_URI": self.backend or f"sqlite:///{self.folder}/mlflow.sqlite",
+            "MLFLOW_ARTIFACTS_DESTINATION": str(self.folder / "artifacts"),
+        }
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 command, env=surroundings, stdout=log, stderr=log, start_new_session=True
