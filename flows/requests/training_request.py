@@ -119,7 +119,8 @@ class TrainingRequest(Request):
     text_field: str = Field("text", description="the field of .jsonl lines, or column, of the text")
     workers: int = Field(
         OPEN,
-        description="threads for counting, or processes of the engine dask; when empty all cores",
+        description="threads for counting and merging, or processes of the engine dask; when empty "
+        "all cores",
     )
     deduplicate: bool = Field(
         False,

@@ -173,6 +173,7 @@ def learned_merges(
         resume_from=checkpoint if resumed else None,
         checkpoint=checkpoint,
         on_progress=sharing(workspace, checkpoint, listener),
+        threads=request.workers,
     )
     share_grown(workspace, checkpoint)
     return LearnedMerges(

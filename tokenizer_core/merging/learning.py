@@ -113,6 +113,7 @@ def validate_options(
     min_word_count: int,
     max_token_bytes: int | None = None,
     every: int = MERGES_PER_CHECKPOINT,
+    threads: int | None = None,
 ) -> None:
     """Refuse options out of range.
 
@@ -126,13 +127,14 @@ def validate_options(
         ("min_word_count", min_word_count, 1),
         ("max_token_bytes", 1 if max_token_bytes is None else max_token_bytes, 1),
         ("checkpoint_every", every, 1),
+        ("threads", 1 if threads is None else threads, 1),
     ):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise InvalidOption(
                 f"{name} is {value!r}",
                 f"a whole number from {least} on",
                 "the defaults are min_count=2, min_word_count=1, max_token_bytes=None, "
-                "checkpoint_every=1000",
+                "checkpoint_every=1000, threads=None",
             )
 
 

@@ -35,6 +35,8 @@ from bpeline.tokenizer_core.kernels.merging import (
 from bpeline.tokenizer_core.kernels.merging.merge_state import Limits, MergeState, Weights
 from bpeline.tokenizer_core.kernels.tables import pair_tables
 from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY, HashKey
+from bpeline.tokenizer_core.merging.two_threads import MergeHelper, at_once
+from bpeline.tokenizer_core.processors import available_processors
 from bpeline.tokenizer_core.vocabulary import byte_order
 
 NO_LIMIT = 2**31 - 1  # base tokens of a token
@@ -45,6 +47,8 @@ _USUAL_MERGES = 32_000
 _FIRST_TOKENS = 4096  # room that grows by doubling: a vocabulary size costs nothing in advance
 _FIRST_PAIRS = 1 << 16
 _BYTES_PER_SYMBOL = 3.25  # of cells, and of the occurrences collected at once beside them
+_LARGE = 1 << 23  # cells from which on a second thread is worth its start
+_NEAR = 1 << 20  # cells in which an end of a word is looked for
 _FEW_OCCURRENCES = 1 << 21  # always collected at once: looking twice would cost more than it saves
 _STEEPNESS = 1.5  # counts of merges fall by their number to this power at most, in most texts
 _MOST_SUMS = 1 << 20  # in which rare pairs are told from frequent ones: 8 MiB
@@ -159,6 +163,8 @@ class MergeEngine:
             about each pair that comes near the front of the queue.
         ties: int64 ``[base]``, with ``given-ties``; those of learned tokens are told by `tie_next`.
         expected: about how many merges there will be; decides nothing but how far ahead to look.
+        threads: how many may be used, None: one per processor; two are, where there are words
+            enough.
 
     Attributes:
         base: how many base tokens there are.
@@ -178,6 +184,7 @@ class MergeEngine:
         allows: Callable[[bytes], bool] | None = None,
         ties: NDArray[np.int64] | None = None,
         expected: int = _USUAL_MERGES,
+        threads: int | None = 1,
     ) -> None:
         check_bounds(words)
         self._base_tokens = words.base_tokens
@@ -186,7 +193,9 @@ class MergeEngine:
         self._limits = limits_for(
             tie_break, min_count, max_length, self.base, free_application=free_application
         )
-        self._state, _ = laid_out([words], self._limits.order)
+        is_large = int(words.offsets[-1]) + len(words) >= _LARGE
+        self._in_two = is_large and (threads or available_processors()) > 1
+        self._state, _ = laid_out([words], self._limits.order, self._in_two)
         self._expected = expected
         if ties is not None:
             self._state.token_ties[: self.base] = ties
@@ -195,6 +204,8 @@ class MergeEngine:
         self._is_begun = False
         self._allows = allows
         self._verdicts = np.zeros(0, np.uint8)
+        self._helper: MergeHelper | None = None
+        self._half: MergeState | None = None
         self._texts = list(words.base_tokens)
 
     @property
@@ -224,10 +235,15 @@ class MergeEngine:
     def _learned_on(self, tokens: int) -> merge_state.Integer:
         """Learn until there are ``tokens``, or until the kernel needs something."""
         status: merge_state.Integer
-        if self._allows is None:
-            status = merge_step.learn(self._state, self._here, tokens)
-        else:
+        if self._allows is not None:
             status = merge_step.learn_allowed(self._state, self._here, self._verdicts, tokens)
+        elif self._in_two:
+            if self._helper is None:
+                self._half = _half_of(self._state, self._half)
+                self._helper = MergeHelper(self._state, self._half)
+            status = self._helper.learn(self._here, tokens)
+        else:
+            status = merge_step.learn(self._state, self._here, tokens)
         return status
 
     def _judge(self) -> None:
@@ -252,6 +268,7 @@ class MergeEngine:
         """
         rows = _writable(given)
         self.see_all()
+        self._stop_help()
         while True:
             status = merge_step.apply(self._state, self._limits, rows, self.base + goal)
             if status == merge_step.DONE:
@@ -285,8 +302,8 @@ class MergeEngine:
         if self._is_begun and self._here == self._limits:
             return
         if self._is_begun:
-            self._state = closed_up(without_pairs(self._state, 0))
-        self._see(_frequent_pairs(self._state, self._limits.kept_count), 0)
+            self._close_up()
+        self._see(self._frequent_pairs(self._limits.kept_count), 0)
 
     def _begin(self) -> None:
         """Bring the most frequent pairs in sight, unless some are."""
@@ -295,7 +312,7 @@ class MergeEngine:
         if self._free or self._limits.order == merge_queue.GREATEST_BYTES:
             self.see_all()  # tokens are compared in a text whose positions are those of the cells
             return
-        rows = _frequent_pairs(self._state, self._limits.kept_count)
+        rows = self._frequent_pairs(self._limits.kept_count)
         most = int(rows[:, pair_tables.COUNT].max(initial=0))
         self._see(rows, self._least_to_see(rows, most))
 
@@ -307,8 +324,8 @@ class MergeEngine:
         share = max(self.merges_done, 1) / max(self._expected, self.merges_done, 1)
         least = min(int(before * share**_STEEPNESS), before // 2)
         least = max(least, self._limits.kept_count)
-        self._state = closed_up(without_pairs(self._state, 0))
-        rows = _frequent_pairs(self._state, least)
+        self._close_up()
+        rows = self._frequent_pairs(least)
         fitting = self._least_to_see(rows, before)
         room = (_DENSE - self.base) * 3 // 4
         if fitting > least and 2 * self.merges_done <= room:
@@ -317,6 +334,19 @@ class MergeEngine:
             fitting = max(fitting, min(before * self.merges_done // room, before // 2))
         self._see(rows, max(least, fitting))
         return True
+
+    def _frequent_pairs(self, least: int) -> NDArray[np.int64]:
+        return _frequent_pairs(self._state, least, in_two=self._in_two)
+
+    def _close_up(self) -> None:
+        self._stop_help()
+        self._state = closed_up(without_pairs(self._state, 0), self._in_two)
+
+    def _stop_help(self) -> None:
+        """Let nobody else use the arrays, which are about to be exchanged."""
+        if self._helper is not None:
+            self._helper.stop()
+            self._helper = None
 
     def _least_to_see(self, rows: NDArray[np.int64], before: int) -> int:
         """From which count on pairs are brought in sight, such that there is room for all their
@@ -334,7 +364,8 @@ class MergeEngine:
         self._here = self._limits
         if least > self._limits.kept_count:
             self._here = self._limits._replace(min_count=least, kept_count=least)
-        self._state = with_pairs(without_pairs(self._state, 0), self._here, rows)
+        state = without_pairs(self._state, 0)
+        self._state = with_pairs(state, self._here, rows, in_two=self._in_two)
         pairs = int(self._state.sizes[merge_state.PAIRS])
         merge_queue.queue_new_pairs(self._state, self._here, 0, pairs)
         self._is_begun = True
@@ -342,6 +373,7 @@ class MergeEngine:
             self._verdicts = np.zeros(len(self._state.pairs), np.uint8)
 
     def _grow(self, status: merge_state.Integer) -> None:
+        self._stop_help()
         if status == merge_step.NEEDS_TOKENS:
             self._state = with_more_tokens(self._state)
             return
@@ -377,11 +409,14 @@ def limits_for(
     return Limits(_ORDERS[tie_break], least, longest, *kept, base)
 
 
-def laid_out(several: Sequence[SymbolWords], order: int) -> tuple[MergeState, NDArray[np.int64]]:
+def laid_out(
+    several: Sequence[SymbolWords], order: int, in_two: bool = False
+) -> tuple[MergeState, NDArray[np.int64]]:
     """Words in cells, one collection after the other, without any pairs.
 
     Args:
         several: at least one, over the same base tokens.
+        in_two: whether by two threads.
 
     Returns:
         The state; and int64 ``[len(several) + 1]``: the words of number i lie between the
@@ -394,7 +429,7 @@ def laid_out(several: Sequence[SymbolWords], order: int) -> tuple[MergeState, ND
     starts = np.concatenate([[0], np.cumsum([int(one.sum()) for one in widths])]).astype(np.int64)
     size = int(starts[-1]) + 1
     compares_text = order == merge_queue.GREATEST_BYTES
-    width = max(1, ((base - 1).bit_length() + 7) // 8)
+    symbol_bytes = max(1, ((base - 1).bit_length() + 7) // 8)
     weights = _weights(several, chosen, widths, size)
     sizes = np.zeros(merge_state.SIZES, np.int64)
     sizes[merge_state.TOKENS] = base
@@ -415,8 +450,8 @@ def laid_out(several: Sequence[SymbolWords], order: int) -> tuple[MergeState, ND
         heap=np.zeros((0, merge_queue.HEAP_COLUMNS), np.int64),
         waiting=np.full(merge_queue.CLASSES + 1, pair_tables.EMPTY, np.int32),
         following=nothing,
-        text=np.empty((size + base) * width if compares_text else 0, np.uint8),
-        width=width,
+        text=np.empty((size + base) * symbol_bytes if compares_text else 0, np.uint8),
+        width=symbol_bytes,
         token_starts=np.zeros(tokens, np.int32),
         token_lengths=np.zeros(tokens, np.int32),
         token_widths=np.zeros(tokens, np.int32),
@@ -427,28 +462,67 @@ def laid_out(several: Sequence[SymbolWords], order: int) -> tuple[MergeState, ND
         noted=np.empty((merge_state.NOTES, 0), np.int32),
         sizes=sizes,
     )
-    for words, rows, begin in zip(several, chosen, starts.tolist(), strict=False):
+    for words, rows, width, begin in zip(several, chosen, widths, starts.tolist(), strict=False):
+        _lay_out(state, words, rows, width, begin, in_two)
+    state.token_lengths[:base] = state.token_widths[:base] = 1
+    if compares_text:  # the base tokens stand behind the words
+        numbers = np.arange(base, dtype=">u4").view(np.uint8).reshape(-1, 4)
+        state.text[size * symbol_bytes :] = numbers[:, 4 - symbol_bytes :].ravel()
+        state.token_starts[:base] = np.arange(size, size + base)
+        for token in range(base):
+            start = (size + token) * symbol_bytes
+            state.token_ties[token] = merge_queue.prefix_tie(state.text, start, symbol_bytes)
+    return state, starts
+
+
+def _lay_out(
+    state: MergeState,
+    words: SymbolWords,
+    rows: NDArray[np.int64],
+    widths: NDArray[np.int64],
+    begin: int,
+    in_two: bool,
+) -> None:
+    """Write words, and the separators around them, into cells from ``begin`` on."""
+    content, offsets, ids = map(_writable, (words.content, words.offsets, words.ids))
+
+    def lay(rows: NDArray[np.int64], begin: int) -> None:
         merge_layout.lay_out_words(
-            _writable(words.content).view(np.uint8),
+            content.view(np.uint8),
             words.content.itemsize > 1,
-            _writable(words.offsets),
+            offsets,
             rows,
-            _writable(words.ids),
+            ids,
             state.cells,
             state.high,
             begin,
             state.text,
-            width,
+            state.width,
         )
-    state.token_lengths[:base] = state.token_widths[:base] = 1
-    if compares_text:  # the base tokens stand behind the words
-        numbers = np.arange(base, dtype=">u4").view(np.uint8).reshape(-1, 4)
-        state.text[size * width :] = numbers[:, 4 - width :].ravel()
-        state.token_starts[:base] = np.arange(size, size + base)
-        for token in range(base):
-            start = (size + token) * width
-            state.token_ties[token] = merge_queue.prefix_tie(state.text, start, width)
-    return state, starts
+
+    if not in_two or not len(rows):
+        lay(rows, begin)
+        return
+    ends = np.cumsum(widths)
+    half = int(np.searchsorted(ends, ends[-1] // 2)) + 1
+    at_once(lambda: lay(rows[:half], begin), lambda: lay(rows[half:], begin + int(ends[half - 1])))
+
+
+def _half_of(state: MergeState, before: MergeState | None) -> MergeState:
+    """The arrays of a thread that helps, of which no neighbours are noted.
+
+    Args:
+        before: those it had, if any: some may be used again.
+    """
+    tokens = len(state.token_lengths)
+    if before is None or len(before.token_lengths) != tokens:
+        # Its sizes are written all the time: no line of the cache holds anything else.
+        before = state._replace(
+            changes=_no_changes(tokens),
+            touched=np.empty((2, tokens + 1), np.int32),
+            sizes=np.zeros(merge_state.SIZES + 2 * _LINE, np.int64)[_LINE:-_LINE],
+        )
+    return state._replace(changes=before.changes, touched=before.touched, sizes=before.sizes)
 
 
 def _words_of_pairs(words: SymbolWords, order: int) -> NDArray[np.int64]:
@@ -509,6 +583,7 @@ def with_pairs(
     rows: NDArray[np.int64],
     begin: int = 0,
     end: int | None = None,
+    in_two: bool = False,
 ) -> MergeState:
     """Enter pairs, none queued, with room for all occurrences there can ever be.
 
@@ -520,6 +595,7 @@ def with_pairs(
         limits: what is rarer or longer is left out.
         rows: as `_frequent_pairs` gives them.
         begin, end: the cells in which they were looked for; all.
+        in_two: whether by two threads.
     """
     end = len(state.cells) if end is None else end
     if limits.kept_length < 2:
@@ -544,10 +620,7 @@ def with_pairs(
     made.sizes[merge_state.ARENA] = placed
     tokens = int(state.sizes[merge_state.TOKENS])
     if tokens <= _DENSE:
-        keys = rows[:, pair_tables.KEY]
-        places = np.full((tokens + 1, tokens + 1), placed, np.uint32)
-        places[(keys >> 32) + 1, (keys & 0xFFFFFFFF) + 1] = rows[:, pair_tables.START]
-        merge_layout.collect_dense_pairs(made.cells, begin, end, 1, places, placed, made.arena)
+        _collect_dense(made, rows, tokens, placed, (begin, end), in_two)
     else:
         starts = rows[:, pair_tables.START].copy()
         table = made.pairs, made.slots, made.hash_key
@@ -557,23 +630,93 @@ def with_pairs(
     return made
 
 
-def closed_up(state: MergeState) -> MergeState:
-    """One cell for each token, and no word of one token; a state without occurrences of pairs."""
-    weights = state.weights
-    size, runs = merge_layout.close_up(
-        state.cells, state.high, weights, state.token_widths, 0, len(state.cells) - 1
+def _collect_dense(
+    state: MergeState,
+    rows: NDArray[np.int64],
+    tokens: int,
+    placed: int,
+    between: tuple[int, int],
+    in_two: bool,
+) -> None:
+    """Write the positions of all pairs into their segments, which end at ``placed``.
+
+    Two threads fill each segment from both its ends.
+    """
+    left, right = rows[:, pair_tables.KEY] >> 32, rows[:, pair_tables.KEY] & 0xFFFFFFFF
+    starts, lengths = rows[:, pair_tables.START], rows[:, pair_tables.LENGTH]
+    begin, end = between
+
+    def places_of(nearest: NDArray[np.int64], unwanted: int) -> NDArray[np.uint32]:
+        places = np.full((tokens + 1, tokens + 1), unwanted, np.uint32)
+        places[left + 1, right + 1] = nearest
+        return places
+
+    collect = merge_layout.collect_dense_pairs
+    cells, arena = state.cells, state.arena
+    forward = places_of(starts, placed)
+    if not in_two:
+        collect(cells, begin, end, 1, forward, placed, arena)
+        return
+    middle = (begin + end + 1) // 2
+    elsewhere = placed + min(_LINE, end - begin)  # in another cache line
+    backward = places_of(starts + lengths - 1, elsewhere)
+    at_once(
+        lambda: collect(cells, begin, middle, 1, forward, placed, arena),
+        lambda: collect(cells, middle - 1, end, -1, backward, elsewhere, arena),
     )
-    state.token_widths[: int(state.sizes[merge_state.TOKENS])] = 1
-    block = state.cells.base
+
+
+def closed_up(state: MergeState, in_two: bool = False) -> MergeState:
+    """One cell for each token, and no word of one token; a state without occurrences of pairs."""
+    cells, high, weights, widths = state.cells, state.high, state.weights, state.token_widths
+    last = len(cells) - 1
+    middle = _word_border(state) if in_two else 0
+    if middle:
+        size, runs = _closed_up_by_two(state, middle)
+    else:
+        size, runs = map(int, merge_layout.close_up(cells, high, weights, widths, 0, last))
+    widths[: int(state.sizes[merge_state.TOKENS])] = 1
+    block = cells.base
     assert block is not None
-    cells, arena = _parted(block, int(size))
-    starts = np.append(weights.starts[: int(runs)], np.int32(size))
+    cells, arena = _parted(block, size)
+    starts = np.append(weights.starts[:runs], np.int32(size))
     return state._replace(
         cells=cells,
-        high=state.high[: int(size)],
-        weights=_paged(starts, weights.counts[: int(runs)].copy(), int(size)),
+        high=high[:size],
+        weights=_paged(starts, weights.counts[:runs].copy(), size),
         arena=arena,
     )
+
+
+def _word_border(state: MergeState) -> int:
+    """The cell of a separator near the middle; 0 where none is near."""
+    middle = len(state.cells) // 2
+    near = slice(middle, middle + _NEAR)
+    is_border = state.cells[near] == np.uint16(merge_state.SEPARATOR & 0xFFFF)
+    if len(state.high):
+        is_border &= state.high[near] < 0
+    return middle + int(is_border.argmax()) if is_border.any() else 0
+
+
+def _closed_up_by_two(state: MergeState, middle: int) -> tuple[int, int]:
+    """Close up the cells on both sides of a separator; how many cells and runs are in use."""
+    cells, high, weights, widths = state.cells, state.high, state.weights, state.token_widths
+    starts, counts = weights.starts, weights.counts
+    run = int(np.searchsorted(starts[:-1], middle + 1, side="right")) - 1
+    later = Weights(starts[run:].copy(), counts[run:].copy(), weights.pages)
+    (size, runs), (end, more) = at_once(
+        lambda: merge_layout.close_up(cells, high, weights, widths, 0, middle),
+        lambda: merge_layout.close_up(cells, high, later, widths, middle, len(cells) - 1),
+    )
+    size, runs, end, more = int(size), int(runs), int(end), int(more)
+    begin = middle + 1
+    for array in (cells, high)[: 2 if len(high) else 1]:
+        array[size : size + end - begin] = array[begin:end]
+    joined = int(runs > 0 and more > 0 and counts[runs - 1] == later.counts[0])
+    total = runs + more - joined
+    starts[runs:total] = later.starts[joined:more] - (begin - size)
+    counts[runs:total] = later.counts[joined:more]
+    return size + end - begin, total
 
 
 def without_pairs(state: MergeState, pairs: int) -> MergeState:
@@ -594,7 +737,7 @@ def without_pairs(state: MergeState, pairs: int) -> MergeState:
 
 
 def _frequent_pairs(
-    state: MergeState, least: int, begin: int = 0, end: int | None = None
+    state: MergeState, least: int, begin: int = 0, end: int | None = None, in_two: bool = False
 ) -> NDArray[np.int64]:
     """Rows, without `START`, for all pairs that occur ``least`` times or more, and maybe others.
 
@@ -603,20 +746,43 @@ def _frequent_pairs(
     tokens = int(state.sizes[merge_state.TOKENS])
     end = len(state.cells) if end is None else end
     if tokens <= _DENSE:
-        return _dense_pairs(state, tokens, begin, end)
+        return _dense_pairs(state, tokens, begin, end, in_two)
     return _sparse_pairs(state, least, begin, end)
 
 
-def _dense_pairs(state: MergeState, tokens: int, begin: int, end: int) -> NDArray[np.int64]:
-    """Rows for all pairs, by means of a square table."""
-    sums = np.zeros((tokens + 1, tokens + 1, 2), np.int64)
-    merge_layout.count_dense_pairs(state.cells, state.weights, begin, end, sums)
+def _dense_pairs(
+    state: MergeState, tokens: int, begin: int, end: int, in_two: bool
+) -> NDArray[np.int64]:
+    """Rows for all pairs, by means of a square table for each thread."""
+    tables = _lent(state.arena, (1 + in_two, tokens + 1, tokens + 1, 2))
+    sums = tables[0]
+
+    def count(begin: int, end: int, sums: NDArray[np.int64]) -> None:
+        merge_layout.count_dense_pairs(state.cells, state.weights, begin, end, sums)
+
+    if not in_two:
+        count(begin, end, sums)
+    else:
+        middle = (begin + end + 1) // 2
+        at_once(lambda: count(begin, middle, sums), lambda: count(middle - 1, end, tables[1]))
+        sums += tables[1]
     left, right = np.nonzero(sums[1:, 1:, merge_layout.OCCURRING])
     rows = np.empty((len(left), pair_tables.COLUMNS), np.int64)
     rows[:, pair_tables.KEY] = (left << 32) | right
     rows[:, pair_tables.COUNT] = sums[left + 1, right + 1, merge_layout.SUM]
     rows[:, pair_tables.LENGTH] = sums[left + 1, right + 1, merge_layout.OCCURRING]
     return rows
+
+
+def _lent(arena: NDArray[np.int32], shape: tuple[int, ...]) -> NDArray[np.int64]:
+    """Zeros where occurrences of pairs will be, if there is room."""
+    begin = -arena.ctypes.data % _LINE // arena.itemsize
+    wanted = 2 * math.prod(shape)
+    if begin + wanted > len(arena):
+        return np.zeros(shape, np.int64)
+    lent = arena[begin : begin + wanted].view(np.int64).reshape(shape)
+    lent[:] = 0
+    return lent
 
 
 def _sparse_pairs(state: MergeState, least: int, begin: int, end: int) -> NDArray[np.int64]:

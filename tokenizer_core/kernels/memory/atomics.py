@@ -1,4 +1,6 @@
-"""Loads, stores and counters that threads share. Addresses are int64, aligned to eight bytes.
+"""Loads, stores and counters that threads share, and how they wait for each other.
+
+Addresses are int64, aligned to eight bytes.
 
 What a thread wrote before `store_release` is seen by every thread whose `load_acquire` finds the
 value stored: so a record that is complete before its mark is set is never seen by halves. On
@@ -11,10 +13,12 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.extending import intrinsic
 
 from bpeline.tokenizer_core.kernels.memory.addresses import NO_RESULT, of_one, of_two, pointer
 
 _I64 = ir.IntType(64)
+_YIELD = "sched_yield"  # of the C library
 
 
 def _load(builder: Any, address: Any) -> Any:
@@ -43,3 +47,21 @@ store_release = of_two(types.void, types.int64, types.uint64, _store)
 take_if_zero = of_two(types.boolean, types.int64, types.uint64, _take)
 # Add to an int64; what was there before. No two threads are told the same.
 add_and_tell = of_two(types.int64, types.int64, types.int64, _add)
+
+
+@intrinsic
+def let_others_run(_typing_context: Any) -> Any:
+    """Let another thread have the processor that waits for it, if there is one: ``sched_yield``.
+
+    Who waits for a thread without it waits for the end of a time slice where both share one.
+    """
+
+    def generate(_context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
+        answers = ir.FunctionType(ir.IntType(32), ())
+        called = builder.module.globals.get(_YIELD)
+        if called is None:
+            called = ir.Function(builder.module, answers, _YIELD)
+        builder.call(called, ())
+        return NO_RESULT
+
+    return types.void(), generate

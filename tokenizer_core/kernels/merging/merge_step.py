@@ -79,10 +79,9 @@ def ask_for(state: MergeState, place: I64) -> None:
 
 
 @kernel
-def ask_for_first(state: MergeState, pair: I64) -> None:
-    """Start loading what is known about the first occurrences of a pair."""
-    start = state.pairs[pair, START]
-    for index in range(min(AHEAD, state.pairs[pair, LENGTH])):
+def ask_for_some(state: MergeState, start: I64, length: I64) -> None:
+    """Start loading what is known about the first of so many occurrences."""
+    for index in range(min(AHEAD, length)):
         ask_for(state, start + index)
 
 
@@ -123,22 +122,30 @@ def note_neighbour(state: MergeState, side: I64, neighbour: I64, weight: I64) ->
 
 
 @kernel
-def replace_occurrences(state: MergeState, pair: I64, token: I64) -> I64:
-    """Write ``token`` over every occurrence of ``pair``, left to right; returns how many.
+def replace_occurrences(
+    state: MergeState, pair: I64, token: I64, first: Int, after_last: Int
+) -> tuple[I64, I64]:
+    """Write ``token`` over a pair at some places of its segment, left to right.
 
     Positions and neighbours stay in ``noted``, and what the neighbours' new pairs gain in
-    ``changes``; the pair's segment is not needed any more.
+    ``changes``; these places are not needed any more.
     Two occurrences side by side lose the pair (right, left) between them and gain (token, token).
+
+    Args:
+        first, after_last: all of them, or those of some words.
+
+    Returns:
+        The column after the last one that was noted, the first being ``first``; and what the pair
+        (right, left) loses between two occurrences.
     """
-    cells, high, noted, pairs = state.cells, state.high, state.noted, state.pairs
+    cells, high, noted = state.cells, state.high, state.noted
     sides = (np.int64(LEFT_SIDE), np.int64(RIGHT_SIDE))  # literals would be compiled one by one
-    left, right = pairs[pair, KEY] >> 32, pairs[pair, KEY] & _LOW
+    left, right = state.pairs[pair, KEY] >> 32, state.pairs[pair, KEY] & _LOW
     left_width, right_width = state.token_widths[left], state.token_widths[right]
-    length = pairs[pair, LENGTH]
-    ask_for_first(state, pair)
-    merged, end, lost_between = 0, np.int64(0), np.int64(0)
-    for begin in range(0, length, BLOCK):
-        found = find_occurrences(state, pair, begin, min(begin + BLOCK, length), merged)
+    ask_for_some(state, state.pairs[pair, START] + first, after_last - first)
+    merged, end, lost_between = np.int64(first), np.int64(0), np.int64(0)
+    for begin in range(first, after_last, BLOCK):
+        found = find_occurrences(state, pair, begin, min(begin + BLOCK, after_last), merged)
         for index in range(merged, found):
             position = np.int64(noted[POSITION, index])
             if position < end:  # in a run of one token: its beginning has just been merged
@@ -164,8 +171,7 @@ def replace_occurrences(state: MergeState, pair: I64, token: I64) -> I64:
             noted[BEFORE, merged] = before
             noted[AFTER, merged] = after
             merged += 1
-    lose(state, find_row(pairs, state.slots, state.hash_key, pair_key(right, left)), lost_between)
-    return merged
+    return merged, lost_between
 
 
 @kernel
@@ -224,13 +230,13 @@ def renew_pairs(state: MergeState, limits: Limits, side: I64, pair: I64, token: 
 
 
 @kernel
-def place_occurrences(state: MergeState, side: I64, merged: I64) -> None:
+def place_occurrences(state: MergeState, side: I64, first: Int, after_last: I64) -> None:
     """Write the positions of the new pairs on one side into their segments; forget the changes.
 
-    The first ``merged`` columns of ``noted`` hold what `replace_occurrences` left there.
+    `replace_occurrences` noted them in the columns from ``first`` to ``after_last``.
     """
     arena, changes, sizes = state.arena, state.changes, state.sizes
-    for index in range(merged):
+    for index in range(first, after_last):
         neighbour = np.int64(state.noted[side, index])
         if neighbour < 0:
             continue
@@ -261,6 +267,32 @@ def add_token(state: MergeState, left: I64, right: I64, count: I64) -> I64:
 
 
 @kernel
+def enter_merged(
+    state: MergeState, limits: Limits, pair: I64, token: I64, lost_between: I64, place: I64
+) -> None:
+    """Renew all counts of pairs once all occurrences of one were replaced, as ``changes`` say.
+
+    Args:
+        lost_between: what the pair (right, left) lost.
+        place: where the token can be read, or 0 where it occurs nowhere.
+    """
+    pairs, key = state.pairs, state.pairs[pair, KEY]
+    mirrored = pair_key(key & _LOW, key >> 32)
+    lose(state, find_row(pairs, state.slots, state.hash_key, mirrored), lost_between)
+    state.sizes[FREE] = pairs[pair, START]
+    state.sizes[FREE_END] = pairs[pair, START] + pairs[pair, LENGTH]
+    if limits.order == GREATEST_BYTES and place > 0:
+        state.token_starts[token] = place
+        state.token_ties[token] = prefix_tie(
+            state.text, place * state.width, state.token_lengths[token] * state.width
+        )
+    for side in range(2):
+        renew_pairs(state, limits, side, pair, token)
+    pairs[pair, COUNT] = 0
+    pairs[pair, LENGTH] = 0
+
+
+@kernel
 def merge_everywhere(state: MergeState, limits: Limits, pair: I64) -> I64:
     """Make one token of a pair, everywhere; the arrays have room (see `missing_room`).
 
@@ -270,21 +302,11 @@ def merge_everywhere(state: MergeState, limits: Limits, pair: I64) -> I64:
     pairs = state.pairs
     key = pairs[pair, KEY]
     token = add_token(state, key >> 32, key & _LOW, pairs[pair, COUNT])
-    merged = replace_occurrences(state, pair, token)
-    state.sizes[FREE] = pairs[pair, START]
-    state.sizes[FREE_END] = pairs[pair, START] + pairs[pair, LENGTH]
-    if limits.order == GREATEST_BYTES and merged > 0:
-        first, width = np.int64(state.noted[POSITION, 0]), state.width
-        state.token_starts[token] = first
-        state.token_ties[token] = prefix_tie(
-            state.text, first * width, state.token_lengths[token] * width
-        )
+    merged, lost_between = replace_occurrences(state, pair, token, 0, pairs[pair, LENGTH])
+    place = np.int64(state.noted[POSITION, 0]) if merged > 0 else np.int64(0)
+    enter_merged(state, limits, pair, token, lost_between, place)
     for side in range(2):
-        renew_pairs(state, limits, side, pair, token)
-    pairs[pair, COUNT] = 0
-    pairs[pair, LENGTH] = 0
-    for side in range(2):
-        place_occurrences(state, side, merged)
+        place_occurrences(state, side, 0, merged)
     return merged
 
 
@@ -320,16 +342,32 @@ def missing_room(state: MergeState, length: I64) -> I64:
 
 
 @kernel
+def take_first(state: MergeState, limits: Limits) -> I64:
+    """Remove the first pair of the queue; returns who most likely comes next, or `EMPTY`.
+
+    Its row loads during the merge.
+    """
+    drop_first(state, limits.order)
+    if state.sizes[QUEUED] == 0:
+        return np.int64(EMPTY)
+    coming = state.heap[0, HEAP_PAIR]
+    prefetch(np.int64(state.pairs.ctypes.data) + coming * (8 * COLUMNS))
+    return coming
+
+
+@kernel
+def ask_for_coming(state: MergeState, coming: I64) -> None:
+    """Start loading what is known about the first occurrences of a pair, if there is one."""
+    if coming != EMPTY:
+        ask_for_some(state, state.pairs[coming, START], state.pairs[coming, LENGTH])
+
+
+@kernel
 def merge_first(state: MergeState, limits: Limits, pair: I64) -> None:
     """Merge the pair that is first in the queue."""
-    drop_first(state, limits.order)
-    coming = np.int64(EMPTY)
-    if state.sizes[QUEUED] > 0:  # most likely the next: its row loads during this merge
-        coming = state.heap[0, HEAP_PAIR]
-        prefetch(np.int64(state.pairs.ctypes.data) + coming * (8 * COLUMNS))
+    coming = take_first(state, limits)
     merge(state, limits, pair)
-    if coming != EMPTY:
-        ask_for_first(state, coming)
+    ask_for_coming(state, coming)
 
 
 @entry_kernel
