@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import secrets
 import shutil
 import time
@@ -35,6 +36,7 @@ _OF_THE_MACHINE = {
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM,
 }  # fmt: skip
 _LONGEST_SHOWN = 200  # characters of a path
+_ESCAPED = re.compile(rb"%[0-9A-Fa-f]{2}")
 _PRIVATE = 0o700
 _ID_BYTES = 8
 _AN_INSTANT_SECONDS = 60
@@ -483,11 +485,15 @@ def _no_place(root: Path | str, why: str) -> InvalidOption:
 
 
 def _require_an_address(root: Path) -> None:
-    """SQLite's files are reached by URL, where a question mark ends the path."""
+    """SQLite's files are reached by URL, where a question mark ends the path, and so are MLflow's.
+
+    MLflow reads ``%41`` in the path of a folder as the letter that this stands for in a URL.
+    """
     text = os.fsencode(root)
-    if b"?" in text or text.decode(errors="replace").encode() != text:
+    escapes = b"?" in text or _ESCAPED.search(text) is not None
+    if escapes or text.decode(errors="replace").encode() != text:
         raise InvalidOption(
             f"the directory {str(root)!r} cannot be a workspace",
-            "its path is UTF-8 and has no question mark",
+            "its path is UTF-8 and has no question mark, and no % before two hexadecimal digits",
             "set BPELINE_HOME to another directory",
         )

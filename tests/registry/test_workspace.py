@@ -118,7 +118,7 @@ def test_a_file_is_not_a_workspace(tmp_path: Path) -> None:
             Workspace.open(root)
 
 
-@pytest.mark.parametrize("name", ["what?", os.fsdecode(b"\xff")])
+@pytest.mark.parametrize("name", ["what?", "a%41b", "50%ff", os.fsdecode(b"\xff")])
 def test_a_path_that_no_url_can_hold_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidOption, match="cannot be a workspace"):
         Workspace.open(tmp_path / name)
