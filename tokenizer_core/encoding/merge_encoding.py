@@ -139,7 +139,8 @@ class BytePairEncoder(Encoder):
     @property
     def merges_once(self) -> bool:
         """Whether each merge makes a token of its own, behind those of its parts, and is used."""
-        return "infos" in self._tables and len(self._tables["infos"]) == BYTES + self.merges
+        tokens = self._tables.get("tokens")
+        return tokens is not None and len(tokens) == TOKEN // 8 * (BYTES + self.merges)
 
     def take_whole(self, ids: Mapping[bytes, int]) -> None:
         """Make words one token each, whatever their merges say.
@@ -396,7 +397,8 @@ def _token_tables(
     if built is None:
         return None
     trie, shorter = built
-    infos = tokens.reshape(-1, TOKEN // 8)[: len(ids), INFO // 8]
+    tokens = tokens[: TOKEN // 8 * len(ids)]
+    infos = tokens.reshape(-1, TOKEN // 8)[:, INFO // 8]
     infos[:] = ids.astype(np.uint64)
     infos |= lengths.astype(np.uint64) << LENGTH_SHIFT
     infos |= shorter.astype(np.uint64) << SHORTER_SHIFT
