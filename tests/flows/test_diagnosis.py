@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -108,7 +109,7 @@ def test_kernels_without_a_place_are_a_note_that_says_why(
     finding = next(one for one in diagnosis.examine() if one.subject == "kernels")
     assert finding.state == "note"
     assert f"others can write to {tmp_path} (mode 770)" in finding.found
-    assert finding.advice == f"chmod go-w '{tmp_path}'"
+    assert shlex.split(finding.advice) == ["chmod", "go-w", str(tmp_path)]
 
 
 def test_the_state_of_the_kernels_cache_is_told(
