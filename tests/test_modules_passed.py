@@ -48,8 +48,8 @@ MOST = {
     "count_words": 17,  # two of them for the kinds of files that are read, and those that are not
     "train_bpe": 12,
     "encode": 6,
-    "encode, special tokens": 6,
-    "encode, long text": 6,
+    "encode, special tokens": 8,  # the first call: one of them chooses the encoder by the pattern
+    "encode, long text": 8,
 }
 
 
@@ -64,4 +64,5 @@ def test_the_usual_calls_pass_few_modules(tmp_path: Path) -> None:
     )
     passed = {name: modules for name, *modules in (s.split(";") for s in ended.stdout.splitlines())}
     assert passed.keys() == MOST.keys()
-    assert {name: modules for name, modules in passed.items() if len(modules) > MOST[name]} == {}
+    many = {name: modules for name, modules in passed.items() if len(modules) > MOST[name]}
+    assert not many, many
