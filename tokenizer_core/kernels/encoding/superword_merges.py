@@ -248,6 +248,7 @@ def merge_superwords(
 
     Returns:
         `DONE`, or `NEEDS_ROOM` to be called again with room and scratch for ``needed`` bytes.
+        Twin of all three steps: `tokenizer_core.reference.merge_word` of each pre-token.
     """
     progress, workspace = state[0], workspace_at(fields.ctypes.data)
     key, shift = key_in(hash_key), shift_for(64 * neighbours.size)
