@@ -53,6 +53,7 @@ _FEW_OCCURRENCES = 1 << 21  # always collected at once: looking twice would cost
 _STEEPNESS = 1.5  # counts of merges fall by their number to this power at most, in most texts
 _MOST_SUMS = 1 << 20  # in which rare pairs are told from frequent ones: 8 MiB
 _JUDGED_AT_ONCE = 64  # pairs, when one must be: those beside it in the queue come next
+_UNWANTED = 128  # places at the end of the arena where positions go that nobody wants
 _LINE = 64  # bytes of a cache line: two rows of the pair table share one and none straddles two
 
 Number = TypeVar("Number", bound=np.generic)
@@ -522,6 +523,8 @@ def _half_of(state: MergeState, before: MergeState | None) -> MergeState:
             touched=np.empty((2, tokens + 1), np.int32),
             sizes=np.zeros(merge_state.SIZES + 2 * _LINE, np.int64)[_LINE:-_LINE],
         )
+    nowhere = state.sizes[merge_state.NOWHERE] - _LINE  # in another cache line
+    before.sizes[merge_state.NOWHERE] = nowhere
     return state._replace(changes=before.changes, touched=before.touched, sizes=before.sizes)
 
 
@@ -609,7 +612,11 @@ def with_pairs(
     capacity = max(2 * len(rows), min(_FIRST_PAIRS, room), 1)
     pairs = grown(rows, len(rows), capacity)
     made = state._replace(
-        arena=state.arena if len(state.arena) >= room else np.empty(room, np.int32),
+        arena=(
+            state.arena
+            if len(state.arena) >= room + _UNWANTED
+            else np.empty(room + _UNWANTED, np.int32)
+        ),
         noted=np.empty((merge_state.NOTES, int(lengths.max(initial=0))), np.int32),
         pairs=pairs,
         slots=_slots_for(pairs, len(rows), state.hash_key),
@@ -618,6 +625,7 @@ def with_pairs(
     )
     made.sizes[merge_state.PAIRS] = len(rows)
     made.sizes[merge_state.ARENA] = placed
+    made.sizes[merge_state.NOWHERE] = len(made.arena) - 1
     tokens = int(state.sizes[merge_state.TOKENS])
     if tokens <= _DENSE:
         _collect_dense(made, rows, tokens, placed, (begin, end), in_two)

@@ -25,6 +25,7 @@ from bpeline.tokenizer_core.kernels.merging.merge_queue import next_pair, queue_
 from bpeline.tokenizer_core.kernels.merging.merge_state import (
     GAINED,
     MET_LEFT,
+    NOWHERE,
     OCCURRENCES,
     PAIRS,
     PLACE,
@@ -171,11 +172,13 @@ def add_changes(state: MergeState, half: MergeState, side: I64) -> None:
 @kernel
 def tell_places(state: MergeState, half: MergeState, side: I64) -> None:
     """Say where the helper's occurrences go."""
+    nowhere = half.sizes[NOWHERE]
     for index in range(half.sizes[MET_LEFT + side]):
         neighbour = np.int64(half.touched[side, index])
         place = state.changes[side, neighbour + 1, PLACE]
         before = half.changes[side, neighbour + 1, OCCURRENCES]
-        half.changes[side, neighbour + 1, PLACE] = place + before if place >= 0 else place
+        wanted = place != state.sizes[NOWHERE]
+        half.changes[side, neighbour + 1, PLACE] = place + before if wanted else nowhere
 
 
 @kernel

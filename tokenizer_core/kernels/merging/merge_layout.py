@@ -44,33 +44,45 @@ SUM, OCCURRING = 0, 1  # of `count_dense_pairs`
 
 @kernel
 def symbol_at(cells: U16s, high: I8s, position: Int) -> I64:
-    """The symbol at a position: an id, or a negative number."""
-    low = np.int64(cells[position])
+    """The symbol at a position: an id, or a negative number.
+
+    Indices are unsigned, here and wherever an occurrence is looked at: of a signed one is asked
+    first whether it is negative.
+    """
+    place = np.uint64(position)
+    low = np.int64(cells[place])
     if high.size > 0:
-        return (np.int64(high[position]) << CELL_BITS) | low
+        return (np.int64(high[place]) << CELL_BITS) | low
     return low - (np.int64(low >= NARROW) << CELL_BITS)
 
 
 @kernel
 def put_symbol(cells: U16s, high: I8s, position: Int, symbol: Int) -> None:
-    cells[position] = np.uint16(symbol & 0xFFFF)
+    place = np.uint64(position)
+    cells[place] = np.uint16(symbol & 0xFFFF)
     if high.size > 0:
-        high[position] = np.int8(symbol >> CELL_BITS)
+        high[place] = np.int8(symbol >> CELL_BITS)
 
 
 @kernel
 def run_at(weights: Weights, run: I64, position: Int) -> I64:
     """The run that a position lies in, of a run that is not behind it."""
-    while weights.starts[run + 1] <= position:
+    while weights.starts[np.uint64(run + 1)] <= position:
         run += 1
     return run
 
 
 @kernel
+def run_of(weights: Weights, position: Int) -> I64:
+    """The run that a position lies in."""
+    page = np.uint64(position) >> np.uint64(PAGE_BITS)
+    return run_at(weights, np.int64(weights.pages[page]), position)
+
+
+@kernel
 def weight_at(weights: Weights, position: Int) -> I64:
     """How often the word at a position occurs."""
-    run = run_at(weights, np.int64(weights.pages[position >> PAGE_BITS]), position)
-    return weights.counts[run]
+    return weights.counts[np.uint64(run_of(weights, position))]
 
 
 @entry_kernel

@@ -51,7 +51,8 @@ PAGE_BITS = 8  # cells of a page, see `Weights`
 TOKENS, PAIRS, QUEUED, ARENA, MET_LEFT, MET_RIGHT, CLASS = 0, 1, 2, 3, 4, 5, 6
 LATELY_MET_LEFT, LATELY_MET_RIGHT = 7, 8
 FREE, FREE_END = 9, 10
-SIZES = 11
+NOWHERE = 11  # a place of the arena, of this thread, where positions go that nobody wants
+SIZES = 12
 
 # Columns of ``changes``, whose first axis, as that of ``touched``, is the side of the neighbour.
 LEFT_SIDE, RIGHT_SIDE = 0, 1
@@ -109,9 +110,10 @@ class MergeState(NamedTuple):
         touched: int32 [2, T + 1] neighbours met in this merge, or in the last one.
         noted: int32 [3, M] of each merged occurrence the symbols before and behind it (negative
             where no pair arises), and its position.
-        sizes: int64 [11] how many tokens, pairs, heap rows, places of the arena and neighbours
+        sizes: int64 [12] how many tokens, pairs, heap rows, places of the arena and neighbours
             (left, right) are in use; the class of the queue; the neighbours of the last merge;
-            which places of the merged pair's segment new pairs may take, from and up to.
+            which places of the merged pair's segment new pairs may take, from and up to; and the
+            place for what nobody wants.
     """
 
     cells: U16s

@@ -9,6 +9,7 @@ from bpeline.tokenizer_core.kernels.memory.addresses import prefetch
 from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, Int, U8s
 from bpeline.tokenizer_core.kernels.merging.merge_layout import (
     put_symbol,
+    run_of,
     symbol_at,
     weight_at,
 )
@@ -33,6 +34,7 @@ from bpeline.tokenizer_core.kernels.merging.merge_state import (
     LEFT_SIDE,
     MERGED_COUNT,
     MET_LEFT,
+    NOWHERE,
     OCCURRENCES,
     PAIRS,
     PLACE,
@@ -40,6 +42,7 @@ from bpeline.tokenizer_core.kernels.merging.merge_state import (
     QUEUED,
     RIGHT,
     RIGHT_SIDE,
+    SEPARATOR,
     TOKENS,
     Limits,
     MergeState,
@@ -72,7 +75,7 @@ _LOW = np.int64(0xFFFFFFFF)
 @kernel
 def ask_for(state: MergeState, place: I64) -> None:
     """Start loading what is known about an occurrence."""
-    position = np.int64(state.arena[place])
+    position = np.int64(state.arena[np.uint64(place)])
     prefetch(np.int64(state.cells.ctypes.data) + position * 2)
     if state.high.size > 0:
         prefetch(np.int64(state.high.ctypes.data) + position)
@@ -100,12 +103,13 @@ def find_occurrences(state: MergeState, pair: I64, begin: I64, end: I64, found: 
     last = start + state.pairs[pair, LENGTH] - 1
     for index in range(begin, end):
         ask_for(state, min(start + index + AHEAD, last))
-        position = np.int64(arena[start + index])
+        position = np.int64(arena[np.uint64(start + index)])
         middle = position + left_width
-        noted[POSITION, found] = position
+        column = np.uint64(found)
+        noted[POSITION, column] = position
         first, second = symbol_at(cells, high, position), symbol_at(cells, high, middle)
-        noted[BEFORE, found] = symbol_at(cells, high, position - 1)
-        noted[AFTER, found] = symbol_at(cells, high, middle + right_width)
+        noted[BEFORE, column] = symbol_at(cells, high, position - 1)
+        noted[AFTER, column] = symbol_at(cells, high, middle + right_width)
         found += np.int64((first == left) & (second == right))
     return found
 
@@ -113,12 +117,14 @@ def find_occurrences(state: MergeState, pair: I64, begin: I64, end: I64, found: 
 @kernel
 def note_neighbour(state: MergeState, side: I64, neighbour: I64, weight: I64) -> None:
     """Count one occurrence of the new token beside ``neighbour``, which may be a separator."""
-    changes = state.changes
-    met = state.sizes[MET_LEFT + side]
-    state.touched[side, met] = neighbour
-    state.sizes[MET_LEFT + side] = met + np.int64(changes[side, neighbour + 1, OCCURRENCES] == 0)
-    changes[side, neighbour + 1, GAINED] += weight
-    changes[side, neighbour + 1, OCCURRENCES] += 1
+    changes, sizes = state.changes, state.sizes
+    its_side, row, met_there = np.uint64(side), np.uint64(neighbour + 1), np.uint64(MET_LEFT + side)
+    met = sizes[met_there]
+    occurrences = changes[its_side, row, OCCURRENCES]
+    state.touched[its_side, np.uint64(met)] = neighbour
+    sizes[met_there] = met + np.int64(occurrences == 0)
+    changes[its_side, row, GAINED] += weight
+    changes[its_side, row, OCCURRENCES] = occurrences + 1
 
 
 @kernel
@@ -138,20 +144,25 @@ def replace_occurrences(
         The column after the last one that was noted, the first being ``first``; and what the pair
         (right, left) loses between two occurrences.
     """
-    cells, high, noted = state.cells, state.high, state.noted
+    cells, high, noted, weights = state.cells, state.high, state.noted, state.weights
     sides = (np.int64(LEFT_SIDE), np.int64(RIGHT_SIDE))  # literals would be compiled one by one
     left, right = state.pairs[pair, KEY] >> 32, state.pairs[pair, KEY] & _LOW
     left_width, right_width = state.token_widths[left], state.token_widths[right]
     ask_for_some(state, state.pairs[pair, START] + first, after_last - first)
     merged, end, lost_between = np.int64(first), np.int64(0), np.int64(0)
+    weight, run_end = np.int64(0), np.int64(0)  # of the run that the last occurrence lay in
     for begin in range(first, after_last, BLOCK):
         found = find_occurrences(state, pair, begin, min(begin + BLOCK, after_last), merged)
         for index in range(merged, found):
-            position = np.int64(noted[POSITION, index])
+            column = np.uint64(index)
+            position = np.int64(noted[POSITION, column])
             if position < end:  # in a run of one token: its beginning has just been merged
                 continue
-            before, after = np.int64(noted[BEFORE, index]), np.int64(noted[AFTER, index])
-            weight = weight_at(state.weights, position)
+            before, after = np.int64(noted[BEFORE, column]), np.int64(noted[AFTER, column])
+            if position >= run_end:  # most words lie in a few long runs
+                run = run_of(weights, position)
+                weight = weights.counts[np.uint64(run)]
+                run_end = np.int64(weights.starts[np.uint64(run + 1)])
             if position == end:
                 before = np.int64(token)
             middle = position + left_width
@@ -162,14 +173,15 @@ def replace_occurrences(
             put_symbol(cells, high, end - 1, token)
             # What is to be merged next begins right behind.
             if after == left and symbol_at(cells, high, end + left_width) == right:
-                after = np.int64(INSIDE)
+                after = np.int64(SEPARATOR)  # no pair arises there
                 lost_between += weight
             else:
                 note_neighbour(state, sides[1], after, weight)
             note_neighbour(state, sides[0], before, weight)
-            noted[POSITION, merged] = position
-            noted[BEFORE, merged] = before
-            noted[AFTER, merged] = after
+            column = np.uint64(merged)
+            noted[POSITION, column] = position
+            noted[BEFORE, column] = before
+            noted[AFTER, column] = after
             merged += 1
     return merged, lost_between
 
@@ -185,34 +197,36 @@ def lose(state: MergeState, row: I64, count: I64) -> None:
 def renew_pairs(state: MergeState, limits: Limits, side: I64, pair: I64, token: I64) -> None:
     """Take from the old pairs of the neighbours met on one side what they lost; enter the new ones.
 
-    The place where a new pair's occurrences go is left in ``changes``, −1 where none is wanted.
+    The place where a new pair's occurrences go is left in ``changes``, `NOWHERE` where none is
+    wanted.
     """
     changes, pairs, slots, sizes = state.changes, state.pairs, state.slots, state.sizes
     left, right = pairs[pair, KEY] >> 32, pairs[pair, KEY] & _LOW
+    its_side = np.uint64(side)
     met = sizes[MET_LEFT + side]
     # Three passes: first all slots are under way, then all rows.
     for index in range(met):
-        neighbour = np.int64(state.touched[side, index])
+        neighbour = np.int64(state.touched[its_side, np.uint64(index)])
         old = pair_key(neighbour, left) if side == LEFT_SIDE else pair_key(right, neighbour)
         new = pair_key(neighbour, token) if side == LEFT_SIDE else pair_key(token, neighbour)
         prefetch(np.int64(slots.ctypes.data) + first_slot(slots, old, state.hash_key) * 4)
         prefetch(np.int64(slots.ctypes.data) + first_slot(slots, new, state.hash_key) * 4)
     for index in range(met):
-        neighbour = np.int64(state.touched[side, index])
+        neighbour = np.int64(state.touched[its_side, np.uint64(index)])
         old = pair_key(neighbour, left) if side == LEFT_SIDE else pair_key(right, neighbour)
-        row = slots[
-            first_slot(slots, old, state.hash_key)
-        ]  # `EMPTY` asks for memory in vain, which is allowed
+        # `EMPTY` asks for memory in vain, which is allowed.
+        row = slots[np.uint64(first_slot(slots, old, state.hash_key))]
         prefetch(np.int64(pairs.ctypes.data) + np.int64(row) * (8 * COLUMNS))
     for index in range(met):
-        neighbour = np.int64(state.touched[side, index])
-        gained = changes[side, neighbour + 1, GAINED]
+        neighbour = np.int64(state.touched[its_side, np.uint64(index)])
+        change = np.uint64(neighbour + 1)
+        gained = changes[its_side, change, GAINED]
         if side == RIGHT_SIDE or neighbour != token:  # what lies between two new tokens is not old
             old = pair_key(neighbour, left) if side == LEFT_SIDE else pair_key(right, neighbour)
             lose(state, find_row(pairs, slots, state.hash_key, old), gained)
-        occurrences = changes[side, neighbour + 1, OCCURRENCES]
-        length = state.token_lengths[neighbour] + state.token_lengths[token]
-        place = np.int64(-1)
+        occurrences = changes[its_side, change, OCCURRENCES]
+        length = state.token_lengths[np.uint64(neighbour)] + state.token_lengths[np.uint64(token)]
+        place = sizes[NOWHERE]
         if gained >= limits.kept_count and length <= limits.kept_length:
             new = pair_key(neighbour, token) if side == LEFT_SIDE else pair_key(token, neighbour)
             row = sizes[PAIRS]
@@ -220,36 +234,40 @@ def renew_pairs(state: MergeState, limits: Limits, side: I64, pair: I64, token: 
             space = FREE if occurrences <= sizes[FREE_END] - sizes[FREE] else ARENA
             place = sizes[space]
             sizes[space] = place + occurrences
-            pairs[row, KEY] = new
-            pairs[row, COUNT] = gained
-            pairs[row, START] = place
-            pairs[row, LENGTH] = occurrences
-            slots[slot_of(pairs, slots, state.hash_key, new)] = row
+            its_row = np.uint64(row)
+            pairs[its_row, KEY] = new
+            pairs[its_row, COUNT] = gained
+            pairs[its_row, START] = place
+            pairs[its_row, LENGTH] = occurrences
+            slots[np.uint64(slot_of(pairs, slots, state.hash_key, new))] = row
             sizes[PAIRS] = row + 1
-        changes[side, neighbour + 1, PLACE] = place
+        changes[its_side, change, PLACE] = place
 
 
 @kernel
 def place_occurrences(state: MergeState, side: I64, first: Int, after_last: I64) -> None:
     """Write the positions of the new pairs on one side into their segments; forget the changes.
 
-    `replace_occurrences` noted them in the columns from ``first`` to ``after_last``.
+    `replace_occurrences` noted them in the columns from ``first`` to ``after_last``. No branch
+    depends on what is read: positions that nobody wants are written too, to one place.
     """
     arena, changes, sizes = state.arena, state.changes, state.sizes
+    its_side, nowhere = np.uint64(side), sizes[NOWHERE]
+    changes[its_side, 0, PLACE] = nowhere  # of separators
     for index in range(first, after_last):
-        neighbour = np.int64(state.noted[side, index])
-        if neighbour < 0:
-            continue
-        place = changes[side, neighbour + 1, PLACE]
-        if place < 0:
-            continue
-        position = state.noted[POSITION, index]
-        arena[place] = position - (state.token_widths[neighbour] if side == LEFT_SIDE else 0)
-        changes[side, neighbour + 1, PLACE] = place + 1
+        column = np.uint64(index)
+        neighbour = np.int64(state.noted[its_side, column])
+        place = changes[its_side, np.uint64(neighbour + 1), PLACE]
+        position = np.int64(state.noted[POSITION, column])
+        if side == LEFT_SIDE:
+            position -= state.token_widths[np.uint64(max(neighbour, np.int64(0)))]
+        arena[np.uint64(place)] = position
+        changes[its_side, np.uint64(neighbour + 1), PLACE] = place + np.int64(place != nowhere)
+    changes[its_side, 0, OCCURRENCES] = 1
     for index in range(sizes[MET_LEFT + side]):
-        neighbour = np.int64(state.touched[side, index])
-        changes[side, neighbour + 1, GAINED] = 0
-        changes[side, neighbour + 1, PLACE] = 0
+        row = np.uint64(np.int64(state.touched[its_side, np.uint64(index)]) + 1)
+        changes[its_side, row, GAINED] = 0
+        changes[its_side, row, PLACE] = 0
     sizes[LATELY_MET_LEFT + side] = sizes[MET_LEFT + side]
     sizes[MET_LEFT + side] = 0
 

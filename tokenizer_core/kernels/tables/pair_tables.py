@@ -137,7 +137,7 @@ def slot_of(rows: I64Rows, slots: I32s, key: HashKey, pair: U64) -> I64:
     """The slot that holds the row of a pair, or the empty one where it belongs."""
     shift = shift_for(slots.size)
     slot = mix(pair, ZERO, key) >> shift
-    while slots[slot] != EMPTY and np.uint64(rows[slots[slot], KEY]) != pair:
+    while slots[slot] != EMPTY and np.uint64(rows[np.uint64(slots[slot]), KEY]) != pair:
         slot = next_slot(slot, shift)
     return np.int64(slot)
 
@@ -145,7 +145,7 @@ def slot_of(rows: I64Rows, slots: I32s, key: HashKey, pair: U64) -> I64:
 @kernel
 def find_row(rows: I64Rows, slots: I32s, key: HashKey, pair: U64) -> I64:
     """Index of the row of a pair, or `EMPTY`."""
-    return np.int64(slots[slot_of(rows, slots, key, pair)])
+    return np.int64(slots[np.uint64(slot_of(rows, slots, key, pair))])
 
 
 @entry_kernel
