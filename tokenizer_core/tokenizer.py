@@ -43,6 +43,7 @@ from bpeline.tokenizer_core.encoding import (
     encode_batch,
     encode_long,
     encoding_with_offsets,
+    listed,
     longest_prefix,
     pad,
     refuse_places,
@@ -424,8 +425,7 @@ class Tokenizer:
         usual = allowed_special is None or allowed_special == self._usual
         if usual and len(content) <= SHORT_TEXT and on_special == "text":
             return (self._encode_short or self.encoder.encode_short)(content)
-        ids: list[int] = self._ids_of(content, allowed_special, on_special).tolist()
-        return ids
+        return listed(self._ids_of(content, allowed_special, on_special))
 
     def encode_ordinary(self, text: str) -> list[int]:
         """Token ids of ``text`` with every special token in it as ordinary text.

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from .explanation import ExplainedPreToken as ExplainedPreToken
     from .explanation import Explainer as Explainer
     from .explanation import MergeTree as MergeTree
+    from .id_lists import divided as divided
+    from .id_lists import listed as listed
     from .long_texts import encode_long as encode_long
     from .merge_encoding import DEFAULT_CACHE_WORDS as DEFAULT_CACHE_WORDS
     from .merge_encoding import MAX_CACHE_WORDS as MAX_CACHE_WORDS

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.encoding.encoder import Encoder
+from bpeline.tokenizer_core.encoding.id_lists import divided
 from bpeline.tokenizer_core.encoding.merge_encoding import spans_of_lengths
 from bpeline.tokenizer_core.processors import thread_count
 from bpeline.tokenizer_core.text import Text, utf8_of
@@ -29,8 +29,7 @@ def encode_batch(
 
     def encode(batch: list[bytes]) -> list[list[int]]:
         ids, edges = encode_contents(encoder, batch, policy)
-        listed = ids.tolist()
-        return [listed[begin:end] for begin, end in pairwise(edges.tolist())]
+        return divided(ids, edges)
 
     workers = min(threads, len(batches))
     if workers <= 1:

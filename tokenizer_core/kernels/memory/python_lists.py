@@ -1,4 +1,4 @@
-"""Where CPython keeps the items of a list, the value of a small int, and bytes; refuses to guess.
+"""Where CPython keeps the items of a list, the value of a small int, and text; refuses to guess.
 
 `array("I", ids)` takes 5.5 ns an id, through a function of the interpreter for each; a kernel that
 reads the objects where they lie takes half a nanosecond. The offsets are those of ``PyListObject``,
@@ -19,6 +19,7 @@ import sysconfig
 OBJECT_TYPE = 8
 LIST_SIZE = 16
 LIST_ITEMS = 24  # address of the array of addresses
+LIST_ROOM = 32  # items that the array has room for
 INT_TAG = 16
 INT_VALUE = 24
 BYTES_SIZE = 16
@@ -40,16 +41,16 @@ def int_facts() -> tuple[int, int, int] | None:
     if not _is_known():
         return None
     probe = [123_456_789, 0, 1]
-    if _word(id(probe) + LIST_SIZE) != len(probe):
+    if word_at(id(probe) + LIST_SIZE) != len(probe):
         return None
-    items = _word(id(probe) + LIST_ITEMS)
-    number, zero, one = (_word(items + 8 * index) for index in range(len(probe)))
-    facts = _word(number + OBJECT_TYPE), _word(zero + INT_TAG), _word(one + INT_TAG)
-    value = _word(number + INT_VALUE) % (1 << 32)
+    items = word_at(id(probe) + LIST_ITEMS)
+    number, zero, one = (word_at(items + 8 * index) for index in range(len(probe)))
+    facts = word_at(number + OBJECT_TYPE), word_at(zero + INT_TAG), word_at(one + INT_TAG)
+    value = word_at(number + INT_VALUE) % (1 << 32)
     as_expected = (
         [number, zero, one] == [id(item) for item in probe]
         and facts[0] == id(int)
-        and _word(number + INT_TAG) == facts[2]
+        and word_at(number + INT_TAG) == facts[2]
         and value == probe[0]
     )
     return facts if as_expected else None
@@ -62,9 +63,38 @@ def bytes_are_known() -> bool:
     return (
         _is_known()
         and id(probe) % 8 == 0
-        and _word(id(probe) + BYTES_SIZE) == len(probe)
+        and word_at(id(probe) + BYTES_SIZE) == len(probe)
         and ctypes.string_at(id(probe) + BYTES_BEGIN, len(probe)) == probe
     )
+
+
+@functools.cache
+def list_facts() -> tuple[int, int] | None:
+    """What fills lists has to know; None where the layout is not known. Tried on one list.
+
+    Returns:
+        Address of the function that gives lists the memory for their items, and whether there are
+        objects whose references are not counted (from 3.12 on: the lower half of their count is
+        negative, and stays).
+    """
+    if not _is_known() or hasattr(sys, "gettotalrefcount"):  # which counts all references
+        return None
+    probe: list[int] = []
+    number = int("123456789")
+    empty = [word_at(id(probe) + place) for place in (LIST_SIZE, LIST_ITEMS, LIST_ROOM)]
+    references = word_at(id(number))
+    probe.append(number)
+    as_expected = (
+        empty == [0, 0, 0]
+        and word_at(id(probe) + LIST_SIZE) == 1
+        and word_at(id(probe) + LIST_ROOM) >= 1
+        and word_at(word_at(id(probe) + LIST_ITEMS)) == id(number)
+        and word_at(id(number)) == references + 1
+    )
+    allocate = ctypes.cast(ctypes.pythonapi.PyMem_Malloc, ctypes.c_void_p).value
+    if not as_expected or allocate is None:
+        return None
+    return allocate, int(sys.version_info >= (3, 12))
 
 
 def _is_known() -> bool:
@@ -78,5 +108,6 @@ def _is_known() -> bool:
     )
 
 
-def _word(address: int) -> int:
+def word_at(address: int) -> int:
+    """The uint64 at an address of an object that the caller holds."""
     return ctypes.c_uint64.from_address(address).value
