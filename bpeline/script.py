@@ -1,4 +1,5 @@
-"""The script ``bpeline``: Ctrl-C ends it without a traceback while the command line is loaded.
+"""The script ``bpeline``: Ctrl-C ends it without a traceback while the command line is loaded, and
+no process that it starts imports what lies in the current directory.
 
 Imports nothing of ours before that is so.
 """
@@ -19,6 +20,9 @@ NEW_OBJECTS = 1_000_000
 def main() -> None:
     """Entry point of the script ``bpeline``."""
     gc.set_threshold(NEW_OBJECTS)
+    # `python -c` and `python -m`, by which MLflow, Prefect and Dask start processes, would look for
+    # every module here first: a signal.py or typing.py is somebody's.
+    os.environ["PYTHONSAFEPATH"] = "1"
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a shell may ignore it
         signal.signal(signal.SIGINT, leave_at_once)
     from bpeline.flows.cli.main import main as run

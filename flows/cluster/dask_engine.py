@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import queue
 import socket
 import time
@@ -44,8 +45,11 @@ _LONGEST_GREETING = 1 << 20  # bytes; it is a few hundred
 
 # Dask tells its workers to give memory back at once, which makes ours ask for it again and again;
 # and it looks every ten milliseconds at what they do.
+# Its processes are started by `python -c`, whose path begins with the current directory: a signal.py
+# there is somebody's.
+_SAFE_PATH = {"PYTHONSAFEPATH": "1"}
 _SETTINGS: dict[str, Any] = {
-    "distributed.nanny.pre-spawn-environ": {},
+    "distributed.nanny.pre-spawn-environ": _SAFE_PATH,
     "distributed.worker.profile.enabled": False,
 }
 
@@ -328,6 +332,7 @@ class DaskEngine:
         import dask
         from distributed import LocalCluster
 
+        os.environ |= _SAFE_PATH  # for multiprocessing's own process; Dask does so for its workers
         try:
             with dask.config.set(_SETTINGS):
                 cluster = LocalCluster(

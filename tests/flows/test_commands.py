@@ -123,6 +123,24 @@ def test_what_is_to_be_typed_next_is_found_by_the_shell(
 
 
 @pytest.mark.slow
+def test_what_a_command_starts_imports_nothing_from_the_current_directory(tmp_path: Path) -> None:
+    (tmp_path / "signal.py").write_text("raise ImportError('of another program')")
+    program = (
+        "import subprocess, sys\n"
+        "import bpeline.flows.cli.main as command_line\n"
+        "starts = [sys.executable, '-c', 'import signal; signal.SIGINT']\n"
+        "command_line.main = lambda: sys.exit(subprocess.run(starts).returncode)\n"
+        "from bpeline.script import main\n"
+        "main()\n"
+    )
+    environment = {name: of for name, of in os.environ.items() if name != "PYTHONSAFEPATH"}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program], cwd=tmp_path, env=environment, check=False
+    )
+    assert done.returncode == 0
+
+
+@pytest.mark.slow
 def test_shells_complete_commands_and_options() -> None:
     program = "from bpeline.flows.cli.main import main; main()"
     for words, expected in (("bpeline tra", "plain,train"), ("bpeline train --vo", "--vocab-size")):
