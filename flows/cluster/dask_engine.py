@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import queue
 import socket
 import time
@@ -28,6 +27,7 @@ from bpeline.flows.cluster.errands import (
     warm_up,
 )
 from bpeline.flows.running import Step, Stopped, in_prefect_flow, progress
+from bpeline.flows.running.settings import start_nothing_from_here
 from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, WorkerLost
 
 R = TypeVar("R")
@@ -45,11 +45,8 @@ _LONGEST_GREETING = 1 << 20  # bytes; it is a few hundred
 
 # Dask tells its workers to give memory back at once, which makes ours ask for it again and again;
 # and it looks every ten milliseconds at what they do.
-# Its processes are started by `python -c`, whose path begins with the current directory: a signal.py
-# there is somebody's.
-_SAFE_PATH = {"PYTHONSAFEPATH": "1"}
 _SETTINGS: dict[str, Any] = {
-    "distributed.nanny.pre-spawn-environ": _SAFE_PATH,
+    "distributed.nanny.pre-spawn-environ": {},
     "distributed.worker.profile.enabled": False,
 }
 
@@ -332,7 +329,7 @@ class DaskEngine:
         import dask
         from distributed import LocalCluster
 
-        os.environ |= _SAFE_PATH  # for multiprocessing's own process; Dask does so for its workers
+        start_nothing_from_here()
         try:
             with dask.config.set(_SETTINGS):
                 cluster = LocalCluster(

@@ -106,6 +106,15 @@ def server_environment(**places: str) -> dict[str, str]:
     return {**_SERVERS, **os.environ, **places}
 
 
+def start_nothing_from_here() -> None:
+    """Let processes that others start from now on import nothing from the current directory.
+
+    `python -c` and `python -m` would look for every module there first: a signal.py or typing.py is
+    somebody's. The script does it for all commands.
+    """
+    os.environ["PYTHONSAFEPATH"] = "1"
+
+
 def somebody_watches() -> bool:
     """Whether a terminal can erase what it shows, and no shell asks for completions instead."""
     return os.environ.get("TERM", "dumb") != "dumb" and "_BPELINE_COMPLETE" not in os.environ

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -97,10 +98,32 @@ class MlflowConnection:
 
         An empty one becomes what they made of the last empty one, where that is kept.
         """
-        empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
-        if empty and (kept := kept_empty.read(made_with())) is not None:
-            connection.deserialize(kept)
+        if connection.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,):
+            self._run_migrations(connection)
             return
+        if (kept := kept_empty.read(made_with())) is not None:
+            connection.deserialize(kept)
+        else:
+            self._run_migrations(connection)
+            kept_empty.write(made_with(), connection.serialize())
+        self._add_default_experiment(connection)
+
+    def _add_default_experiment(self, connection: sqlite3.Connection) -> None:
+        """Make the experiment that MLflow expects in every database.
+
+        MLflow writes the current directory into the text of its statement: what has both kinds of
+        quotes in its path, or a colon after a space, is an error of syntax.
+        """
+        place = self.settings.artifact_location or Path("mlruns").absolute()
+        now = time.time_ns() // 1_000_000
+        connection.execute(
+            "INSERT INTO experiments (experiment_id, name, artifact_location, lifecycle_stage, "
+            "creation_time, last_update_time) VALUES (0, 'Default', ?, 'active', ?, ?)",
+            (f"{place}/0", now, now),
+        )
+        connection.commit()
+
+    def _run_migrations(self, connection: sqlite3.Connection) -> None:
         self._before_import()
         from mlflow.store.db import utils
 
@@ -109,8 +132,6 @@ class MlflowConnection:
         )
         make = utils._initialize_tables if utils._is_empty_database(engine) else utils._upgrade_db
         make(engine)
-        if empty:
-            kept_empty.write(made_with(), connection.serialize())
 
     def _before_import(self) -> None:
         prepare_mlflow(self.settings.timeout_seconds, self.settings.retries)

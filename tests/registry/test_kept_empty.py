@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -50,8 +51,9 @@ def dumped(path: Path) -> list[str]:
 
 
 def test_the_second_workspace_takes_what_the_first_migrated(
-    home: Path, tmp_path: Path, migrations: list[str]
+    home: Path, tmp_path: Path, migrations: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(time, "time_ns", lambda: 1_750_000_000_000_000_000)
     first = make(tmp_path / "first.sqlite")
     assert migrations == ["migrated"]
     second = make(tmp_path / "second.sqlite")

@@ -346,6 +346,20 @@ def test_one_that_others_make_meanwhile_is_used(path: Path, empty_mlflow: Path) 
     assert names_beside(path) == []
 
 
+@pytest.mark.parametrize("name", ["q'uo\"te", "a :b", "ü"])
+def test_the_current_directory_may_have_any_name(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / name
+    here.mkdir()
+    monkeypatch.chdir(here)
+    place = (here / "files").as_uri()
+    tracker = MlflowTracker(TrackingSettings(f"sqlite:///{here}/mlflow.sqlite", place))
+    (default,) = tracker._client.search_experiments()
+    assert (default.experiment_id, default.name) == ("0", "Default")
+    assert default.artifact_location == f"{place}/0"
+
+
 def test_whoever_comes_second_waits_and_makes_none(path: Path) -> None:
     begun, go, made = threading.Event(), threading.Event(), []
 
