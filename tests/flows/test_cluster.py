@@ -409,7 +409,10 @@ SLOWLY = r"\p{L}+(?=\s)|\p{L}+|\s+|[^\s\p{L}]+"  # without a kernel: looks ahead
 @pytest.mark.rotating(4)
 @pytest.mark.slow
 def test_ctrl_c_ends_all_processes_and_the_same_command_goes_on(
-    tmp_path: Path, english_and_code: str, bpeline: Callable[..., Result]
+    tmp_path: Path,
+    english_and_code: str,
+    bpeline: Callable[..., Result],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder = tmp_path / "corpus"
     folder.mkdir()
@@ -433,6 +436,7 @@ def test_ctrl_c_ends_all_processes_and_the_same_command_goes_on(
     assert stderr.strip().splitlines()[-1].startswith("interrupted; what was finished is kept")
     _until(lambda: process.pid not in {_session_of(one.pid) for one in psutil.process_iter()})
 
+    monkeypatch.chdir(tmp_path)
     again = bpeline(*command)
     assert again.exit_code == 0, again.output
     assert "counts reused" in again.stderr
