@@ -26,8 +26,7 @@ from bpeline.flows.cluster.errands import (
     run_parcel,
     warm_up,
 )
-from bpeline.flows.running import Step, Stopped, in_prefect_flow, progress
-from bpeline.flows.running.settings import start_nothing_from_here
+from bpeline.flows.running import Step, Stopped, in_prefect_flow, progress, settings
 from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, WorkerLost
 
 R = TypeVar("R")
@@ -329,7 +328,7 @@ class DaskEngine:
         import dask
         from distributed import LocalCluster
 
-        start_nothing_from_here()
+        settings.start_nothing_from_here()
         try:
             with dask.config.set(_SETTINGS):
                 cluster = LocalCluster(
