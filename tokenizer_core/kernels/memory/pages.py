@@ -19,6 +19,9 @@ Number = TypeVar("Number", bound=np.generic)
 
 _LARGE = 1 << 20  # bytes; smaller ones are not worth a call of the system each
 _HUGE = 1 << 22  # from where on pages of 2 MiB are asked for, as NumPy does: touching costs a sixth
+# So much is not told beforehand how far it will be written. Where a virtual machine has to be given
+# fresh memory, huge pages of gigabytes take longer than small ones: LOG.md.
+_HUGE_IF_RESERVED = 1 << 28
 # Python has a name for it from 3.13 on. Elsewhere than under Linux nothing is promised beforehand.
 _NO_RESERVE = 0x4000 if sys.platform == "linux" else 0
 _SLACK = 64  # bytes behind the last item that may be read
@@ -37,9 +40,7 @@ def in_pages(number: int, kind: type[Number]) -> NDArray[Number]:
         memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError as error:
         raise MemoryError(f"the system gives no {size / 1e6:,.0f} MB: {error.strerror}") from error
-    if size >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
-        with suppress(OSError):  # a kernel that was built without them
-            memory.madvise(mmap.MADV_HUGEPAGE)
+    _ask_for_huge_pages(memory, size)
     return np.frombuffer(memory, np.uint8, size - _SLACK).view(kind)
 
 
@@ -57,4 +58,12 @@ def reserved(number: int, dtype: np.dtype[Any]) -> NDArray[Any]:
         memory = mmap.mmap(-1, size, flags=flags)
     except OSError as error:
         raise MemoryError(f"the system gives no {size / 1e6:,.0f} MB: {error.strerror}") from error
+    if size <= _HUGE_IF_RESERVED:
+        _ask_for_huge_pages(memory, size)
     return np.frombuffer(memory, dtype, number)
+
+
+def _ask_for_huge_pages(memory: mmap.mmap, size: int) -> None:
+    if size >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # a kernel that was built without them
+            memory.madvise(mmap.MADV_HUGEPAGE)
