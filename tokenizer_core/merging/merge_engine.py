@@ -678,12 +678,15 @@ def closed_up(state: MergeState, in_two: bool = False) -> MergeState:
     """One cell for each token, and no word of one token; a state without occurrences of pairs."""
     cells, high, weights, widths = state.cells, state.high, state.weights, state.token_widths
     last = len(cells) - 1
+    tokens = int(state.sizes[merge_state.TOKENS])
+    special = [merge_layout.OF_INSIDE, merge_layout.OF_SEPARATOR]
+    kinds = np.concatenate([special, widths[:tokens] > 1]).astype(np.uint8)
     middle = _word_border(state) if in_two else 0
     if middle:
-        size, runs = _closed_up_by_two(state, middle)
+        size, runs = _closed_up_by_two(state, kinds, middle)
     else:
-        size, runs = map(int, merge_layout.close_up(cells, high, weights, widths, 0, last))
-    widths[: int(state.sizes[merge_state.TOKENS])] = 1
+        size, runs = map(int, merge_layout.close_up(cells, high, weights, kinds, 0, last))
+    widths[:tokens] = 1
     block = cells.base
     assert block is not None
     cells, arena = _parted(block, size)
@@ -706,15 +709,17 @@ def _word_border(state: MergeState) -> int:
     return middle + int(is_border.argmax()) if is_border.any() else 0
 
 
-def _closed_up_by_two(state: MergeState, middle: int) -> tuple[int, int]:
+def _closed_up_by_two(
+    state: MergeState, kinds: NDArray[np.uint8], middle: int
+) -> tuple[int, int]:
     """Close up the cells on both sides of a separator; how many cells and runs are in use."""
-    cells, high, weights, widths = state.cells, state.high, state.weights, state.token_widths
+    cells, high, weights = state.cells, state.high, state.weights
     starts, counts = weights.starts, weights.counts
     run = int(np.searchsorted(starts[:-1], middle + 1, side="right")) - 1
     later = Weights(starts[run:].copy(), counts[run:].copy(), weights.pages)
     (size, runs), (end, more) = at_once(
-        lambda: merge_layout.close_up(cells, high, weights, widths, 0, middle),
-        lambda: merge_layout.close_up(cells, high, later, widths, middle, len(cells) - 1),
+        lambda: merge_layout.close_up(cells, high, weights, kinds, 0, middle),
+        lambda: merge_layout.close_up(cells, high, later, kinds, middle, len(cells) - 1),
     )
     size, runs, end, more = int(size), int(runs), int(end), int(more)
     begin = middle + 1

@@ -24,6 +24,7 @@ from bpeline.tokenizer_core.kernels.memory.types import (
 )
 from bpeline.tokenizer_core.kernels.merging.merge_state import (
     CELL_BITS,
+    INSIDE,
     NARROW,
     PAGE_BITS,
     SEPARATOR,
@@ -40,6 +41,7 @@ from bpeline.tokenizer_core.kernels.tables.pair_tables import (
 )
 
 SUM, OCCURRING = 0, 1  # of `count_dense_pairs`
+OF_INSIDE, OF_SEPARATOR = 2, 3  # of `close_up`; their bits: no tag of a token, changes sides
 
 
 @kernel
@@ -300,9 +302,18 @@ def collect_sparse_pairs(
             next_place[row] += 1
 
 
+@kernel
+def kind_row(cells: U16s, high: I8s, position: Int) -> np.uint64:
+    """Where the kind of a symbol stands in a table: inside of tokens, separators, tokens by id."""
+    low = cells[position]
+    if high.size > 0:
+        return np.uint64((np.int64(high[position]) << CELL_BITS) + np.int64(low) - INSIDE)
+    return np.uint64(np.uint16(low - INSIDE))
+
+
 @entry_kernel
 def close_up(
-    cells: U16s, high: I8s, weights: Weights, widths: I32s, begin: I64, end: I64
+    cells: U16s, high: I8s, weights: Weights, kinds: U8s, begin: I64, end: I64
 ) -> tuple[I64, I64]:
     """Leave one cell of each token, and no word of one token: nothing can be merged in it.
 
@@ -311,7 +322,8 @@ def close_up(
 
     Args:
         weights: of these cells; ``pages`` are wrong afterwards, and are not looked at.
-        widths: int32, cells of each token so far; all are 1 afterwards, which the caller writes.
+        kinds: uint8 [tokens + 2] what each symbol is, by `kind_row`: 1 for tokens of more than one
+            cell, 0 for others, `OF_INSIDE`, `OF_SEPARATOR`. All tokens have one cell afterwards.
         begin, end: the cells of separators, between which words lie.
 
     Returns:
@@ -323,20 +335,23 @@ def close_up(
     run, runs = np.int64(0), np.int64(0)
     within = np.int64(0)  # 1 until the last cell of a token that has more than one
     for read in range(begin + 1, end + 1):
-        symbol = symbol_at(cells, high, read)
-        put_symbol(cells, high, write, symbol)
-        if symbol != SEPARATOR:
-            is_tag = np.int64(symbol >= 0)
+        source, target = np.uint64(read), np.uint64(write)
+        cells[target] = cells[source]
+        if high.size > 0:
+            high[target] = high[source]
+        kind = np.int64(kinds[kind_row(cells, high, source)])
+        if kind != OF_SEPARATOR:
+            is_tag = (kind >> 1) ^ 1
             write += is_tag & (within ^ 1)
-            within ^= is_tag & np.int64(widths[max(symbol, 0)] > 1)
+            within ^= kind & 1
             continue
         if write - first > 1:
-            while starts[run + 1] <= read:  # a word's separator belongs to its run
+            while starts[np.uint64(run + 1)] <= read:  # a word's separator belongs to its run
                 run += 1
-            count = counts[run]
-            if runs == 0 or counts[runs - 1] != count:
-                starts[runs] = first
-                counts[runs] = count
+            count = counts[np.uint64(run)]
+            if runs == 0 or counts[np.uint64(runs - 1)] != count:
+                starts[np.uint64(runs)] = first
+                counts[np.uint64(runs)] = count
                 runs += 1
             first = write + 1
         write = first
