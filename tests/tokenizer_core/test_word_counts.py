@@ -9,6 +9,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from bpeline.tokenizer_core.counting import word_counts
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.counting.word_sums import combine_word_counts
 from bpeline.tokenizer_core.errors import InvalidOption
@@ -170,3 +171,17 @@ def test_counts_of_different_patterns_are_not_added() -> None:
     one, other = WordCounts.from_mapping({b"a": 1}), WordCounts.from_mapping({b"a": 1}, "cl100k")
     with pytest.raises(InvalidOption, match="pattern"):
         combine_word_counts([one, other])
+
+
+@pytest.mark.parametrize("searched", [1, 2, 7, 1 << 17])
+def test_texts_are_found_in_words_and_never_across_two(
+    monkeypatch: pytest.MonkeyPatch, searched: int
+) -> None:
+    monkeypatch.setattr(word_counts, "_SEARCHED", searched)
+    words = [b"<|e", b"nd|>", b"a<|end|", b"x", b"<|end|>y", b"<|end|><|end|>", b"aab", b"ab"]
+    counts = WordCounts.from_mapping(dict.fromkeys(words, 1))
+    texts = ["<|end|>", "|end", "xx", "aab", "ab", "nd|>a", "y<"]
+    expected = [next((word for word in words if text.encode() in word), None) for text in texts]
+    assert counts.words_with(texts) == expected
+    assert counts.words_with([]) == []
+    assert WordCounts.empty().words_with(["a"]) == [None]

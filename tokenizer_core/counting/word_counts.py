@@ -30,6 +30,7 @@ def _parsed(pattern: SplitPattern | str | None = None) -> SplitPattern:
 
 
 _FEWEST_FOR_DIGITS = 1 << 12  # positions; below, NumPy is quick enough
+_SEARCHED = 1 << 17  # bytes searched at a time: a copy of them stays in the cache
 _BLOCK = 1 << 22  # bytes gathered at a time: bounds the index array of a gather to 32 MiB
 
 
@@ -173,17 +174,22 @@ class WordCounts:
         """(word, count) in the order of the rows."""
         return zip(self.words(), self.counts.tolist(), strict=True)
 
-    def words_with(self, texts: Sequence[str]) -> Iterator[bytes | None]:
+    def words_with(self, texts: Sequence[str]) -> list[bytes | None]:
         """For each text the first word that holds it; None if none does."""
-        content = self.word_bytes.tobytes() if texts else b""
-        for sought in map(str.encode, texts):
-            found, at = None, content.find(sought)
-            while at >= 0 and found is None:
-                row = int(np.searchsorted(self.offsets, at, side="right")) - 1
-                begin, end = self.offsets[row : row + 2].tolist()
-                found = content[begin:end] if at + len(sought) <= end else None
-                at = content.find(sought, at + 1)
-            yield found
+        sought = [text.encode() for text in texts]
+        found: list[bytes | None] = [None] * len(sought)
+        more = max(map(len, sought), default=1) - 1
+        for begin in range(0, len(self.word_bytes), _SEARCHED):
+            content = self.word_bytes[begin : begin + _SEARCHED + more].tobytes()
+            for number, text in enumerate(sought):
+                at = content.find(text) if found[number] is None else -1
+                while at >= 0 and found[number] is None:
+                    row = int(np.searchsorted(self.offsets, begin + at, side="right")) - 1
+                    first, behind = self.offsets[row : row + 2].tolist()
+                    if begin + at + len(text) <= behind:
+                        found[number] = self.word_bytes[first:behind].tobytes()
+                    at = content.find(text, at + 1)
+        return found
 
     def to_mapping(self) -> dict[bytes, int]:
         """``{word: count}`` in the order of the rows."""

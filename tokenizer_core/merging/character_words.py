@@ -75,7 +75,7 @@ def words_with_ends(counts: WordCounts, end_of_word: str, joined: bool = False) 
     mark = np.full(len(lasts), int(np.searchsorted(distinct, place)))
     ends = np.stack((lasts, mark), axis=1).astype(np.int64)
     made = _character_words(counts, rows, offsets, tokens, ends)
-    if is_character or next(counts.words_with([end_of_word])) is None:
+    if is_character or counts.words_with([end_of_word])[0] is None:
         return made
     spelled = list(made.words.base_tokens)
     spelled[mark[0]] = _MARK

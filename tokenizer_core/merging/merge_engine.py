@@ -709,9 +709,7 @@ def _word_border(state: MergeState) -> int:
     return middle + int(is_border.argmax()) if is_border.any() else 0
 
 
-def _closed_up_by_two(
-    state: MergeState, kinds: NDArray[np.uint8], middle: int
-) -> tuple[int, int]:
+def _closed_up_by_two(state: MergeState, kinds: NDArray[np.uint8], middle: int) -> tuple[int, int]:
     """Close up the cells on both sides of a separator; how many cells and runs are in use."""
     cells, high, weights = state.cells, state.high, state.weights
     starts, counts = weights.starts, weights.counts

@@ -10,9 +10,10 @@ from typing import TypeVar
 import numpy as np
 
 from bpeline.tokenizer_core.kernels.merging import merge_halves
-from bpeline.tokenizer_core.kernels.merging.merge_state import Integer, Limits, MergeState
+from bpeline.tokenizer_core.kernels.merging.merge_state import TOKENS, Integer, Limits, MergeState
 
-_LEAST_SHARED = 1024  # occurrences of a pair; for fewer, meeting costs as much as it saves
+_LEAST_SHARED = 2048  # occurrences of a pair; for fewer, meeting costs as much as it saves
+_SHARE_WORTH_IT = 0.2  # of merges; where fewer are shared, a helper does little but wait
 _PATIENCE = 1 << 22  # looks for work in vain; some milliseconds
 
 One = TypeVar("One")
@@ -42,17 +43,23 @@ class MergeHelper:
         self._is_worth_it = True
 
     def learn(self, limits: Limits, goal: int) -> Integer:
-        """What `merge_step.learn` does, with help wherever the last call had frequent pairs."""
+        """What `merge_step.learn` does, with help where frequent pairs were many in the last call."""
         if self._is_worth_it and not (self._thread and self._thread.is_alive()):
             given = self._half, self._task, _PATIENCE
             self._thread = Thread(target=merge_halves.help_merging, args=given)
             self._thread.start()
-        shared = int(self._task[merge_halves.SHARED])
+        shared, merges = int(self._task[merge_halves.SHARED]), self._merges
         status: Integer = merge_halves.learn_in_halves(
             self._state, limits, self._half, self._task, _LEAST_SHARED, goal
         )
-        self._is_worth_it = int(self._task[merge_halves.SHARED]) > shared
+        shared, merges = int(self._task[merge_halves.SHARED]) - shared, self._merges - merges
+        self._is_worth_it = shared >= _SHARE_WORTH_IT * merges
         return status
+
+    @property
+    def _merges(self) -> int:
+        """How many there are, and base tokens."""
+        return int(self._state.sizes[TOKENS])
 
     def stop(self) -> None:
         """Wait until nobody helps any more."""
