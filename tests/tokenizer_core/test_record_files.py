@@ -285,7 +285,7 @@ def test_bzip2_and_xz_are_read_whole_or_refused(
     assert count_words(path).to_mapping() == {b"one": 1, b" two": 1, b" three": 1}
     for broken in (members[:-30], b"", members + b"garbage"):
         path.write_bytes(broken)
-        with pytest.raises(UnreadableSource, match="is broken at byte"):
+        with pytest.raises(UnreadableSource, match="is broken after byte"):
             count_words(path)
 
 

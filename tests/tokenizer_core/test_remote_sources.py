@@ -200,7 +200,7 @@ def test_a_file_that_goes_away_is_named(s3: S3Server) -> None:
 
 def test_a_truncated_remote_file_is_broken(put: Put) -> None:
     url = put("a.txt.zst", zstandard.ZstdCompressor().compress(TEXT)[:-5])
-    with pytest.raises(UnreadableSource, match="is broken at byte"):
+    with pytest.raises(UnreadableSource, match="is broken after byte"):
         count_words(url)
 
 

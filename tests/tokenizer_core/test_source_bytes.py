@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import os
+import lzma
 import random
+import re
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +43,7 @@ def test_truncated_and_damaged_compression_is_never_a_shorter_corpus(
         with pytest.raises(UnreadableSource) as refusal:
             counted(file_of(tmp_path / name), 1000)
         assert name in refusal.value.happened
-        assert "at byte" in refusal.value.happened
+        assert f"within the first {size} of {size} bytes on disk" in refusal.value.happened
         assert refusal.value.next_step
     for damage in (len(packed) // 2, len(packed) - 3):
         broken = bytearray(packed)
@@ -54,6 +56,19 @@ def test_truncated_and_damaged_compression_is_never_a_shorter_corpus(
         # A zstd frame without a checksum cannot notice every damage; gzip always does.
         assert name == "a.txt.zst"
         assert sum(chunk.bytes_counted for chunk in chunks) == len(content)
+
+
+@pytest.mark.parametrize("name", ["a.txt.gz", "a.txt.xz"])
+def test_where_a_file_ends_too_early_is_said(tmp_path: Path, name: str) -> None:
+    content = random.Random(1).randbytes(3000).hex()
+    compress = lzma.compress if name.endswith("xz") else gzip.compress
+    packed = compress(content.encode())
+    (tmp_path / name).write_bytes(packed[: len(packed) // 2])
+    with pytest.raises(UnreadableSource, match="ends inside of") as refusal:
+        counted(file_of(tmp_path / name), 1000)
+    found = re.search(r"after byte (\d+) of its text", refusal.value.happened)
+    assert found is not None
+    assert len(content) // 4 < int(found[1]) < len(content)
 
 
 def test_what_is_not_compressed_at_all_is_refused(tmp_path: Path) -> None:

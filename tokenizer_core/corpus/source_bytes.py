@@ -6,23 +6,24 @@ kept in memory, from the last piece taken up to the furthest byte that was looke
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import lzma
 import os
 import shlex
 import stat
 import tempfile
-import zlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 
 from bpeline.tokenizer_core.corpus.column_files import ColumnBlocks
+from bpeline.tokenizer_core.corpus.compressed_members import (
+    COMPRESSIONS,
+    DAMAGED,
+    decompressed,
+)
 from bpeline.tokenizer_core.corpus.row_fields import RowFields
 from bpeline.tokenizer_core.corpus.sources import FileState, SourceFile, not_a_regular_file
 from bpeline.tokenizer_core.corpus.text_records import document_blocks
@@ -33,11 +34,7 @@ from bpeline.tokenizer_core.text import Text
 
 # Bytes asked for at least, of files read in places and of files read from end to end.
 _REMOTE_AHEAD = (1 << 20, 8 << 20)
-_GZIP_BLOCK = 1 << 20  # decompressed bytes at a time
 _PLAIN_BLOCK = 1 << 20
-_MEMBER_PIECE = 1 << 16  # compressed bytes at a time
-_XZ_MEMORY = 512 << 20  # `xz -9` needs 65 MiB
-_ZSTD_PIECE = 1 << 11  # compressed bytes at a time: a block of 4 bytes can stand for 128 KiB
 # A file that grows more than this is a decompression bomb, not text (which stays below 50).
 _HIGHEST_RATIO = 200
 _RATIO_MATTERS_FROM = 64 << 20  # decompressed bytes
@@ -368,9 +365,9 @@ class StreamedBytes:
             position = self._begin + len(self._window)
             try:
                 block = next(self._blocks, None)
-            except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+            except DAMAGED as error:
                 self._opened.refuse_change()
-                raise _unreadable(self._file, position, error) from error
+                raise _unreadable(self._file, position, error, self._all.spent) from error
             if block is None:
                 self._opened.refuse_change()
                 return
@@ -389,89 +386,23 @@ class StreamedBytes:
         self._opened.close()
 
 
-def _unreadable(file: SourceFile, position: int, error: Exception) -> CorpusError:
+def _unreadable(
+    file: SourceFile, position: int, error: Exception, spent: int | None = None
+) -> CorpusError:
     command = {"gz": "gzip -t", "zst": "zstd -t", "bz2": "bzip2 -t", "xz": "xz -t"}.get(
         file.compression or "", "ls -l"
     )
     if isinstance(error, FileNotFoundError):
         return changed(file, "it is gone")
+    near = "" if spent is None else f", within the first {spent} of {file.size} bytes on disk"
     return UnreadableSource(
-        f"{file.path} is broken at byte {position} of its text: {error}",
+        f"{file.path} is broken after byte {position} of its text{near}: {error}",
         "complete files; several compressed members in one file are read as one text",
         "run the same command again" if file.is_remote else f"{command} {shlex.quote(file.path)}",
     )
 
 
 def _blocks_of(file: SourceFile, opened: OpenSource) -> Iterator[bytes]:
-    if file.compression == "gz":
-        return _gzip_blocks(opened)
-    if file.compression == "zst":
-        return _zstd_blocks(opened)
-    if file.compression == "bz2":
-        return _member_blocks(opened, bz2.BZ2Decompressor, "bzip2")
-    if file.compression == "xz":
-        return _member_blocks(
-            opened, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, _XZ_MEMORY), "xz"
-        )
+    if file.compression is not None:
+        return decompressed(opened.read, COMPRESSIONS[file.compression])
     return iter(lambda: opened.read(_PLAIN_BLOCK), b"")
-
-
-def _member_blocks(
-    opened: OpenSource, make: Callable[[], bz2.BZ2Decompressor | lzma.LZMADecompressor], kind: str
-) -> Iterator[bytes]:
-    """All members of a file, one after the other; zero bytes between them are ignored."""
-    compressed = opened.read(_MEMBER_PIECE)
-    if not compressed:
-        raise EOFError(f"an empty file is not a {kind} file")
-    while compressed:
-        member = make()
-        while not member.eof:
-            block = member.decompress(compressed, _GZIP_BLOCK)
-            compressed = b""
-            if block:
-                yield block
-            if member.needs_input and not member.eof:
-                compressed = opened.read(_MEMBER_PIECE)
-                if not compressed:
-                    raise EOFError(f"the file ends inside of {kind} data")
-        compressed = member.unused_data.lstrip(b"\0")
-        while not compressed:
-            read = opened.read(_MEMBER_PIECE)
-            if not read:
-                return
-            compressed = read.lstrip(b"\0")
-
-
-def _gzip_blocks(opened: OpenSource) -> Iterator[bytes]:
-    """All members of a gzip file, one after the other; zero bytes between them are ignored."""
-    if not opened.read(1):
-        raise EOFError("an empty file is not a gzip file")
-    opened.seek(0)
-    with gzip.GzipFile(fileobj=cast(Any, opened), mode="rb") as stream:
-        while block := stream.read(_GZIP_BLOCK):
-            yield block
-
-
-def _zstd_blocks(opened: OpenSource) -> Iterator[bytes]:
-    """All frames of a Zstandard file, one after the other.
-
-    ``zstandard``'s stream reader ends silently where a truncated file ends, hence this loop.
-    """
-    import zstandard  # which loading a tokenizer does without
-
-    frame = zstandard.ZstdDecompressor().decompressobj()
-    compressed = opened.read(_ZSTD_PIECE)
-    if not compressed:
-        raise EOFError("an empty file is not a Zstandard file")
-    while compressed:
-        if frame.eof:
-            frame = zstandard.ZstdDecompressor().decompressobj()
-        try:
-            block = frame.decompress(compressed)
-        except zstandard.ZstdError as error:
-            raise OSError(str(error)) from error
-        if block:
-            yield block
-        compressed = (frame.unused_data if frame.eof else b"") or opened.read(_ZSTD_PIECE)
-    if not frame.eof:
-        raise EOFError("the file ends inside of a compressed frame")

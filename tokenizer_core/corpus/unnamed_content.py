@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import bz2
 import codecs
 import csv
 import json
-import lzma
-import zlib
 from collections.abc import Mapping
+from contextlib import suppress
+from io import BytesIO
 from itertools import islice
 from typing import Any
 
+from bpeline.tokenizer_core.corpus.compressed_members import (
+    COMPRESSIONS,
+    DAMAGED,
+    decompressed,
+)
 from bpeline.tokenizer_core.corpus.file_kinds import other_than_text
 from bpeline.tokenizer_core.errors import UnreadableSource
 
 HEAD = 1 << 20  # bytes that are looked at; bzip2 gives nothing before 900 kB of its text
-_XZ_MEMORY = 512 << 20
-_COMPRESSIONS = {"gzip": ".gz", "Zstandard": ".zst", "bzip2": ".bz2", "xz": ".xz"}
-_PIECE = 1 << 11  # compressed bytes at a time: 4 bytes of Zstandard can stand for 128 KiB
+_COMPRESSED = {kind.name: extension for extension, kind in COMPRESSIONS.items()}
 _ARROW_STREAM = b"\xff\xff\xff\xff"  # before each message, and the first is a schema
 _SEPARATED = {",": ".csv", "\t": ".tsv"}
 _ACCEPTED = (
@@ -51,12 +53,12 @@ def extension_for(head: bytes, text_field: str | None) -> str:
         '.jsonl'
     """
     kind = other_than_text(head)
-    if kind in _COMPRESSIONS:
-        within = _decompressed(head, kind)
+    if kind in _COMPRESSED:
+        within = _decompressed(head, _COMPRESSED[kind])
         inner = other_than_text(within)
         if inner:
             raise _not_a_corpus(f"{inner} within {kind}", "unpack it first")
-        return _extension_of_text(within, text_field) + _COMPRESSIONS[kind]
+        return f"{_extension_of_text(within, text_field)}.{_COMPRESSED[kind]}"
     if kind == "Parquet":
         return ".parquet"
     if kind == "Arrow" or head.startswith(_ARROW_STREAM):
@@ -126,47 +128,18 @@ def _refuse_without(record: Mapping[str, Any], text_field: str | None) -> None:
     )
 
 
-def _decompressed(head: bytes, kind: str) -> bytes:
+def _decompressed(head: bytes, extension: str) -> bytes:
     """What the beginning of compressed bytes says, `HEAD` bytes of it at most or a little more.
 
-    Members, which some writers make of every 64 KiB of text, are one text, as for whoever reads
-    the file. Nothing of a member that is damaged, which that reader is told.
+    Up to where it is damaged, which whoever reads the file is told.
     """
-    damaged: tuple[type[Exception], ...] = zlib.error, OSError, lzma.LZMAError
-    bound: tuple[int, ...] = (HEAD,)
-    if kind == "Zstandard":
-        import zstandard  # which loading a tokenizer does without
-
-        damaged, bound = (zstandard.ZstdError,), ()  # its pieces are bound enough
     said = bytearray()
-    member = _member(kind)
-    try:
-        for begin in range(0, len(head), _PIECE):
-            piece = head[begin : begin + _PIECE]
-            while piece := piece.lstrip(b"\0") if member.eof else piece:
-                if member.eof:
-                    member = _member(kind)
-                said += member.decompress(piece, *bound)
-                if len(said) >= HEAD:
-                    return bytes(said)
-                piece = member.unused_data
-    except damaged:
-        pass
+    with suppress(*DAMAGED):
+        for block in decompressed(BytesIO(head).read, COMPRESSIONS[extension]):
+            said += block
+            if len(said) >= HEAD:
+                break
     return bytes(said)
-
-
-def _member(kind: str) -> Any:
-    """What decompresses one member of a file."""
-    match kind:
-        case "gzip":
-            return zlib.decompressobj(wbits=31)
-        case "bzip2":
-            return bz2.BZ2Decompressor()
-        case "xz":
-            return lzma.LZMADecompressor(memlimit=_XZ_MEMORY)
-    import zstandard
-
-    return zstandard.ZstdDecompressor().decompressobj()
 
 
 def _not_a_corpus(kind: str, next_step: str) -> UnreadableSource:
