@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gzip
-import os
 import lzma
+import os
 import random
 import re
 from pathlib import Path
