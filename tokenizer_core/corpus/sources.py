@@ -137,10 +137,20 @@ AnyPath = str | bytes | os.PathLike[str] | Source
 
 
 def sources_of(paths: AnyPath | Iterable[AnyPath]) -> list[Source]:
-    """Sources from paths, globs and sources, or from a single one of them."""
+    """Sources from paths, globs and sources, or from a single one of them.
+
+    Raises:
+        InvalidOption: something else is given.
+    """
     if isinstance(paths, str | bytes | os.PathLike | Source):
         paths = [paths]
-    return [path if isinstance(path, Source) else Source(os.fsdecode(path)) for path in paths]
+    given = list(paths) if isinstance(paths, Iterable) else [paths]
+    for one in given:
+        if not isinstance(one, str | bytes | os.PathLike | Source):
+            raise InvalidOption(
+                f"{one!r} names no file", "paths, globs and URLs", 'count_words("corpus.txt")'
+            )
+    return [path if isinstance(path, Source) else Source(os.fsdecode(path)) for path in given]
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,9 +144,9 @@ def count_words(
     )
     sources = sources_of(paths)
     workers = available_processors() if workers is None else workers
-    if workers < 1:
+    if not isinstance(workers, int) or workers < 1:
         raise InvalidOption(
-            f"workers is {workers}", "a number of threads from 1 upwards", "leave workers out"
+            f"workers is {workers!r}", "a number of threads from 1 upwards", "leave workers out"
         )
     try:
         files = find_source_files(sources)
@@ -184,7 +184,7 @@ def _paths_or_texts(given: Any) -> tuple[Any, Iterable[Any] | None]:
     Raises:
         InvalidOption: an iterator whose first string names a file: it could be either.
     """
-    if isinstance(given, str | bytes | os.PathLike | Source):
+    if isinstance(given, str | bytes | os.PathLike | Source) or not isinstance(given, Iterable):
         return given, None
     if isinstance(given, list | tuple | set | frozenset):
         texts = any(isinstance(one, Mapping | list | tuple) for one in given)

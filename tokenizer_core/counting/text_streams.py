@@ -79,6 +79,10 @@ def count_texts(
             "an iterable of texts",
             "count_texts([text])",
         )
+    if not isinstance(texts, Iterable):
+        raise InvalidOption(
+            f"{texts!r} is given where texts are counted", "an iterable of texts", "[text]"
+        )
     if is_keyed(texts):
         keys = list(map(str, islice(texts, 3)))
         raise InvalidOption(
@@ -96,9 +100,9 @@ def count_texts(
         text_form=text_form,
     )
     workers = available_processors() if workers is None else workers
-    if workers < 1:
+    if not isinstance(workers, int) or workers < 1:
         raise InvalidOption(
-            f"workers is {workers}", "a number of threads from 1 upwards", "leave workers out"
+            f"workers is {workers!r}", "a number of threads from 1 upwards", "leave workers out"
         )
     counts = _Counting(reading, table_bytes).words(batches_of(texts, reading), workers, on_progress)
     if not len(counts):

@@ -35,9 +35,9 @@ def longest_prefix(
     Raises:
         InvalidOption: ``max_tokens`` is negative.
     """
-    if max_tokens < 0:
+    if not isinstance(max_tokens, (int, np.integer)) or max_tokens < 0:
         raise InvalidOption(
-            f"a text was to be cut to {max_tokens} tokens", "0 or more", "max_tokens=512"
+            f"a text was to be cut to {max_tokens!r} tokens", "0 or more", "max_tokens=512"
         )
     if max_tokens == 0:
         return ""

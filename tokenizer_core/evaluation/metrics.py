@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.display import line_chart, table
 from bpeline.tokenizer_core.encoding import unreachable_tokens
-from bpeline.tokenizer_core.errors import EmptyCorpus
+from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
 from bpeline.tokenizer_core.evaluation.compression_curve import Curve, curves_of, gains_on
 from bpeline.tokenizer_core.evaluation.measuring import Measured, measure
 from bpeline.tokenizer_core.evaluation.token_distribution import (
@@ -161,9 +161,22 @@ def evaluate(tokenizer: Tokenizer, documents: Iterable[str | bytes]) -> Compress
         2
 
     Raises:
+        InvalidOption: one text where documents are measured, or no tokenizer.
         EmptyCorpus: the documents hold no text, or no word where only words are encoded.
         InvalidUtf8: a document is not UTF-8.
     """
+    if isinstance(documents, (str, bytes)) or not isinstance(documents, Iterable):
+        raise InvalidOption(
+            f"what is measured on is one value of type {type(documents).__name__}",
+            "an iterable of documents",
+            "evaluate(tokenizer, [text])",
+        )
+    if not hasattr(tokenizer, "encode_to_numpy"):
+        raise InvalidOption(
+            f"what is measured is a value of type {type(tokenizer).__name__}",
+            "a Tokenizer",
+            "evaluate(load_tokenizer(reference), documents)",
+        )
     read = (utf8_of(one) if isinstance(one, str) else one for one in documents)
     (measured,) = measure([tokenizer], read)
     gains = gains_on(tokenizer, measured.words)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 
 import numpy as np
@@ -41,12 +42,32 @@ class PrunedWords:
 NOTHING = PrunedWords(0, 0)
 
 
+def require_counts(counts: WordCounts) -> None:
+    """Refuse texts, paths and other numbers of words.
+
+    Raises:
+        InvalidOption: these are no word counts.
+    """
+    if not isinstance(counts, WordCounts):
+        raise InvalidOption(
+            f"a tokenizer is to be trained on a value of type {type(counts).__name__}",
+            "WordCounts, as count_words makes them of files and count_texts of texts",
+            'train_bpe(count_words("corpus.txt"), 32000)',
+        )
+
+
 def prune(counts: WordCounts, min_word_count: int) -> tuple[WordCounts, PrunedWords]:
     """The words that occur ``min_word_count`` times or more, and what was left out.
 
     Raises:
+        InvalidOption: these are no word counts, or the least count is no number.
         EmptyCorpus: no word of several is left.
     """
+    require_counts(counts)
+    if not isinstance(min_word_count, int):
+        raise InvalidOption(
+            f"min_word_count is {min_word_count!r}", "a whole number from 1 on", "leave it out"
+        )
     frequent = counts.at_least(min_word_count)
     if min_word_count > 1 and len(counts) and not len(frequent):
         raise EmptyCorpus(
@@ -100,10 +121,22 @@ class Course:
         on_progress: called at most ten times a second and at the end.
     """
 
-    resume_from: Path | Checkpoint | None = None
-    checkpoint: Path | None = None
+    resume_from: Path | str | Checkpoint | None = None
+    checkpoint: Path | str | None = None
     checkpoint_every: int = MERGES_PER_CHECKPOINT
     on_progress: OnProgress | None = None
+
+    def __post_init__(self) -> None:
+        for name, place in (("resume_from", self.resume_from), ("checkpoint", self.checkpoint)):
+            if place is not None and not isinstance(place, (str, PathLike, Checkpoint)):
+                raise InvalidOption(
+                    f"{name} is {place!r}", "the path of a file", f'{name}="training.checkpoint"'
+                )
+
+    @property
+    def kept_in(self) -> Path | None:
+        """Where to save the merges while learning, if anywhere."""
+        return None if self.checkpoint is None else Path(self.checkpoint)
 
 
 def validate_options(
@@ -163,10 +196,10 @@ def learn_with(
         CorruptFile: no whole checkpoint, or one that these counts contradict.
         DiskFull: no space for the checkpoint; the one before is whole.
     """
-    saved = course.resume_from
+    saved, kept_in = course.resume_from, course.kept_in
     if saved is not None and not isinstance(saved, Checkpoint):
         saved = load_checkpoint(Path(saved))
-    keeps_merges = saved is not None or course.checkpoint is not None
+    keeps_merges = saved is not None or kept_in is not None
     digests = "", ""
     if keeps_merges:
         assert counts is not None
@@ -174,17 +207,17 @@ def learn_with(
     if saved is not None:
         saved.require_same_run(*digests)
         if len(saved) >= merges:
-            if course.checkpoint is not None and not course.checkpoint.exists():
-                save_checkpoint(course.checkpoint, saved)
+            if kept_in is not None and not kept_in.exists():
+                save_checkpoint(kept_in, saved)
             columns = (saved.left[:merges], saved.right[:merges], saved.counts[:merges])
             return LearnedMerges(*columns, False, pruned)
     engine = make_engine()
     schedule = None
-    if course.checkpoint is not None:
+    if kept_in is not None:
         held = len(saved) if saved is not None and course.resume_from == course.checkpoint else 0
         nothing = np.zeros(0, np.int32)
         blank = Checkpoint(*digests, nothing, nothing, np.zeros(0, np.int64), engine.base)
-        schedule = CheckpointSchedule(course.checkpoint, blank, held, course.checkpoint_every)
+        schedule = CheckpointSchedule(kept_in, blank, held, course.checkpoint_every)
     reporter = Reporter(course.on_progress, engine, merges)
     if given is not None:
         _run(engine, len(given), reporter, schedule, given.astype(np.int64))

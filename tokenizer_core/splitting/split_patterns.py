@@ -166,6 +166,8 @@ class SplitPattern:
         """
         if isinstance(pattern, SplitPattern):
             return pattern
+        if not isinstance(pattern, str):
+            raise _no_pattern(pattern)
         if _LIKE_A_NAME.fullmatch(pattern):
             return cls.named(pattern)
         record = _record_in(pattern)
@@ -466,14 +468,18 @@ def _characters_digest(pattern: str) -> str:
     return str(regex_package.__version__)
 
 
+def _no_pattern(pattern: object) -> InvalidPattern:
+    return InvalidPattern(
+        f"the split pattern is {pattern!r}",
+        f"names are {', '.join(_NAMES)}; anything else must be a regex",
+        "write 'gpt2'",
+    )
+
+
 @functools.lru_cache(maxsize=64)
 def _compile(pattern: str) -> Any:
     if not isinstance(pattern, str) or not pattern:
-        raise InvalidPattern(
-            f"the split pattern is {pattern!r}",
-            f"names are {', '.join(_NAMES)}; anything else must be a regex",
-            "write 'gpt2'",
-        )
+        raise _no_pattern(pattern)
     try:
         size = len(pattern.encode())
     except UnicodeEncodeError:

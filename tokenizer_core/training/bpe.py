@@ -27,6 +27,7 @@ from bpeline.tokenizer_core.merging import (
     byte_words,
     learn_with,
     prune,
+    require_counts,
     validate_options,
 )
 from bpeline.tokenizer_core.training.required_tokens import required_merges
@@ -85,8 +86,8 @@ def learn_merges(
     max_token_bytes: int | None = None,
     given: NDArray[np.int32] | None = None,
     rules: TokenRules = NO_RULES,
-    resume_from: Path | Checkpoint | None = None,
-    checkpoint: Path | None = None,
+    resume_from: Path | str | Checkpoint | None = None,
+    checkpoint: Path | str | None = None,
     checkpoint_every: int = MERGES_PER_CHECKPOINT,
     on_progress: OnProgress | None = None,
     threads: int | None = None,
@@ -196,9 +197,9 @@ def train_bpe(
     forbid: tuple[str, ...] | list[str] = (),
     forbidden_tokens: tuple[str | bytes, ...] | list[str | bytes] = (),
     characters: Characters = "any",
-    resume_from: Path | Checkpoint | None = None,
+    resume_from: Path | str | Checkpoint | None = None,
     on_progress: OnProgress | None = None,
-    checkpoint: Path | None = None,
+    checkpoint: Path | str | None = None,
     special_ids: SpecialIds = "first",
     threads: int | None = None,
 ) -> Tokenizer:
@@ -235,6 +236,7 @@ def train_bpe(
     from bpeline.tokenizer_core.tokenizer import Tokenizer
     from bpeline.tokenizer_core.vocabulary import validate_special_tokens
 
+    require_counts(counts)
     counts.pattern.require_every_byte()
     specials = validate_special_tokens(special_tokens)
     merges = merges_for(vocab_size, specials)

@@ -78,8 +78,8 @@ def learn_parity_merges(
     min_word_count: int = 1,
     max_token_bytes: int | None = None,
     given: NDArray[np.int32] | None = None,
-    resume_from: Path | Checkpoint | None = None,
-    checkpoint: Path | None = None,
+    resume_from: Path | str | Checkpoint | None = None,
+    checkpoint: Path | str | None = None,
     checkpoint_every: int = 1000,
     on_progress: OnProgress | None = None,
 ) -> LearnedMerges:

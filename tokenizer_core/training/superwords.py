@@ -187,8 +187,8 @@ def train_superbpe(
     transition_size: int,
     min_count: int = 2,
     rules: TokenRules = NO_RULES,
-    resume_from: Path | Checkpoint | None = None,
-    checkpoint: Path | None = None,
+    resume_from: Path | str | Checkpoint | None = None,
+    checkpoint: Path | str | None = None,
     checkpoint_every: int = MERGES_PER_CHECKPOINT,
     on_progress: OnProgress | None = None,
 ) -> Tokenizer:

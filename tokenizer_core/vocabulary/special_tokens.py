@@ -34,6 +34,12 @@ def validate_special_tokens(tokens: Sequence[str]) -> tuple[str, ...]:
             "a sequence of strings is accepted",
             f"write [{tokens!r}]",
         )
+    if not isinstance(tokens, Iterable):
+        raise InvalidSpecialToken(
+            f"special tokens were given as {tokens!r}",
+            "a sequence of strings is accepted",
+            'write ["<|endoftext|>"]',
+        )
     seen: set[str] = set()
     for position, token in enumerate(tokens):
         if not isinstance(token, str) or not token:

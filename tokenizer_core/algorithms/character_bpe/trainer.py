@@ -35,8 +35,8 @@ def train_char_bpe(
     min_word_count: int = 1,
     unknown: str = "<unk>",
     special_tokens: Sequence[str] = (),
-    resume_from: Path | Checkpoint | None = None,
-    checkpoint: Path | None = None,
+    resume_from: Path | str | Checkpoint | None = None,
+    checkpoint: Path | str | None = None,
     on_progress: OnProgress | None = None,
 ) -> Tokenizer:
     """Train character BPE (Sennrich et al. 2016).

@@ -37,8 +37,8 @@ def train_frequency_bpe(
     min_word_count: int = 1,
     sentences: Sentences = "punkt",
     min_sentence_characters: int = 1,
-    resume_from: Path | Checkpoint | None = None,
-    checkpoint: Path | None = None,
+    resume_from: Path | str | Checkpoint | None = None,
+    checkpoint: Path | str | None = None,
     on_progress: OnProgress | None = None,
 ) -> Tokenizer:
     """Train frequency BPE: character BPE whose merges are applied by their frequency.

@@ -63,8 +63,8 @@ def train_superword_bpe(
     tie_break: str = "smallest-ids",
     min_count: int = 2,
     min_word_count: int = 1,
-    resume_from: Path | Checkpoint | None = None,
-    checkpoint: Path | None = None,
+    resume_from: Path | str | Checkpoint | None = None,
+    checkpoint: Path | str | None = None,
     on_progress: OnProgress | None = None,
     passages: CutPassages | None = None,
 ) -> Tokenizer:
@@ -270,5 +270,5 @@ def _beside(course: Course, merges: int) -> Course:
 
     saved = course.resume_from
     known = other(saved) if isinstance(saved, Path) and other(saved).exists() else None
-    kept = None if course.checkpoint is None else other(course.checkpoint)
+    kept = None if course.kept_in is None else other(course.kept_in)
     return replace(course, resume_from=known, checkpoint=kept)

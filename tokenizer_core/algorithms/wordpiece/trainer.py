@@ -62,8 +62,8 @@ def train_wordpiece(
     unknown: str = "[UNK]",
     max_word_characters: int = 100,
     special_tokens: Sequence[str] = (),
-    resume_from: Path | Checkpoint | None = None,
-    checkpoint: Path | None = None,
+    resume_from: Path | str | Checkpoint | None = None,
+    checkpoint: Path | str | None = None,
     on_progress: OnProgress | None = None,
 ) -> Tokenizer:
     """Train WordPiece: the pair of the best score becomes one token, again and again.
@@ -94,14 +94,14 @@ def train_wordpiece(
     words = words_that_go_on(prune(counts, min_word_count)[0], continuation)
     specials = validate_special_tokens(special_tokens)
     first = list(dict.fromkeys([unknown, *specials, *words.tokens]))
-    merges = vocab_size - len(first)
-    if merges < 0:
+    if not isinstance(vocab_size, int) or vocab_size < len(first):
         raise InvalidOption(
-            f"a vocabulary of {vocab_size} has no room for {len(words.tokens)} characters and "
+            f"a vocabulary of {vocab_size!r} has no room for {len(words.tokens)} characters and "
             f"{len(first) - len(words.tokens)} marks and special tokens",
             f"vocab_size is a whole number from {len(first)} on",
             "leave out rare words with min_word_count, or ask for more",
         )
+    merges = vocab_size - len(first)
     settings = WordPieceSettings(score, min_count, min_word_count)
     course = Course(resume_from, checkpoint, on_progress=on_progress)
     pairs = learn_wordpiece(counts, words, merges, settings, continuation, course)
