@@ -72,6 +72,7 @@ from bpeline.tokenizer_core.vocabulary import (
     SpecialPolicies,
     SpecialPolicy,
     TokenizerSpec,
+    TokenTable,
     shown,
     spans_between,
     token_names,
@@ -279,7 +280,7 @@ class Tokenizer:
     @property
     def vocab(self) -> Mapping[int, bytes]:
         """id → bytes, special tokens included; a read-only view."""
-        return self.spec.vocab
+        return self.spec.vocab.view if isinstance(self.spec.vocab, TokenTable) else self.spec.vocab
 
     @property
     def merges(self) -> list[tuple[bytes, bytes]]:

@@ -18,7 +18,7 @@ from huggingface_peers import assert_as_library
 
 from bpeline.tokenizer_core.errors import BpelineError, InvalidSpecialToken, InvalidTokenizer
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.vocabulary.vocab_rules import MAX_ID
+from bpeline.tokenizer_core.vocabulary.token_table import MAX_ID
 
 MERGES = [(b"a", b"b"), (b"ab", b"c"), (b" ", b"t"), (b" t", b"h")]
 VOCAB = {byte: bytes([byte]) for byte in range(256)} | {

@@ -86,6 +86,8 @@ WordCache(256).enlarged(512)
 find_merges(vocab, b"ab", np.ones(2, np.int64))
 printable._SMALL = 0
 printable.cut_out_merges(b'{"model": {"merges": ["a b"]}}')
+printable.cut_out_vocab(b'{"model": {"vocab": {"a": 0}}}', in_model=True)
+printable.spelled_lines(b"a b\\n")
 measure_spans(np.zeros(64, np.uint8), np.zeros((1, 2), np.int64), np.zeros(SUMS, np.int64))
 
 letters = "".join(map(chr, range(0x4E00, 0x4F00))).encode()

@@ -24,7 +24,9 @@ def byte_pair_encoder(
     """
     byte_ids = spec.byte_ids.copy()
     absent = byte_ids < 0
-    byte_ids[absent] = max(spec.vocab) + 1 + np.arange(absent.sum())  # never met: see AbsentBytes
+    if absent.any():
+        first = max(spec.vocab) + 1
+        byte_ids[absent] = first + np.arange(absent.sum())  # never met: see AbsentBytes
     # Named patterns cut at spaces: under them no token holds several words.
     kind = BytePairEncoder if spec.pattern.cuts_at_spaces else SuperwordEncoder
     encoder = kind(byte_ids, *spec.merge_ids, spec.pattern, cache_words=cache_words)

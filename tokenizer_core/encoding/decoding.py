@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.errors import InvalidOption, UnknownToken
 from bpeline.tokenizer_core.kernels.encoding.decode_ids import LONG, SLOT, join_listed, join_tokens
 from bpeline.tokenizer_core.kernels.memory.python_lists import int_facts
+from bpeline.tokenizer_core.vocabulary import TokenTable
 
 _FEW = 8  # ids up to which joining Python strings is quicker than a kernel
 _MANY = 4096  # ids from which memory of their own costs nothing
@@ -66,16 +67,13 @@ class _Tables:
 
     @classmethod
     def of(cls, vocab: Mapping[int, bytes]) -> _Tables:
-        lengths = np.zeros(max(vocab) + 1, np.int64)
-        lengths[list(vocab)] = list(map(len, vocab.values()))
-        short = np.zeros(len(lengths), f"S{SLOT}")
-        short[list(vocab)] = list(vocab.values())  # cuts what is longer
-        slots = short.view(np.uint64).reshape(-1, 2)
+        lengths = lengths_by_id(vocab)
+        slots = _beginnings(vocab, len(lengths)).view(np.uint64).reshape(-1, 2)
         slots.view(np.uint8)[:, -1] = np.minimum(lengths, LONG)
         long = np.flatnonzero(lengths >= SLOT)
         slots[long, 0] = np.cumsum(lengths[long]) - lengths[long]
         slots[long, 1] = lengths[long].astype(np.uint64) | np.uint64(LONG << 56)
-        joined = b"".join([vocab[id_] for id_ in long.tolist()])
+        joined = b"".join(_tokens(vocab, long))
         long_tokens = np.frombuffer(bytearray(joined + bytes(8)), np.uint8)
         of_ints = int_facts()
         if of_ints is None:
@@ -83,6 +81,38 @@ class _Tables:
         addresses = slots.ctypes.data, len(slots), long_tokens.ctypes.data
         facts = np.array([*of_ints, *addresses], np.uint64)
         return cls(lengths, slots, long_tokens, facts, facts.ctypes.data)
+
+
+def lengths_by_id(vocab: Mapping[int, bytes]) -> NDArray[np.int64]:
+    """Bytes of each token by id, 0 in gaps: int64."""
+    lengths = np.zeros(max(vocab) + 1, np.int64)
+    if isinstance(vocab, TokenTable):
+        lengths[vocab.ids] = vocab.lengths
+    else:
+        lengths[list(vocab)] = list(map(len, vocab.values()))
+    return lengths
+
+
+def _beginnings(vocab: Mapping[int, bytes], size: int) -> NDArray[Any]:
+    """The first `SLOT` bytes of each token by id."""
+    if not isinstance(vocab, TokenTable):
+        short = np.zeros(size, f"S{SLOT}")
+        short[list(vocab)] = list(vocab.values())  # cuts what is longer
+        return short
+    cells = np.zeros((size, SLOT), np.uint8)
+    rows = np.arange(len(vocab))
+    for place in range(SLOT):
+        rows = rows[vocab.lengths[rows] > place]
+        cells[vocab.ids[rows], place] = vocab.words[vocab.begins[rows] + place]
+    return cells
+
+
+def _tokens(vocab: Mapping[int, bytes], ids: NDArray[np.int64]) -> Iterator[bytes]:
+    """The tokens of some ids, which are few."""
+    if isinstance(vocab, TokenTable):
+        yield from vocab.tokens_of(ids)
+    else:
+        yield from map(vocab.__getitem__, ids.tolist())
 
 
 class Decoder:

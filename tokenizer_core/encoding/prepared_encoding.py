@@ -13,6 +13,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.encoding.decoding import lengths_by_id
 from bpeline.tokenizer_core.encoding.encoder import (
     Encoder,
     LegalCuts,
@@ -136,7 +137,7 @@ class PreparedEncoder(Encoder):
         if changed or not isinstance(self.inner, BytePairEncoder):
             refuse_places()
         ids, ends = self.inner.encode(prepared, all_spans, all_behind)
-        lengths = _lengths(self._spec)[ids]
+        lengths = lengths_by_id(self._spec.vocab)[ids]
         # An id behind a span stands for what lies between it and the next one.
         last = ends[all_behind >= 0] - 1
         following = np.append(all_spans[1:, 0], all_spans[-1:, 1])
@@ -175,9 +176,3 @@ def refuse_places() -> NoReturn:
         "tokenizers whose tokens are pieces of the text, and texts that their normalizer leaves",
         "give the normalized text, or do without places: tokenizer.encode(text)",
     )
-
-
-def _lengths(spec: TokenizerSpec) -> NDArray[np.int64]:
-    lengths = np.zeros(max(spec.vocab) + 1, np.int64)
-    lengths[list(spec.vocab)] = list(map(len, spec.vocab.values()))
-    return lengths

@@ -26,9 +26,9 @@ from bpeline.tokenizer_core.formats.plain_tokens import (
     vocab_json_of_text,
 )
 from bpeline.tokenizer_core.formats.printable import (
-    merges_text,
+    cut_out_vocab,
     merges_txt,
-    read_merges_txt,
+    read_merges_file,
     read_vocab,
     vocab_json,
 )
@@ -143,14 +143,13 @@ def load(path: Path) -> TokenizerSpec:
     described = manifest.get("pipeline")
     pipeline = None if described is None else Pipeline.of_description(described)
     # The parsed JSON ends here, and its memory serves what follows.
-    named = json_of(contents.pop(VOCAB), path / VOCAB)
+    named = _named(contents.pop(VOCAB), path / VOCAB, algorithm.over_bytes)
     merges: Sequence[tuple[bytes, bytes]]
     if algorithm.over_bytes:
         found_whole = {*specials, *(() if pipeline is None else _added_in(pipeline, named))}
         vocab = read_vocab(named, found_whole, path / VOCAB)
-        text = merges_text(contents.pop(MERGES), path / MERGES)
         ordinary = vocab if pipeline is None else pipeline.without_twins(vocab)
-        merges = read_merges_txt(text, ordinary, path / MERGES)
+        merges = read_merges_file(contents.pop(MERGES), ordinary, path / MERGES)
     else:
         vocab = read_plain_vocab(named, path / VOCAB)
         merges = read_plain_merges(json_of(contents[MERGES], path / MERGES), path / MERGES)
@@ -169,9 +168,17 @@ def load(path: Path) -> TokenizerSpec:
     return spec
 
 
+def _named(content: bytes, path: Path, over_bytes: bool) -> Any:
+    """The JSON of a vocab.json; a `SpelledVocab` where it is what `save` writes, and large."""
+    cut = cut_out_vocab(content, in_model=False) if over_bytes else None
+    if cut is not None and cut[0].strip(b" \t\r\n") == b"{}":
+        return cut[1]
+    return json_of(content, path)
+
+
 def _added_in(pipeline: Pipeline, named: Any) -> list[str]:
     """Added tokens that stand in a vocab as they are."""
-    listed = named if isinstance(named, dict) else {}
+    listed = named if isinstance(named, Mapping) else {}
     return [one.content for one in pipeline.added_tokens if listed.get(one.content) == one.id]
 
 

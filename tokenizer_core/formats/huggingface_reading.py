@@ -22,6 +22,7 @@ from bpeline.tokenizer_core.formats.plain_tokens import require_names
 from bpeline.tokenizer_core.formats.printable import (
     SpelledMerges,
     cut_out_merges,
+    cut_out_vocab,
     find_spelled,
     merges_text,
     read_merges,
@@ -39,6 +40,7 @@ from bpeline.tokenizer_core.vocabulary import (
     Pipeline,
     TextTemplate,
     TokenizerSpec,
+    TokenTable,
     shown,
 )
 
@@ -56,16 +58,21 @@ class Unpredictable(InvalidTokenizer):
 def read_document(content: bytes, path: Path) -> tuple[Any, SpelledMerges | None]:
     """The JSON of a tokenizer.json, and its merges where they are read apart from it.
 
+    Its vocab is a `SpelledVocab` where it is read apart as well.
+
     Raises:
         InvalidTokenizer: no JSON; see `json_of`.
     """
-    cut = cut_out_merges(content)
+    named = cut_out_vocab(content, in_model=True)
+    cut = cut_out_merges(content if named is None else named[0])
     if cut is not None:
         rest, spelled = cut
         with suppress(InvalidTokenizer):  # below, where places are those in the file
             document = json_of(rest, path)
             steps = document.get("pre_tokenizer")
             if _model_type(document.get("model")) == "BPE" and _is_byte_level(steps):
+                if named is not None:
+                    document["model"]["vocab"] = named[1]
                 return document, spelled
     return json_of(content, path), None
 
@@ -143,16 +150,17 @@ def _byte_bpe(
     added = {token.content: token.id for token in pipeline.added_tokens}
     _refuse_printable(added, path)
     remarks = []
-    if named.pop("", None) is not None:  # which Whisper has
+    if "" in named and named.pop("") is not None:  # which Whisper has
         remarks.append("a token without text left out")
-    ordinary = pipeline.without_twins(read_vocab(named, added.keys() & named.keys(), path))
+    in_vocab = {content for content in added if content in named}
+    ordinary = pipeline.without_twins(read_vocab(named, in_vocab, path))
     if spelled is None:
         merges = _read_merges(model["merges"], ordinary, path)
     else:
         merges = find_spelled(spelled, ordinary, path)
     merges = _that_can_happen(merges)
     _refuse_unknown(ordinary, model, path)
-    vocab = ordinary | {id_: content.encode() for content, id_ in added.items()}
+    vocab = _with_added(ordinary, {id_: content.encode() for content, id_ in added.items()})
     return TokenizerSpec.checked(
         vocab,
         merges,
@@ -162,6 +170,11 @@ def _byte_bpe(
         remarks=remarks,
         pipeline=pipeline,
     )
+
+
+def _with_added(ordinary: Mapping[int, bytes], added: dict[int, bytes]) -> Mapping[int, bytes]:
+    table = ordinary.with_tokens(added) if isinstance(ordinary, TokenTable) else None
+    return {**ordinary, **added} if table is None else table
 
 
 def _given(document: Mapping[str, Any], part: str, read: Any) -> Any:
@@ -278,8 +291,11 @@ def _refuse_unknown(vocab: Mapping[int, bytes], model: dict[str, Any], path: Pat
 def _that_can_happen(merges: MergeList) -> MergeList:
     """Without merges of a part that is no byte and that no merge makes: they never fire."""
     vocab = merges.vocab
-    ids = np.fromiter(vocab, np.int64, len(vocab))
-    single = ids[np.fromiter(map(len, vocab.values()), np.int64, len(vocab)) == 1]
+    if isinstance(vocab, TokenTable):
+        single = vocab.ids[vocab.lengths == 1]
+    else:
+        ids = np.fromiter(vocab, np.int64, len(vocab))
+        single = ids[np.fromiter(map(len, vocab.values()), np.int64, len(vocab)) == 1]
     while True:
         made = np.concatenate((single, merges.results))
         kept = np.isin(merges.left, made) & np.isin(merges.right, made)
@@ -331,7 +347,7 @@ def _refuse_moved(added: tuple[AddedToken, ...], named: Any, path: Path) -> None
         highest = max(highest, id_)
 
 
-def _read_merges(merges: Any, vocab: dict[int, bytes], path: Path) -> MergeList:
+def _read_merges(merges: Any, vocab: Mapping[int, bytes], path: Path) -> MergeList:
     """Merges as pairs, or as ``"a b"`` in older files, where a version may stand first."""
     if isinstance(merges, list) and merges and isinstance(merges[0], str):
         merges = [one for one in merges if not str(one).startswith("#version")]

@@ -35,7 +35,7 @@ def merges_json(tokenizer: TokenizerParts) -> bytes:
 
 def require_names(named: Any, path: Path) -> None:
     """Raise `InvalidTokenizer` unless a vocab is an object."""
-    if not isinstance(named, dict):
+    if not isinstance(named, Mapping):
         refuse(path, "holds no vocab", "the vocab is an object of token → id")
 
 

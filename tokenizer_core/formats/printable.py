@@ -5,8 +5,9 @@ Special tokens stand in such a vocab as they are; all other tokens one character
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -19,9 +20,15 @@ from bpeline.tokenizer_core.bounded_files import MAX_PARTS, refuse, text_of
 from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.errors import InvalidTokenizer
 from bpeline.tokenizer_core.formats.plain_tokens import json_text, require_names
-from bpeline.tokenizer_core.kernels.scanning.json_merges import NO_BYTE, spell_merges
+from bpeline.tokenizer_core.kernels.scanning.json_merges import (
+    NO_BYTE,
+    spell_merge_lines,
+    spell_merges,
+)
+from bpeline.tokenizer_core.kernels.scanning.json_vocab import spell_vocab
 from bpeline.tokenizer_core.vocabulary import (
     MergeList,
+    TokenTable,
     find_merges,
     printable_bytes,
     refuse_wrong_ids,
@@ -32,6 +39,7 @@ from bpeline.tokenizer_core.vocabulary import (
 _HEADER = "#version: 0.2"
 _SMALL = 1 << 18  # bytes: parsed sooner than a kernel is loaded
 _PARTS_OF_MERGE = 3  # of JSON: a list of two
+_MOST_OTHERS = 1 << 16  # names in other characters, beyond which a parser reads the vocab
 _TO_PRINTABLE = dict(printable_bytes())
 # By code unit of UTF-16.
 _NO_BYTE = NO_BYTE
@@ -90,6 +98,101 @@ def cut_out_merges(content: bytes) -> tuple[bytes, SpelledMerges] | None:
     return rest, SpelledMerges(parts, lengths[:number].copy())
 
 
+class SpelledVocab(Mapping[str, int]):
+    """The vocab of a JSON file that no parser has read: name → id.
+
+    Attributes:
+        table: tokens whose names are in printable characters.
+        others: all other names, none of them empty.
+    """
+
+    __slots__ = ("others", "table")
+
+    def __init__(self, table: TokenTable, others: dict[str, int]) -> None:
+        self.table = table
+        self.others = others
+
+    def __getitem__(self, name: str) -> int:
+        if name in self.others:
+            return self.others[name]
+        token = tokens_of_printable([name])
+        id_ = -1 if token is None else self.table.id_of(token[0])
+        if id_ < 0:
+            raise KeyError(name)
+        return id_
+
+    def __iter__(self) -> Iterator[str]:
+        yield from printable_tokens(self.table.values())
+        yield from self.others
+
+    def __len__(self) -> int:
+        return len(self.table) + len(self.others)
+
+    def parsed(self) -> dict[str, int]:
+        """What a parser gives, in another order."""
+        names = printable_tokens(self.table.values())
+        return dict(zip(names, self.table.ids.tolist(), strict=True)) | self.others
+
+    def tokens(self, special_tokens: Collection[str]) -> TokenTable | None:
+        """`read_vocab`; None where a name or an id has to be looked at more closely."""
+        if self.others.keys() - special_tokens:
+            return None
+        if not all(map(str.isascii, self.table_names(special_tokens))):
+            return None  # as a special token it stands for other bytes
+        return self.table.with_tokens({id_: name.encode() for name, id_ in self.others.items()})
+
+    def table_names(self, names: Iterable[str]) -> list[str]:
+        """Which of these are names of the table."""
+        return [name for name in names if name not in self.others and name in self]
+
+
+def cut_out_vocab(content: bytes, in_model: bool) -> tuple[bytes, SpelledVocab] | None:
+    """A tokenizer.json with an empty vocab, and its vocab; or a vocab.json that is one.
+
+    None where it is small, or does not hold ids and names as nearly all such files do: then a
+    parser of JSON reads it whole, and refuses what is to be refused.
+    """
+    if len(content) < _SMALL:
+        return None
+    names, place = np.empty(len(content), np.uint8), np.zeros(3, np.int64)
+    lengths, ids = np.empty((2, content.count(b":")), np.int64)
+    found = np.empty((_MOST_OTHERS, 3), np.int64)
+    text = np.frombuffer(content, np.uint8)
+    number = spell_vocab(text, in_model, _FROM_PRINTABLE, names, lengths, ids, found, place)
+    if number == 0 or number > MAX_PARTS:
+        return None
+    begin, end, count = place.tolist()
+    others = dict[str, int]()
+    for first, last, id_ in found[:count].tolist():
+        try:
+            name = json.loads(content[first:last])
+        except ValueError:
+            return None
+        if not name or tokens_of_printable([name]) is not None or name in others:
+            return None
+        others[name] = id_
+    lengths = lengths[:number].copy()
+    table = TokenTable.sound(names[: lengths.sum()].tobytes(), lengths, ids[:number].copy())
+    if table is None:
+        return None
+    return b"".join((content[:begin], b"{}", content[end:])), SpelledVocab(table, others)
+
+
+def spelled_lines(content: bytes) -> SpelledMerges | None:
+    """The merges of a merges.txt; None where `merges_text` has to look at it."""
+    if len(content) < _SMALL:
+        return None
+    begin = content.find(b"\n") + 1 if content.startswith(b"#version") else 0
+    names = np.empty(len(content), np.uint8)
+    lengths = np.empty(2 * content.count(b"\n"), np.int64)
+    text = np.frombuffer(content, np.uint8)
+    number = spell_merge_lines(text, begin, _FROM_PRINTABLE, names, lengths)
+    if number == 0:
+        return None
+    lengths = lengths[:number].copy()
+    return SpelledMerges(names[: lengths.sum()].tobytes(), lengths)
+
+
 def _code_points(text: str) -> NDArray[np.uint32]:
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
 
@@ -143,11 +246,11 @@ def merges_txt(tokenizer: TokenizerParts) -> bytes:
     return "\n".join([_HEADER, *lines, ""]).encode()
 
 
-def read_vocab(named: Any, special_tokens: Collection[str], path: Path) -> dict[int, bytes]:
+def read_vocab(named: Any, special_tokens: Collection[str], path: Path) -> Mapping[int, bytes]:
     """The vocab of printable names: id → bytes.
 
     Args:
-        named: what a JSON parser gave.
+        named: what a JSON parser gave, or `cut_out_vocab`.
         special_tokens: names that stand for their own UTF-8.
 
     Raises:
@@ -155,6 +258,11 @@ def read_vocab(named: Any, special_tokens: Collection[str], path: Path) -> dict[
         InvalidSpecialToken: an empty special token, or one with a lone surrogate.
     """
     validate_special_tokens(list(special_tokens))
+    if isinstance(named, SpelledVocab):
+        table = named.tokens(special_tokens)
+        if table is not None:
+            return table
+        named = named.parsed()
     require_names(named, path)
     if set(map(type, named.values())) - {int}:
         name = next(name for name, id_ in named.items() if type(id_) is not int)
@@ -205,6 +313,14 @@ def read_merges_txt(text: str, vocab: Mapping[int, bytes], path: Path) -> MergeL
     return find_spelled(_spelled(points[~gaps], lengths if text else edges, path), vocab, path)
 
 
+def read_merges_file(content: bytes, vocab: Mapping[int, bytes], path: Path) -> MergeList:
+    """The merges of a merges.txt; errors of `merges_text` and of `read_merges`."""
+    spelled = spelled_lines(content)
+    if spelled is None:
+        return read_merges_txt(merges_text(content, path), vocab, path)
+    return find_spelled(spelled, vocab, path)
+
+
 def _spelled(points: NDArray[np.uint32], lengths: NDArray[np.int64], path: Path) -> SpelledMerges:
     """Merges given as code points of left, right, left, right, …; and how many each has."""
     values = _bytes_of_points(points)
@@ -219,7 +335,8 @@ def _spelled(points: NDArray[np.uint32], lengths: NDArray[np.int64], path: Path)
 
 def find_spelled(spelled: SpelledMerges, vocab: Mapping[int, bytes], path: Path) -> MergeList:
     """Merges of which the names are bytes; errors of `read_merges`."""
-    refuse_wrong_ids(vocab)
+    if not isinstance(vocab, TokenTable):
+        refuse_wrong_ids(vocab)
     left, right, results = find_merges(vocab, spelled.parts, spelled.lengths)
     unknown = np.flatnonzero(np.column_stack((left, right)) < 0)
     if len(unknown):

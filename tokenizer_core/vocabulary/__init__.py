@@ -42,10 +42,11 @@ if TYPE_CHECKING:
     from .special_tokens import spans_between as spans_between
     from .special_tokens import validate_special_tokens as validate_special_tokens
     from .text_template import TextTemplate as TextTemplate
+    from .token_table import MAX_ID as MAX_ID
+    from .token_table import MAX_TOKEN_BYTES as MAX_TOKEN_BYTES
+    from .token_table import TokenTable as TokenTable
     from .tokenizer_spec import TokenizerSpec as TokenizerSpec
     from .tokenizer_spec import token_names as token_names
-    from .vocab_rules import MAX_ID as MAX_ID
-    from .vocab_rules import MAX_TOKEN_BYTES as MAX_TOKEN_BYTES
     from .vocab_rules import check_tokens as check_tokens
     from .vocab_rules import check_vocab as check_vocab
     from .vocab_rules import merge_ids as merge_ids

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.errors import InvalidTokenizer
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.vocabulary.special_tokens import SpecialTokenMatcher
-from bpeline.tokenizer_core.vocabulary.vocab_rules import MAX_ID, shown
+from bpeline.tokenizer_core.vocabulary.token_table import MAX_ID
+from bpeline.tokenizer_core.vocabulary.vocab_rules import shown
 
 _WORD = regex.compile(r"\w")
 _LONGEST_CHARACTER = 4  # bytes

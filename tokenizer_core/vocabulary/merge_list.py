@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.kernels.encoding.whole_words import fill_whole_words, find_whole_words
+from bpeline.tokenizer_core.kernels.encoding.whole_words import fill_whole_words
 from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
 from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.vocabulary.token_table import TokenTable, empty_word_table
 
 Merge = tuple[bytes, bytes]
 MergeIds = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
@@ -71,18 +72,21 @@ def find_merges(vocab: Mapping[int, bytes], parts: bytes, lengths: NDArray[np.in
     Returns:
         Three times int64 ``[n]``; −1 for what the vocab lacks.
     """
-    tokens = list(filter(None, vocab.values()))
-    words = Text.of(b"".join(tokens)).data
-    ids = np.array([id_ for id_, token in vocab.items() if token], np.int64)
-    word_ends = np.cumsum(np.fromiter(map(len, tokens), np.int64, len(tokens)))
-    table = np.zeros(4 << (2 * len(tokens)).bit_length(), np.uint64)
-    fill_whole_words(words, word_ends, ids, table, HASH_KEY)
+    find = vocab.find if isinstance(vocab, TokenTable) else _finding(vocab)
     text = Text.of(parts).data
     ends = np.cumsum(lengths)
     begins = ends - lengths
-    found = np.empty((3, len(lengths) // 2), np.int64)
-    spans = (begins[::2], ends[::2]), (begins[1::2], ends[1::2]), (begins[::2], ends[1::2])
-    for column, (first, last) in zip(found, spans, strict=True):
-        first, last = np.ascontiguousarray(first), np.ascontiguousarray(last)
-        find_whole_words(text, first, last, words, table, HASH_KEY, column)
-    return found[0], found[1], found[2]
+    left = find(text, begins[::2], ends[::2])
+    right = find(text, begins[1::2], ends[1::2])
+    return left, right, find(text, begins[::2], ends[1::2])
+
+
+def _finding(vocab: Mapping[int, bytes]) -> Callable[..., NDArray[np.int64]]:
+    """`TokenTable.find` of a vocab that may hold a token twice: the last one counts."""
+    tokens = list(filter(None, vocab.values()))
+    words = Text.of(b"".join(tokens)).data
+    ids = np.array([id_ for id_, token in vocab.items() if token], np.int64)
+    ends = np.cumsum(np.fromiter(map(len, tokens), np.int64, len(tokens)))
+    table = empty_word_table(len(tokens))
+    fill_whole_words(words, ends, ids, table, HASH_KEY)
+    return TokenTable(words, ends, ids, table).find

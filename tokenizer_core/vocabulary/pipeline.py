@@ -16,6 +16,7 @@ from bpeline.tokenizer_core.vocabulary.added_tokens import AddedToken
 from bpeline.tokenizer_core.vocabulary.decoder_steps import DecoderSteps
 from bpeline.tokenizer_core.vocabulary.piece_prefix import PiecePrefix
 from bpeline.tokenizer_core.vocabulary.text_template import TextTemplate
+from bpeline.tokenizer_core.vocabulary.token_table import TokenTable
 
 
 @dataclass(frozen=True)
@@ -61,12 +62,12 @@ class Pipeline:
             one.id: content(one.content.encode()) for one in self.added_tokens if one.normalized
         }
 
-    def without_twins(self, vocab: dict[int, bytes]) -> dict[int, bytes]:
+    def without_twins(self, vocab: Mapping[int, bytes]) -> Mapping[int, bytes]:
         """A vocab without the added tokens whose text is also that of an ordinary token.
 
         Merges make the ordinary one.
         """
-        if len(set(vocab.values())) == len(vocab):
+        if isinstance(vocab, TokenTable) or len(set(vocab.values())) == len(vocab):
             return vocab  # as nearly always
         added = {token.id for token in self.added_tokens}
         others = {token for id_, token in vocab.items() if id_ not in added}

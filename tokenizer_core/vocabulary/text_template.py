@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any, NoReturn, Protocol
 
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
-from bpeline.tokenizer_core.vocabulary.vocab_rules import MAX_ID
+from bpeline.tokenizer_core.vocabulary.token_table import MAX_ID
 
 Ids = tuple[int, ...]
 

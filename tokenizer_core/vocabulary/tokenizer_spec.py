@@ -21,7 +21,14 @@ from bpeline.tokenizer_core.vocabulary.algorithm import BYTE_BPE, Algorithm, Byt
 from bpeline.tokenizer_core.vocabulary.merge_list import Merge, MergeIds, MergeList
 from bpeline.tokenizer_core.vocabulary.numbering import to_printable
 from bpeline.tokenizer_core.vocabulary.pipeline import Pipeline
-from bpeline.tokenizer_core.vocabulary.vocab_rules import check_tokens, check_vocab, merge_ids
+from bpeline.tokenizer_core.vocabulary.token_table import TokenTable
+from bpeline.tokenizer_core.vocabulary.vocab_rules import (
+    CheckedVocab,
+    check_table,
+    check_tokens,
+    check_vocab,
+    merge_ids,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,17 +92,26 @@ class TokenizerSpec:
                 to another algorithm.
         """
         parsed = SplitPattern.parse(pattern or algorithm.default_pattern)
-        kept: dict[int, bytes] = {} if pipeline is None else {**vocab, **pipeline.shown}
-        ordinary = vocab if pipeline is None else _without_added(kept, merges, pipeline)
+        pairs: Sequence[Merge]
         # Those of an imported tokenizer may be what ours are not: a single character, or hidden.
         added = {} if pipeline is None else pipeline.special_tokens
         checked_specials = () if added else special_tokens
+        if isinstance(algorithm, ByteBpe) and isinstance(vocab, TokenTable):
+            checked = _checked_table(vocab, merges, checked_specials, pipeline)
+            if checked is not None:
+                specials, ids, byte_ids, numbers = checked
+                specials, pairs = added or specials, MergeList(vocab, *numbers)
+                flags = parsed, algorithm, ignore_merges, ids, numbers, byte_ids
+                return cls(vocab, pairs, specials, *flags, tuple(remarks), pipeline)
+            vocab = vocab.view
+        kept: dict[int, bytes] = {} if pipeline is None else {**vocab, **pipeline.shown}
+        ordinary = vocab if pipeline is None else _without_added(kept, merges, pipeline)
         if isinstance(algorithm, ByteBpe):
             may_lack = pipeline is not None
             specials, ids, byte_ids, numbers = check_vocab(
                 ordinary, merges, checked_specials, may_lack_bytes=may_lack
             )
-            pairs: Sequence[Merge] = MergeList(kept, *numbers)
+            pairs = MergeList(kept, *numbers)
         else:
             _refuse_foreign_parts(algorithm, merges, ignore_merges)
             ids, specials = check_tokens(ordinary, checked_specials)
@@ -143,24 +159,30 @@ class TokenizerSpec:
 
         How the merges were learned (tie-break, corpus) is no part of it.
         """
-        ids = np.array(sorted(self.vocab), np.dtype("<i8"))
-        tokens = [self.vocab[id_] for id_ in ids.tolist()]
+        if isinstance(self.vocab, TokenTable):
+            by_id = self.vocab.in_order_of_id()
+            ids, lengths = by_id.ids.astype("<i8"), by_id.lengths.astype("<i8")
+            joined = by_id.joined
+        else:
+            ids = np.array(sorted(self.vocab), np.dtype("<i8"))
+            tokens = [self.vocab[id_] for id_ in ids.tolist()]
+            lengths = np.fromiter(map(len, tokens), np.dtype("<i8"), len(tokens))
+            joined = b"".join(tokens)
         head: dict[str, Any] = {
             "format": 1,
             "normalizer": None,
             "pattern": self.pattern.digest,
             "special_tokens": self.special_tokens,
             "ignore_merges": self.ignore_merges,
-            "tokens": len(tokens),
+            "tokens": len(ids),
             "merges": len(self.merges),
         }
         if self.algorithm != BYTE_BPE:
             head["algorithm"] = self.algorithm.described()
         if self.pipeline is not None and (behaviour := self.pipeline.behaviour):
             head["pipeline"] = behaviour
-        lengths = np.fromiter(map(len, tokens), np.dtype("<i8"), len(tokens))
         left, right, _ = (part.astype("<i8") for part in self.merge_ids)
-        return digest_of_bytes(canonical_json(head), ids, lengths, b"".join(tokens), left, right)
+        return digest_of_bytes(canonical_json(head), ids, lengths, joined, left, right)
 
 
 def token_names(spec: TokenizerSpec) -> dict[int, str]:
@@ -171,6 +193,29 @@ def token_names(spec: TokenizerSpec) -> dict[int, str]:
     else:
         named = {id_: token.decode() for id_, token in spec.vocab.items()}
     return named | whole
+
+
+def _checked_table(
+    vocab: TokenTable,
+    merges: Sequence[Merge],
+    special_tokens: Mapping[str, int] | Sequence[str],
+    pipeline: Pipeline | None,
+) -> CheckedVocab | None:
+    """What `check_vocab` says of a vocab that is a table; None where it is to be asked."""
+    if pipeline is None:
+        return check_table(vocab, merges, special_tokens, frozenset())
+    if pipeline.shown or not isinstance(merges, MergeList):
+        return None
+    if not np.isin([token.id for token in pipeline.added_tokens], vocab.ids).all():
+        return None
+    hidden = _hidden(pipeline, merges)
+    return check_table(vocab, merges, special_tokens, hidden, may_lack_bytes=True)
+
+
+def _hidden(pipeline: Pipeline, merges: MergeList) -> set[int]:
+    """Ids of added tokens that are neither bytes nor made by merges."""
+    added = {token.id for token in pipeline.added_tokens if len(token.content.encode()) > 1}
+    return added - set(merges.results[np.isin(merges.results, list(added))].tolist())
 
 
 def _require_added(kept: Mapping[int, bytes], pipeline: Pipeline) -> None:
@@ -192,10 +237,10 @@ def _without_added(
     An added token may have the text of an ordinary one, and another id: GPT-NeoX has runs of
     spaces twice.
     """
-    added = {token.id for token in pipeline.added_tokens if len(token.content.encode()) > 1}
     if isinstance(merges, MergeList):
-        added.difference_update(merges.results.tolist())
-    elif merges:
+        added = _hidden(pipeline, merges)
+    else:
+        added = {token.id for token in pipeline.added_tokens if len(token.content.encode()) > 1}
         made = {left + right for left, right in merges}
         added = {id_ for id_ in added if vocab.get(id_) not in made}
     ordinary = dict(vocab)

@@ -6,6 +6,7 @@ Everything is checked in bulk; only when a check fails is the culprit looked for
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import repeat
 from operator import itemgetter
 from typing import Any, NoReturn
@@ -16,11 +17,17 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.errors import InvalidTokenizer
 from bpeline.tokenizer_core.vocabulary.merge_list import MergeIds, MergeList
 from bpeline.tokenizer_core.vocabulary.special_tokens import validate_special_tokens
-
-MAX_ID = (1 << 24) - 1
-MAX_TOKEN_BYTES = 1 << 16
+from bpeline.tokenizer_core.vocabulary.token_table import (
+    MAX_ID,
+    MAX_TOKEN_BYTES,
+    TokenIds,
+    TokenTable,
+)
 
 _RETRAIN = "train again, or load the files the vocab came from with Tokenizer.load(PATH)"
+
+
+CheckedVocab = tuple[dict[str, int], Mapping[bytes, int], NDArray[np.int64], MergeIds]
 
 
 def check_vocab(
@@ -29,7 +36,7 @@ def check_vocab(
     special_tokens: Mapping[str, int] | Sequence[str],
     *,
     may_lack_bytes: bool = False,
-) -> tuple[dict[str, int], dict[bytes, int], NDArray[np.int64], MergeIds]:
+) -> CheckedVocab:
     """Check that a vocab, merges and special tokens fit together.
 
     Args:
@@ -57,6 +64,39 @@ def check_vocab(
         numbers = merge_ids(ids, merges)
     _check_order(numbers, byte_ids, merges)
     return specials, ids, byte_ids, numbers
+
+
+def check_table(
+    vocab: Mapping[int, bytes],
+    merges: Sequence[tuple[bytes, bytes]],
+    special_tokens: Mapping[str, int] | Sequence[str],
+    hidden: AbstractSet[int],
+    *,
+    may_lack_bytes: bool = False,
+) -> CheckedVocab | None:
+    """`check_vocab` of a table, without an object for each token.
+
+    Args:
+        hidden: ids of the table that are none of the vocab's.
+
+    Returns:
+        As `check_vocab`; None where that has to look at it, most likely to refuse it.
+    """
+    if not isinstance(vocab, TokenTable) or not isinstance(merges, MergeList):
+        return None
+    given = list(special_tokens) if isinstance(special_tokens, Mapping) else special_tokens
+    specials = {token: vocab.id_of(token.encode()) for token in validate_special_tokens(given)}
+    sound = all(id_ >= 0 and len(token.encode()) > 1 for token, id_ in specials.items())
+    if isinstance(special_tokens, Mapping):
+        sound &= specials == special_tokens and set(map(type, special_tokens.values())) <= {int}
+    byte_ids = vocab.byte_ids()
+    if not sound or (not may_lack_bytes and (merges.vocab is not vocab or byte_ids.min() < 0)):
+        return None
+    numbers = merges.left, merges.right, merges.results
+    if specials and np.isin(numbers, list(specials.values())).any():
+        return None
+    _check_order(numbers, byte_ids, merges)
+    return specials, TokenIds(vocab, hidden | set(specials.values())), byte_ids, numbers
 
 
 def check_tokens(

@@ -20,6 +20,23 @@ from bpeline.tokenizer_core.kernels.tables.word_keys import (
 )
 
 
+@kernel
+def put_words(words: U8s, ends: I64s, ids: I64s, table: U64s, hash_key: U64s) -> I64:
+    """`fill_whole_words`; returns how many different words there are, of which the last counts."""
+    key = key_in(hash_key)
+    shift = table_shift(table)
+    text = words.ctypes.data
+    begin, different = np.int64(0), np.int64(0)
+    for i in range(len(ends)):
+        low, high = word_key(text + begin, ends[i] - begin, key)
+        mixed = mix(low, high, key)
+        entry = find_entry(table.ctypes.data, shift, low, high, mixed, text, text + begin)
+        different += load_u64(entry + HIGH) == ZERO
+        put_entry(entry, low, high, np.uint64(ids[i]), np.uint64(begin))
+        begin = ends[i]
+    return different
+
+
 @entry_kernel
 def fill_whole_words(words: U8s, ends: I64s, ids: I64s, table: U64s, hash_key: U64s) -> U64:
     """Put words into a table; returns its shift.
@@ -30,17 +47,17 @@ def fill_whole_words(words: U8s, ends: I64s, ids: I64s, table: U64s, hash_key: U
         table: uint64 ``[4 · 2^b]``, zero, at most half full: see `word_keys`.
         hash_key: uint64 ``[2]``: see `HashKey`.
     """
-    key = key_in(hash_key)
-    shift = table_shift(table)
-    text = words.ctypes.data
-    begin = np.int64(0)
-    for i in range(len(ends)):
-        low, high = word_key(text + begin, ends[i] - begin, key)
-        mixed = mix(low, high, key)
-        entry = find_entry(table.ctypes.data, shift, low, high, mixed, text, text + begin)
-        put_entry(entry, low, high, np.uint64(ids[i]), np.uint64(begin))
-        begin = ends[i]
-    return shift
+    put_words(words, ends, ids, table, hash_key)
+    return table_shift(table)
+
+
+@entry_kernel
+def fill_different_words(words: U8s, ends: I64s, ids: I64s, table: U64s, hash_key: U64s) -> I64:
+    """Put words into a table; returns how many different ones there are.
+
+    Arguments are those of `fill_whole_words`. Of equal words the last counts.
+    """
+    return put_words(words, ends, ids, table, hash_key)
 
 
 @kernel

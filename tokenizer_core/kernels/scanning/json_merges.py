@@ -1,6 +1,6 @@
-"""The merges of a tokenizer.json found and read where they stand; knows no vocab and no ids.
+"""Merges of a tokenizer.json or merges.txt read where they stand; knows no vocab and no ids.
 
-A third of such a file are 100,000 pairs of short strings, which as Python's values take longer
+A third of a tokenizer.json are 100,000 pairs of short strings, which as Python's values take longer
 than all the rest. Read is what nearly every file holds: names in GPT-2's printable characters,
 written as themselves. All else is left to a parser that knows all of JSON, and so is what is no
 JSON at all.
@@ -59,8 +59,12 @@ def is_string(text: ReadOnlyU8s, begin: I64, end: I64, wanted: U8s) -> bool:
 
 
 @kernel
-def find_merges_array(text: ReadOnlyU8s) -> I64:
-    """Where the array of merges begins in the object ``model``; −1 where there is none."""
+def find_in_model(text: ReadOnlyU8s, name: U8s, sign: I64) -> I64:
+    """Where a value that begins with a sign stands in the object ``model``; −1 where there is none.
+
+    Args:
+        name: of the value, in quotes.
+    """
     at, depth = np.int64(0), np.int64(0)
     in_model = False
     while at < len(text):
@@ -73,9 +77,9 @@ def find_merges_array(text: ReadOnlyU8s) -> I64:
                 if is_at(text, after, COLON):
                     if depth == _IN_DOCUMENT:
                         in_model = is_string(text, begin, at, MODEL)
-                    elif is_string(text, begin, at, MERGES):
+                    elif is_string(text, begin, at, name):
                         after = behind_space(text, after + 1)
-                        return after if is_at(text, after, OPENED) else np.int64(-1)
+                        return after if is_at(text, after, sign) else np.int64(-1)
             continue
         if byte in (BEGUN, OPENED):
             depth += 1
@@ -173,6 +177,46 @@ def read_merge(
 
 
 @entry_kernel
+def spell_merge_lines(
+    text: ReadOnlyU8s, begin: I64, bytes_of: U16s, names: U8s, lengths: I64s
+) -> I64:
+    """Read the names of a merges.txt, ``a b`` in each line; arguments as for `spell_merges`.
+
+    Args:
+        begin: of the first line.
+
+    Returns:
+        How many names there are; 0 where they have to be read more slowly, or there are none.
+    """
+    number, written, size = np.int64(0), np.int64(0), np.int64(0)
+    at = begin
+    while at < len(text):
+        byte = text[at]
+        at += 1
+        if byte in (SPACE, LINE_FEED):
+            behind_left = np.uint8(LINE_FEED if number & 1 else SPACE)
+            if size == 0 or number == len(lengths) or byte != behind_left:
+                return np.int64(0)
+            lengths[number] = size
+            number += 1
+            written += size
+            size = np.int64(0)
+            continue
+        point = np.int64(byte)
+        if byte >= 0x80:
+            if not 0xC2 <= byte < 0xE0 or at == len(text) or text[at] & 0xC0 != 0x80:
+                return np.int64(0)
+            point = (point & 0x1F) << 6 | np.int64(text[at] & 0x3F)
+            at += 1
+        if point >= len(bytes_of) or bytes_of[point] == NO_BYTE:
+            return np.int64(0)
+        names[written + size] = bytes_of[point]
+        size += 1
+    # All lines are ended, as we and most others write them.
+    return number if size == 0 and number & 1 == 0 else np.int64(0)
+
+
+@entry_kernel
 def spell_merges(text: ReadOnlyU8s, bytes_of: U16s, names: U8s, lengths: I64s, place: I64s) -> I64:
     """Find the merges and read their names: left, right, left, right, …
 
@@ -186,7 +230,7 @@ def spell_merges(text: ReadOnlyU8s, bytes_of: U16s, names: U8s, lengths: I64s, p
     Returns:
         How many names there are; 0 where they have to be read by a parser, or there are none.
     """
-    at = find_merges_array(text)
+    at = find_in_model(text, MERGES, OPENED)
     if at < 0:
         return np.int64(0)
     place[BEGIN] = at
