@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bpeline.tokenizer_core import Tokenizer
+from bpeline.tokenizer_core import Tokenizer, WordCounts, train_bpe
 from bpeline.tokenizer_core.corpus.sources import find_source_files, sources_of
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidUtf8, MissingSource
 from bpeline.tokenizer_core.shards.file_encoding import file_encoding_of
@@ -67,6 +68,23 @@ def test_compressed_files_hold_more_ids_than_bytes(tokenizer: Tokenizer, tmp_pat
     ids.ids[0] = 7  # it is the caller's alone
     nothing = tokenizer.encode_files_to_numpy(_empty(tmp_path), separator=END)
     assert (len(nothing), len(nothing.ids)) == (0, 0)
+
+
+@pytest.mark.parametrize("separators", [(END,), (END, "<|pad|>"), ("<|pad|>",)])
+def test_added_tokens_are_found_between_separators(
+    separators: tuple[str, ...], tmp_path: Path
+) -> None:
+    """As its library does; where all of them are separators, none is left to be found."""
+    counts = WordCounts.from_mapping({b"end": 9, b"of": 9, b"text": 9, b"pad": 9})
+    made = train_bpe(counts, 270, special_tokens=[END, "<|pad|>"])
+    made.save(tmp_path / "tokenizer.json", "hf")
+    imported = Tokenizer.load(tmp_path / "tokenizer.json")
+    parts = ["a<|pad|>b", "<|endof<|pad|>text|>", "<|pad|><|pad|>", "<|endoftext", "|>", "", "c"]
+    text = "x <|pa" + END.join(parts)
+    (tmp_path / "text.txt").write_text(text)
+    documents = re.split("|".join(map(re.escape, separators)), text)
+    ids = imported.encode_files_to_numpy(tmp_path / "text.txt", separator=separators)
+    assert [one.tolist() for one in ids] == [imported.encode(one) for one in documents if one]
 
 
 def _empty(folder: Path) -> Path:

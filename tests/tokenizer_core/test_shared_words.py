@@ -12,6 +12,7 @@ import pytest
 from bpeline.tokenizer_core.encoding import encoding_memory
 from bpeline.tokenizer_core.encoding.encoding_memory import SharedWords, WordCache
 from bpeline.tokenizer_core.encoding.merge_encoding import BytePairEncoder
+from bpeline.tokenizer_core.kernels.encoding.word_cache import LONGEST_KEPT
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 
 IDENTITY = np.arange(256)
@@ -28,7 +29,7 @@ def encoder_of(cache_words: int) -> BytePairEncoder:
 def words_of(seed: int) -> list[bytes]:
     """Words that share first or last bytes, and lengths: their keys are as alike as can be."""
     random_ = random.Random(seed)
-    lengths = [1, 2, 7, 8, 9, 15, 16, 17, 23, 24, 40, 127, 128, 129]
+    lengths = [1, 2, 7, 8, 9, 15, 16, 17, 23, 24, 40, 127, 128, 129, 511, 512, 513]
     return [
         bytes(random_.choices(b"ab", k=length)) + random_.choice([b"", b"c"])
         for length in random_.choices(lengths, k=4_000)
@@ -66,7 +67,8 @@ def test_what_one_thread_learned_another_finds() -> None:
     thread = threading.Thread(target=encoder.encode_words, args=(words,))
     thread.start()
     thread.join()
-    assert encoder._words.table._counts[0] == known == sum(len(word) <= 128 for word in words)
+    kept = sum(len(word) <= LONGEST_KEPT for word in words)
+    assert encoder._words.table._counts[0] == known == kept
 
 
 def test_a_full_table_has_one_successor_with_its_words() -> None:
@@ -87,14 +89,14 @@ def test_the_largest_table_is_followed_by_an_empty_one_of_its_size() -> None:
 
 
 def test_enlarging_moves_complete_words_alone() -> None:
-    encoder = encoder_of(1 << 10)
+    encoder = encoder_of(1 << 13)
     distinct = sorted(set(words_of(3)))[:300]
     expected = encoder.encode_words(distinct)[0]
     table = encoder._words.table
     empty = int(np.flatnonzero(table._entries[1::4] == 0)[0])
     table._entries[4 * empty + 1] = 1  # a thread has just taken this entry
     larger = table.enlarged(4 * table.slots)
-    kept = sum(len(word) <= 128 for word in distinct)
+    kept = sum(len(word) <= LONGEST_KEPT for word in distinct)
     assert larger._counts[0] == np.count_nonzero(larger._entries[1::4]) == kept
     encoder._words.table = larger
     assert np.array_equal(encoder.encode_words(distinct)[0], expected)

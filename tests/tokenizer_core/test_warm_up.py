@@ -45,6 +45,7 @@ for pattern in ("gpt2", "cl100k", "o200k", "starcoder"):
 WordTable().add(count_words("corpus.txt"))
 WordTable().added_to(count_words("corpus.txt"))
 WordTable().unbounded().absorb(WordTable())
+WordTable()._grow_entries(1 << 20)
 open("corpus.jsonl", "w").write('{"text": "a word"}\\n' * 9)
 count_words("corpus.jsonl")
 text = Text.of(b"a word, another " * 9)

@@ -17,12 +17,11 @@ from bpeline.tokenizer_core.kernels.encoding.encode_word import (
     SHORT_WORD,
 )
 from bpeline.tokenizer_core.kernels.encoding.short_texts import NOT_BYTES, SHORT
-from bpeline.tokenizer_core.kernels.encoding.word_cache import ROOM
+from bpeline.tokenizer_core.kernels.encoding.word_cache import ROOM, move_kept
 from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
 from bpeline.tokenizer_core.kernels.scanning.automaton import PROGRESS
 from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
 from bpeline.tokenizer_core.kernels.tables.word_keys import ENTRY
-from bpeline.tokenizer_core.kernels.tables.word_keys import move_words as move_kept
 from bpeline.tokenizer_core.splitting import MarkShort
 
 ShortKernel = Callable[[NDArray[np.uint64], int, int], int]
@@ -80,7 +79,7 @@ class WordCache:
         """Write the table's addresses where kernels look for them."""
         record["cache"] = self._entries.ctypes.data
         record["cache_end"] = self._entries.ctypes.data + ENTRY * self.slots
-        record["cache_shift"] = 65 - self.slots.bit_length()
+        record["cache_slots"] = ENTRY * (self.slots - 1) if self.slots else 0
         record["cache_used"] = self._counts.ctypes.data
         record["cache_limit"] = self.slots // 2 if self.slots else 1 << 62
         record["arena"] = self._arena.ctypes.data

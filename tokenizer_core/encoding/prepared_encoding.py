@@ -6,7 +6,7 @@ Added tokens are found, what lies between them is normalized and given its prefi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NoReturn
 
@@ -59,6 +59,15 @@ class PreparedEncoder(Encoder):
 
     def ignoring(self, special: frozenset[int]) -> PreparedEncoder:
         return PreparedEncoder(self._spec, self.inner, self._preparation, special)
+
+    def without(self, contents: Collection[bytes]) -> Encoder:
+        """The same encoder for spans in which none of these strings stands.
+
+        Where nothing else would be sought in them, the inner one: their bytes are read once less.
+        """
+        if self._cutting is None or not self._cutting.seeks_only(contents):
+            return self
+        return self.inner
 
     def encode(
         self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]

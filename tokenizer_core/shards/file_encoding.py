@@ -18,6 +18,7 @@ from bpeline.tokenizer_core.encoding import (
     DropoutEncoder,
     Encoder,
     Places,
+    PreparedEncoder,
     TokenizerParts,
     require_dropout,
 )
@@ -193,7 +194,10 @@ class FileEncoding:
         behind[[0, -1]] = -1
         places = begin + _in_chunk(spans, text.anchors)
         of_file = np.full(len(spans), file, np.int64)
-        ids, ends = self._ids(whole, spans, behind, Places(of_file, places[:, 0]))
+        encoder = self.encoder
+        if isinstance(encoder, PreparedEncoder):
+            encoder = encoder.without(self.reading.special_bytes)  # none of them stands in a span
+        ids, ends = self._ids(encoder, whole, spans, behind, Places(of_file, places[:, 0]))
         ids = ids.astype(self.dtype)
         head = int(ends[0])
         rest, ends, filled = _filled(ids[head:], ends[1:-1] - head, self.end_of_text)
@@ -211,10 +215,15 @@ class FileEncoding:
         )
 
     def _ids(
-        self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64], places: Places
+        self,
+        encoder: Encoder,
+        text: Text,
+        spans: NDArray[np.int64],
+        behind: NDArray[np.int64],
+        places: Places,
     ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         if self.dropping is None:
-            return self.encoder.encode(text, spans, behind)
+            return encoder.encode(text, spans, behind)
         return self.dropping.encode(text, spans, behind, places)
 
     def _records(self, text: ChunkText, begin: int, file: int) -> EncodedPiece:
@@ -226,7 +235,7 @@ class FileEncoding:
         of_file = np.full(len(spans), file, np.int64)
         # No document is longer than its row, so no two have a place in common.
         stand = Places(of_file, begin + text.rows[filled, 0])
-        ids, ends = self._ids(text.text, spans, behind, stand)
+        ids, ends = self._ids(self.encoder, text.text, spans, behind, stand)
         ids, ends, with_ids = _filled(ids.astype(self.dtype), ends, self.end_of_text)
         kept = np.flatnonzero(filled)[with_ids]
         named, values = (

@@ -7,7 +7,7 @@ which of several that overlap is found, is what HuggingFace's ``tokenizers`` doe
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NoReturn
 
@@ -160,6 +160,10 @@ class AddedTokenMatcher:
             else:
                 break
         return max(place, 0)
+
+    def seeks_only(self, contents: Collection[bytes]) -> bool:
+        """Whether it finds nothing in texts in which none of these strings stands."""
+        return self._id_of.keys() <= set(contents)
 
     def may_be_in(self, content: bytes) -> bool:
         """Whether one may stand in a text; at once, so it is sometimes true where none does."""

@@ -19,7 +19,6 @@ from bpeline.tokenizer_core.kernels.encoding.whole_words import whole_word
 from bpeline.tokenizer_core.kernels.encoding.word_cache import (
     COUNT,
     IDS,
-    INLINE_IDS,
     LONGEST_KEPT,
     copy_found,
     copy_ids,
@@ -53,7 +52,7 @@ from bpeline.tokenizer_core.kernels.tables.word_keys import (
     short_word_key,
 )
 
-ZERO, ONE, FIVE = np.uint64(0), np.uint64(1), np.uint64(5)
+ZERO, ONE = np.uint64(0), np.uint64(1)
 ALL, MINUS_TWO = np.uint64(0xFFFF_FFFF_FFFF_FFFF), np.uint64(0xFFFF_FFFF_FFFF_FFFE)
 
 # A queued word: low and high of its key, the address of its entry and its own. A word that is
@@ -124,49 +123,48 @@ def queue_words(base: I64, marks: U64s, start: I64, end: I64, workspace: Record)
         How many, at most `MOST_QUEUED`, and where the next one starts: before the end of the span
         there are none only where the next word is longer than scratch allows.
     """
-    queued = workspace.queue
-    never = queued + MOST_QUEUED * QUEUED_BYTES
-    cache, shift = workspace.cache, workspace.cache_shift
+    first = queued = workspace.queue
+    enough, never = first + BATCH * QUEUED_BYTES, first + MOST_QUEUED * QUEUED_BYTES
+    cache, slots = workspace.cache, workspace.cache_slots
     key = key_of(workspace)
     longest = workspace.longest
     inline, kept = np.int64(INLINE), np.int64(LONGEST_KEPT)
     if cache == workspace.cache_end:
         inline = kept = np.int64(0)
-    number = np.int64(0)
+    word = base + start
     block, last = start >> 6, end >> 6
     bits = marks[block] & (MINUS_TWO << np.uint64(start & 63))
     while True:
         if block == last:
             stop_bit = ONE << np.uint64(end & 63)
             bits = (bits & (stop_bit - ONE)) | stop_bit
+        place = base + (block << 6)
         while bits != ZERO:
-            word = base + start
-            stop = (block << 6) + trailing_zeros(bits)
+            stop = place + trailing_zeros(bits)
             bits &= bits - ONE
-            length = stop - start
+            length = stop - word
             if length <= inline:
                 low, high = short_word_key(word, length)
-                entry = cache + np.int64((mix(low, high, key) >> shift) << FIVE)
+                entry = cache + np.int64(mix(low, high, key) & slots)
                 prefetch_to_read(entry)
             elif length <= kept:
                 low, high = long_word_key(word, length, key)
-                entry = cache + np.int64((mix(low, high, key) >> shift) << FIVE)
+                entry = cache + np.int64(mix(low, high, key) & slots)
                 prefetch_to_read(entry)
             elif length <= longest:
                 low, high = np.uint64(length), ALL
                 entry = never
             else:
-                return number, start
+                return (queued - first) // QUEUED_BYTES, word - base
             store_u64(queued + LOW, low)
             store_u64(queued + HIGH, high)
             store_u64(queued + QUEUED_ENTRY, np.uint64(entry))
             store_u64(queued + QUEUED_WORD, np.uint64(word))
             queued += QUEUED_BYTES
-            number += 1
-            start = stop
+            word = stop
         block += 1
-        if number > BATCH or block > last:
-            return number, start
+        if queued > enough or block > last:
+            return (queued - first) // QUEUED_BYTES, word - base
         bits = marks[block]
 
 
@@ -174,12 +172,13 @@ def queue_words(base: I64, marks: U64s, start: I64, end: I64, workspace: Record)
 def write_ids(number: I64, workspace: Record, target: I64) -> I64:
     """Write the ids of the queued words; returns the address behind the last one."""
     queued = workspace.queue
-    for _ in range(number):
+    end = queued + number * QUEUED_BYTES
+    while queued < end:
         entry = np.int64(load_u64(queued + QUEUED_ENTRY))
         high = load_acquire(entry + HIGH)  # first: what it promises is read behind it
-        count = np.int64(load_u32(entry + COUNT))
         unlike = (high ^ load_u64(queued + HIGH)) | (load_u64(entry + LOW) ^ load_u64(queued + LOW))
-        if unlike == ZERO and count <= INLINE_IDS:
+        if unlike == ZERO:
+            count = np.int64(load_u32(entry + COUNT))
             store_u64(target, load_u64(entry + IDS))
             store_u64(target + 8, load_u64(entry + IDS + 8))
         else:

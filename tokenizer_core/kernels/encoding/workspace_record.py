@@ -27,7 +27,7 @@ WORKSPACE = np.dtype(
         ("whole_text", _ADDRESS),  # the bytes of these words
         # The table of words, which threads share: see `word_cache`. All of it is replaced at once.
         ("cache", _ADDRESS),  # its entries
-        ("cache_shift", _BITS),
+        ("cache_slots", _BITS),  # those of a hash that say behind how many bytes a search begins
         ("cache_end", _ADDRESS),  # behind them; as `cache` where nothing is remembered
         ("cache_used", _ADDRESS),  # int64 [2]: words in it, bytes of the arena in use
         ("cache_limit", _NUMBER),  # words it may hold

@@ -43,10 +43,16 @@ TAKEN = np.uint64(1)  # no word's high: a thread is about to fill the entry, see
 LONG = np.uint64(0xFF << 56)  # the length byte of words above INLINE
 LENGTH_MASK = np.uint64((1 << 40) - 1)
 
-# Which bytes of a word of so many belong to the low and to the high part of its key. (A table is
-# six instructions less than shifts.)
-_LOW_BYTES = np.array([(1 << 8 * min(n, 8)) - 1 for n in range(INLINE + 1)], np.uint64)
-_HIGH_BYTES = np.array([(1 << 8 * max(n - 8, 0)) - 1 for n in range(INLINE + 1)], np.uint64)
+# For a word of so many bytes: which of those at its place belong to the low and which to the high
+# part of its key, and its length as it stands in the high part. (Shifts would be six instructions
+# more; rows are of 32 bytes, so that one shift finds them.)
+_OF_LENGTH = np.array(
+    [
+        ((1 << 8 * min(n, 8)) - 1, (1 << 8 * max(n - 8, 0)) - 1, n << 56, 0)
+        for n in range(INLINE + 1)
+    ],
+    np.uint64,
+)
 
 
 @kernel
@@ -72,9 +78,10 @@ def word_key(address: I64, length: I64, key: HashKey) -> tuple[U64, U64]:
 @kernel
 def short_word_key(address: I64, length: I64) -> tuple[U64, U64]:
     """`word_key` of at most `INLINE` bytes: the word is its own key."""
-    low = load_u64(address) & _LOW_BYTES[np.uint64(length)]
-    high = load_u64(address + 8) & _HIGH_BYTES[np.uint64(length)]
-    return low, high | (np.uint64(length) << TOP_BYTE)
+    row = np.uint64(length)
+    low = load_u64(address) & _OF_LENGTH[row, 0]
+    high = load_u64(address + 8) & _OF_LENGTH[row, 1] | _OF_LENGTH[row, 2]
+    return low, high
 
 
 @kernel
