@@ -43,7 +43,7 @@ class MergeHelper:
         self._is_worth_it = True
 
     def learn(self, limits: Limits, goal: int) -> Integer:
-        """What `merge_step.learn` does, with help where frequent pairs were many in the last call."""
+        """What `merge_step.learn` does, with help if frequent pairs were many in the last call."""
         if self._is_worth_it and not (self._thread and self._thread.is_alive()):
             given = self._half, self._task, _PATIENCE
             self._thread = Thread(target=merge_halves.help_merging, args=given)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
-from bpeline.tokenizer_core.kernels.memory.addresses import load_u32
+from bpeline.tokenizer_core.kernels.memory.addresses import load_u32, prefetch
 from bpeline.tokenizer_core.kernels.memory.types import (
     I64,
     I8s,
@@ -40,6 +40,7 @@ from bpeline.tokenizer_core.kernels.tables.pair_tables import (
     slot_of,
 )
 
+AHEAD = 16  # words between asking for one and laying it out
 SUM, OCCURRING = 0, 1  # of `count_dense_pairs`
 OF_INSIDE, OF_SEPARATOR = 2, 3  # of `close_up`; their bits: no tag of a token, changes sides
 
@@ -116,9 +117,12 @@ def lay_out_words(
     values = np.int64(content.ctypes.data)
     put_symbol(cells, high, begin, np.int64(SEPARATOR))
     for index in range(chosen.size):
-        word = chosen[index]
-        for source in range(offsets[word], offsets[word + 1]):
-            value = np.int64(load_u32(values + 4 * source)) if wide else np.int64(content[source])
+        if index + AHEAD < chosen.size:  # words lie anywhere
+            prefetch(values + (offsets[np.uint64(chosen[np.uint64(index + AHEAD)])] << (2 * wide)))
+        word = chosen[np.uint64(index)]
+        for source in range(offsets[np.uint64(word)], offsets[np.uint64(word + 1)]):
+            place = np.uint64(source)
+            value = np.uint64(load_u32(values + 4 * source)) if wide else np.uint64(content[place])
             symbol = np.int64(ids[value])
             put_symbol(cells, high, position, symbol)
             if text.size > 0:
@@ -135,7 +139,7 @@ def dense_row(cells: U16s, position: Int) -> np.uint16:
 
     Unsigned, so no index is looked at for being negative.
     """
-    return np.uint16(cells[position] + 1)
+    return np.uint16(cells[np.uint64(position)] + 1)
 
 
 @entry_kernel
@@ -184,7 +188,7 @@ def collect_dense_pairs(
         for position in range(begin + 1, end):
             right = dense_row(cells, position)
             place = places[left, right]
-            arena[place] = position - 1
+            arena[np.uint64(place)] = position - 1
             places[left, right] = place + np.uint32(place != unwanted)
             left = right
     else:
