@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -343,3 +344,35 @@ def test_texts_are_told_as_texts(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         count_words(iter(["low lower"]), on_progress=lambda at: 1 // 0)
     assert not counting_threads()
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "pattern", "expected"),
+    [
+        ("short.txt", 2_900, "gpt2", 1),
+        ("two.txt", 3_100, "gpt2", 2),
+        ("long.txt", 60_000, "gpt2", 4),
+        ("short.jsonl", 2_900, "gpt2", 4),  # whose lines cost more than their words
+        ("slow.txt", 2_900, r"(?<=a)b|[^b]+|b", 4),  # which no kernel cuts
+    ],
+)
+def test_small_files_take_no_more_threads_than_pay(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    size: int,
+    pattern: str,
+    expected: int,
+) -> None:
+    line = '{"text": "a b"}\n' if name.endswith(".jsonl") else "ab cd\n"
+    (tmp_path / name).write_text(line * (size // len(line)))
+    started = []
+
+    class Counted(ThreadPoolExecutor):
+        def __init__(self, workers: int, **options: str) -> None:
+            started.append(workers)
+            super().__init__(workers, **options)
+
+    monkeypatch.setattr(count_corpus, "ThreadPoolExecutor", Counted)
+    count_words(tmp_path / name, pattern, workers=4, chunk_bytes=1_000)
+    assert started == [expected]
