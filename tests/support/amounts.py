@@ -152,16 +152,27 @@ def not_today(items: Iterable[pytest.Item], seed: int) -> Iterator[pytest.Item]:
     """Tests that a run by day leaves out: most of those that are marked ``rotating``.
 
     Of the cases of a test that is marked ``rotating(one_of)`` one in so many is taken; of a test
-    without cases, one day in so many.
+    without cases, one day in so many. Tests of one file take turns, so that no day has all of what
+    is slow there; a turn does not depend on which other tests are collected.
     """
     cases: Counter[str] = Counter()
     for item in items:
         rotating = item.get_closest_marker("rotating")
+        if rotating is None:
+            continue
         function = item.nodeid.partition("[")[0]
-        case = crc32(function.encode()) + cases[function]
+        case = _turn(item, rotating) + cases[function]
         cases[function] += 1
-        if rotating is not None and (case + seed) % rotating.args[0]:
+        if (case + seed) % rotating.args[0]:
             yield item
+
+
+def _turn(item: pytest.Item, rotating: pytest.Mark) -> int:
+    """Consecutive numbers for the tests of a file that rotate alike."""
+    file, _, test = item.nodeid.partition("[")[0].rpartition("::")
+    functions = vars(item.module)  # type: ignore[attr-defined]
+    alike = [name for name, one in functions.items() if rotating in getattr(one, "pytestmark", ())]
+    return crc32(file.encode()) + alike.index(test)
 
 
 def table() -> str:

@@ -60,7 +60,7 @@ def test_a_champion_that_moves_starts_the_encoding_of_the_dataset(
     assert len(TokenShards(served.home / "tokens" / "demo-1")) > 100
 
 
-@pytest.mark.rotating(3)
+@pytest.mark.rotating(6)
 def test_encode_dataset_runs_on_schedule_and_mlflow_shows_how_fast_it_was(
     served: Served, retrained: Any
 ) -> None:
@@ -103,7 +103,7 @@ def test_recertify_runs_on_schedule(served: Served, retrained: Any) -> None:
     assert "| demo/1 | hf | " in table
 
 
-@pytest.mark.rotating(3)
+@pytest.mark.rotating(6)
 @pytest.mark.skipif(BROWSER is None, reason="no browser of the Chromium family is installed")
 def test_people_find_the_results_in_both_user_interfaces(
     served: Served, retrained: Any, tmp_path: Path
@@ -127,7 +127,7 @@ def test_people_find_the_results_in_both_user_interfaces(
         )
 
 
-@pytest.mark.rotating(3)
+@pytest.mark.rotating(6)
 def test_watch_drift_runs_on_schedule_and_drift_starts_a_training(
     served: Served, retrained: Any
 ) -> None:

@@ -57,7 +57,7 @@ def test_a_run_appears_with_tasks_logs_and_artifacts(
     assert any("learn merges" in message for message in messages)
 
 
-@pytest.mark.rotating(3)
+@pytest.mark.rotating(6)
 def test_a_cluster_is_one_task_however_many_parcels_it_works_on(
     server: PrefectServer, corpus: Path, tmp_path: Path
 ) -> None:
@@ -249,7 +249,7 @@ def test_deployments_have_schedules_triggers_limits_and_forms_that_read_well(
     raise AssertionError("the schedule creates no runs")
 
 
-@pytest.mark.rotating(3)
+@pytest.mark.rotating(6)
 def test_what_a_project_schedules_runs_on_its_own_corpus(
     served: Served, server: PrefectServer, tmp_path: Path
 ) -> None:
@@ -286,7 +286,7 @@ def test_what_a_project_schedules_runs_on_its_own_corpus(
     assert "removed: encode-dataset-own, sweep-garbage-own" in typed("deploy", "--remove")
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(6)
 def test_what_a_projects_file_names_no_more_is_said_and_removed_when_asked(
     served: Served, server: PrefectServer, tmp_path: Path
 ) -> None:
