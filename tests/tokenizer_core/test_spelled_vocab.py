@@ -329,9 +329,10 @@ def test_a_table_is_the_dict_that_it_stands_for() -> None:
     assert list(table) == list(vocab)
     assert len(table) == len(vocab)
     assert max(table) == max(vocab)
-    by_id = table.in_order_of_id()
-    assert list(by_id.items()) == sorted(vocab.items())
-    assert by_id.joined == b"".join(token for _, token in sorted(vocab.items()))
+    by_id, sizes, joined = table.in_order_of_id()
+    assert by_id.tolist() == sorted(vocab)
+    assert sizes.tolist() == [len(token) for _, token in sorted(vocab.items())]
+    assert joined == b"".join(token for _, token in sorted(vocab.items()))
     assert [table.id_of(token) for token in vocab.values()] == ids
     assert [table.id_of(token) for token in (b"", rng.randbytes(16), b"\0\0\0")] == [-1, -1, -1]
     assert table.tokens_of(np.array(ids[5:9])) == [vocab[id_] for id_ in ids[5:9]]

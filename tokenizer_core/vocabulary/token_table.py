@@ -91,16 +91,15 @@ class TokenTable(Mapping[int, bytes]):
         """All tokens, one after the other."""
         return self.words[: self.ends[-1]].tobytes()
 
-    def in_order_of_id(self) -> TokenTable:
-        """The same tokens, by id; itself where they are."""
+    def in_order_of_id(self) -> tuple[NDArray[np.int64], NDArray[np.int64], bytes]:
+        """The ids, ascending; the bytes that each token has; and the tokens joined."""
         if (np.diff(self.ids) > 0).all():
-            return self
+            return self.ids, self.lengths, self.joined
         order = np.argsort(self.ids)
         lengths = self.lengths[order]
-        ends = np.cumsum(lengths)
-        source = np.repeat(self.begins[order] - (ends - lengths), lengths)
-        words = self.words[source + np.arange(len(source))]
-        return TokenTable(Text.of(words.tobytes()).data, ends, self.ids[order], self._table)
+        source = np.repeat(self.begins[order] - (np.cumsum(lengths) - lengths), lengths)
+        joined = self.words[source + np.arange(len(source))].tobytes()
+        return self.ids[order], lengths, joined
 
     def find(
         self, text: NDArray[np.uint8], begins: NDArray[np.int64], ends: NDArray[np.int64]

@@ -160,13 +160,11 @@ class TokenizerSpec:
         How the merges were learned (tie-break, corpus) is no part of it.
         """
         if isinstance(self.vocab, TokenTable):
-            by_id = self.vocab.in_order_of_id()
-            ids, lengths = by_id.ids.astype("<i8"), by_id.lengths.astype("<i8")
-            joined = by_id.joined
+            ids, lengths, joined = self.vocab.in_order_of_id()
         else:
-            ids = np.array(sorted(self.vocab), np.dtype("<i8"))
+            ids = np.array(sorted(self.vocab), np.int64)
             tokens = [self.vocab[id_] for id_ in ids.tolist()]
-            lengths = np.fromiter(map(len, tokens), np.dtype("<i8"), len(tokens))
+            lengths = np.fromiter(map(len, tokens), np.int64, len(tokens))
             joined = b"".join(tokens)
         head: dict[str, Any] = {
             "format": 1,
@@ -181,8 +179,9 @@ class TokenizerSpec:
             head["algorithm"] = self.algorithm.described()
         if self.pipeline is not None and (behaviour := self.pipeline.behaviour):
             head["pipeline"] = behaviour
-        left, right, _ = (part.astype("<i8") for part in self.merge_ids)
-        return digest_of_bytes(canonical_json(head), ids, lengths, joined, left, right)
+        left, right, _ = self.merge_ids
+        numbers = [part.astype("<i8") for part in (ids, lengths, left, right)]
+        return digest_of_bytes(canonical_json(head), *numbers[:2], joined, *numbers[2:])
 
 
 def token_names(spec: TokenizerSpec) -> dict[int, str]:
