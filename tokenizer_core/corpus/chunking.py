@@ -131,6 +131,7 @@ def read_chunks(
         group, reading, chunk_bytes, with_digests=with_digests, quick=quick
     ):
         yield chunk, read_documents(raw, group.file, chunk.begin, reading)
+        del raw  # before the next chunk is read
 
 
 def cut_chunks(

@@ -391,6 +391,7 @@ class _Counting:
                         copies = self._copies.within(group.file.path, chunk.ordinal)
                         documents = without_copies(documents, copies)
                     counter.count(text.text, documents, text.anchors, origin + chunk.begin)
+                    del text  # before the next chunk is read
                     if group.file.is_streamed:
                         self._lengths[stretch] = chunk.end
                     self._progress.add(chunk.spent)
