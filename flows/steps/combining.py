@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -151,5 +152,5 @@ def _empty(request: TrainingRequest, seen: ShardStatistics) -> EmptyCorpus:
     return EmptyCorpus(
         f"there is not a single word in {places}",
         "files with some text beside special tokens",
-        f"look at them: `wc -c {paths[0]}`",
+        f"look at them: `wc -c {shlex.quote(paths[0])}`",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,5 +110,5 @@ def _written_by_others(path: Path) -> StorageError:
         f"another program has opened {path} for writing",
         "programs that open it read-only; it is made again, so nothing written there would stay",
         f"end that program, remove {path.name}.wal if it is there, and open the file with "
-        f"`duckdb -readonly {path}`",
+        f"`duckdb -readonly {shlex.quote(str(path))}`",
     )

@@ -425,7 +425,7 @@ def as_registry_error(error: Exception, doing: str, uri: str) -> RegistryError |
         return DiskFull(
             f"no space left for MLflow's files ({doing}): {reason}",
             "what was finished before is kept",
-            f"free some space on the disk of {uri}",
+            f"free some space on the disk of {uri.removeprefix('sqlite:///')}",
         )
     if isinstance(error, OSError) and error.filename is not None:  # those of a network name none
         return ArtifactsRefused(

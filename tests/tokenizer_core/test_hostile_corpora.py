@@ -107,9 +107,12 @@ def test_line_ends_and_controls_are_text_in_plain_files_and_in_records(
 @pytest.mark.parametrize("content", [b"", b"\n\n", b"<|e|><|e|>", b'{"text": ""}\n{"text": ""}'])
 def test_a_corpus_without_a_word_is_told_to_be_one(tmp_path: Path, content: bytes) -> None:
     name = "a.jsonl" if content[:1] in (b"{", b"\n") else "a.txt"
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(EmptyCorpus, match="holds no words"):
-        counted(tmp_path / name, special_tokens=["<|e|>"])
+    place = tmp_path / "my texts"
+    place.mkdir()
+    (place / name).write_bytes(content)
+    with pytest.raises(EmptyCorpus, match="holds no words") as told:
+        counted(place / name, special_tokens=["<|e|>"])
+    assert told.value.next_step == f"wc -c '{place / name}'"
 
 
 # ---- names and places -----------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -176,7 +177,7 @@ def count_words(
         raise EmptyCorpus(
             f"{', '.join(source.label for source in sources)} holds no words",
             "files with some text beside special tokens",
-            f"wc -c {sources[0].pattern}",
+            f"wc -c {shlex.quote(sources[0].pattern)}",
         )
     return counts
 
