@@ -74,6 +74,7 @@ CASES = {
 }
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_the_command_line_trains_what_the_library_trains(

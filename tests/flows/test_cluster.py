@@ -336,6 +336,7 @@ def tokenizer(english_and_code: str) -> Tokenizer:
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("format", ["bin", "megatron", "olmo", "parquet"])
 def test_token_shards_are_the_same_byte_for_byte(
     format: str, cluster: Any, engine: DaskEngine, files: Path, tokenizer: Tokenizer, tmp_path: Path

@@ -94,6 +94,7 @@ def broken_metrics(report: DriftReport) -> set[str]:
     return {one.rule.metric for one in report.broken}
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_documents_end_where_somebody_says(place: Path, pieces: list[str]) -> None:
     new = place / "new" / "few.txt"
@@ -108,6 +109,7 @@ def test_documents_end_where_somebody_says(place: Path, pieces: list[str]) -> No
     assert found[None] == found["none"] < 10
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_text_of_the_same_kind_has_no_drift_in_twenty_splits(
     place: Path, pieces: list[str]
@@ -191,6 +193,7 @@ def test_too_little_text_is_neither_drift_nor_its_absence(place: Path, bpeline: 
     assert report.slices["all"].figures[BYTES_PER_TOKEN].new < 2, "it is told all the same"
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_slices_are_compared_with_what_the_version_was_evaluated_on(
     place: Path, trained: Path, pieces: list[str]
@@ -227,6 +230,7 @@ def own_bytes_per_token(workspace: Path) -> float:
     return metrics[BYTES_PER_TOKEN]
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_three_observations_are_a_series_in_mlflow(place: Path, pieces: list[str]) -> None:
     texts = {
@@ -283,6 +287,7 @@ class Listener(progress.Progress):
         self.heard.append(("drifted", str(event["reference"])))
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_what_was_counted_is_not_counted_again(place: Path, pieces: list[str]) -> None:
     new = write(place / "new" / "new.txt", pieces[500:900])
@@ -298,6 +303,7 @@ def test_what_was_counted_is_not_counted_again(place: Path, pieces: list[str]) -
     assert (summary.chunks, summary.chunks_reused) == (1, 1)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_listeners_hear_of_drift_and_of_every_observation(place: Path, pieces: list[str]) -> None:
     same = write(place / "new" / "same.txt", pieces[500:900])
@@ -426,6 +432,7 @@ def test_text_that_is_typed_is_judged_as_the_project_of_its_name_says(
     assert "[drift]" not in bpeline(*asked).stderr, "it is of another name"
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_compressed_and_json_files_are_sampled_as_plain_ones(
     place: Path, pieces: list[str]
@@ -449,6 +456,7 @@ def test_compressed_and_json_files_are_sampled_as_plain_ones(
         assert value == pytest.approx(figures[0][metric], rel=0.2, abs=0.01)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_prefect_gets_an_event_for_drift_and_an_artifact_for_all(
     place: Path, monkeypatch: pytest.MonkeyPatch

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,24 @@ from bpeline.tokenizer_core.sealed_manifests import MANIFEST
 from bpeline.tokenizer_core.shards.shard_places import DirectoryPlace
 from bpeline.tokenizer_core.shards.token_shards import TokenShards
 
+MakeFolder = Callable[[Mapping[str, str], Sequence[Sequence[object]]], Path]
+
+
+@pytest.fixture(scope="module")
+def trained(folder_after: MakeFolder, english_and_code: str) -> Path:
+    """A folder with ``news/1`` and its corpus, to be copied."""
+    texts = {
+        f"corpus/part-{number}.txt": english_and_code[begin : begin + 40_000]
+        for number, begin in enumerate((0, 40_000, 90_000))
+    }
+    return folder_after(texts, [("train", "corpus", "--name", "news", "--vocab-size", 300)])
+
 
 @pytest.fixture
-def registered(corpus: Path, bpeline: Callable[..., Result]) -> Path:
+def registered(trained: Path, tmp_path: Path) -> Path:
     """``news/1``, and the corpus it was trained on, as the dataset to encode."""
-    trained = bpeline("train", corpus, "--name", "news", "--vocab-size", 300)
-    assert trained.exit_code == 0, trained.output
-    return corpus
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "corpus"
 
 
 def mlflow_run(dataset: EncodedDataset) -> Any:
@@ -209,6 +221,7 @@ def test_packed_sequences_are_what_is_recorded(registered: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(2)
 def test_workers_of_a_cluster_encode_and_pack(registered: Path) -> None:
     rows = [{"text": f"row {n} of many", "url": f"u{n}"} for n in range(2_000)] + [{"text": "last"}]
     (registered / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -237,7 +250,8 @@ def test_what_cannot_be_encoded_is_said(registered: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["local", "dask"])
+@pytest.mark.rotating(2)
+@pytest.mark.parametrize("engine", ["dask", "local"])
 def test_a_store_takes_the_shards_as_a_directory_does(
     engine: str, registered: Path, s3: S3Server, tmp_path: Path
 ) -> None:

@@ -202,6 +202,7 @@ def test_a_rule_of_a_slice_that_is_not_evaluated_is_refused_before_training(
     assert (ended.exit_code, "slice language:en" in ended.stderr) == (2, True)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_sources_come_from_a_file_too(
     bpeline: Command, corpus: Path, texts: dict[str, list[str]], tmp_path: Path
@@ -252,6 +253,7 @@ def test_other_files_of_sources_are_refused_by_name(
     assert (ended.exit_code, "sources.toml cannot be used" in ended.stderr) == (2, True)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_a_sweep_measures_every_combination_and_registers_none(
     bpeline: Command, corpus: Path, texts: dict[str, list[str]]
@@ -332,6 +334,7 @@ def test_other_algorithms_are_swept_too(bpeline: Command, corpus: Path, algorith
     assert refused.exit_code == 2
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_trainings_and_sweeps_say_once_what_looks_like_a_special_token(
     bpeline: Command, corpus: Path
@@ -349,6 +352,7 @@ def test_trainings_and_sweeps_say_once_what_looks_like_a_special_token(
         assert ended.stderr.count(f"note: {said[0]}") == 1
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_what_a_sweep_says_to_type_trains_what_it_measured(bpeline: Command, corpus: Path) -> None:
     options = ["--name", "news", "--special-token", "<|x y|>", "--min-count", "3"]
@@ -370,6 +374,7 @@ def test_an_interrupted_sweep_is_no_training_to_resume(bpeline: Command, corpus:
     assert "nothing to resume" in bpeline("resume").stdout
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_a_champion_that_cannot_be_had_costs_the_comparison_alone(
     train: Callable[..., Any], bpeline: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -387,6 +392,7 @@ def test_a_champion_that_cannot_be_had_costs_the_comparison_alone(
     assert second["exit"] == 0, "the rules know what the champion made of the set"
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_few_documents_give_no_interval(bpeline: Command, corpus: Path, tmp_path: Path) -> None:
     for size in (500, 600):
@@ -397,6 +403,7 @@ def test_few_documents_give_no_interval(bpeline: Command, corpus: Path, tmp_path
     assert "interval" not in shown
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_a_summary_says_how_much_was_not_learned_from(
     corpus: Path, bpeline: Callable[..., Result]

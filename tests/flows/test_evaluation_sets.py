@@ -127,6 +127,7 @@ def test_a_version_with_a_separator_is_equal_and_a_poor_one_is_not_better(
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(2)
 def test_a_provisional_set_is_replaced_and_versions_in_use_are_measured_anew(
     train: Callable[..., dict[str, Any]], bpeline: Command
 ) -> None:
@@ -150,6 +151,7 @@ def test_a_provisional_set_is_replaced_and_versions_in_use_are_measured_anew(
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(2)
 def test_a_version_that_brings_its_own_set_is_judged_on_the_one_before_too(
     train: Callable[..., dict[str, Any]], bpeline: Command, here: Path, english_and_code: str
 ) -> None:
@@ -179,6 +181,7 @@ def test_a_version_that_brings_its_own_set_is_judged_on_the_one_before_too(
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(2)
 def test_drift_after_a_provisional_set_ends_in_a_promotion(
     train: Callable[..., dict[str, Any]], bpeline: Command, here: Path, english_and_code: str
 ) -> None:
@@ -212,6 +215,7 @@ def test_drift_after_a_provisional_set_ends_in_a_promotion(
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(2)
 def test_compare_promote_and_mlflow_show_the_same_figures(
     train: Callable[..., dict[str, Any]], bpeline: Command, here: Path, english_and_code: str
 ) -> None:
@@ -271,6 +275,7 @@ def test_compare_promote_and_mlflow_show_the_same_figures(
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(2)
 def test_robustness_is_told_by_kind_and_language(
     bpeline: Command, here: Path, english_and_code: str
 ) -> None:
@@ -386,6 +391,7 @@ def test_the_set_goes_with_the_last_version_of_its_name(
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(2)
 def test_new_text_without_a_word_costs_no_training(
     train: Callable[..., dict[str, Any]], here: Path
 ) -> None:

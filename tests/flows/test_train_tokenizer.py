@@ -90,6 +90,7 @@ def test_the_same_again_reads_nothing_and_registers_nothing(corpus: Path) -> Non
     assert heard.advanced == {}
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_required_tokens_and_rare_words_reach_the_version_and_its_record(corpus: Path) -> None:
     plain = train_tokenizer([str(corpus)], "news", 400)
@@ -117,6 +118,7 @@ def test_required_tokens_and_rare_words_reach_the_version_and_its_record(corpus:
     assert again.metrics["corpus/pruned_words"] == sum(rare)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_another_vocabulary_size_does_not_read_the_corpus(
     corpus: Path, monkeypatch: pytest.MonkeyPatch
@@ -242,6 +244,7 @@ def test_patterns_and_tie_breaks_reach_the_merges(
     assert load_tokenizer("news/1").merges == reference.train(counts, 64, tie_break=tie_break)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_workers_do_not_change_the_result(corpus: Path, tmp_path: Path) -> None:
     digests = {
@@ -254,6 +257,7 @@ def test_workers_do_not_change_the_result(corpus: Path, tmp_path: Path) -> None:
     assert len(digests) == 1
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_words_that_do_not_fit_into_memory_do_not_change_the_result(
     tmp_path: Path, fresh_workspace: Path, monkeypatch: pytest.MonkeyPatch
@@ -288,6 +292,7 @@ def test_a_smaller_vocabulary_than_bytes_is_refused_before_anything_is_read() ->
         train_tokenizer(["missing.txt"], "news", 255)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", ["shards", "tables", "checkpoints"])
 def test_damaged_files_of_earlier_runs_are_made_again(corpus: Path, damage: str) -> None:
@@ -318,6 +323,7 @@ def test_damaged_files_of_earlier_runs_are_made_again(corpus: Path, damage: str)
         assert again.chunks_reused < again.chunks
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_damaged_held_out_documents_are_counted_again(corpus: Path) -> None:
     first = train_tokenizer([str(corpus)], "news", 400, held_out=0.3)
@@ -335,6 +341,7 @@ def test_damaged_held_out_documents_are_counted_again(corpus: Path) -> None:
     assert any("made again" in note for note in again.notes)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_files_that_are_copies_are_reported_with_their_share(corpus: Path) -> None:
     text = (corpus / "part-1.txt").read_bytes()

@@ -189,6 +189,7 @@ def test_a_core_that_is_not_the_one_that_was_stored_is_not_imported(
     assert not (tmp_path / "executed").exists()
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 def test_models_that_carry_the_core_as_source_load_as_ever(tmp_path: Path) -> None:
     model = tmp_path / "model"
