@@ -14,6 +14,7 @@ from bpeline.tokenizer_core.encoding.encoding_memory import SharedWords, WordCac
 from bpeline.tokenizer_core.encoding.merge_encoding import BytePairEncoder
 from bpeline.tokenizer_core.kernels.encoding.word_cache import LONGEST_KEPT
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
+from bpeline.tokenizer_core.text import Text
 
 IDENTITY = np.arange(256)
 THREADS = 6
@@ -69,6 +70,20 @@ def test_what_one_thread_learned_another_finds() -> None:
     thread.join()
     kept = sum(len(word) <= LONGEST_KEPT for word in words)
     assert encoder._words.table._counts[0] == known == kept
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "uint32", "int32"])
+def test_narrow_ids_are_the_callers_alone(dtype: str) -> None:
+    """They are written to memory that the next call uses again, and given as a copy."""
+    encoder = encoder_of(1 << 10)
+    texts = [Text.of(b" ".join(words_of(seed)[:size])) for seed, size in ((4, 900), (5, 50))]
+    asked = [(one, np.array([[0, one.size]]), np.array([7])) for one in texts]
+    narrow = [encoder.encode_narrow(*one, dtype) for one in asked]
+    for (ids, ends), one in zip(narrow, asked, strict=True):
+        expected, expected_ends = encoder.encode(*one)
+        assert ids.dtype == dtype
+        assert ids.tolist() == expected.tolist()
+        assert ends.tolist() == expected_ends.tolist()
 
 
 def test_a_full_table_has_one_successor_with_its_words() -> None:

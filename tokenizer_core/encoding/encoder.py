@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,13 @@ class Encoder(Protocol):
     def encode_words(self, words: Sequence[bytes]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         """Token ids of words, each one pre-token whatever the pattern says; returns as `encode`."""
         ...
+
+    def encode_narrow(
+        self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64], dtype: str
+    ) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """`encode`, and the ids of another dtype."""
+        ids, ends = self.encode(text, spans, behind)
+        return ids.astype(dtype), ends
 
     def encode_rows(
         self, content: NDArray[np.uint8], offsets: NDArray[np.int64]

@@ -33,6 +33,7 @@ _FIRST_SLOTS = 1 << 13  # 256 KiB of entries: what a few short texts need
 _LEAST_SLOTS = 4 * BATCH
 _GROWTH = 8
 _CACHE_LINE = 64
+_KEPT_IDS = 1 << 24  # bytes: those of pieces of files
 _KEPT_SCRATCH = 1 << 20  # bytes; more is given back after the text that needed it
 
 
@@ -209,12 +210,13 @@ class Workspace:
         short: buffers for short texts.
     """
 
-    __slots__ = ("_queue", "fields", "record", "scratch", "short", "words")
+    __slots__ = ("_ids", "_queue", "fields", "record", "scratch", "short", "words")
 
     def __init__(self, record: NDArray[Any], words: WordCache) -> None:
         self.record = record.copy()
         self.fields = self.record.view(np.int64)
         self.short = ShortBuffers(self.record)
+        self._ids = np.empty(0, np.uint32)
         self._queue = np.zeros(QUEUE_BYTES // 8, np.uint64)
         self.record["queue"] = self._queue.ctypes.data
         self.use(words)
@@ -240,8 +242,20 @@ class Workspace:
         wanted = longest // 64 + 1 if self.record["trie"][0] else _merging_scratch(longest)
         self._take_scratch(max(wanted, min(2 * wanted, _KEPT_SCRATCH // 8)))
 
+    def room_for_ids(self, number: int) -> NDArray[np.uint32]:
+        """Memory for ids until the workspace is given back; the same as before, if it is enough.
+
+        What is asked of the C library and freed again for each piece of a file may go back to the
+        system each time, and is cleared page by page when it comes again.
+        """
+        if len(self._ids) < number:
+            self._ids = np.empty(number, np.uint32)
+        return self._ids
+
     def shrink(self) -> None:
         """Give back scratch that few texts need."""
+        if self._ids.nbytes > _KEPT_IDS:
+            self._ids = np.empty(0, np.uint32)
         if self.scratch.nbytes > _KEPT_SCRATCH:
             self._take_scratch(_LEAST_SCRATCH)
 

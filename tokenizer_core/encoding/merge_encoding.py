@@ -216,22 +216,43 @@ class BytePairEncoder(Encoder):
         behind: NDArray[np.int64],
     ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         """`encode` of text that is cut already: a bitmap of where pre-tokens start."""
-        room = text.size if len(spans) == 1 else int((spans[:, 1] - spans[:, 0]).sum())
-        ids = np.empty(room + len(spans) + ROOM, np.uint32)
+        ids = np.empty(_room_for(text, spans), np.uint32)
+        with self._workspace() as workspace:
+            ends = self._write_ids(workspace, text, marks, spans, behind, ids)
+        return ids[: ends[-1] if len(ends) else 0], ends
+
+    def encode_narrow(
+        self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64], dtype: str
+    ) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        # A copy, of ids that are written to the same memory each time: see `room_for_ids`.
+        marks = self._splitter.mark_every_byte(text, spans)
+        with self._workspace() as workspace:
+            ids = workspace.room_for_ids(_room_for(text, spans))
+            ends = self._write_ids(workspace, text, marks, spans, behind, ids)
+            return ids[: ends[-1] if len(ends) else 0].astype(dtype), ends
+
+    def _write_ids(
+        self,
+        workspace: Workspace,
+        text: Text,
+        marks: NDArray[np.uint64],
+        spans: NDArray[np.int64],
+        behind: NDArray[np.int64],
+        ids: NDArray[np.uint32],
+    ) -> NDArray[np.int64]:
+        """Write the ids of spans; the number of ids up to the end of each."""
         ends = np.empty(len(spans), np.int64)
         state = np.zeros(1, PROGRESS)
         state["position"] = -1
-        with self._workspace() as workspace:
-            while True:
-                fields = workspace.fields
-                reason = encode_spans(text.data, marks, spans, behind, fields, ids, ends, state)
-                if reason == DONE:
-                    break
-                if reason == NEEDS_SCRATCH:
-                    workspace.grow_scratch(int(state["needed"][0]))
-                else:
-                    self._make_room(workspace)
-        return ids[: ends[-1] if len(ends) else 0], ends
+        while True:
+            fields = workspace.fields
+            reason = encode_spans(text.data, marks, spans, behind, fields, ids, ends, state)
+            if reason == DONE:
+                return ends
+            if reason == NEEDS_SCRATCH:
+                workspace.grow_scratch(int(state["needed"][0]))
+            else:
+                self._make_room(workspace)
 
     def encode_short(self, content: bytes) -> list[int]:
         kernel = self._short_kernel
@@ -279,6 +300,12 @@ class BytePairEncoder(Encoder):
             gains,
         )
         return gains
+
+
+def _room_for(text: Text, spans: NDArray[np.int64]) -> int:
+    """How many ids there may be of spans, and beyond."""
+    size = text.size if len(spans) == 1 else int((spans[:, 1] - spans[:, 0]).sum())
+    return size + len(spans) + ROOM
 
 
 def _is_one_of_few(kernel: Callable[..., int]) -> bool:

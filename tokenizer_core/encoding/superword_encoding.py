@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.encoding.encoder import Encoder
 from bpeline.tokenizer_core.encoding.merge_encoding import BytePairEncoder, merge_table
 from bpeline.tokenizer_core.kernels.encoding.superword_merges import (
     DONE,
@@ -89,6 +90,8 @@ class SuperwordEncoder(BytePairEncoder):
     def _layers(self) -> SuperwordLayers | None:
         # Made for the first text that is not short. Threads that ask at once make the same.
         return SuperwordLayers.of(self) if self.merges_once else None
+
+    encode_narrow = Encoder.encode_narrow  # by way of `encode_marked`
 
     def encode_marked(
         self,

@@ -198,7 +198,6 @@ class FileEncoding:
         if isinstance(encoder, PreparedEncoder):
             encoder = encoder.without(self.reading.special_bytes)  # none of them stands in a span
         ids, ends = self._ids(encoder, whole, spans, behind, Places(of_file, places[:, 0]))
-        ids = ids.astype(self.dtype)
         head = int(ends[0])
         rest, ends, filled = _filled(ids[head:], ends[1:-1] - head, self.end_of_text)
         first, last = ((int(one[0]), int(one[1])) for one in places[[0, -1]])
@@ -221,10 +220,11 @@ class FileEncoding:
         spans: NDArray[np.int64],
         behind: NDArray[np.int64],
         places: Places,
-    ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    ) -> tuple[NDArray[Any], NDArray[np.int64]]:
         if self.dropping is None:
-            return encoder.encode(text, spans, behind)
-        return self.dropping.encode(text, spans, behind, places)
+            return encoder.encode_narrow(text, spans, behind, self.dtype)
+        ids, ends = self.dropping.encode(text, spans, behind, places)
+        return ids.astype(self.dtype), ends
 
     def _records(self, text: ChunkText, begin: int, file: int) -> EncodedPiece:
         """The ids of the documents of rows or JSON lines, each complete."""
@@ -236,7 +236,7 @@ class FileEncoding:
         # No document is longer than its row, so no two have a place in common.
         stand = Places(of_file, begin + text.rows[filled, 0])
         ids, ends = self._ids(self.encoder, text.text, spans, behind, stand)
-        ids, ends, with_ids = _filled(ids.astype(self.dtype), ends, self.end_of_text)
+        ids, ends, with_ids = _filled(ids, ends, self.end_of_text)
         kept = np.flatnonzero(filled)[with_ids]
         named, values = (
             [of_rows[row] for row in kept.tolist()] if of_rows else ()
