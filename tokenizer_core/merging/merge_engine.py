@@ -354,11 +354,13 @@ class MergeEngine:
         occurrences; half of ``before`` at most.
         """
         room = (self._bytes - self._state.cells.nbytes) // 4
-        counts = rows[:, pair_tables.COUNT]
+        counts, lengths = rows[:, pair_tables.COUNT], rows[:, pair_tables.LENGTH]
+        most = max(room, _FEW_OCCURRENCES)
+        if int(lengths.sum()) <= most:
+            return 0
         order = np.argsort(counts)[::-1]
-        collected = np.cumsum(rows[order, pair_tables.LENGTH])
-        number = int(np.searchsorted(collected, max(room, _FEW_OCCURRENCES), side="right"))
-        return 0 if number == len(rows) else min(int(counts[order[number]]) + 1, before // 2)
+        number = int(np.searchsorted(np.cumsum(lengths[order]), most, side="right"))
+        return min(int(counts[order[number]]) + 1, before // 2)
 
     def _see(self, rows: NDArray[np.int64], least: int) -> None:
         """Bring those pairs of ``rows`` in sight that occur ``least`` times, all in the queue."""
@@ -757,14 +759,14 @@ def _frequent_pairs(
     tokens = int(state.sizes[merge_state.TOKENS])
     end = len(state.cells) if end is None else end
     if tokens <= _DENSE:
-        return _dense_pairs(state, tokens, begin, end, in_two)
+        return _dense_pairs(state, tokens, least, begin, end, in_two)
     return _sparse_pairs(state, least, begin, end)
 
 
 def _dense_pairs(
-    state: MergeState, tokens: int, begin: int, end: int, in_two: bool
+    state: MergeState, tokens: int, least: int, begin: int, end: int, in_two: bool
 ) -> NDArray[np.int64]:
-    """Rows for all pairs, by means of a square table for each thread."""
+    """The same for those pairs alone, by means of a square table for each thread."""
     tables = _lent(state.arena, (1 + in_two, tokens + 1, tokens + 1, 2))
     sums = tables[0]
 
@@ -777,11 +779,15 @@ def _dense_pairs(
         middle = (begin + end + 1) // 2
         at_once(lambda: count(begin, middle, sums), lambda: count(middle - 1, end, tables[1]))
         sums += tables[1]
-    left, right = np.nonzero(sums[1:, 1:, merge_layout.OCCURRING])
-    rows = np.empty((len(left), pair_tables.COLUMNS), np.int64)
-    rows[:, pair_tables.KEY] = (left << 32) | right
-    rows[:, pair_tables.COUNT] = sums[left + 1, right + 1, merge_layout.SUM]
-    rows[:, pair_tables.LENGTH] = sums[left + 1, right + 1, merge_layout.OCCURRING]
+    frequent = sums[..., merge_layout.SUM] >= max(least, 1)
+    frequent[0] = frequent[:, 0] = False  # separators
+    cells = np.flatnonzero(frequent)
+    left, right = np.divmod(cells, tokens + 1)
+    found = sums.reshape(-1, 2).take(cells, axis=0)
+    rows = np.empty((len(cells), pair_tables.COLUMNS), np.int64)
+    rows[:, pair_tables.KEY] = ((left - 1) << 32) | (right - 1)
+    rows[:, pair_tables.COUNT] = found[:, merge_layout.SUM]
+    rows[:, pair_tables.LENGTH] = found[:, merge_layout.OCCURRING]
     return rows
 
 
