@@ -182,7 +182,7 @@ class Tokenizer:
         # Plain attributes: a property that keeps its value makes all others slower to find.
         self._made_encoder: Encoder | None = None
         self._made_decoder: Decoder | None = None
-        self._encode_short: Callable[[bytes], list[int]] | None = None
+        self._encode_at_once: Callable[[str], list[int] | None] | None = None
         if not isinstance(spec.algorithm, ByteBpe):
             made, self._made_decoder = coders_of(spec)
             self._made_encoder = self._prepared(made)
@@ -204,7 +204,7 @@ class Tokenizer:
             absent = self.spec.byte_ids < 0
             whole = AbsentBytesEncoder(merging, absent) if absent.any() else merging
             made = self._made_encoder = self._prepared(whole)
-        self._encode_short = made.encode_short
+        self._encode_at_once = made.encode_at_once
         return made
 
     def _prepared(self, encoder: Encoder) -> Encoder:
@@ -419,13 +419,16 @@ class Tokenizer:
         """
         if add_special_tokens:
             return self._templated(self.encode(text, allowed_special, on_special))
-        try:
-            content = str.encode(text)
-        except (TypeError, UnicodeEncodeError):
+        if on_special == "text" and (allowed_special is None or allowed_special == self._usual):
+            if self._encode_at_once is not None:
+                ids = self._encode_at_once(text)
+                if ids is not None:
+                    return ids
             content = utf8_of(text)
-        usual = allowed_special is None or allowed_special == self._usual
-        if usual and len(content) <= SHORT_TEXT and on_special == "text":
-            return (self._encode_short or self.encoder.encode_short)(content)
+            if len(content) <= SHORT_TEXT:
+                return self.encoder.encode_short(content)
+        else:
+            content = utf8_of(text)
         return listed(self._ids_of(content, allowed_special, on_special))
 
     def encode_ordinary(self, text: str) -> list[int]:

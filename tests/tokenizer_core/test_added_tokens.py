@@ -10,7 +10,7 @@ import pytest
 from tokenizers import AddedToken as TheirToken
 from tokenizers import Tokenizer, models
 
-from bpeline.tokenizer_core.encoding import Encoder
+from bpeline.tokenizer_core.encoding import BytePairEncoder, Encoder, PreparedEncoder
 from bpeline.tokenizer_core.errors import InvalidTokenizer
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer as OurTokenizer
@@ -183,9 +183,32 @@ def test_short_texts_have_the_ids_of_long_ones(contents: list[str]) -> None:
     merges = [(b"a", b"b"), (b" ", b"x")]
     spec = TokenizerSpec.checked(vocab, merges, {}, pipeline=Pipeline(added_tokens=added))
     encoder = OurTokenizer.of_spec(spec).encoder
+    inner = encoder.inner if isinstance(encoder, PreparedEncoder) else encoder
+    assert isinstance(inner, BytePairEncoder)
     random_ = random.Random(3)
     for _ in range(200):
         text = "".join(random_.choices([*contents, *"<|ab>][x.^ é"], k=random_.randint(0, 12)))
         content = text.encode()
         expected = Encoder.encode_short(encoder, content)
         assert encoder.encode_short(content) == expected
+        assert encoder.encode_at_once(text) in (None, expected)
+        inner._may_wait = False  # from the second text on
+
+
+@pytest.mark.parametrize(
+    ("contents", "beginning"),
+    [
+        ([], b""),
+        (["<a>"], b"<a>"),
+        (["<|endoftext|>"], b"<|endof"),
+        (["<|end|>", "<|e|>", "<|pad|>"], b"<|"),
+        (["<s>", "[INST]"], b""),
+        (["é", "ê"], b"\xc3"),
+        (["<\0a", "<\0b"], b"<"),
+        (["\0a", "\0ab"], b""),
+    ],
+)
+def test_what_all_begin_with(contents: list[str], beginning: bytes) -> None:
+    tokens = [AddedToken(number, content) for number, content in enumerate(contents)]
+    matcher = AddedTokenMatcher(tokens, [content.encode() for content in contents])
+    assert matcher.beginning == int.from_bytes(beginning, "little")

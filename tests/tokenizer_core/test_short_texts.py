@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -11,7 +13,11 @@ from bpeline.tokenizer_core.encoding import merge_encoding
 from bpeline.tokenizer_core.encoding.encoding_memory import SHORT_TEXT
 from bpeline.tokenizer_core.encoding.merge_encoding import BytePairEncoder
 from bpeline.tokenizer_core.kernels.encoding.encode_text import encode_span
-from bpeline.tokenizer_core.kernels.memory.python_lists import bytes_are_known
+from bpeline.tokenizer_core.kernels.memory.python_lists import (
+    bytes_are_known,
+    list_facts,
+    text_facts,
+)
 from bpeline.tokenizer_core.splitting import SUPERWORDS
 from bpeline.tokenizer_core.splitting.pretokenization import MASK_KERNELS
 from bpeline.tokenizer_core.text import Text
@@ -22,6 +28,10 @@ PIECES = [
     "a", "B", " ", "  ", "\n", "\r\n", "'s", "'LL", "1", "2345", "…", "ä", "漢", "🙂", "/",
     "\u0301", "I'm", "it's", "\t", "\u3000", "e", "the ", " and", "!?", "\x00",
 ]  # fmt: skip
+at_once = pytest.mark.skipif(
+    not (bytes_are_known() and text_facts() and list_facts()),
+    reason="objects of this Python are not read where they lie",
+)
 
 
 def encoder_of(pattern: str, text: str, cache_words: int | None = None) -> BytePairEncoder:
@@ -32,7 +42,7 @@ def encoder_of(pattern: str, text: str, cache_words: int | None = None) -> ByteP
         )
     encoder = tokenizer.encoder
     assert isinstance(encoder, BytePairEncoder)
-    assert (encoder._short_kernel is not None) == bytes_are_known()
+    assert (encoder._short_kernel is not None) == bool(bytes_are_known() and text_facts())
     encoder._may_wait = False
     return encoder
 
@@ -68,15 +78,124 @@ def test_a_cache_that_fills_changes_nothing(english_and_code: str) -> None:
         assert encoder.encode_short(content) == expected
 
 
-@pytest.mark.skipif(not bytes_are_known(), reason="objects of this Python are not read")
 def test_only_bytes_are_read_where_they_lie(english_and_code: str) -> None:
     encoder = encoder_of("gpt2", english_and_code[:50_000])
-    for other in (bytearray(b"some text"), memoryview(b"some text"), "some text"):
+    expected = encoder.encode_whole(Text.of(b"some text")).tolist()
+    assert encoder.encode_short(b"some text") == expected
+    for other in (bytearray(b"some text"), memoryview(b"some text"), "some text", Bytes(b"some")):
         with pytest.raises(TypeError, match="expected bytes"):
             encoder.encode_short(other)  # type: ignore[arg-type]
-    assert (
-        encoder.encode_short(b"some text") == encoder.encode_whole(Text.of(b"some text")).tolist()
-    )
+    for other in (bytearray(b"some text"), Bytes(b"some text"), Str("some text"), None, [], 5):
+        assert encoder.encode_at_once(other) is None  # type: ignore[arg-type]
+
+
+class Str(str):
+    __slots__ = ()
+
+
+class Bytes(bytes):
+    __slots__ = ()
+
+
+@at_once
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_texts_of_all_widths(pattern: str, english_and_code: str) -> None:
+    """Python keeps characters in one, two or four bytes: each kind is read by loops of its own."""
+    encoder = encoder_of(pattern, english_and_code[:50_000] + 40 * "ä漢字🙂 ÿŀ߿ࠀ")
+    encoder.encode_short(b"")
+    generator = random.Random(pattern)
+    letters = "aZ 0'\n\x7f\x80\xa0äÿ\u0100\u03b1\u07ff\u0800\u20ac漢\ud7ff\ue000\uffff"
+    letters += "\U00010000🙂\U0010ffff"
+    for size in [*range(40), *range(55, 75), 300, 1_000]:
+        for most in (7, 11, 16, 19, len(letters)):
+            text = "".join(generator.choices(letters[:most], k=size))
+            expected = encoder.encode_whole(Text.of(text.encode())).tolist()
+            assert encoder.encode_at_once(text) == expected, text
+            assert encoder.encode_at_once(text.encode()) == expected, text
+            for place in range(0, size + 1, 1 + size // 3):
+                broken = text[:place] + generator.choice("\ud800\udbff\udc00\udfff") + text[place:]
+                assert encoder.encode_at_once(broken) is None
+
+
+@at_once
+def test_texts_that_might_not_fit_are_left_to_others(english_and_code: str) -> None:
+    encoder = encoder_of("gpt2", english_and_code[:50_000])
+    encoder.encode_short(b"")
+    for letter, most in (("a", 1), ("ä", 2), ("漢", 3), ("🙂", 4)):
+        longest = letter * (SHORT_TEXT // most)
+        expected = encoder.encode_whole(Text.of(longest.encode())).tolist()
+        assert encoder.encode_at_once(longest) == expected
+        assert encoder.encode_at_once(longest + letter) is None
+    assert encoder.encode_at_once(b"a" * SHORT_TEXT) is not None
+    assert encoder.encode_at_once(b"a" * (SHORT_TEXT + 1)) is None
+
+
+@at_once
+def test_bytes_that_are_sought(english_and_code: str) -> None:
+    encoder = encoder_of("gpt2", english_and_code[:50_000])
+    encoder.encode_short(b"")
+    generator = random.Random(3)
+    for sought in (b"<", b"<|", b"<|end", b"<|endof"[:7], "é".encode()):
+        number = int.from_bytes(sought, "little")
+        for _ in range(200):
+            text = "".join(generator.choices(["<", "|", "end", "o", "f", " ", "é"], k=9))
+            for content in (text, text.encode()):
+                found = encoder.encode_at_once(content, number)
+                assert (found is None) == (sought in text.encode()), (sought, text)
+        for length in range(70):
+            text = "x" * length
+            assert encoder.encode_at_once(text, number) == encoder.encode_at_once(text)
+            assert encoder.encode_at_once(text + sought.decode(), number) is None
+            assert encoder.encode_at_once(sought[:-1] + text.encode(), number) is not None
+
+
+@at_once
+def test_threads_share_what_encodes_at_once(english_and_code: str) -> None:
+    """Nobody else runs while a text is encoded; and the cache of words is replaced all the time."""
+    encoder = encoder_of("cl100k", english_and_code[:50_000], cache_words=128)
+    texts = [english_and_code[begin : begin + 400] for begin in range(0, 60_000, 400)]
+    expected = [encoder.encode_whole(Text.of(text.encode())).tolist() for text in texts]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+
+    def encode(offset: int) -> int:
+        wrong = 0
+        for number in range(len(texts)):
+            place = (number + offset) % len(texts)
+            content = texts[place].encode()
+            wrong += encoder.encode_short(content) != expected[place]
+            ids = encoder.encode_at_once(texts[place])
+            wrong += ids is not None and ids != expected[place]
+        return wrong
+
+    try:
+        with ThreadPoolExecutor(6) as pool:
+            assert sum(pool.map(encode, range(0, 120, 20))) == 0
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_ids_that_have_no_ints(english_and_code: str) -> None:
+    vocab = {byte: bytes([byte]) for byte in range(256)} | {1 << 20: b"ab"}
+    tokenizer = Tokenizer(vocab, [(b"a", b"b")])
+    encoder = tokenizer.encoder
+    assert isinstance(encoder, BytePairEncoder)
+    encoder._may_wait = False
+    for _ in range(3):
+        assert tokenizer.encode("abc ab") == [1 << 20, 99, 32, 1 << 20]
+
+
+def test_objects_that_lie_elsewhere(english_and_code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merge_encoding, "text_facts", lambda: None)
+    tokenizer = train_from_iterator([english_and_code[:50_000]], vocab_size=600)
+    encoder = tokenizer.encoder
+    assert isinstance(encoder, BytePairEncoder)
+    encoder._may_wait = False
+    for text in ("some text", english_and_code[:3_000], "é漢🙂", ""):
+        expected = encoder.encode_whole(Text.of(text.encode())).tolist()
+        for _ in range(2):
+            assert tokenizer.encode(text) == encoder.encode_short(text.encode()) == expected
+        assert encoder.encode_at_once(text) is None
 
 
 def test_a_few_texts_are_not_compiled_for(

@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.encoding.id_lists import listed
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.vocabulary import TokenizerSpec
 
@@ -70,10 +71,19 @@ class Encoder(Protocol):
         span[0, 1] = text.size
         return self.encode(text, span, _NO_ID_BEHIND)[0]
 
+    def encode_at_once(self, text: str | bytes, sought: int = 0) -> list[int] | None:
+        """Token ids of a short text, as soon as can be; None where another method is to be asked.
+
+        Args:
+            text: of any type and length, for all that the caller knows; bytes are valid UTF-8.
+            sought: the answer is None where these bytes occur in the UTF-8, up to seven of them as
+                a little-endian number; 0: whatever occurs.
+        """
+        return None
+
     def encode_short(self, content: bytes) -> list[int]:
         """Token ids of UTF-8 text of at most `SHORT_TEXT` bytes, as soon as can be."""
-        ids: list[int] = self.encode_whole(Text.of(content)).tolist()
-        return ids
+        return listed(self.encode_whole(Text.of(content)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,22 +10,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.encoding.id_lists import Numbers, listed
+from bpeline.tokenizer_core.kernels.compiling.compilation import machine_code
 from bpeline.tokenizer_core.kernels.encoding.encode_text import BATCH, QUEUE_BYTES, encode_span
 from bpeline.tokenizer_core.kernels.encoding.encode_word import (
     LONG_SCRATCH,
     SHORT_SCRATCH,
     SHORT_WORD,
 )
-from bpeline.tokenizer_core.kernels.encoding.short_texts import NOT_BYTES, SHORT
+from bpeline.tokenizer_core.kernels.encoding.short_texts import SHORT
 from bpeline.tokenizer_core.kernels.encoding.word_cache import ROOM, move_kept
 from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
+from bpeline.tokenizer_core.kernels.memory.text_objects import TEXTS
 from bpeline.tokenizer_core.kernels.scanning.automaton import PROGRESS
 from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
 from bpeline.tokenizer_core.kernels.tables.word_keys import ENTRY
 from bpeline.tokenizer_core.splitting import MarkShort
 
-ShortKernel = Callable[[NDArray[np.uint64], int, int], int]
-SHORT_TEXT = 1 << 11  # bytes; beyond, what ShortBuffers save is lost in the noise
+ShortKernel = Callable[[int, int, int, int], int]
+SHORT_TEXT = 1 << 14  # bytes; no thread waits longer for the interpreter's lock than 0.1 ms
 _BLANK = bytes(PADDING)
 _NO_MARKS = bytes(SHORT_TEXT // 8 + 16)
 
@@ -46,7 +49,7 @@ def _merging_scratch(longest: int) -> int:
     return (SHORT_SCRATCH + LONG_SCRATCH * longest) // 8 + 1
 
 
-_LEAST_SCRATCH = _merging_scratch(SHORT_TEXT)  # uint64: 66 KiB
+_LEAST_SCRATCH = _merging_scratch(SHORT_TEXT)  # uint64: 0.5 MiB, of which little is touched
 
 
 class WordCache:
@@ -140,16 +143,11 @@ class ShortBuffers:
 
     Attributes:
         text, span, marks, progress, ids: what kernels are given.
-        record: one `SHORT`, for kernels that cut as well.
-        address: of it.
     """
 
-    __slots__ = (
-        "_ids", "_marks", "_span", "_text", "address", "ids", "marks", "progress", "record", "span",
-        "text",
-    )  # fmt: skip
+    __slots__ = ("_marks", "_span", "_text", "ids", "marks", "progress", "span", "text")
 
-    def __init__(self, workspace: NDArray[Any]) -> None:
+    def __init__(self) -> None:
         self.text = np.zeros(SHORT_TEXT + PADDING + 8, np.uint8)
         self.span = np.zeros((1, 2), np.int64)
         self.marks = np.zeros(SHORT_TEXT // 64 + 2, np.uint64)
@@ -158,21 +156,6 @@ class ShortBuffers:
         self._text = self.text.data
         self._span = self.span.reshape(2).data
         self._marks = self.marks.data.cast("B")
-        self._ids = self.ids.data
-        self.record = np.zeros(1, SHORT)
-        for field, array in (("text", self.text), ("ids", self.ids), ("workspace", workspace)):
-            self.record[field] = array.ctypes.data
-        self.record["bytes_type"] = id(bytes)
-        self.address = self.record.ctypes.data
-
-    def encode_at_once(self, content: bytes, kernel: ShortKernel) -> tuple[list[int], bool]:
-        """`encode` by a kernel that cuts as well; the record says how."""
-        count = kernel(self.marks, self.address, id(content))
-        if count >= 0:
-            return self._ids[:count].tolist(), False
-        if count == NOT_BYTES:
-            raise TypeError(f"expected bytes, not {type(content).__name__}")
-        return self._ids[: -1 - count].tolist(), True
 
     def encode(
         self, content: bytes, mark: MarkShort, workspace: NDArray[np.int64]
@@ -188,12 +171,62 @@ class ShortBuffers:
         self._span[1] = size
         count = encode_span(self.text, mark(self, size), size, workspace, self.ids)
         full = count < 0
-        return self._ids[: -1 - count if full else count].tolist(), full
+        return listed(self.ids[: -1 - count if full else count]), full
 
     def clear_marks(self, size: int) -> None:
         """Unmark the text up to ``size`` bytes and the block behind it."""
         marked = (size // 64 + 2) * 8
         self._marks[:marked] = _NO_MARKS[:marked]
+
+
+class TextsAtOnce:
+    """What kernels need that encode a text in one call: see `kernels.encoding.short_texts`.
+
+    It never changes after it is made, so that threads may put another in its place.
+
+    Args:
+        workspace: what encodes; nobody else uses it.
+        kernel: one of `short_texts`.
+        cutting: the table of classes, and the options of the kernel.
+        numbers: the ints of all ids.
+        texts: of `text_facts`.
+
+    Attributes:
+        address: of one `SHORT`.
+        encode: machine code of the kernel.
+        words: the table of words in use.
+    """
+
+    __slots__ = ("_held", "address", "encode", "words")
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        kernel: ShortKernel,
+        cutting: tuple[NDArray[np.uint8], tuple[int, ...]],
+        numbers: Numbers,
+        texts: tuple[int, int],
+    ) -> None:
+        buffers, classes = workspace.short, cutting[0]
+        layout = np.zeros(1, TEXTS)
+        layout["str_type"], layout["bytes_type"] = id(str), id(bytes)
+        layout["ascii_begin"], layout["others_begin"] = texts
+        record = np.zeros(1, SHORT)
+        for field, array in (
+            ("text", buffers.text),
+            ("marks", buffers.marks),
+            ("ids", buffers.ids),
+            ("classes", classes),
+            ("workspace", workspace.record),
+            ("texts", layout),
+        ):
+            record[field] = array.ctypes.data
+        record["room"], record["numbers"] = SHORT_TEXT, numbers.address
+        record["digits"], record["first"], record["second"] = cutting[1]
+        self._held = workspace, classes, numbers, layout, record
+        self.address: int = record.ctypes.data
+        self.encode = machine_code(kernel)
+        self.words = workspace.words
 
 
 class Workspace:
@@ -215,7 +248,7 @@ class Workspace:
     def __init__(self, record: NDArray[Any], words: WordCache) -> None:
         self.record = record.copy()
         self.fields = self.record.view(np.int64)
-        self.short = ShortBuffers(self.record)
+        self.short = ShortBuffers()
         self._ids = np.empty(0, np.uint32)
         self._queue = np.zeros(QUEUE_BYTES // 8, np.uint64)
         self.record["queue"] = self._queue.ctypes.data

@@ -15,12 +15,15 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.encoding.encoder import Encoder
 from bpeline.tokenizer_core.encoding.encoding_memory import (
+    SHORT_TEXT,
     SharedWords,
     ShortKernel,
+    TextsAtOnce,
     Workspace,
     at_cache_line,
     scratch_for,
 )
+from bpeline.tokenizer_core.encoding.id_lists import numbers_to
 from bpeline.tokenizer_core.kernels.compiling.compilation import are_kept
 from bpeline.tokenizer_core.kernels.encoding.encode_text import (
     DONE,
@@ -34,6 +37,8 @@ from bpeline.tokenizer_core.kernels.encoding.encode_word import (
     derive_merges as derive_merges_by_kernel,
 )
 from bpeline.tokenizer_core.kernels.encoding.short_texts import (
+    LISTED,
+    NOT_LISTED,
     encode_short_cl100k,
     encode_short_gpt2,
     encode_short_o200k,
@@ -57,7 +62,7 @@ from bpeline.tokenizer_core.kernels.encoding.token_trie import (
 from bpeline.tokenizer_core.kernels.encoding.whole_words import fill_whole_words
 from bpeline.tokenizer_core.kernels.encoding.word_cache import ROOM
 from bpeline.tokenizer_core.kernels.encoding.workspace_record import WORKSPACE
-from bpeline.tokenizer_core.kernels.memory.python_lists import bytes_are_known
+from bpeline.tokenizer_core.kernels.memory.python_lists import bytes_are_known, text_facts
 from bpeline.tokenizer_core.kernels.scanning.cl100k import mark_cl100k
 from bpeline.tokenizer_core.kernels.scanning.gpt2 import mark_gpt2
 from bpeline.tokenizer_core.kernels.scanning.o200k import mark_o200k
@@ -125,11 +130,13 @@ class BytePairEncoder(Encoder):
         self._record, self._tables = merge_tables(byte_ids, self.merge_ids, ranks)
         self._splitter = splitter or Splitter(pattern)
         self._mark_short = self._splitter.marking_short_texts()
-        masks = self._splitter.masks if bytes_are_known() else None
+        masks = self._splitter.masks if bytes_are_known() and text_facts() else None
         self._short_kernel = None if masks is None else _SHORT_KERNELS.get(masks[0])
         self._mask_options = (0, 0, 0) if masks is None else (*masks[1], 0, 0, 0)[:3]
         self._may_wait = True
         self._idle: deque[Workspace] = deque()  # append and pop are atomic
+        self._at_once: TextsAtOnce | None = None  # made for the first short text
+        self._highest_id = max(int(ids.max(initial=0)) for ids in (byte_ids, results))
 
     @property
     def has_whole_words(self) -> bool:
@@ -160,8 +167,9 @@ class BytePairEncoder(Encoder):
         for field, kept in (("whole", table), ("whole_text", words)):
             self._tables[field] = kept
             self._record[field] = kept.ctypes.data
+        self._highest_id = max(self._highest_id, int(values.max()))
         self._words.forget()
-        self._idle.clear()
+        self._leave_words()
 
     @contextmanager
     def _workspace(self) -> Iterator[Workspace]:
@@ -178,16 +186,17 @@ class BytePairEncoder(Encoder):
             self._idle.append(workspace)
 
     def _new_workspace(self) -> Workspace:
-        workspace = Workspace(self._record, self._words.table)
-        cutting = workspace.short.record
-        cutting["classes"] = self._splitter.classes.ctypes.data
-        cutting["digits"], cutting["first"], cutting["second"] = self._mask_options
-        return workspace
+        return Workspace(self._record, self._words.table)
 
     def _make_room(self, workspace: Workspace) -> None:
         """Give a workspace whose table of words is full the one that follows."""
         workspace.use(self._words.after(workspace.words))
-        self._idle.clear()  # nobody at rest keeps the memory of a table that is out of use
+        self._leave_words()
+
+    def _leave_words(self) -> None:
+        """Nobody at rest keeps the memory of a table of words that is out of use."""
+        self._idle.clear()
+        self._at_once = None
 
     def encode(
         self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]
@@ -254,26 +263,50 @@ class BytePairEncoder(Encoder):
             else:
                 self._make_room(workspace)
 
+    def encode_at_once(self, text: str | bytes, sought: int = 0) -> list[int] | None:
+        at_once = self._at_once
+        if at_once is None:
+            return None
+        ids: list[int] = []
+        state = at_once.encode(at_once.address, id(text), id(ids), sought)
+        if state == LISTED:
+            return ids
+        if state == NOT_LISTED:
+            return None
+        self._words.after(at_once.words)
+        self._leave_words()
+        return ids
+
     def encode_short(self, content: bytes) -> list[int]:
-        kernel = self._short_kernel
-        if self._may_wait:
-            if _is_one_of_few(encode_span if kernel is None else kernel):
+        if type(content) is not bytes:
+            raise TypeError(f"expected bytes, not {type(content).__name__}")
+        if self._at_once is None:
+            if self._may_wait and _is_one_of_few(self._short_kernel or encode_span):
                 return super().encode_short(content)
             self._may_wait = False
+            self._at_once = self._new_at_once()
+        ids = self.encode_at_once(content)
+        if ids is not None:
+            return ids
+        if self._at_once is not None or len(content) > SHORT_TEXT:
+            return super().encode_short(content)
         try:
             workspace = self._idle.pop()
         except IndexError:
             workspace = self._new_workspace()
         # On any exception the workspace is lost, not the text of another call in it.
-        short = workspace.short
-        if kernel is not None:
-            ids, full = short.encode_at_once(content, kernel)
-        else:
-            ids, full = short.encode(content, self._mark_short, workspace.fields)
+        ids, full = workspace.short.encode(content, self._mark_short, workspace.fields)
         if full:
             self._make_room(workspace)
         self._idle.append(workspace)
         return ids
+
+    def _new_at_once(self) -> TextsAtOnce | None:
+        texts, numbers = text_facts(), numbers_to(self._highest_id)
+        if self._short_kernel is None or texts is None or numbers is None:
+            return None
+        cutting = self._splitter.classes, self._mask_options
+        return TextsAtOnce(self._new_workspace(), self._short_kernel, cutting, numbers, texts)
 
     def gains(
         self, words: NDArray[np.uint8], offsets: NDArray[np.int64], counts: NDArray[np.int64]

@@ -56,6 +56,7 @@ class PreparedEncoder(Encoder):
         self._cutting = preparation.raw if preparation.only_cuts and not unsought else None
         # Without it in a text nothing is to be done; −1: it tells nothing.
         self._first_byte = -1 if self._cutting is None else self._cutting.first_byte
+        self._beginning = 0 if self._cutting is None else self._cutting.beginning
 
     def ignoring(self, special: frozenset[int]) -> PreparedEncoder:
         return PreparedEncoder(self._spec, self.inner, self._preparation, special)
@@ -109,6 +110,11 @@ class PreparedEncoder(Encoder):
             text, spans = joined([part.encode() for part, _ in together])
             behind = np.array([id_ for _, id_ in together], np.int64)
             yield (inner if whole else of_parts).encode(text, spans, behind)[0]
+
+    def encode_at_once(self, text: str | bytes, sought: int = 0) -> list[int] | None:
+        if sought or not self._beginning:
+            return None
+        return self.inner.encode_at_once(text, self._beginning)
 
     def encode_short(self, content: bytes) -> list[int]:
         if self._first_byte >= 0 and self._first_byte not in content:

@@ -62,6 +62,13 @@ def compiled_entry(function: Any, *, nogil: bool) -> Any:
     return compiled
 
 
+def code_of(compiled: Any) -> Any:
+    """The machine code of an entry kernel, without what finds out types and chooses by them."""
+    declared = signature_of(compiled.py_func).dtypes
+    compiled.compile(declared)
+    return compiled.overloads[declared].entry_point
+
+
 def is_kept(compiled: Any) -> bool:
     """Whether the machine code of an entry kernel seems to be kept; does not load it."""
     try:

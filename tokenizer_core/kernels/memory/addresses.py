@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 BLOCK = 64  # bytes that become one mask
 PADDING = 128  # readable bytes that must follow every text, so that no load needs a check
 
-_I8, _I32, _I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+_I8, _I16, _I32, _I64 = map(ir.IntType, (8, 16, 32, 64))
 _VECTOR = ir.VectorType(_I8, BLOCK)
 Emit = Callable[..., Any]  # takes LLVM's builder and arguments, returns the result
 NO_RESULT = ir.Constant(_I8.as_pointer(), None)  # as Numba wants it
@@ -68,6 +68,7 @@ def _storer(width: ir.Type, number: Any) -> Any:
 
 
 load_u8 = _loader(_I8, types.uint8)
+load_u16 = _loader(_I16, types.uint16)
 load_u32 = _loader(_I32, types.uint32)
 load_u64 = _loader(_I64, types.uint64)
 store_u8 = _storer(_I8, types.uint8)

@@ -56,6 +56,20 @@ def with_arrays(names: Sequence[str]) -> Any:
     return replaced
 
 
+def array_at(kind: types.Array) -> Any:
+    """An intrinsic ``array(address, items)``: the array of a type, of one axis, at an address."""
+
+    @intrinsic
+    def array(typing_context: Any, address: Any, items: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            place, rows = arguments
+            return _array(context, builder, kind, place, rows, ir.Constant(_I64, 1))
+
+        return kind(types.int64, types.int64), generate
+
+    return array
+
+
 def _array(context: Any, builder: Any, kind: Any, address: Any, rows: Any, columns: Any) -> Any:
     """An array at an address, which nobody counts references to."""
     array = context.make_array(kind)(context, builder)

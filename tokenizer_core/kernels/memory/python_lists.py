@@ -2,10 +2,10 @@
 
 `array("I", ids)` takes 5.5 ns an id, through a function of the interpreter for each; a kernel that
 reads the objects where they lie takes half a nanosecond. The offsets are those of ``PyListObject``,
-``PyLongObject`` and ``PyBytesObject`` in CPython's ``Include/cpython/listobject.h``,
-``longintrepr.h`` and ``bytesobject.h``, the same in all versions from 3.11 on whose objects are
-counted under one lock. What marks an int as zero or as one digit (30 bits) long and positive
-differs between versions: it is read off 0 and 1.
+``PyLongObject``, ``PyBytesObject`` and ``PyASCIIObject`` in CPython's
+``Include/cpython/listobject.h``, ``longintrepr.h``, ``bytesobject.h`` and ``unicodeobject.h``, the
+same in all versions from 3.11 on whose objects are counted under one lock. What marks an int as
+zero or as one digit (30 bits) long and positive differs between versions: it is read off 0 and 1.
 """
 
 from __future__ import annotations
@@ -24,6 +24,11 @@ INT_TAG = 16
 INT_VALUE = 24
 BYTES_SIZE = 16
 BYTES_BEGIN = 32
+TEXT_LENGTH = 16  # in characters
+TEXT_STATE = 32
+# Of the state: bytes of a character (three bits), whether the characters lie in the object itself,
+# and whether they are all ASCII.
+TEXT_KIND, TEXT_COMPACT, TEXT_ASCII = 2, 5, 6
 
 _NEWEST = (3, 14)  # whose layout was read
 LAYOUT_UNKNOWN = (
@@ -95,6 +100,32 @@ def list_facts() -> tuple[int, int] | None:
     if not as_expected or allocate is None:
         return None
     return allocate, int(sys.version_info >= (3, 12))
+
+
+@functools.cache
+def text_facts() -> tuple[int, int] | None:
+    """Where the characters of a ``str`` begin, of one that is ASCII and of others; tried on some.
+
+    None where the layout is not known.
+    """
+    if not _is_known():
+        return None
+    letters = ("a", "\xe4", "\u6f22", "\U0001f642")
+    probes = ["".join((letter, "probe of ten", letter)) for letter in letters]
+    facts = tuple(sys.getsizeof(probe) - len(probe) - 1 for probe in probes[:2])
+    for probe, letter, width in zip(probes, letters, (1, 1, 2, 4), strict=True):
+        is_ascii = letter.isascii()
+        begin, encoding = facts[not is_ascii], {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}[width]
+        state = width | 1 << TEXT_COMPACT - TEXT_KIND | is_ascii << TEXT_ASCII - TEXT_KIND
+        as_expected = (
+            id(probe) % 8 == begin % 8 == 0
+            and word_at(id(probe) + TEXT_LENGTH) == len(probe)
+            and word_at(id(probe) + TEXT_STATE) >> TEXT_KIND & 31 == state
+            and ctypes.string_at(id(probe) + begin, width * len(probe)) == probe.encode(encoding)
+        )
+        if not as_expected:
+            return None
+    return facts[0], facts[1]
 
 
 def _is_known() -> bool:
