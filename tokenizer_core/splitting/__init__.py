@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from .cuts import Cuts as Cuts
     from .cuts import FormedPairs as FormedPairs
     from .cuts import SpacesFirst as SpacesFirst
+    from .mask_kernels import MASK_KERNELS as MASK_KERNELS
     from .named_patterns import DIGITS_FROM_RIGHT as DIGITS_FROM_RIGHT
     from .named_patterns import LINES_AND_DIGITS as LINES_AND_DIGITS
     from .named_patterns import SUPERWORDS as SUPERWORDS
     from .pre_tokenizers import pattern_of_pre_tokenizer as pattern_of_pre_tokenizer
-    from .pretokenization import MASK_KERNELS as MASK_KERNELS
     from .pretokenization import MarkShort as MarkShort
     from .pretokenization import ShortText as ShortText
     from .pretokenization import Splitter as Splitter

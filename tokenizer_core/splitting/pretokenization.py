@@ -16,11 +16,8 @@ from bpeline.tokenizer_core.kernels.scanning.automaton import (
     PROGRESS,
     mark_by_automaton,
 )
-from bpeline.tokenizer_core.kernels.scanning.cl100k import mark_cl100k
-from bpeline.tokenizer_core.kernels.scanning.gpt2 import mark_gpt2
-from bpeline.tokenizer_core.kernels.scanning.o200k import mark_o200k
-from bpeline.tokenizer_core.kernels.scanning.superwords import mark_superwords
-from bpeline.tokenizer_core.splitting.named_patterns import DROPPING_PATTERNS, SUPERWORDS
+from bpeline.tokenizer_core.splitting.mask_kernels import MASK_KERNELS, MaskKernel
+from bpeline.tokenizer_core.splitting.named_patterns import DROPPING_PATTERNS
 from bpeline.tokenizer_core.splitting.regex_processes import mark_by_regex
 from bpeline.tokenizer_core.splitting.segmented_text import mark_by_segmenter
 from bpeline.tokenizer_core.splitting.split_automaton import SplitAutomaton
@@ -28,23 +25,6 @@ from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.splitting.split_steps import SplitStep, mark_in_steps
 from bpeline.tokenizer_core.splitting.unicode_classes import class_table
 from bpeline.tokenizer_core.text import Text
-
-# By name of the pattern, or by regex where it has none: a kernel, and what it is told. Of
-# `mark_cl100k`: how many numbers make a pre-token; whether white space at the end of a span is one
-# pre-token; whether combining marks are letters. Of `mark_o200k`: how many numbers; whether
-# contractions belong to the word before.
-MaskKernel = tuple[Callable[..., bool], tuple[int | bool, ...]]
-MASK_KERNELS: dict[str, MaskKernel] = {
-    "gpt2": (mark_gpt2, ()),
-    "cl100k": (mark_cl100k, (3, True, False)),
-    "llama3": (mark_cl100k, (3, False, False)),
-    "qwen2": (mark_cl100k, (1, False, False)),
-    "qwen3.5": (mark_cl100k, (1, False, True)),
-    "o200k": (mark_o200k, (3, True)),
-    "tekken": (mark_o200k, (1, False)),
-    SUPERWORDS: (mark_superwords, ()),
-}
-
 
 _NOTHING = np.zeros(0, np.uint64)  # no gaps, no memo, no classes
 _FRESH = np.zeros(PROGRESS, np.int64)

@@ -27,7 +27,6 @@ from bpeline.tokenizer_core.splitting.named_patterns import (
     NAMED_PATTERNS,
     OTHER_SPELLINGS,
     SAME_PATTERNS,
-    SUPERWORDS,
 )
 from bpeline.tokenizer_core.splitting.regex_export import respelled_for_export, with_gaps_matched
 from bpeline.tokenizer_core.splitting.regex_limits import (
@@ -43,11 +42,6 @@ from bpeline.tokenizer_core.splitting.unicode_classes import unicode_classes_dig
 __all__ = ["MAX_REGEX_BYTES", "NAMED_PATTERNS", "SplitPattern"]
 
 MAX_REGEX_BYTES = 4096
-# By name, or by regex where there is none.
-_HAND_WRITTEN = (
-    *("gpt2", "cl100k", "llama3", "qwen2", "qwen3.5", "o200k", "tekken"),
-    SUPERWORDS,
-)
 # These look into no other class than letters, numbers and white space, so that the digest of
 # those alone says which characters they mean.
 _OF_THREE_CLASSES = ("gpt2", "cl100k", "llama3", "qwen2")
@@ -288,7 +282,9 @@ class SplitPattern:
         runs them; ``segmenter: `` and the program with its version (1 to 3 MB/s); else ``regex: ``
         and the reason why it is left to that package (5 to 20 MB/s).
         """
-        if (self.name or self.regex) in _HAND_WRITTEN:
+        from bpeline.tokenizer_core.splitting.mask_kernels import MASK_KERNELS
+
+        if (self.name or self.regex) in MASK_KERNELS:
             return "kernel"
         if self.segmenter is not None:
             return f"segmenter: {self.segmenter.shown}"
