@@ -482,6 +482,7 @@ def _trie(
         cells = nodes + nodes // 8 + 8 * BLOCK
         parents, tokens, children, places, bases = np.empty((5, nodes), np.int32)
         trie = np.zeros(cells, np.uint64)
+        free, taken = np.zeros((2, cells // 64 + 1), np.uint64)
         used = fill_trie(
             text,
             ends,
@@ -495,7 +496,9 @@ def _trie(
             children,
             places,
             bases,
-            np.zeros(cells, np.uint8),
+            free,
+            taken,
+            np.empty(BYTES, np.int64),
             nodes_of,
             shorter,
             trie,

@@ -17,9 +17,15 @@ import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.encoding.token_tables import BYTES, NOTHING
-from bpeline.tokenizer_core.kernels.memory.addresses import load_u8, load_u64, store_u64
-from bpeline.tokenizer_core.kernels.memory.types import I64, I32s, I64s, U8s, U64s
-from bpeline.tokenizer_core.kernels.tables.hashing import ZERO, key_in, mix, shift_for
+from bpeline.tokenizer_core.kernels.memory.addresses import (
+    load_u8,
+    load_u64,
+    store_u64,
+    trailing_zeros,
+)
+from bpeline.tokenizer_core.kernels.memory.bitmaps import mark, unmark
+from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I32s, I64s, U8s, U64s
+from bpeline.tokenizer_core.kernels.tables.hashing import ALL, ONE, ZERO, key_in, mix, shift_for
 from bpeline.tokenizer_core.kernels.tables.pair_tables import PairTable, packed_entry
 
 USED = np.uint64(1 << 8)
@@ -30,9 +36,12 @@ NO_CHILDREN = 256  # the base of leaves: the cells 256 … 511 are never in use
 FIRST_FREE = 512
 MAX_NODES = 1 << 24
 BLOCK = 256  # cells, where all children of a node lie
-WINDOW = BLOCK  # cells that are looked at for a node before those behind them
+WORD = 64  # cells that are looked at together
+FEWEST_CHILDREN = (64, 16, 4, 2, 1)
 EIGHT, HALF = np.uint64(8), np.uint64(32)
-LOWER_HALF = np.uint64(0xFFFF_FFFF)
+LOWER_HALF, LAST_SIX = np.uint64(0xFFFF_FFFF), np.uint64(63)
+# Of each two stretches of 1, 2, 4, … bits the lower one.
+_HALVES = tuple(np.uint64(((1 << 64) - 1) // ((1 << width) + 1)) for width in (1, 2, 4, 8, 16, 32))
 
 
 @kernel
@@ -120,30 +129,27 @@ def sort_children(nodes: I64, parents: I32s, begins: I32s, children: I32s) -> No
 
 
 @kernel
-def base_for(
-    cells: U64s,
-    is_base: U8s,
-    labels: U8s,
-    children: I32s,
-    begin: I64,
-    end: I64,
-    first: I64,
-    behind: I64,
-) -> I64:
-    """A base that no node has, at which some children have room; or 0.
+def xored(bits: U64, number: U64) -> U64:
+    """Bit ``i`` of the result is bit ``i`` XOR ``number`` (below 64) of a word."""
+    for stage in range(len(_HALVES)):
+        shift = ONE << np.uint64(stage)
+        swapped = ((bits >> shift) & _HALVES[stage]) | ((bits & _HALVES[stage]) << shift)
+        bits = swapped if number & shift else bits
+    return bits
 
-    The first child is put into one of the cells from ``first`` to ``behind``.
-    """
-    label = np.int64(labels[children[begin]])
-    for cell in range(first, behind):
-        if cells[cell] == ZERO:
-            base = cell ^ label
-            at = begin if is_base[base] == 0 else end + 1
-            while at < end and cells[base ^ np.int64(labels[children[at]])] == ZERO:
-                at += 1
-            if at == end:
-                return base
-    return np.int64(0)
+
+@kernel
+def bases_in(
+    word: I64, free: U64s, taken: U64s, labels: U8s, children: I32s, begin: I64, end: I64
+) -> U64:
+    """Which of 64 bases no node has and leave room for some children: a bit each."""
+    found = ~taken[word]
+    for at in range(begin, end):
+        label = np.uint64(labels[children[at]])
+        found &= xored(free[word ^ np.int64(label >> np.uint64(6))], label & LAST_SIX)
+        if found == ZERO:
+            break
+    return found
 
 
 @entry_kernel
@@ -160,7 +166,9 @@ def fill_trie(
     children: I32s,
     places: I32s,
     bases: I32s,
-    is_base: U8s,
+    free: U64s,
+    taken: U64s,
+    swept: I64s,
     nodes_of: I32s,
     shorter: I32s,
     cells: U64s,
@@ -174,7 +182,8 @@ def fill_trie(
         table: uint64, zero, a power of two: a slot for each node, three quarters may be filled.
         hash_key: see `HASH_KEY`.
         parents, tokens, children, places, bases: int32, labels: uint8: memory for so many nodes.
-        begins: int32, zero, one more. is_base: uint8, zero, as many as cells.
+        begins: int32, zero, one more. free, taken: uint64, zero, a bit for each cell: which are
+            not in use, and which are the base of a node. swept: int64 ``[256]``: memory.
         nodes_of: int32 ``[n]``: memory.
         shorter: int32 ``[n]``: receives the longest token that each begins with, itself left out,
             or `NOTHING`.
@@ -192,38 +201,37 @@ def fill_trie(
     sort_children(nodes, parents, begins, children)
     for byte in range(BYTES):
         places[byte] = byte
-        cells[byte] = USED
+        swept[byte] = FIRST_FREE // WORD
     # Nodes of many children need room; those of one child, most of them, fill what is left over.
-    size, swept, most = np.int64(FIRST_FREE), np.int64(FIRST_FREE), np.int64(BLOCK + 1)
-    while most > 1:
-        least = max(most >> 2, np.int64(1))
+    size, more = np.int64(FIRST_FREE), np.int64(BLOCK + 1)
+    for least in FEWEST_CHILDREN:
         for node in range(nodes):
             begin, end = np.int64(begins[node]), np.int64(begins[node + 1])
-            if not least <= end - begin < most:
+            if not least <= end - begin < more:
                 continue
-            base = np.int64(0)
-            if least > 1:
-                first = max(size - WINDOW, np.int64(FIRST_FREE))
-                base = base_for(cells, is_base, labels, children, begin, end, first, size)
-            while least == 1 and base == 0 and swept < size:
-                while swept < size and cells[swept] != ZERO:
-                    swept += 1
-                behind = min(swept + WINDOW, size)
-                base = base_for(cells, is_base, labels, children, begin, end, swept, behind)
-                if base == 0:
-                    swept = behind
-            if base == 0:
-                base = size
-                size += BLOCK
-                if size > len(cells):
-                    return np.int64(0)
-            is_base[base] = 1
+            first: I64 = np.int64(labels[children[begin]])
+            # What was full, or of no use to this byte, stays so; other nodes fill the newest block.
+            newest = max(size - BLOCK, np.int64(FIRST_FREE)) // WORD
+            word = np.int64(swept[first] if least == 1 else newest)
+            found = ZERO
+            while found == ZERO:
+                if word == size // WORD:
+                    size += BLOCK
+                    if size > len(cells):
+                        return np.int64(0)
+                    for opened in range(word, size // WORD):
+                        free[opened] = ALL
+                found = bases_in(word, free, taken, labels, children, begin, end)
+                word += found == ZERO
+            if least == 1:
+                swept[first] = word
+            base = np.int64(WORD * word + trailing_zeros(found))
+            mark(taken, base)
             bases[node] = base
             for at in range(begin, end):
-                place = base ^ np.int64(labels[children[at]])
-                places[children[at]] = place
-                cells[place] = USED
-        most = least
+                places[children[at]] = base ^ np.int64(labels[children[at]])
+                unmark(free, base ^ np.int64(labels[children[at]]))
+        more = np.int64(least)
     for node in range(nodes):
         has_children = begins[node] < begins[node + 1]
         base = np.int64(bases[node] if has_children else NO_CHILDREN)
