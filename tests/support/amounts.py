@@ -81,7 +81,7 @@ EVERY_RUN = Amounts(
         "other training": 3,
         "publication": 4,
         "encoding": 3,
-        "first publication": 4,
+        "first publication": 6,
         "migration": 2,
     },
     signals={"training": 3, "publication": 2, "encoding": 2},

@@ -16,10 +16,12 @@ from prefect_server import BPELINE, PrefectServer
 
 ENDED = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
 PATIENCE = 180.0  # seconds for what takes 15 on a machine that has nothing else to do
-# Services that look every ten seconds or minute as a rule look every other second.
+# Services that look every ten seconds or minute as a rule look every other second, and plan the
+# next runs of a schedule instead of those of an hour.
 HURRIED = {
     "PREFECT_WORKER_QUERY_SECONDS": "2",
     "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "2",
+    "PREFECT_SERVER_SERVICES_SCHEDULER_MIN_SCHEDULED_TIME": "PT1M",
     "PREFECT_SERVER_SERVICES_SCHEDULER_RECENT_DEPLOYMENTS_LOOP_SECONDS": "2",
 }
 
@@ -58,11 +60,14 @@ class Served:
     def deployments(self) -> dict[str, Any]:
         return {one["name"]: one for one in self.server.all("deployments")}
 
-    def runs(self, deployment: str) -> list[Any]:
-        """Those that are under way or have ended, the first one first."""
-        where = {"id": {"any_": [self.deployments[deployment]["id"]]}}
-        found = self.server.all("flow_runs", deployments=where, sort="START_TIME_ASC")
-        return [run for run in found if run["state_type"] != "SCHEDULED"]
+    def ended_runs(self, deployment: str) -> list[Any]:
+        """Those that have ended, the first one first."""
+        where = {"state": {"type": {"any_": sorted(ENDED)}}}
+        of_it = {"name": {"any_": [deployment]}}
+        found: list[Any] = self.server.all(
+            "flow_runs", flow_runs=where, deployments=of_it, sort="START_TIME_ASC"
+        )
+        return found
 
     def schedule(self, deployment: str, **parameters: Any) -> None:
         """Let it run in a moment, and then every minute."""
@@ -81,7 +86,7 @@ class Served:
         """The last of the first so many of its runs; there are no more from now on."""
 
         def look() -> Any:
-            runs = [run for run in self.runs(deployment) if run["state_type"] in ENDED]
+            runs = self.ended_runs(deployment)
             return runs[number - 1] if len(runs) >= number else None
 
         run = waiting_for(f"run {number} of {deployment}", look, PATIENCE)
