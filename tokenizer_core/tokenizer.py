@@ -89,6 +89,7 @@ OnSpecial = Literal["text", "error"]
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.display import ShownTokens
 
+_SOONER_LISTED = 1_000  # characters: an array is made sooner from a list of their ids
 _SAMPLE = "The quick brown fox doesn’t jump over 1,234 lazy dogs: naïve café, 中文, 🎉."
 
 Format = Literal[
@@ -915,8 +916,10 @@ class Tokenizer:
     ) -> NDArray[np.uint32]:
         """Token ids of a string, or of bytes, which are checked to be UTF-8."""
         unchecked = isinstance(text, bytes)
-        content = text if isinstance(text, bytes) else utf8_of(text)
         usual = allowed_special is None or allowed_special == self._usual
+        if usual and type(text) is str and len(text) <= _SOONER_LISTED and on_special == "text":
+            return np.array(self.encode(text), np.uint32)
+        content = text if isinstance(text, bytes) else utf8_of(text)
         if usual and on_special == "text":
             return encode_long(self.encoder, content, self._cutting, threads, unchecked)
         encoder, policy = self._asked(allowed_special, on_special)

@@ -6,6 +6,7 @@ import random
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 from bpeline.tokenizer_core import train_from_iterator
@@ -183,6 +184,19 @@ def test_ids_that_have_no_ints(english_and_code: str) -> None:
     encoder._may_wait = False
     for _ in range(3):
         assert tokenizer.encode("abc ab") == [1 << 20, 99, 32, 1 << 20]
+
+
+@pytest.mark.parametrize("letter", ["a", "é", "漢", "🙂", "\ud800"])
+def test_arrays_of_short_texts(letter: str, english_and_code: str) -> None:
+    tokenizer = train_from_iterator([english_and_code[:50_000]], vocab_size=600)
+    for length in (0, 1, 7, 999, 1_000, 1_001):
+        text = ("the" + letter * length)[:length]
+        expected = tokenizer.encode_batch([text])[0]
+        for dtype in (np.uint32, np.int64):
+            ids = tokenizer.encode_to_numpy(text, dtype=dtype)
+            assert (ids.dtype, ids.tolist()) == (dtype, expected)
+        assert tokenizer.encode_to_numpy(text, "all", "text").tolist() == expected
+        assert tokenizer.count(text) == len(expected)
 
 
 def test_objects_that_lie_elsewhere(english_and_code: str, monkeypatch: pytest.MonkeyPatch) -> None:
