@@ -71,7 +71,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("name", COMPANIONS)
 def test_what_is_left_without_one_works_as_before(
     name: str, tmp_path: Path, whole: dict[str, str]
