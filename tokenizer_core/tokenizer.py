@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -370,14 +370,7 @@ class Tokenizer:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # For multiprocessing: a process builds its own tables and caches.
-        spec = self.spec
-        build = partial(
-            type(self),
-            algorithm=spec.algorithm,
-            ignore_merges=spec.ignore_merges,
-            cache_words=self._cache_words,
-        )
-        return build, (dict(spec.vocab), spec.merges, spec.special_tokens, spec.pattern)
+        return type(self).of_spec, (self.spec, self._cache_words)
 
     # Text to ids
 

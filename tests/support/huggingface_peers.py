@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,20 @@ def assert_as_library(path: Path, texts: Iterable[str] = NASTY) -> Tokenizer:
         plain = ours.encode(text, "none")
         assert plain == ignoring.encode(text, add_special_tokens=False).ids, f"REPRO: {text!r}"
     assert ours.encode_batch(texts) == list(map(ours.encode, texts))
+    assert_moves_to_another_process(ours, texts)
     return ours
+
+
+def assert_moves_to_another_process(tokenizer: Tokenizer, texts: Iterable[str] = NASTY) -> None:
+    """What `multiprocessing` hands on does what the tokenizer does."""
+    moved = pickle.loads(pickle.dumps(tokenizer))
+    assert (moved.digest, moved.spec.remarks) == (tokenizer.digest, tokenizer.spec.remarks)
+    assert moved.special_tokens == tokenizer.special_tokens
+    for text in texts:
+        ids = tokenizer.encode(text, add_special_tokens=True)
+        assert moved.encode(text, add_special_tokens=True) == ids
+        assert moved.encode(text, "none") == tokenizer.encode(text, "none")
+        assert moved.decode(ids) == tokenizer.decode(ids)
 
 
 def _library(path: Path, ignores: bool) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from huggingface_peers import assert_moves_to_another_process
 
 from bpeline.tokenizer_core import Tokenizer
 from bpeline.tokenizer_core.encoding import Decoder
@@ -122,6 +123,7 @@ def test_usual_vocabs_are_read_apart(
     content, path = USUAL[kind], tmp_path / "tokenizer.json"
     apart = outcome(content, path, 0, monkeypatch)
     assert is_table(path)
+    assert_moves_to_another_process(Tokenizer.load(path), TEXTS)
     cut = cut_out_vocab(content, in_model=True)
     assert cut is not None
     rest, named = cut

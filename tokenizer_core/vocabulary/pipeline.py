@@ -52,6 +52,10 @@ class Pipeline:
         }
         return {name: part for name, part in parts.items() if part}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # For other processes: what its parts keep may be compiled there only.
+        return type(self).of_description, (self.described(),)
+
     @property
     def shown(self) -> dict[int, bytes]:
         """What added tokens that are normalized before they are sought look like in text: by id."""

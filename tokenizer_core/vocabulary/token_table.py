@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import ItemsView, Iterator, KeysView, Mapping, Set, ValuesView
 from itertools import pairwise
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +74,9 @@ class TokenTable(Mapping[int, bytes]):
         if fill_different_words(words, ends, ids, table, HASH_KEY) != len(ids):
             return None
         return cls(words, ends, ids, table)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TokenTable.sound, (self.joined, self.lengths, self.ids)
 
     def with_tokens(self, more: Mapping[int, bytes]) -> TokenTable | None:
         """A table that holds these tokens besides; None as `sound`."""

@@ -6,7 +6,7 @@ File formats read it and training makes it; `Tokenizer` is built from it. Encode
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -125,6 +125,15 @@ class TokenizerSpec:
         view = MappingProxyType(kept)
         parts = view, pairs, specials, parsed, algorithm, ignore_merges, ids, numbers, byte_ids
         return cls(*parts, tuple(remarks), pipeline)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # For other processes: all fields as they are, since not all can be told from the others.
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        if not isinstance(self.vocab, TokenTable):
+            values["vocab"] = dict(self.vocab)
+        if isinstance(self.merges, MergeList):
+            values["merges"] = None
+        return _moved, (type(self), values)
 
     @property
     def normalizer_name(self) -> str:
@@ -264,3 +273,13 @@ def _refuse_foreign_parts(
             "merges belong to byte-bpe and char-bpe",
             "leave the merges out: merges=[]",
         )
+
+
+def _moved(kind: type[TokenizerSpec], values: dict[str, Any]) -> TokenizerSpec:
+    """The value that another process described by its fields."""
+    vocab = values["vocab"]
+    if values["merges"] is None:
+        values["merges"] = MergeList(vocab, *values["merge_ids"])
+    if not isinstance(vocab, TokenTable):
+        values["vocab"] = MappingProxyType(vocab)
+    return kind(**values)
