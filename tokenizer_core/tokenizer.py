@@ -414,7 +414,7 @@ class Tokenizer:
         if add_special_tokens:
             return self._templated(self.encode(text, allowed_special, on_special))
         if on_special == "text" and (allowed_special is None or allowed_special == self._usual):
-            if self._encode_at_once is not None:
+            if self._encode_at_once is not None and type(text) is str:
                 ids = self._encode_at_once(text)
                 if ids is not None:
                     return ids
