@@ -328,7 +328,8 @@ class DaskEngine:
         import dask
         from distributed import LocalCluster
 
-        settings.start_nothing_from_here()
+        # Until it is closed: workers that were lost are started again.
+        self._open.enter_context(settings.starting_nothing_from_here())
         try:
             with dask.config.set(_SETTINGS):
                 cluster = LocalCluster(

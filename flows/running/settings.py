@@ -106,13 +106,22 @@ def server_environment(**places: str) -> dict[str, str]:
     return {**_SERVERS, **os.environ, **places}
 
 
-def start_nothing_from_here() -> None:
-    """Let processes that others start from now on import nothing from the current directory.
+@contextmanager
+def starting_nothing_from_here() -> Iterator[None]:
+    """Let processes that others start meanwhile import nothing from the current directory.
 
     `python -c` and `python -m` would look for every module there first: a signal.py or typing.py is
     somebody's. The script does it for all commands.
     """
+    before = os.environ.get("PYTHONSAFEPATH")
     os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop("PYTHONSAFEPATH", None)
+        else:
+            os.environ["PYTHONSAFEPATH"] = before
 
 
 def somebody_watches() -> bool:

@@ -204,7 +204,6 @@ def documented_files(tmp_path: Path) -> None:
         (tmp_path / name).write_text(content, encoding="utf-8")
 
 
-@pytest.mark.rotating(3)
 @pytest.mark.slow
 @pytest.mark.usefixtures("documented_files")
 def test_the_examples_of_the_documentation_run(corpus: Path, bpeline: Command) -> None:

@@ -233,7 +233,6 @@ def test_workers_import_nothing_from_the_current_directory(
 ) -> None:
     for name in ("signal", "typing", "types"):
         (tmp_path / f"{name}.py").write_text("raise ImportError('of another program')")
-    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)  # an engine of an earlier test set it
     monkeypatch.chdir(tmp_path)
     with DaskEngine(None, 1, tmp_path) as engine:
         assert mapped(engine, cluster_steps.wait, [0.0])

@@ -71,7 +71,7 @@ def test_many_threads_on_one_tokenizer_give_the_ids_of_one(
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(encode_shuffled, range(16)))
-    assert 1 <= len(crowded.encoder._idle) <= 9
+    assert len(crowded.encoder._idle) <= 9
 
 
 @pytest.mark.slow

@@ -135,8 +135,8 @@ def test_a_name_of_nothing_is_refused_in_three_parts(
 
 
 @pytest.mark.parametrize("wrong", [None, 3, 1.5, [None], [3], object()])
-def test_what_is_no_path_is_a_type_error(wrong: object) -> None:
-    with pytest.raises(TypeError):
+def test_what_is_no_path_is_refused(wrong: object) -> None:
+    with pytest.raises(InvalidOption, match="names no file"):
         count_words(wrong, pattern="gpt2")  # type: ignore[arg-type]
 
 

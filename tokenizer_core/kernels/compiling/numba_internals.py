@@ -62,6 +62,7 @@ def compiled_entry(function: Any, *, nogil: bool) -> Any:
     return compiled
 
 
+@functools.cache
 def code_of(compiled: Any) -> Any:
     """The machine code of an entry kernel, without what finds out types and chooses by them."""
     declared = signature_of(compiled.py_func).dtypes
