@@ -41,8 +41,9 @@ def key_in(numbers: U64s) -> HashKey:
 
 @kernel
 def mix(low: U64, high: U64, key: HashKey) -> U64:
-    """64 bits that all depend on all bits of two numbers and the key; tables use the highest.
+    """64 bits that all depend on all bits of two numbers and the key.
 
+    Tables use the highest, the one of words met before the lowest.
     Two pairs of numbers meet where the products of both numbers, each XOR a number that nobody
     knows, agree in some bits. One number alone has 0 for ``high``.
     """
