@@ -24,7 +24,10 @@ def counting(*arguments, **options):
     if calls == int(times):
         os.kill(os.getpid(), int(number))
     return result
-setattr(module, name, counting)
+# Where the process is a fork of a warm one, other modules have it by its name already.
+for one in list(sys.modules.values()):
+    if vars(one).get(name) is original:
+        setattr(one, name, counting)
 sys.argv = ["bpeline", *sys.argv[5:]]
 from bpeline.flows.cli.main import main
 main()
