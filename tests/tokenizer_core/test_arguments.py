@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 
 import bpeline
+from bpeline import count_texts, count_words
+from bpeline.tokenizer_core.algorithms.superword_bpe.trainer import _beside, superwords_beside
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.errors import BpelineError
+from bpeline.tokenizer_core.merging.learning import Course
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 TEXT = "low lower lowest " * 20
@@ -105,3 +108,20 @@ def test_a_checkpoint_may_be_named_by_a_string(
 
 def test_a_limit_may_be_an_integer_of_numpy(tokenizer: Tokenizer) -> None:
     assert tokenizer.truncate(TEXT, np.int64(2)) == tokenizer.truncate(TEXT, 2)
+
+
+def test_numbers_of_threads_may_be_those_of_numpy(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("low lower lowest")
+    of_files = count_words(tmp_path / "a.txt", "gpt2", workers=np.int64(2))  # type: ignore[arg-type]
+    of_texts = count_texts(["low lower lowest"], "gpt2", workers=np.int64(2))  # type: ignore[arg-type]
+    assert (
+        of_files.to_mapping() == of_texts.to_mapping() == {b"low": 1, b" lower": 1, b" lowest": 1}
+    )
+
+
+def test_superwords_go_on_from_checkpoints_named_by_strings(tmp_path: Path) -> None:
+    first, beside = tmp_path / "first", tmp_path / superwords_beside(Path("first"), "34")
+    beside.write_bytes(b"of whole words")
+    course = _beside(Course(str(first), str(first)), 34)
+    assert course == _beside(Course(first, first), 34)
+    assert course.resume_from == course.checkpoint == beside

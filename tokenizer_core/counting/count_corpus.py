@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from numbers import Integral
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -148,7 +149,7 @@ def count_words(
     )
     sources = sources_of(paths)
     workers = available_processors() if workers is None else workers
-    if not isinstance(workers, int) or workers < 1:
+    if not isinstance(workers, Integral) or workers < 1:
         raise InvalidOption(
             f"workers is {workers!r}", "a number of threads from 1 upwards", "leave workers out"
         )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
+from numbers import Integral
 from typing import Any, Literal
 
 from bpeline.tokenizer_core.corpus import Reading, TextBatch, batches_of, documents_between
@@ -100,7 +101,7 @@ def count_texts(
         text_form=text_form,
     )
     workers = available_processors() if workers is None else workers
-    if not isinstance(workers, int) or workers < 1:
+    if not isinstance(workers, Integral) or workers < 1:
         raise InvalidOption(
             f"workers is {workers!r}", "a number of threads from 1 upwards", "leave workers out"
         )

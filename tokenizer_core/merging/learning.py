@@ -134,6 +134,12 @@ class Course:
                 )
 
     @property
+    def saved_in(self) -> Path | None:
+        """The file of earlier merges, if they are in one."""
+        earlier = self.resume_from
+        return None if earlier is None or isinstance(earlier, Checkpoint) else Path(earlier)
+
+    @property
     def kept_in(self) -> Path | None:
         """Where to save the merges while learning, if anywhere."""
         return None if self.checkpoint is None else Path(self.checkpoint)
@@ -214,7 +220,7 @@ def learn_with(
     engine = make_engine()
     schedule = None
     if kept_in is not None:
-        held = len(saved) if saved is not None and course.resume_from == course.checkpoint else 0
+        held = len(saved) if saved is not None and course.saved_in == kept_in else 0
         nothing = np.zeros(0, np.int32)
         blank = Checkpoint(*digests, nothing, nothing, np.zeros(0, np.int64), engine.base)
         schedule = CheckpointSchedule(kept_in, blank, held, course.checkpoint_every)

@@ -268,7 +268,7 @@ def _beside(course: Course, merges: int) -> Course:
     def other(path: Path) -> Path:
         return path.with_name(superwords_beside(path, str(merges)))
 
-    saved = course.resume_from
-    known = other(saved) if isinstance(saved, Path) and other(saved).exists() else None
+    saved = course.saved_in
+    known = other(saved) if saved is not None and other(saved).exists() else None
     kept = None if course.kept_in is None else other(course.kept_in)
     return replace(course, resume_from=known, checkpoint=kept)
