@@ -29,6 +29,7 @@ from bpeline.tokenizer_core.encoding import (
 from bpeline.tokenizer_core.evaluation import MadeTokens
 from bpeline.tokenizer_core.formats import printable
 from bpeline.tokenizer_core.kernels.compiling.compilation import is_entry
+from bpeline.tokenizer_core.kernels.encoding import word_queue
 from bpeline.tokenizer_core.kernels.encoding.measure_text import SUMS, measure_spans
 from bpeline.tokenizer_core.merging import merge_engine
 from bpeline.tokenizer_core.splitting import SUPERWORDS, SplitPattern
@@ -134,6 +135,9 @@ while pending:
         inner = getattr(function.__globals__.get(name), "py_func", None)
         if inner is not None and inner not in reached:
             pending.append(inner)
+# Of two ways to fill the queue a processor has use for one.
+ways = {word_queue.queue_one_by_one, word_queue.queue_abreast} - {word_queue.queue_words}
+reached.update(one.py_func for one in ways)
 # What is loaded holds what it calls: an inner kernel has a signature where something was compiled.
 print(sorted(one.__name__ for one in set(kernels) - reached))
 print(sorted(one.__name__ for one in entries if not kernels[one].signatures))

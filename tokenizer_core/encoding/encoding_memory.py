@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.encoding.id_lists import Numbers, listed
 from bpeline.tokenizer_core.kernels.compiling.compilation import machine_code
-from bpeline.tokenizer_core.kernels.encoding.encode_text import BATCH, QUEUE_BYTES, encode_span
+from bpeline.tokenizer_core.kernels.encoding.encode_text import encode_span
 from bpeline.tokenizer_core.kernels.encoding.encode_word import (
     LONG_SCRATCH,
     SHORT_SCRATCH,
@@ -20,6 +20,7 @@ from bpeline.tokenizer_core.kernels.encoding.encode_word import (
 )
 from bpeline.tokenizer_core.kernels.encoding.short_texts import SHORT
 from bpeline.tokenizer_core.kernels.encoding.word_cache import ROOM, move_kept
+from bpeline.tokenizer_core.kernels.encoding.word_queue import BATCH, QUEUE_BYTES
 from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
 from bpeline.tokenizer_core.kernels.memory.text_objects import TEXTS
 from bpeline.tokenizer_core.kernels.scanning.automaton import PROGRESS

@@ -1,7 +1,6 @@
 """A text with marked pre-tokens in, token ids out, through a cache of words.
 
-Words go through a queue: while the entries of some are loaded from memory, the next ones are
-found and hashed. Knows nothing of how pre-tokens or special tokens were found.
+Knows nothing of how pre-tokens or special tokens were found.
 """
 
 from __future__ import annotations
@@ -19,49 +18,33 @@ from bpeline.tokenizer_core.kernels.encoding.whole_words import whole_word
 from bpeline.tokenizer_core.kernels.encoding.word_cache import (
     COUNT,
     IDS,
-    LONGEST_KEPT,
     copy_found,
     copy_ids,
     find_word,
     is_full,
     remember,
 )
-from bpeline.tokenizer_core.kernels.encoding.workspace_record import (
-    key_of,
-    workspace_at,
+from bpeline.tokenizer_core.kernels.encoding.word_queue import (
+    ENTRIES,
+    HIGHS,
+    LOWS,
+    WORDS,
+    next_start,
+    queue_words,
 )
+from bpeline.tokenizer_core.kernels.encoding.workspace_record import key_of, workspace_at
 from bpeline.tokenizer_core.kernels.memory.addresses import (
+    copy_sixteen,
     load_u32,
     load_u64,
-    prefetch_to_read,
     store_u32,
-    store_u64,
-    trailing_zeros,
 )
 from bpeline.tokenizer_core.kernels.memory.atomics import load_acquire
 from bpeline.tokenizer_core.kernels.memory.records import Record, one_record
 from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, I64s, U8s, U32s, U64s
-from bpeline.tokenizer_core.kernels.tables.hashing import mix
+from bpeline.tokenizer_core.kernels.tables.hashing import ALL, ZERO
 from bpeline.tokenizer_core.kernels.tables.pair_tables import PairTable
-from bpeline.tokenizer_core.kernels.tables.word_keys import (
-    HIGH,
-    INLINE,
-    LOW,
-    key_length,
-    long_word_key,
-    short_word_key,
-)
-
-ZERO, ONE = np.uint64(0), np.uint64(1)
-ALL, MINUS_TWO = np.uint64(0xFFFF_FFFF_FFFF_FFFF), np.uint64(0xFFFF_FFFF_FFFF_FFFE)
-
-# A queued word: low and high of its key, the address of its entry and its own. A word that is
-# too long to be kept has its length for low, and a high that no key has.
-QUEUED_ENTRY, QUEUED_WORD = 16, 24
-QUEUED_BYTES = 32  # bytes
-BATCH = 64  # queued words that are enough; those in the same 64 bytes of text come along
-MOST_QUEUED = BATCH + 64
-QUEUE_BYTES = MOST_QUEUED * QUEUED_BYTES + 32  # behind them an entry that is never found
+from bpeline.tokenizer_core.kernels.tables.word_keys import HIGH, LOW, key_length
 
 # Where `encode_spans` goes on, and why it returned.
 PROGRESS = np.dtype(
@@ -101,9 +84,9 @@ def encode_anew(word: I64, length: I64, workspace: Record, target: I64) -> I64:
 @kernel
 def encode_missed(queued: I64, workspace: Record, target: I64) -> I64:
     """Write the ids of a word that is not in the first entry it could be in; returns how many."""
-    entry = np.int64(load_u64(queued + QUEUED_ENTRY))
-    word = np.int64(load_u64(queued + QUEUED_WORD))
-    low, high = load_u64(queued + LOW), load_u64(queued + HIGH)
+    entry = np.int64(load_u64(queued + ENTRIES))
+    word = np.int64(load_u64(queued + WORDS))
+    low, high = load_u64(queued + LOWS), load_u64(queued + HIGHS)
     if high == ALL:
         return encode_anew(word, np.int64(low), workspace, target)
     length = key_length(high)
@@ -116,75 +99,22 @@ def encode_missed(queued: I64, workspace: Record, target: I64) -> I64:
 
 
 @kernel
-def queue_words(base: I64, marks: U64s, start: I64, end: I64, workspace: Record) -> tuple[I64, I64]:
-    """Put the next words of a span into the queue.
-
-    Returns:
-        How many, at most `MOST_QUEUED`, and where the next one starts: before the end of the span
-        there are none only where the next word is longer than scratch allows.
-    """
-    first = queued = workspace.queue
-    enough, never = first + BATCH * QUEUED_BYTES, first + MOST_QUEUED * QUEUED_BYTES
-    cache, slots = workspace.cache, workspace.cache_slots
-    key = key_of(workspace)
-    longest = workspace.longest
-    inline, kept = np.int64(INLINE), np.int64(LONGEST_KEPT)
-    if cache == workspace.cache_end:
-        inline = kept = np.int64(0)
-    word = base + start
-    block, last = start >> 6, end >> 6
-    bits = marks[block] & (MINUS_TWO << np.uint64(start & 63))
-    while True:
-        if block == last:
-            stop_bit = ONE << np.uint64(end & 63)
-            bits = (bits & (stop_bit - ONE)) | stop_bit
-        place = base + (block << 6)
-        while bits != ZERO:
-            stop = place + trailing_zeros(bits)
-            bits &= bits - ONE
-            length = stop - word
-            if length <= inline:
-                low, high = short_word_key(word, length)
-                entry = cache + np.int64(mix(low, high, key) & slots)
-                prefetch_to_read(entry)
-            elif length <= kept:
-                low, high = long_word_key(word, length, key)
-                entry = cache + np.int64(mix(low, high, key) & slots)
-                prefetch_to_read(entry)
-            elif length <= longest:
-                low, high = np.uint64(length), ALL
-                entry = never
-            else:
-                return (queued - first) // QUEUED_BYTES, word - base
-            store_u64(queued + LOW, low)
-            store_u64(queued + HIGH, high)
-            store_u64(queued + QUEUED_ENTRY, np.uint64(entry))
-            store_u64(queued + QUEUED_WORD, np.uint64(word))
-            queued += QUEUED_BYTES
-            word = stop
-        block += 1
-        if queued > enough or block > last:
-            return (queued - first) // QUEUED_BYTES, word - base
-        bits = marks[block]
-
-
-@kernel
 def write_ids(number: I64, workspace: Record, target: I64) -> I64:
     """Write the ids of the queued words; returns the address behind the last one."""
     queued = workspace.queue
-    end = queued + number * QUEUED_BYTES
+    end = queued + 8 * number
     while queued < end:
-        entry = np.int64(load_u64(queued + QUEUED_ENTRY))
+        entry = np.int64(load_u64(queued + ENTRIES))
         high = load_acquire(entry + HIGH)  # first: what it promises is read behind it
-        unlike = (high ^ load_u64(queued + HIGH)) | (load_u64(entry + LOW) ^ load_u64(queued + LOW))
+        unlike = high ^ load_u64(queued + HIGHS)
+        unlike |= load_u64(entry + LOW) ^ load_u64(queued + LOWS)
         if unlike == ZERO:
             count = np.int64(load_u32(entry + COUNT))
-            store_u64(target, load_u64(entry + IDS))
-            store_u64(target + 8, load_u64(entry + IDS + 8))
+            copy_sixteen(entry + IDS, target)
         else:
             count = encode_missed(queued, workspace, target)
         target += 4 * count
-        queued += QUEUED_BYTES
+        queued += 8
     return target
 
 
@@ -247,20 +177,6 @@ def encode_spans(
         progress.position = -1
     progress.written = (target - first) >> 2
     return np.int64(DONE)
-
-
-@kernel
-def next_start(marks: U64s, after: I64, end: I64) -> I64:
-    """First marked position in (after, end), or ``end``."""
-    position = after + 1
-    block = position >> 6
-    mask = marks[block] & (ALL << np.uint64(position & 63))
-    while mask == ZERO:
-        block += 1
-        if block << 6 >= end:
-            return end
-        mask = marks[block]
-    return min(end, (block << 6) + trailing_zeros(mask))
 
 
 @entry_kernel

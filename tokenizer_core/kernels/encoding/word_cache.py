@@ -10,8 +10,8 @@ Longer words, and words of more ids, lie in the *arena*: bytes of the word, padd
 is a long one, then its ids. Then the entry holds where the ids begin (8 bytes) and the count, and
 the highest bit of its ``high`` is not that of the word's key, so that one comparison with a key
 finds words whose ids are in the entry, and no others. Neither table nor arena grows here: see
-`is_full`. Other than in all other tables a search begins where low bits of the hash say, those of
-``cache_slots``: an instruction less for each word.
+`is_full`. Other than in all other tables a search begins where low bits of `mix_abreast` say, those
+of ``cache_slots``, and looks at both entries of a cache line before it goes on to the next line.
 
 Any number of threads read and add words at once, without locks. An entry is empty (its ``high`` is
 0), then taken by the one thread that wins it (`TAKEN`, which is no word's key), and complete when
@@ -26,7 +26,13 @@ from __future__ import annotations
 import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
-from bpeline.tokenizer_core.kernels.memory.addresses import load_u32, load_u64, store_u32, store_u64
+from bpeline.tokenizer_core.kernels.memory.addresses import (
+    copy_sixteen,
+    load_u32,
+    load_u64,
+    store_u32,
+    store_u64,
+)
 from bpeline.tokenizer_core.kernels.memory.atomics import (
     add_and_tell,
     load_acquire,
@@ -35,7 +41,7 @@ from bpeline.tokenizer_core.kernels.memory.atomics import (
 )
 from bpeline.tokenizer_core.kernels.memory.records import Record
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, U64s
-from bpeline.tokenizer_core.kernels.tables.hashing import ZERO, key_in, mix
+from bpeline.tokenizer_core.kernels.tables.hashing import ZERO, key_in
 from bpeline.tokenizer_core.kernels.tables.word_keys import (
     ENTRY,
     HIGH,
@@ -46,6 +52,7 @@ from bpeline.tokenizer_core.kernels.tables.word_keys import (
     copy_entry,
     same_bytes,
 )
+from bpeline.tokenizer_core.kernels.tables.word_vectors import mix_abreast
 
 IDS, COUNT = 16, 28  # places in an entry, in bytes
 WORDS, ARENA_USED = 0, 8  # places in the counts of a table, in bytes
@@ -79,8 +86,17 @@ def is_in_arena(high: U64) -> bool:
 def copy_ids(source: I64, target: I64, count: I64) -> None:
     """Copy 4-byte ids four at a time: up to 3 more than ``count`` are written behind."""
     for i in range(0, count, 4):
-        store_u64(target + 4 * i, load_u64(source + 4 * i))
-        store_u64(target + 4 * i + 8, load_u64(source + 4 * i + 8))
+        copy_sixteen(source + 4 * i, target + 4 * i)
+
+
+@kernel
+def next_entry(entry: I64, home: I64) -> I64:
+    """Where a search goes on: at the other entry of the same cache line, then at the next line.
+
+    It may lie behind the table, as many bytes as it is to be behind the beginning.
+    """
+    other = entry ^ ENTRY
+    return other if (entry ^ home) & ENTRY == 0 else other + 2 * ENTRY
 
 
 @kernel
@@ -94,7 +110,7 @@ def find_word(
     Args:
         entry: where the search begins. low, high: the word's key.
     """
-    last = workspace.cache_end - ENTRY
+    home, end = entry, workspace.cache_end
     while True:
         found = load_acquire(entry + HIGH)
         if found == ZERO:
@@ -105,10 +121,9 @@ def find_word(
             place = np.int64(load_u64(entry + IDS)) - ((length + 7) & ~7)
             if same_bytes(workspace.arena + place, word, length):
                 return entry, True
-        if entry == last:
-            entry = workspace.cache
-        else:
-            entry += ENTRY
+        entry = next_entry(entry, home)
+        if entry >= end:
+            entry += workspace.cache - end
 
 
 @kernel
@@ -181,10 +196,10 @@ def move_kept(table: U64s, larger: U64s, hash_key: U64s) -> I64:
         high = load_acquire(entry + HIGH)
         if high > TAKEN:
             own = high ^ IN_ARENA if is_in_arena(high) else high
-            place = mix(load_u64(entry + LOW), own, key) & slots
-            while load_u64(target + np.int64(place) + HIGH) != ZERO:
-                place = (place + np.uint64(ENTRY)) & slots
-            copy_entry(entry, target + np.int64(place))
+            home = place = np.int64(mix_abreast(load_u64(entry + LOW), own, key) & slots)
+            while load_u64(target + place + HIGH) != ZERO:
+                place = next_entry(place, home) & np.int64(slots)
+            copy_entry(entry, target + place)
             number += 1
         entry += ENTRY
     return number

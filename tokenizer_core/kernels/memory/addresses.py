@@ -78,6 +78,8 @@ store_u64 = _storer(_I64, types.uint64)
 _DEFINED = ir.Constant(ir.IntType(1), 0)  # for zero as well: 64
 # Index of the lowest set bit of a uint64.
 trailing_zeros = of_one(types.int64, types.uint64, lambda llvm, mask: llvm.cttz(mask, _DEFINED))
+# Number of set bits.
+ones_in = of_one(types.int64, types.uint64, lambda llvm, mask: llvm.ctpop(mask))
 # Number of zero bits above the highest one.
 leading_zeros = of_one(types.int64, types.uint64, lambda llvm, mask: llvm.ctlz(mask, _DEFINED))
 
@@ -103,13 +105,18 @@ def load_block(builder: Any, address: Any) -> Any:
     return builder.load(pointer(builder, address, _VECTOR), align=1, typ=_VECTOR)
 
 
-def _copy(builder: Any, source: Any, target: Any) -> Any:
-    builder.store(load_block(builder, source), pointer(builder, target, _VECTOR), align=1)
-    return NO_RESULT
+def _copier(width: ir.Type) -> Any:
+    def emit(builder: Any, source: Any, target: Any) -> Any:
+        copied = builder.load(pointer(builder, source, width), align=1, typ=width)
+        builder.store(copied, pointer(builder, target, width), align=1)
+        return NO_RESULT
+
+    return of_two(types.void, types.int64, types.int64, emit)
 
 
-# Write the 64 bytes at one address to another.
-copy_block = of_two(types.void, types.int64, types.int64, _copy)
+# Write the 64, or 16, bytes at one address to another.
+copy_block = _copier(_VECTOR)
+copy_sixteen = _copier(_I128)
 
 
 def range_mask(first: int, size: int, fold_case: bool = False) -> Any:
