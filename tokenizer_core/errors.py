@@ -48,6 +48,14 @@ class InvalidOption(InvalidInput):
     """A parameter out of range, a bad name, an unknown choice."""
 
 
+class WrongKind(InvalidOption, TypeError):
+    """A value of another type than is accepted."""
+
+
+class OutOfRange(InvalidOption, IndexError):
+    """The number of a row, a document or a shard that there is not."""
+
+
 class InvalidPattern(InvalidInput):
     """A split pattern that does not compile or loses text."""
 

@@ -5,26 +5,29 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from bpeline.tokenizer_core.arguments import whole_number
 from bpeline.tokenizer_core.errors import InvalidOption
 
+_MOST_THREADS = 1 << 14
 _LIMIT_OF_A_CONTAINER = Path("/sys/fs/cgroup/memory.max")  # of cgroups 2; a number, or "max"
 
 
-def thread_count(threads: int | None) -> int:
+def thread_count(threads: int | None, name: str = "threads") -> int:
     """``threads``, or one per available processor.
 
+    Args:
+        name: of the parameter.
+
     Raises:
-        InvalidOption: less than one.
+        InvalidOption: less than one, more than any machine runs, or no number.
     """
     if threads is None:
         return available_processors()
-    if threads < 1:
-        raise InvalidOption(
-            f"{threads} threads were asked for",
-            "one thread or more",
-            "leave it out for one per processor",
-        )
-    return threads
+    usual = f"leave {name} out for one per processor"
+    number = whole_number(name, threads, 1, usual)
+    if number > _MOST_THREADS:
+        raise InvalidOption(f"{name} is {number}", f"accepted: 1 to {_MOST_THREADS}", usual)
+    return number
 
 
 def available_processors() -> int:

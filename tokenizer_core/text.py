@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.errors import InvalidUtf8
+from bpeline.tokenizer_core.errors import InvalidUtf8, WrongKind
 from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
 from bpeline.tokenizer_core.kernels.scanning.utf8 import invalid_utf8
 
@@ -58,10 +58,15 @@ def utf8_of(text: str) -> bytes:
     say.
 
     Raises:
-        TypeError: not a string.
+        WrongKind: not a string.
     """
     if not isinstance(text, str):
-        raise TypeError(f"text is a str, not {type(text).__name__}")
+        decoded = 'text.decode("utf-8")' if isinstance(text, bytes) else 'encode("a text")'
+        raise WrongKind(
+            f"a text is a str, and not of type {type(text).__name__}",
+            "accepted: a string",
+            f"write {decoded}",
+        )
     try:
         return str.encode(text)
     except UnicodeEncodeError:

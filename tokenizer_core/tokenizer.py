@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from bpeline.tokenizer_core.arguments import checked, flag
 from bpeline.tokenizer_core.companions import coders_of
 from bpeline.tokenizer_core.corpus import AnyPath, PunktBreaks, find_source_files, sources_of
 from bpeline.tokenizer_core.counting import WordCounts
@@ -46,10 +47,12 @@ from bpeline.tokenizer_core.encoding import (
     listed,
     longest_prefix,
     pad,
+    refuse_one_text,
     refuse_places,
     whole_characters,
 )
-from bpeline.tokenizer_core.errors import InvalidOption, UnknownToken
+from bpeline.tokenizer_core.errors import InvalidOption, UnknownToken, WrongKind
+from bpeline.tokenizer_core.processors import thread_count
 from bpeline.tokenizer_core.shards import (
     SHARD_BYTES,
     DocumentIds,
@@ -89,6 +92,7 @@ OnSpecial = Literal["text", "error"]
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.display import ShownTokens
 
+_TEXT = "text"
 _SOONER_LISTED = 1_000  # characters: an array is made sooner from a list of their ids
 _SAMPLE = "The quick brown fox doesn’t jump over 1,234 lazy dogs: naïve café, 中文, 🎉."
 
@@ -136,6 +140,7 @@ class Tokenizer:
         'abc'
     """
 
+    @checked
     def __init__(
         self,
         vocab: Mapping[int, bytes],
@@ -153,6 +158,7 @@ class Tokenizer:
         self._build(spec, cache_words)
 
     @classmethod
+    @checked
     def of_spec(cls, spec: TokenizerSpec, cache_words: int = DEFAULT_CACHE_WORDS) -> Tokenizer:
         """The tokenizer that a value describes.
 
@@ -355,7 +361,7 @@ class Tokenizer:
         """The tokens of ``text`` for people: coloured in a notebook, else with ``|`` between them.
 
         Raises:
-            TypeError, InvalidSpecialToken, InvalidOption: as `encode`.
+            WrongKind, InvalidSpecialToken, InvalidOption: as `encode`.
 
         Example:
             >>> print(load_tokenizer("news@champion").show("the lowest"))  # doctest: +SKIP
@@ -407,13 +413,14 @@ class Tokenizer:
                 does, such as ``[CLS]`` and ``[SEP]``; nothing where there is none.
 
         Raises:
-            TypeError: ``text`` is not a string.
+            WrongKind: ``text`` is not a string.
             InvalidSpecialToken: the policy forbids what the text holds, or allows the unknown.
             InvalidOption: a policy of another name.
         """
-        if add_special_tokens:
+        if add_special_tokens and flag("add_special_tokens", add_special_tokens):
             return self._templated(self.encode(text, allowed_special, on_special))
-        if on_special == "text" and (allowed_special is None or allowed_special == self._usual):
+        # The same objects, which these words are: an array would be compared item by item.
+        if on_special is _TEXT and (allowed_special is None or allowed_special is self._usual):
             if self._encode_at_once is not None and type(text) is str:
                 ids = self._encode_at_once(text)
                 if ids is not None:
@@ -429,7 +436,7 @@ class Tokenizer:
         """Token ids of ``text`` with every special token in it as ordinary text.
 
         Raises:
-            TypeError: ``text`` is not a string.
+            WrongKind: ``text`` is not a string.
         """
         return self.encode(text)
 
@@ -455,8 +462,10 @@ class Tokenizer:
         Raises:
             InvalidUtf8: bytes that are not UTF-8.
             InvalidOption: not every id of the vocab fits the dtype; and as `encode`.
-            TypeError, InvalidSpecialToken: as `encode`.
+            WrongKind, InvalidSpecialToken: as `encode`.
         """
+        if threads is not None:
+            thread_count(threads)
         return self._as_dtype(self._ids_of(text, allowed_special, on_special, threads), dtype)
 
     def count(
@@ -487,11 +496,12 @@ class Tokenizer:
 
         Raises:
             InvalidOption: less than one thread.
-            TypeError, InvalidSpecialToken: as `encode`; nothing is returned then.
+            WrongKind, InvalidSpecialToken: as `encode`; nothing is returned then.
         """
         encoder, policy = self._asked(allowed_special, on_special)
+        around = flag("add_special_tokens", add_special_tokens)
         encoded = encode_batch(encoder, texts, policy, threads)
-        return list(map(self._templated, encoded)) if add_special_tokens else encoded
+        return list(map(self._templated, encoded)) if around else encoded
 
     def encode_padded(
         self,
@@ -515,7 +525,7 @@ class Tokenizer:
 
         Raises:
             InvalidOption: a length or a side that makes no sense, or ids that do not fit the dtype.
-            TypeError, InvalidSpecialToken, InvalidOption: as `encode_batch`.
+            WrongKind, InvalidSpecialToken, InvalidOption: as `encode_batch`.
         """
         batch = self.encode_batch(texts, threads, allowed_special, on_special)
         ids, mask = pad(batch, max_length, pad_id, pad_to, pad_side, cut_side)
@@ -527,7 +537,7 @@ class Tokenizer:
         """Ids, perhaps with one of no token, as other numbers; none of them becomes another."""
         if dtype is np.uint32:
             return ids
-        wanted = np.dtype(dtype)
+        wanted = _dtype_of(dtype)
         if max(self._largest_id, another) > _largest_whole(wanted):
             raise InvalidOption(
                 f"ids up to {max(self._largest_id, another):,} do not fit the dtype {wanted}",
@@ -562,11 +572,10 @@ class Tokenizer:
         decide there.
 
         Raises:
-            TypeError, InvalidSpecialToken, InvalidOption: as `encode`, when the text is reached;
+            WrongKind, InvalidSpecialToken, InvalidOption: as `encode`, when the text is reached;
                 ids of the text before may have been given out by then.
         """
-        if isinstance(chunks_of_text, str | bytes):
-            raise TypeError("encode_iterable takes an iterable of str, not one string")
+        refuse_one_text(chunks_of_text)
         encoder, policy = self._asked(allowed_special, on_special)
         if isinstance(encoder, StreamEncoder):
             contents = whole_characters(chunks_of_text, policy)
@@ -577,6 +586,7 @@ class Tokenizer:
             for id_ in self._ids_of(utf8_of(text), allowed_special, "text").tolist()
         )
 
+    @checked
     def encode_files(
         self,
         paths: AnyPath | Iterable[AnyPath],
@@ -590,7 +600,7 @@ class Tokenizer:
         id_field: str = "id",
         format: str | ShardFormat = "bin",
         shard_bytes: int = SHARD_BYTES,
-        columns: str | Iterable[str] = (),
+        columns: str | Sequence[str] = (),
         dropout: float = 0.0,
         seed: int = 0,
         on_shard: Callable[[ShardRecord], None] | None = None,
@@ -656,6 +666,7 @@ class Tokenizer:
         )
         return job.run(threads)
 
+    @checked
     def encode_files_to_numpy(
         self,
         paths: AnyPath | Iterable[AnyPath],
@@ -680,6 +691,7 @@ class Tokenizer:
         )
         return gather_files(encoding, find_source_files(sources_of(paths)), threads, on_progress)
 
+    @checked
     def merge_gains(self, words: WordCounts) -> NDArray[np.int64]:
         """How often each merge fires on counted words: int64 ``[n_merges]``.
 
@@ -703,7 +715,7 @@ class Tokenizer:
         overlap then.
 
         Raises:
-            TypeError, InvalidSpecialToken, InvalidOption: as `encode`.
+            WrongKind, InvalidSpecialToken, InvalidOption: as `encode`.
         """
         encoder, policy = self._asked(allowed_special, on_special)
         if isinstance(encoder, PlacingEncoder):
@@ -734,7 +746,7 @@ class Tokenizer:
 
         Raises:
             InvalidOption: ``max_tokens`` is negative.
-            TypeError, InvalidSpecialToken, InvalidOption: as `encode`.
+            WrongKind, InvalidSpecialToken, InvalidOption: as `encode`.
         """
         encoder, policy = self._asked(allowed_special, on_special)
         content = utf8_of(text)
@@ -762,7 +774,7 @@ class Tokenizer:
         Special tokens are ordinary text. For people: slow, and made for texts they can read.
 
         Raises:
-            TypeError: ``text`` is not a string.
+            WrongKind: ``text`` is not a string.
         """
         return self.explainer.explain(utf8_of(text))
 
@@ -799,6 +811,12 @@ class Tokenizer:
         Raises:
             UnknownToken, UnicodeDecodeError, InvalidOption: as `decode`.
         """
+        if isinstance(batch, str | bytes | Mapping) or not isinstance(batch, Iterable):
+            raise WrongKind(
+                f"one value of type {type(batch).__name__} is given where many are decoded",
+                "accepted: an iterable of lists or arrays of ids",
+                "write decode(ids) for one of them, or [ids]",
+            )
         return [self.decode(ids, errors) for ids in batch]
 
     def decode_stream(self, errors: OnInvalid = "replace") -> DecodeStream:
@@ -844,10 +862,17 @@ class Tokenizer:
 
     def is_special(self, id_: int) -> bool:
         """Whether an id is that of a special token; False for ids that the vocab does not hold."""
+        if type(id_) is not int and not isinstance(id_, np.integer):
+            raise WrongKind(
+                f"an id is a whole number, and not of type {type(id_).__name__}",
+                "accepted: an int, or an integer of NumPy",
+                "write is_special(token_to_id(token)) for a token",
+            )
         return id_ in self._special_ids
 
     # Files
 
+    @checked
     def save(self, path: str | Path, format: Format = "bpeline") -> None:
         """Write the tokenizer durably.
 
@@ -871,6 +896,7 @@ class Tokenizer:
         format_named(format).save(self, Path(path))
 
     @classmethod
+    @checked
     def load(cls, path: str | Path, format: Format | None = None, **details: Any) -> Tokenizer:
         """Read a tokenizer; executes nothing that the files hold.
 
@@ -909,11 +935,11 @@ class Tokenizer:
     ) -> NDArray[np.uint32]:
         """Token ids of a string, or of bytes, which are checked to be UTF-8."""
         unchecked = isinstance(text, bytes)
-        usual = allowed_special is None or allowed_special == self._usual
-        if usual and type(text) is str and len(text) <= _SOONER_LISTED and on_special == "text":
+        usual = on_special is _TEXT and (allowed_special is None or allowed_special is self._usual)
+        if usual and type(text) is str and len(text) <= _SOONER_LISTED:
             return np.array(self.encode(text), np.uint32)
         content = text if isinstance(text, bytes) else utf8_of(text)
-        if usual and on_special == "text":
+        if usual:
             return encode_long(self.encoder, content, self._cutting, threads, unchecked)
         encoder, policy = self._asked(allowed_special, on_special)
         if not policy.allowed and not policy.forbidden:
@@ -937,7 +963,8 @@ class Tokenizer:
         An imported tokenizer's encoder finds its special tokens by itself.
         """
         if not self._finds_special:
-            return self.encoder, self._policies.of(allowed_special or "none", on_special)
+            allowed = "none" if allowed_special is None else allowed_special
+            return self.encoder, self._policies.of(allowed, on_special)
         policy = self._policies.of(
             "all" if allowed_special is None else allowed_special, on_special
         )
@@ -988,6 +1015,18 @@ class Tokenizer:
 def _placed(words: PlacingEncoder, content: bytes, policy: SpecialPolicy) -> PlacedIds:
     whole = Text.of(content)
     return words.placed(whole, *spans_between(whole, 0, whole.size, policy))
+
+
+def _dtype_of(asked: DTypeLike) -> np.dtype[Any]:
+    """The NumPy type that is meant; None means none, which to NumPy is float64."""
+    try:
+        if asked is None:
+            raise TypeError
+        return np.dtype(asked)
+    except (TypeError, ValueError, SyntaxError):
+        raise WrongKind(
+            f"dtype is {asked!r}", "accepted: a type of NumPy's numbers", "write dtype=np.int64"
+        ) from None
 
 
 def _largest_whole(dtype: np.dtype[Any]) -> int:

@@ -31,7 +31,6 @@ from bpeline.tokenizer_core.errors import (
     EmptyCorpus,
     InvalidOption,
     InvalidPattern,
-    InvalidSpecialToken,
     InvalidUtf8,
     MissingSource,
 )
@@ -127,7 +126,7 @@ def test_refusals_name_what_is_wrong(tmp_path: Path) -> None:
         count_words(tmp_path, workers=0)
     with pytest.raises(InvalidOption, match="guess"):
         count_words(tmp_path, invalid_utf8="guess")  # type: ignore[arg-type]
-    with pytest.raises(InvalidSpecialToken):
+    with pytest.raises(InvalidOption, match="special_tokens"):
         count_words(tmp_path, special_tokens="<|endoftext|>")
 
 

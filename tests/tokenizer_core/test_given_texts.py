@@ -107,7 +107,7 @@ def test_errors_of_the_stream_and_of_items_end_the_counting() -> None:
         ([b"\xff"], InvalidUtf8, "item 0 is not Unicode text"),
         ([], EmptyCorpus, "the texts hold no words"),
         (["", ""], EmptyCorpus, "the texts hold no words"),
-        ("low", InvalidOption, "one text is given"),
+        ("low", InvalidOption, "texts='low'"),
     ):
         with pytest.raises(error, match=said):
             count_texts(items)

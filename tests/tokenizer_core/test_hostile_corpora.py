@@ -136,7 +136,7 @@ def test_a_name_of_nothing_is_refused_in_three_parts(
 
 @pytest.mark.parametrize("wrong", [None, 3, 1.5, [None], [3], object()])
 def test_what_is_no_path_is_refused(wrong: object) -> None:
-    with pytest.raises(InvalidOption, match="names no file"):
+    with pytest.raises(InvalidOption, match=r"names no file|was given paths"):
         count_words(wrong, pattern="gpt2")  # type: ignore[arg-type]
 
 

@@ -142,9 +142,9 @@ def test_an_interrupted_training_with_required_tokens_goes_on(tmp_path: Path) ->
         (["\ud800"], {}, "surrogate"),
         (["a" * 2000], {}, "2000 bytes"),
         ([" tokenizer"], {"max_token_bytes": 5}, "10 bytes"),
-        ("low", {}, "one string"),
+        ("low", {}, "a list of strings"),
         ([" tokenizer"], {"vocab_size": 260}, "takes 9 merges"),
-        ([3], {}, "cannot be a required token"),
+        ([3], {}, "in which 3 stands"),
     ],
 )
 def test_tokens_that_cannot_be_are_refused_in_three_parts(

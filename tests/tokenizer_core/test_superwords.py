@@ -214,7 +214,7 @@ def test_superwords_cut_at_punctuation_are_refused_by_gguf_and_told_how(tmp_path
     with pytest.raises(InvalidOption, match="at punctuation too") as refused:
         other.save(tmp_path / "y.gguf", "gguf")
     assert "--cuts digits" in refused.value.next_step
-    with pytest.raises(InvalidOption, match="punctuation and digits"):
+    with pytest.raises(InvalidOption, match="'punctuation', 'digits'"):
         superword_lines("words")  # type: ignore[arg-type]
 
 

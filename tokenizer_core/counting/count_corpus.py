@@ -6,17 +6,17 @@ import os
 import shlex
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from numbers import Integral
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.arguments import checked, whole_number
 from bpeline.tokenizer_core.corpus import (
     AnyPath,
     ChunkGroup,
@@ -38,14 +38,13 @@ from bpeline.tokenizer_core.counting.word_tables import WordTable
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, MissingSource
 from bpeline.tokenizer_core.kernels.compiling.compilation import compile_declared, entry_kernels
 from bpeline.tokenizer_core.kernels.scanning.automaton import mark_by_automaton
-from bpeline.tokenizer_core.processors import available_processors
+from bpeline.tokenizer_core.processors import thread_count
 from bpeline.tokenizer_core.splitting import (
     MASK_KERNELS,
     SplitPattern,
     Splitter,
     abandon_matching,
 )
-from bpeline.tokenizer_core.vocabulary import validate_special_tokens
 
 # Read, checked, marked and counted while it is still in the last cache that cores share; memory
 # of this size is used again and again by the allocator, where larger pieces go back to the system.
@@ -73,10 +72,11 @@ class FilesCounted:
     total_bytes: int
 
 
+@checked
 def count_words(
     paths: AnyPath | Iterable[AnyPath] | Iterable[Any],
     pattern: str | SplitPattern = "gpt2",
-    special_tokens: Sequence[str] = (),
+    special_tokens: Collection[str] = (),
     workers: int | None = None,
     *,
     invalid_utf8: Literal["strict", "replace"] = "strict",
@@ -142,17 +142,14 @@ def count_words(
         )
     reading = Reading(
         SplitPattern.parse(pattern),
-        validate_special_tokens(special_tokens) if special_tokens else (),
+        tuple(special_tokens),
         invalid_utf8,
         text_field,
         text_form=text_form,
     )
     sources = sources_of(paths)
-    workers = available_processors() if workers is None else workers
-    if not isinstance(workers, Integral) or workers < 1:
-        raise InvalidOption(
-            f"workers is {workers!r}", "a number of threads from 1 upwards", "leave workers out"
-        )
+    workers = thread_count(workers, "workers")
+    whole_number("table_bytes", table_bytes, 0)
     try:
         files = find_source_files(sources)
     except MissingSource as error:

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from numbers import Integral
 from typing import Any, Literal
 
+from bpeline.tokenizer_core.arguments import checked, whole_number
 from bpeline.tokenizer_core.corpus import Reading, TextBatch, batches_of, documents_between
 from bpeline.tokenizer_core.counting.text_counter import TABLE_BYTES, TextCounter
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.counting.word_tables import WordTable
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
-from bpeline.tokenizer_core.processors import available_processors
+from bpeline.tokenizer_core.processors import thread_count
 from bpeline.tokenizer_core.splitting import SplitPattern, Splitter, abandon_matching
-from bpeline.tokenizer_core.vocabulary import validate_special_tokens
 
 _WAITING = 2  # batches for each worker that may wait for it
 _GUESSED_BYTES = 64 << 20  # of text: nobody knows how much will come
@@ -37,10 +36,11 @@ class TextsCounted:
     bytes: int
 
 
+@checked
 def count_texts(
     texts: Iterable[Any],
     pattern: str | SplitPattern = "gpt2",
-    special_tokens: Sequence[str] = (),
+    special_tokens: Collection[str] = (),
     workers: int | None = None,
     *,
     text_field: str = "text",
@@ -74,16 +74,6 @@ def count_texts(
         >>> count_texts(["low lower", {"text": "lowest"}]).to_mapping()
         {b'low': 1, b' lower': 1, b'lowest': 1}
     """
-    if isinstance(texts, str | bytes):
-        raise InvalidOption(
-            "one text is given where texts are counted",
-            "an iterable of texts",
-            "count_texts([text])",
-        )
-    if not isinstance(texts, Iterable):
-        raise InvalidOption(
-            f"{texts!r} is given where texts are counted", "an iterable of texts", "[text]"
-        )
     if is_keyed(texts):
         keys = list(map(str, islice(texts, 3)))
         raise InvalidOption(
@@ -95,16 +85,13 @@ def count_texts(
         )
     reading = Reading(
         SplitPattern.parse(pattern),
-        validate_special_tokens(special_tokens) if special_tokens else (),
+        tuple(special_tokens),
         invalid_utf8,
         text_field,
         text_form=text_form,
     )
-    workers = available_processors() if workers is None else workers
-    if not isinstance(workers, Integral) or workers < 1:
-        raise InvalidOption(
-            f"workers is {workers!r}", "a number of threads from 1 upwards", "leave workers out"
-        )
+    workers = thread_count(workers, "workers")
+    whole_number("table_bytes", table_bytes, 0)
     counts = _Counting(reading, table_bytes).words(batches_of(texts, reading), workers, on_progress)
     if not len(counts):
         raise EmptyCorpus(

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.arguments import check_fields, checked
 from bpeline.tokenizer_core.digests import canonical_json, digest_of_bytes
-from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.errors import InvalidOption, OutOfRange, WrongKind
+from bpeline.tokenizer_core.text import utf8_of
 
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.splitting import SplitPattern
@@ -53,7 +55,19 @@ class WordCounts:
     first_positions: NDArray[np.int64]
     pattern: SplitPattern = field(default_factory=_parsed)
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+        rows = len(self.counts)
+        if (len(self.offsets), len(self.first_positions)) != (rows + 1, rows):
+            raise InvalidOption(
+                f"{rows} counts, {len(self.offsets)} offsets and {len(self.first_positions)} first "
+                "positions are no word counts",
+                "a count and a position for each word, and one offset more",
+                "use WordCounts.from_pairs or WordCounts.from_mapping",
+            )
+
     @classmethod
+    @checked
     def from_mapping(
         cls, words: Mapping[bytes, int], pattern: SplitPattern | str | None = None
     ) -> WordCounts:
@@ -87,6 +101,7 @@ class WordCounts:
         )
 
     @classmethod
+    @checked
     def from_pairs(
         cls,
         pairs: Iterable[tuple[str | bytes, int]],
@@ -102,8 +117,15 @@ class WordCounts:
             InvalidOption: as for `from_mapping`, and for sums beyond 2⁶³ − 1.
         """
         words: dict[bytes, int] = {}
-        for word, count in pairs:
-            key = word.encode() if isinstance(word, str) else word
+        for pair in pairs:
+            if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:
+                raise WrongKind(
+                    f"{pair!r} is given where a word and its count stand",
+                    "accepted: pairs of a word, as text or UTF-8, and a whole number",
+                    'write [("low", 5)], or list(counts.items()) of a mapping',
+                )
+            word, count = pair
+            key = utf8_of(word) if isinstance(word, str) else word
             if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
                 raise InvalidOption(
                     f"the word {word[:40]!r} has the count {count!r}",
@@ -114,6 +136,7 @@ class WordCounts:
         return cls.from_mapping(words, pattern)
 
     @classmethod
+    @checked
     def from_arrow(cls, data: Any, pattern: SplitPattern | str | None = None) -> WordCounts:
         """Word counts from Arrow data with columns ``word`` and ``count``; equal words are added.
 
@@ -154,6 +177,7 @@ class WordCounts:
         return arrow_of(columns, self.pattern.name or self.pattern.regex)
 
     @classmethod
+    @checked
     def empty(cls, pattern: SplitPattern | str | None = None) -> WordCounts:
         """Counts without a single word."""
         return cls.from_mapping({}, pattern)
@@ -174,6 +198,7 @@ class WordCounts:
         """(word, count) in the order of the rows."""
         return zip(self.words(), self.counts.tolist(), strict=True)
 
+    @checked
     def words_with(self, texts: Sequence[str]) -> list[bytes | None]:
         """For each text the first word that holds it; None if none does."""
         sought = [text.encode() for text in texts]
@@ -220,15 +245,38 @@ class WordCounts:
                 total += sum(map(int.__mul__, counts.tolist(), lengths.tolist()))
         return total
 
+    @checked
     def take(self, order: NDArray[np.int64]) -> WordCounts:
-        """The rows ``order`` (int64 indices), in that order."""
+        """The rows ``order`` (int64 indices), in that order.
+
+        Raises:
+            OutOfRange: there is no such row, or no whole numbers are given.
+        """
+        whole = order.ndim == 1 and (order.dtype.kind in "iu" or not order.size)
+        if not whole or (order.size and not 0 <= order.min() <= order.max() < len(self)):
+            raise OutOfRange(
+                f"rows {order!r} are asked for, of {len(self)}",
+                "an array of numbers of rows, which begin with 0",
+                "np.flatnonzero(mask) are those of a mask",
+            )
         word_bytes, offsets = gather_words(self.word_bytes, self.offsets, order)
         return WordCounts(
             word_bytes, offsets, self.counts[order], self.first_positions[order], self.pattern
         )
 
+    @checked
     def between(self, begin: int, end: int) -> WordCounts:
-        """The rows from ``begin`` to before ``end``, as views."""
+        """The rows from ``begin`` to before ``end``, as views.
+
+        Raises:
+            OutOfRange: the first row is none, or lies beyond the last.
+        """
+        if not 0 <= begin <= min(end, len(self)):
+            raise OutOfRange(
+                f"rows {begin} to {end} are asked for, of {len(self)}",
+                "the number of a row, and that of a later one",
+                f"counts.between(0, {len(self)}) are all of them",
+            )
         offsets = self.offsets[begin : min(end, len(self)) + 1]
         return WordCounts(
             self.word_bytes[offsets[0] : offsets[-1]],
@@ -249,12 +297,14 @@ class WordCounts:
             return self
         return self.take(order_of_positions(self.first_positions))
 
+    @checked
     def at_least(self, min_word_count: int) -> WordCounts:
         """The rows whose count is ``min_word_count`` or more."""
         if not len(self) or int(self.counts.min()) >= min_word_count:
             return self
         return self.take(np.flatnonzero(self.counts >= min_word_count).astype(np.int64))
 
+    @checked
     def shifted(self, distance: int) -> WordCounts:
         """The same counts with ``distance`` added to every first position (no copy of words)."""
         return replace(self, first_positions=self.first_positions + np.int64(distance))

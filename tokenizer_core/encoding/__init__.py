@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .batch_encoding import encode_batch as encode_batch
     from .batch_encoding import encode_contents as encode_contents
     from .batch_encoding import in_batches as in_batches
+    from .batch_encoding import refuse_one_text as refuse_one_text
     from .chosen_encoder import byte_pair_encoder as byte_pair_encoder
     from .decoding import Decoder as Decoder
     from .decoding import DecodeStream as DecodeStream

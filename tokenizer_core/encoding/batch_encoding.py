@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.encoding.encoder import Encoder
 from bpeline.tokenizer_core.encoding.id_lists import divided
 from bpeline.tokenizer_core.encoding.merge_encoding import spans_of_lengths
+from bpeline.tokenizer_core.errors import WrongKind
 from bpeline.tokenizer_core.processors import thread_count
 from bpeline.tokenizer_core.text import Text, utf8_of
 from bpeline.tokenizer_core.vocabulary import SpecialPolicy, spans_between
@@ -23,8 +24,7 @@ def encode_batch(
 ) -> list[list[int]]:
     """Token ids of each text; see `Tokenizer.encode_batch`."""
     threads = thread_count(threads)
-    if isinstance(texts, str | bytes):
-        raise TypeError("encode_batch takes many texts; encode takes one")
+    refuse_one_text(texts)
     batches = list(in_batches(_contents(texts, policy), _BATCH_BYTES))
 
     def encode(batch: list[bytes]) -> list[list[int]]:
@@ -60,6 +60,22 @@ def encode_contents(
         behind = np.concatenate([ids for _, ids in cut])
     ids, ends = encoder.encode(text, spans, behind)
     return ids, np.append(0, ends[last_span])
+
+
+def refuse_one_text(texts: Iterable[str]) -> None:
+    """Refuse one text where many are taken: each of its characters would be one.
+
+    Raises:
+        WrongKind: a string, bytes, a mapping, which gives its keys, or what gives nothing.
+    """
+    if type(texts) is list:
+        return
+    if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Iterable):
+        raise WrongKind(
+            f"one value of type {type(texts).__name__} is given where many texts are encoded",
+            "accepted: an iterable of strings",
+            "write encode(text) for one text, or [text]",
+        )
 
 
 def _contents(texts: Iterable[str], policy: SpecialPolicy) -> Iterator[bytes]:

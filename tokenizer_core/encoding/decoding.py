@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.errors import InvalidOption, UnknownToken
+from bpeline.tokenizer_core.errors import InvalidOption, UnknownToken, WrongKind
 from bpeline.tokenizer_core.kernels.encoding.decode_ids import LONG, SLOT, join_listed, join_tokens
 from bpeline.tokenizer_core.kernels.memory.python_lists import int_facts
 from bpeline.tokenizer_core.vocabulary import TokenTable
@@ -30,6 +30,7 @@ _spare = list[tuple[bytearray, int]]()
 _take, _give = _spare.pop, _spare.append
 
 OnInvalid = Literal["replace", "strict"]
+_REPLACE = "replace"
 
 
 def _made_spare() -> tuple[bytearray, int]:
@@ -39,7 +40,7 @@ def _made_spare() -> tuple[bytearray, int]:
 
 def check_errors(errors: str) -> None:
     """Raise InvalidOption for another way of handling bytes that are not UTF-8."""
-    if errors not in ("replace", "strict"):
+    if not isinstance(errors, str) or errors not in ("replace", "strict"):
         raise InvalidOption(
             f"errors is {errors!r}", "accepted: 'replace', 'strict'", "leave it out"
         )
@@ -133,7 +134,7 @@ class Decoder:
             UnicodeDecodeError: not UTF-8, with ``"strict"``.
             InvalidOption: another way of handling errors.
         """
-        if errors != "replace":
+        if errors is not _REPLACE:
             check_errors(errors)
         if type(ids) is list and len(ids) <= _MANY:
             if len(ids) <= _FEW:
@@ -281,7 +282,24 @@ def _is_whole(id_: Any) -> bool:
 
 
 def list_of(ids: Iterable[int] | NDArray[Any]) -> list[Any]:
-    return ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
+    """Ids in a list.
+
+    Raises:
+        WrongKind: text, bytes, what has no order, or what cannot be iterated over.
+    """
+    if isinstance(ids, np.ndarray):
+        if ids.ndim != 1:
+            refuse_other_arrays(ids)
+        return list(ids.tolist())
+    if isinstance(ids, list | tuple):
+        return list(ids)
+    if isinstance(ids, str | bytes | bytearray | Mapping | Set) or not isinstance(ids, Iterable):
+        raise WrongKind(
+            f"one value of type {type(ids).__name__} is given where ids are decoded",
+            "accepted: a list or an array of ids, as `encode` returns them",
+            f"write [{ids!r}]" if _is_whole(ids) else "write decode([65, 66])",
+        )
+    return list(ids)
 
 
 def refuse_other_arrays(ids: NDArray[Any]) -> None:

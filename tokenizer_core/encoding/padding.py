@@ -8,8 +8,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.arguments import whole_number
 from bpeline.tokenizer_core.errors import InvalidOption
 
+_LONGEST = 1 << 31  # ids of a row
 Side = Literal["left", "right"]
 
 
@@ -38,18 +40,22 @@ def pad(
         InvalidOption: a negative length, ``pad_to`` above ``max_length``, another side, or a
             padding id that is no uint32.
     """
-    if min(max_length or 0, pad_to or 0) < 0 or (
-        max_length is not None and pad_to is not None and pad_to > max_length
-    ):
+    if max_length is not None:
+        max_length = whole_number("max_length", max_length, 0)
+    if pad_to is not None:
+        pad_to = whole_number("pad_to", pad_to, 0)
+        if pad_to > _LONGEST:
+            raise InvalidOption(f"pad_to is {pad_to}", f"0 to {_LONGEST}", "leave pad_to out")
+    if max_length is not None and pad_to is not None and pad_to > max_length:
         raise InvalidOption(
             f"max_length is {max_length} and pad_to is {pad_to}",
             "lengths from 0 upwards, pad_to not above max_length",
             "leave pad_to out to pad to the longest sequence",
         )
-    if not 0 <= pad_id < 1 << 32:
+    if not 0 <= whole_number("pad_id", pad_id, 0, "write pad_id=0") < 1 << 32:
         raise InvalidOption(f"pad_id is {pad_id}", "an id", "pad_id=0")
     for side in (pad_side, cut_side):
-        if side not in ("left", "right"):
+        if not isinstance(side, str) or side not in ("left", "right"):
             raise InvalidOption(f"a side is {side!r}", "accepted: 'left', 'right'", "leave it out")
     kept = [_cut(ids, max_length, cut_side) for ids in batch]
     length = max(map(len, kept), default=0)

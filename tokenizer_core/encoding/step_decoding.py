@@ -53,7 +53,7 @@ class StepDecoder(Decoder):
 
     def text(self, ids: Iterable[int] | NDArray[Any], errors: OnInvalid) -> str:
         check_errors(errors)
-        ids = ids if isinstance(ids, (list, np.ndarray)) else list(ids)
+        ids = ids if isinstance(ids, (list, np.ndarray)) else list_of(ids)
         if self._joining is not None:
             return self._text_of_bytes(ids, errors)
         known = self._known_ids(ids)

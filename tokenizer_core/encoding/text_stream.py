@@ -7,10 +7,12 @@ no pre-token and no special token can cross.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NoReturn
 
 import regex
 
 from bpeline.tokenizer_core.encoding.encoder import LegalCuts
+from bpeline.tokenizer_core.errors import WrongKind
 from bpeline.tokenizer_core.text import utf8_of
 from bpeline.tokenizer_core.vocabulary import SpecialPolicy
 
@@ -28,7 +30,7 @@ def cut_stream(
     doubled.
 
     Raises:
-        TypeError: a piece is not a string.
+        WrongKind: a piece is not a string.
         InvalidSpecialToken: a forbidden special token, even across pieces.
     """
     special = _any_of(policy.allowed)
@@ -37,7 +39,7 @@ def cut_stream(
     enough = _ENOUGH
     for piece in pieces:
         if not isinstance(piece, str):
-            raise TypeError(f"pieces of text are str, not {type(piece).__name__}")
+            _refuse_piece(piece)
         gathered.append(piece)
         size += len(piece)
         if size < enough:
@@ -60,7 +62,7 @@ def whole_characters(pieces: Iterable[str], policy: SpecialPolicy) -> Iterator[s
     """The same text in parts of some size, none of which ends within a pair of surrogates.
 
     Raises:
-        TypeError: a piece is not a string.
+        WrongKind: a piece is not a string.
         InvalidSpecialToken: a forbidden special token, even across pieces.
     """
     gathered: list[str] = []
@@ -74,7 +76,7 @@ def whole_characters(pieces: Iterable[str], policy: SpecialPolicy) -> Iterator[s
 
     for piece in pieces:
         if not isinstance(piece, str):
-            raise TypeError(f"pieces of text are str, not {type(piece).__name__}")
+            _refuse_piece(piece)
         gathered.append(piece)
         size += len(piece)
         if size < _ENOUGH:
@@ -111,3 +113,11 @@ def _last_cut(
     if cuts is not None:
         last = max(last, cuts.last_in(text, behind + 1, decided))
     return last
+
+
+def _refuse_piece(piece: object) -> NoReturn:
+    raise WrongKind(
+        f"a piece of a text is a str, and not of type {type(piece).__name__}",
+        "accepted: an iterable of strings",
+        'write encode_iterable(["a ", "text"])',
+    )

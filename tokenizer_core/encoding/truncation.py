@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.arguments import whole_number
 from bpeline.tokenizer_core.splitting import Cuts
 
 _SEARCHED = 1 << 12  # bytes of a stretch without a cut in which every end is tried
@@ -35,10 +35,7 @@ def longest_prefix(
     Raises:
         InvalidOption: ``max_tokens`` is negative.
     """
-    if not isinstance(max_tokens, (int, np.integer)) or max_tokens < 0:
-        raise InvalidOption(
-            f"a text was to be cut to {max_tokens!r} tokens", "0 or more", "max_tokens=512"
-        )
+    max_tokens = whole_number("max_tokens", max_tokens, 0, "write max_tokens=512")
     if max_tokens == 0:
         return ""
     # No prefix that fits is longer than that many tokens of the greatest length.

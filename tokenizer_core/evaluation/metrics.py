@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.display import line_chart, table
 from bpeline.tokenizer_core.encoding import unreachable_tokens
-from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
+from bpeline.tokenizer_core.errors import EmptyCorpus, WrongKind
 from bpeline.tokenizer_core.evaluation.compression_curve import Curve, curves_of, gains_on
 from bpeline.tokenizer_core.evaluation.measuring import Measured, measure
 from bpeline.tokenizer_core.evaluation.token_distribution import (
@@ -146,6 +147,7 @@ class CompressionReport:
         }
 
 
+@checked
 def evaluate(tokenizer: Tokenizer, documents: Iterable[str | bytes]) -> CompressionReport:
     """Measure a tokenizer on documents (formulas: `CompressionReport`).
 
@@ -165,19 +167,14 @@ def evaluate(tokenizer: Tokenizer, documents: Iterable[str | bytes]) -> Compress
         EmptyCorpus: the documents hold no text, or no word where only words are encoded.
         InvalidUtf8: a document is not UTF-8.
     """
-    if isinstance(documents, (str, bytes)) or not isinstance(documents, Iterable):
-        raise InvalidOption(
-            f"what is measured on is one value of type {type(documents).__name__}",
+    if isinstance(documents, Mapping):
+        raise WrongKind(
+            f"a mapping is given where documents are measured; it gives its keys "
+            f"{list(documents)[:3]!r}",
             "an iterable of documents",
-            "evaluate(tokenizer, [text])",
+            "evaluate(tokenizer, documents['train'])",
         )
-    if not hasattr(tokenizer, "encode_to_numpy"):
-        raise InvalidOption(
-            f"what is measured is a value of type {type(tokenizer).__name__}",
-            "a Tokenizer",
-            "evaluate(load_tokenizer(reference), documents)",
-        )
-    read = (utf8_of(one) if isinstance(one, str) else one for one in documents)
+    read = (one if isinstance(one, bytes) else utf8_of(one) for one in documents)
     (measured,) = measure([tokenizer], read)
     gains = gains_on(tokenizer, measured.words)
     return report(tokenizer, measured, vocab_figures(tokenizer), gains)

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.arguments import whole_number
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.errors import CorruptFile, EmptyCorpus, InvalidOption
 from bpeline.tokenizer_core.merging.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
@@ -64,10 +65,7 @@ def prune(counts: WordCounts, min_word_count: int) -> tuple[WordCounts, PrunedWo
         EmptyCorpus: no word of several is left.
     """
     require_counts(counts)
-    if not isinstance(min_word_count, int):
-        raise InvalidOption(
-            f"min_word_count is {min_word_count!r}", "a whole number from 1 on", "leave it out"
-        )
+    min_word_count = whole_number("min_word_count", min_word_count, 1)
     frequent = counts.at_least(min_word_count)
     if min_word_count > 1 and len(counts) and not len(frequent):
         raise EmptyCorpus(

@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.arguments import check_fields
 from bpeline.tokenizer_core.errors import CorpusError
 from bpeline.tokenizer_core.kernels.memory.array_sets import described
 from bpeline.tokenizer_core.kernels.merging import merge_sources, merge_state, merge_step
@@ -54,6 +55,9 @@ class ParityRule:
     alpha: float = 2.0
     global_merges: int = 0
     ratios: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 class ParityEngine:

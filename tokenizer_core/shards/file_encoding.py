@@ -23,7 +23,7 @@ from bpeline.tokenizer_core.encoding import (
     require_dropout,
 )
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.processors import available_processors
+from bpeline.tokenizer_core.processors import thread_count
 from bpeline.tokenizer_core.shards.carried_columns import CarriedColumn, carried_columns
 from bpeline.tokenizer_core.shards.shard_formats import smallest_dtype
 from bpeline.tokenizer_core.shards.shard_plan import Piece
@@ -147,7 +147,7 @@ class FileEncoding:
 
     def piece_of(self, size: int, threads: int | None) -> int:
         """Bytes of a piece, so that files of ``size`` bytes keep all threads busy to the end."""
-        share = size // (_SHARE * (threads or available_processors()))
+        share = size // (_SHARE * thread_count(threads))
         return min(self.piece_bytes, max(_LEAST_PIECE, share))
 
     def key(self, files: Sequence[SourceFile], *place: Any) -> str:
@@ -368,9 +368,7 @@ def encode_in_order(
         InvalidOption: less than one thread.
         UnreadableSource, InvalidUtf8, CorpusChanged: a file cannot be read.
     """
-    if threads is not None and threads < 1:
-        raise InvalidOption(f"threads is {threads}", "1 or more", "leave threads out")
-    threads = threads or available_processors()
+    threads = thread_count(threads)
     encoding.plain(ChunkText.of(Text.of(b"compile first")))  # before threads do
     waiting: deque[tuple[Any, Future[EncodedPiece] | None]] = deque()
     with ThreadPoolExecutor(threads, thread_name_prefix="encode") as pool:

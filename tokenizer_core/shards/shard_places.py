@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from bpeline.tokenizer_core.digests import sealed
 from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
-from bpeline.tokenizer_core.errors import MissingSource, WorkspaceLocked
+from bpeline.tokenizer_core.errors import InvalidOption, MissingSource, WorkspaceLocked
 from bpeline.tokenizer_core.sealed_manifests import MANIFEST
 from bpeline.tokenizer_core.shards.files_of_shards import (
     FilesHere,
@@ -77,7 +77,14 @@ class DirectoryPlace:
     def alone(self) -> Iterator[None]:
         """Hold a lock on the directory, which the system releases when the process ends."""
         folder = self.files.folder
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise InvalidOption(
+                f"token shards are to be written to {folder}, and a file lies there",
+                "a directory, which is made where there is none",
+                "name another one, or move the file",
+            ) from error
         descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
         try:
             try:

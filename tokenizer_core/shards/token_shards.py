@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.arguments import checked, row_number
 from bpeline.tokenizer_core.bounded_files import json_of, read_bounded
 from bpeline.tokenizer_core.digests import sealed, unsealed
 from bpeline.tokenizer_core.errors import (
@@ -149,6 +150,7 @@ class TokenShards:
         ...     train_on(ids)
     """
 
+    @checked
     def __init__(self, path: str | Path, format: ShardFormat | None = None) -> None:
         self._files = shard_files(path)
         self.location: str = self._files.location
@@ -209,6 +211,7 @@ class TokenShards:
                 if not intact:
                     _corrupt(self.location, f"{file.name} is not what was written")
 
+    @checked
     def fetch(self, folder: str | Path) -> TokenShards:
         """Shards of a store as a directory of this machine; what is there already is kept.
 
@@ -229,6 +232,7 @@ class TokenShards:
         self._files.copy(MANIFEST, here.path(MANIFEST))
         return TokenShards(folder, self.format)
 
+    @checked
     def file(self, record: FileRecord) -> Path:
         """A file of a shard on this disk."""
         return self._files.path(record.name)
@@ -239,8 +243,8 @@ class TokenShards:
 
     def __getitem__(self, number: int) -> NDArray[Any]:
         """The ids of one document, uint16, uint32 or int32 ``[n]``, read-only."""
-        if not 0 <= number < len(self):
-            raise IndexError(f"document {number} of {len(self)}")
+        if type(number) is not int or not 0 <= number < len(self):
+            number = row_number("document", number, len(self))
         shard = int(np.searchsorted(self._edges, number, side="right")) - 1
         ids, edges = self.shard(shard)
         place = number - int(self._edges[shard])
@@ -259,10 +263,10 @@ class TokenShards:
         Raises:
             CorruptFile: the files do not hold as much as the record says.
         """
-        kept = self._read.get(number)
+        kept = self._read.get(number) if isinstance(number, int) else None
         if kept is not None:
             return kept
-        record = self.records[number]
+        record = self.records[row_number("shard", number, len(self.records))]
         paths = [self.file(file) for file in record.files[: self._of_ids]]
         ids, edges = self.format.read(paths, self.dtype)
         if (len(ids), len(edges)) != (record.tokens, record.documents + 1):
@@ -275,6 +279,7 @@ class TokenShards:
         self._read[number] = ids, edges
         return ids, edges
 
+    @checked
     def place(self, number: int) -> DocumentPlace:
         """The file, the bytes in it and the id that one document came from.
 
@@ -282,11 +287,11 @@ class TokenShards:
             InvalidOption: these shards have no document index; earlier versions wrote none.
             CorruptFile: the index is not what was written.
         """
-        if not 0 <= number < len(self):
-            raise IndexError(f"document {number} of {len(self)}")
+        number = row_number("document", number, len(self))
         shard = int(np.searchsorted(self._edges, number, side="right")) - 1
         return self.index(shard)[number - int(self._edges[shard])]
 
+    @checked
     def parts(self, number: int) -> list[SequencePart]:
         """The documents, and pieces of them, in one packed sequence, in their order.
 
@@ -300,8 +305,7 @@ class TokenShards:
                 "packed shards; `place` tells where a document stood",
                 "add --pack LENGTH to bpeline encode",
             )
-        if not 0 <= number < len(self):
-            raise IndexError(f"sequence {number} of {len(self)}")
+        number = row_number("sequence", number, len(self))
         shard = int(np.searchsorted(self._edges, number, side="right")) - 1
         if shard not in self._parts:
             record = self.records[shard]
@@ -311,6 +315,7 @@ class TokenShards:
         begin = (number - int(self._edges[shard])) * length
         return self._parts[shard].between(begin, begin + length)
 
+    @checked
     def index(self, shard: int) -> DocumentIndex:
         """Where all documents of a shard stood; errors as `place`."""
         if "packed" in self.manifest:
@@ -326,7 +331,7 @@ class TokenShards:
                 "encode the files again: the same command writes the index",
             )
         if shard not in self._indexes:
-            record = self.records[shard]
+            record = self.records[row_number("shard", shard, len(self.records))]
             paths = [self.file(file) for file in record.files[self._of_ids :]]
             self._indexes[shard] = DocumentIndex(paths, record.documents)
         return self._indexes[shard]

@@ -13,6 +13,7 @@ from typing import Any, NoReturn, cast
 
 import regex as regex_package
 
+from bpeline.tokenizer_core.arguments import check_fields, checked
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.errors import (
     InvalidOption,
@@ -82,6 +83,7 @@ class SplitPattern:
     steps: tuple[SplitStep, ...] = ()
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.steps:
             object.__setattr__(self, "regex", _checked(self.steps))
             object.__setattr__(self, "name", None)
@@ -111,6 +113,7 @@ class SplitPattern:
             _ = self.compiled  # refuses what does not compile
 
     @classmethod
+    @checked
     def named(cls, name: str) -> SplitPattern:
         """A built-in pattern: gpt2, cl100k, o200k, llama3, qwen2 (also qwen2.5, qwen3), …
 
@@ -129,6 +132,7 @@ class SplitPattern:
         return cls(_regex_of(name), name)
 
     @classmethod
+    @checked
     def of_steps(cls, steps: Sequence[SplitStep]) -> SplitPattern:
         """Text cut by one step after the other, each inside of the pieces of the one before.
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken
@@ -184,6 +185,7 @@ def _validate_given(given: NDArray[np.int32] | None, merges: int) -> None:
         )
 
 
+@checked
 def train_bpe(
     counts: WordCounts,
     vocab_size: int,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from bpeline.tokenizer_core.arguments import checked, require_options_of
 from bpeline.tokenizer_core.counting import TextsCounted, count_texts
 from bpeline.tokenizer_core.training.bpe import merges_for, train_bpe
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
+@checked
 def train_from_iterator(
     texts: Iterable[Any],
     vocab_size: int,
@@ -34,13 +36,16 @@ def train_from_iterator(
         options: further ones of `train_bpe`: ``min_count``, ``tie_break``, ``on_progress``, …
 
     Raises:
+        InvalidOption: an option that `train_bpe` does not have.
         BpelineError: as `count_texts` and `train_bpe`.
 
     Example:
         >>> train_from_iterator(["low lower lowest"] * 9, 260).encode("lower")
         [257, 68, 81]
     """
-    merges_for(vocab_size, tuple(special_tokens))  # refused before anything is counted
+    # Refused before anything is counted:
+    merges_for(vocab_size, tuple(special_tokens))
+    require_options_of(train_bpe, options)
     counts = count_texts(
         texts,
         pattern,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.counting import WordCounts, combine_word_counts
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
@@ -217,6 +218,7 @@ def _validate(
         )
 
 
+@checked
 def train_parity_bpe(
     languages: Mapping[str, WordCounts],
     vocab_size: int,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.encoding import SuperwordEncoder
@@ -61,6 +62,7 @@ _ORDER = "smallest-ids"
 _ALGORITHM = "superbpe 1"  # to be counted up when the same settings learn other merges
 
 
+@checked
 def superword_lines(cuts: Cuts = "punctuation") -> SplitPattern:
     """How text is cut to learn superwords from: into lines, and these where the tokenizer cuts.
 
@@ -179,6 +181,7 @@ def _encoded(
     return ids, np.concatenate((np.zeros(1, np.int64), ends))
 
 
+@checked
 def train_superbpe(
     base: Tokenizer,
     lines: WordCounts,

@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken, WrongKind
 from bpeline.tokenizer_core.kernels.scanning.find_specials import (
     find_specials,
     find_specials_in_spans,
@@ -200,7 +200,7 @@ class SpecialPolicy:
             InvalidOption: neither ``none``, ``all`` nor a set; or ``on_special`` is unknown.
             InvalidSpecialToken: allows what is no special token of this tokenizer.
         """
-        if on_special not in ("text", "error"):
+        if not isinstance(on_special, str) or on_special not in ("text", "error"):
             raise InvalidOption(
                 f"on_special is {on_special!r}",
                 "accepted: 'text' (a special token not allowed is ordinary text), 'error'",
@@ -269,6 +269,17 @@ def _allowed(
     return {token: special_tokens[token] for token in allowed_special}
 
 
+def _set_of(allowed_special: Collection[str]) -> frozenset[str]:
+    try:
+        return frozenset(allowed_special)
+    except TypeError:  # none of them, or one of its members, has a place in a set
+        raise WrongKind(
+            f"allowed_special is {allowed_special!r}",
+            "accepted: 'none', 'all' or a set of special tokens",
+            "write allowed_special='all'",
+        ) from None
+
+
 class SpecialPolicies:
     """The policies of one tokenizer, each of them made once.
 
@@ -293,9 +304,9 @@ class SpecialPolicies:
         if isinstance(allowed_special, str):
             allowed = self._named.get(allowed_special, allowed_special)
         else:
-            allowed = frozenset(allowed_special)
+            allowed = _set_of(allowed_special)
         key = allowed, on_special
-        policy = self._made.get(key)
+        policy = self._made.get(key) if isinstance(on_special, str) else None
         if policy is None:
             policy = SpecialPolicy.of(self._special_tokens, allowed, on_special)
             if len(self._made) >= _KEPT_POLICIES:

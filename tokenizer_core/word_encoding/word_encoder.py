@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.arguments import whole_number
 from bpeline.tokenizer_core.counting import FULL, empty_entries
 from bpeline.tokenizer_core.encoding import Encoder, PlacedIds
-from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.kernels.counting.number_words import (
     PROGRESS,
     copy_pieces,
@@ -174,10 +174,7 @@ def longest_prefix_of_words(
     Raises:
         InvalidOption: ``max_tokens`` is negative.
     """
-    if not isinstance(max_tokens, (int, np.integer)) or max_tokens < 0:
-        raise InvalidOption(
-            f"a text was to be cut to {max_tokens!r} tokens", "0 or more", "max_tokens=512"
-        )
+    max_tokens = whole_number("max_tokens", max_tokens, 0, "write max_tokens=512")
     if len(placed.ids) <= max_tokens:
         return content.decode()
     ends = placed.places[:max_tokens, 1][placed.closes[:max_tokens]]

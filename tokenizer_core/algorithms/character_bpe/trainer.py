@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bpeline.tokenizer_core.algorithms.character_bpe.codec import CharacterBpe
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.merging import (
     END_OF_WORD,
@@ -24,6 +25,7 @@ from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.vocabulary import validate_special_tokens
 
 
+@checked
 def train_char_bpe(
     counts: WordCounts,
     merges: int,

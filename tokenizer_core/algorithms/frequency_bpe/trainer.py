@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from bpeline.tokenizer_core.algorithms.frequency_bpe.codec import PADDING, FrequencyBpe
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.merging import (
@@ -28,6 +29,7 @@ from bpeline.tokenizer_core.vocabulary import Sentences
 from bpeline.tokenizer_core.word_encoding import by_rank
 
 
+@checked
 def train_frequency_bpe(
     counts: WordCounts,
     merges: int,

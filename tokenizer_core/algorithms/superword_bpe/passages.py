@@ -7,6 +7,7 @@ passages are counted, kept and added up as words are. Learns nothing.
 
 from __future__ import annotations
 
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.errors import InvalidPattern
 from bpeline.tokenizer_core.splitting import NAMED_PATTERNS, SplitPattern
 
@@ -25,6 +26,7 @@ _LETTERS_FIRST = {
 }
 
 
+@checked
 def superword_passages(words: str | SplitPattern = "gpt2") -> SplitPattern:
     """The split pattern that cuts a text into the passages of a pattern of words, and the rest.
 

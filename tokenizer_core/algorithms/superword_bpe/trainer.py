@@ -24,6 +24,7 @@ from bpeline.tokenizer_core.algorithms.superword_bpe.codec import (
 from bpeline.tokenizer_core.algorithms.superword_bpe.passage_rows import CutPassages, cut_passages
 from bpeline.tokenizer_core.algorithms.superword_bpe.passages import words_of
 from bpeline.tokenizer_core.algorithms.superword_bpe.run_engine import RunEngine, least_count
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.encoding import BytePairEncoder
@@ -55,6 +56,7 @@ _ALGORITHM = "superword-bpe 1"  # to be counted up when the same settings learn 
 _BYTES = 256
 
 
+@checked
 def train_superword_bpe(
     counts: WordCounts,
     vocab_size: int,

@@ -14,6 +14,7 @@ from bpeline.tokenizer_core.algorithms.wordpiece.scoring_engine import (
     ScoringEngine,
     validate_score,
 )
+from bpeline.tokenizer_core.arguments import checked, whole_number
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.errors import InvalidOption
@@ -51,6 +52,7 @@ class WordPieceSettings:
         return digest_of({"algorithm": _WORDPIECE, **asdict(self)})
 
 
+@checked
 def train_wordpiece(
     counts: WordCounts,
     vocab_size: int,
@@ -91,10 +93,11 @@ def train_wordpiece(
         EmptyCorpus, CorpusError: no words, or too many for 64 bits.
         CorruptFile, DiskFull: see `learn_with`.
     """
+    whole_number("max_word_characters", max_word_characters, 1)
     words = words_that_go_on(prune(counts, min_word_count)[0], continuation)
     specials = validate_special_tokens(special_tokens)
     first = list(dict.fromkeys([unknown, *specials, *words.tokens]))
-    if not isinstance(vocab_size, int) or vocab_size < len(first):
+    if vocab_size < len(first):
         raise InvalidOption(
             f"a vocabulary of {vocab_size!r} has no room for {len(words.tokens)} characters and "
             f"{len(first) - len(words.tokens)} marks and special tokens",
