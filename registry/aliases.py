@@ -20,12 +20,11 @@ from bpeline.registry.references import (
     validate_alias,
     validate_name,
 )
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.errors import PromotionRefused, RegistryError, UnknownVersion
 
 if TYPE_CHECKING:
     from bpeline.registry.workspace import Workspace
-
-    WorkspacePlace = Workspace | Path | str | None
 
 
 PROMOTION = "promotion"  # the tag that tells what rules said
@@ -55,12 +54,13 @@ class AliasChange:
         return self.version.number
 
 
+@checked
 def promote(
     reference: str,
     alias: str = "champion",
     by: str = "",
     reason: str = "",
-    workspace: WorkspacePlace = None,
+    workspace: Workspace | Path | str | None = None,
     *,
     rules: Sequence[Rule] = (),
 ) -> AliasChange:
@@ -111,12 +111,13 @@ def promote(
     return AliasChange(version.name, alias, before, version, verdicts)
 
 
+@checked
 def rollback(
     name: str,
     alias: str = "champion",
     by: str = "",
     reason: str = "",
-    workspace: WorkspacePlace = None,
+    workspace: Workspace | Path | str | None = None,
 ) -> AliasChange:
     """Let an alias point where it pointed before its last promotion; repeated, one further back.
 
@@ -145,8 +146,9 @@ def rollback(
     return AliasChange(name, alias, undone.to_number, version)
 
 
+@checked
 def alias_history(
-    name: str, alias: str | None = None, workspace: WorkspacePlace = None
+    name: str, alias: str | None = None, workspace: Workspace | Path | str | None = None
 ) -> list[AliasMove]:
     """The moves of one alias, or of all of a name, newest first.
 

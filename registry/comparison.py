@@ -19,6 +19,7 @@ from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.records import DevelopmentText
 from bpeline.registry.references import ByPath, parse_reference
 from bpeline.registry.word_counts import WordCountStore
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.corpus import Reading, SkippedFiles, Source, search_sources
 from bpeline.tokenizer_core.counting import documents_of
 from bpeline.tokenizer_core.display import number_text, table
@@ -190,6 +191,7 @@ class _Side:
     development: tuple[DevelopmentText, ...] = ()
 
 
+@checked
 def compare_versions(
     first: str | Path,
     second: str | Path,

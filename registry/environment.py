@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.urls import is_url, refuse_secrets
 
@@ -221,6 +222,7 @@ def addresses() -> Addresses:
     return _configured if _configured is not None else read_environment()
 
 
+@checked
 def configure(
     workspace: Path | str | None = None,
     tracking_uri: str | None = None,

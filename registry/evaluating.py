@@ -23,6 +23,7 @@ from bpeline.registry.loading import ResolvedVersion, load_version, resolve
 from bpeline.registry.measured import evaluation_of, evaluation_set_of, robustness_table
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.references import parse_registered
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.errors import RegistryError
 from bpeline.tokenizer_core.evaluation import (
     ALL,
@@ -67,6 +68,7 @@ class Measured:
         return slices_shown(self.found.slices, f"{self.version} on {self.made}")
 
 
+@checked
 def evaluate(reference: str, workspace: Workspace | Path | str | None = None) -> Measured:
     """Measure a version on the evaluation set of its name.
 

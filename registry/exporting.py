@@ -19,18 +19,17 @@ from bpeline.registry.loading import load_tokenizer, resolve
 from bpeline.registry.opening import locate, open_registry
 from bpeline.registry.references import ByPath, parse_reference, parse_registered, split_size
 from bpeline.registry.version_files import certificate_path, golden_texts, holds_version
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryError, StorageError
 from bpeline.tokenizer_core.formats import format_named
+from bpeline.tokenizer_core.tokenizer import Format, Tokenizer
 
 CHAT_TEMPLATE = "chat_template.jinja"  # which readers take before tokenizer_config.json
 CERTIFICATES = "certificates"  # the folder of a run's artifacts
 
 if TYPE_CHECKING:
     from bpeline.registry.workspace import Workspace
-    from bpeline.tokenizer_core.tokenizer import Format, Tokenizer
-
-    WorkspacePlace = Workspace | Path | str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +62,12 @@ class Export:
         }
 
 
+@checked
 def export(
-    reference: str | Path, path: Path | str, format: Format, workspace: WorkspacePlace = None
+    reference: str | Path,
+    path: Path | str,
+    format: Format,
+    workspace: Workspace | Path | str | None = None,
 ) -> Path:
     """Write a version in another format; see :func:`export_version`, which tells more.
 
@@ -74,11 +77,12 @@ def export(
     return export_version(reference, path, format, workspace).path
 
 
+@checked
 def export_version(
     reference: str | Path,
     path: Path | str,
     format: Format,
-    workspace: WorkspacePlace = None,
+    workspace: Workspace | Path | str | None = None,
     texts: Iterable[str] = (),
     chat_template: str = "",
 ) -> Export:
@@ -137,7 +141,11 @@ def export_version(
 
 
 def _chat_template(
-    given: str, format: str, reference: str | Path, workspace: WorkspacePlace, kept: Path | None
+    given: str,
+    format: str,
+    reference: str | Path,
+    workspace: Workspace | Path | str | None,
+    kept: Path | None,
 ) -> str:
     """The template to write, if any."""
     if format != "transformers":
@@ -161,7 +169,7 @@ def _chat_template(
 
 
 def _keep_certificate(
-    reference: str | Path, workspace: WorkspacePlace, path: Path, content: bytes
+    reference: str | Path, workspace: Workspace | Path | str | None, path: Path, content: bytes
 ) -> str:
     """Keep a certificate with its version and, once, with its run in MLflow; a remark if not."""
     if path.exists() and path.read_bytes() == content:
@@ -181,7 +189,7 @@ def _keep_certificate(
 
 
 def _kept_files(
-    reference: str | Path, workspace: WorkspacePlace, tokenizer: Tokenizer
+    reference: str | Path, workspace: Workspace | Path | str | None, tokenizer: Tokenizer
 ) -> Path | None:
     """The directory of the version in the workspace; None for a path or a smaller size of it."""
     if isinstance(parse_reference(split_size(reference)[0]), ByPath):

@@ -22,6 +22,7 @@ from bpeline.registry.workspace import (
     ui_port,
     workspace_root,
 )
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.errors import InvalidOption, StorageError, StoreLost
 from bpeline.tokenizer_core.redaction import tell_secrets_of
@@ -217,6 +218,7 @@ def _require_a_server(store: str, catalogue_url: str | None) -> None:
         )
 
 
+@checked
 def open_registry(
     workspace: Workspace | Path | str | None = None, *, make: bool = True
 ) -> Registry:

@@ -13,14 +13,13 @@ from bpeline.registry.opening import open_registry
 from bpeline.registry.references import validate_name
 from bpeline.registry.tombstones import tombstones
 from bpeline.registry.tracking import TrackedVersion
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.errors import RegistryUnreachable
 
 if TYPE_CHECKING:
     from bpeline.registry.catalogue import Catalogue, Deletion
     from bpeline.registry.opening import Registry
     from bpeline.registry.workspace import Workspace
-
-    WorkspacePlace = Workspace | Path | str | None
 
 
 class OtherStore(UserWarning):
@@ -60,7 +59,10 @@ class ListedVersion:
         return f"{self.name}/{self.number}"
 
 
-def list_versions(name: str | None = None, workspace: WorkspacePlace = None) -> list[ListedVersion]:
+@checked
+def list_versions(
+    name: str | None = None, workspace: Workspace | Path | str | None = None
+) -> list[ListedVersion]:
     """Every version that MLflow has, by name and number, with what the catalogue knows of it.
 
     Args:
@@ -126,7 +128,10 @@ def list_versions(name: str | None = None, workspace: WorkspacePlace = None) -> 
     return listed
 
 
-def deleted_versions(name: str | None = None, workspace: WorkspacePlace = None) -> list[Deletion]:
+@checked
+def deleted_versions(
+    name: str | None = None, workspace: Workspace | Path | str | None = None
+) -> list[Deletion]:
     """The versions (of a name) that were deleted, by name and number: who, when, why.
 
     Args:

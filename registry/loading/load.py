@@ -20,6 +20,7 @@ from bpeline.registry.version_files import (
     keep_downloads,
     load_verified,
 )
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.digests import DIGEST_LENGTH
 from bpeline.tokenizer_core.errors import (
     InvalidOption,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 _FULL_DIGEST = re.compile(rf"[0-9a-f]{{{DIGEST_LENGTH}}}")
 
 
+@checked
 def load_tokenizer(
     reference: str | Path,
     workspace: Workspace | Path | str | None = None,

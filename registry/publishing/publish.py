@@ -21,6 +21,7 @@ from bpeline.registry.publishing.registration import register_once, registered
 from bpeline.registry.records import CURVE_METRIC, MEASURED_ON, Publication, PublishedVersion
 from bpeline.registry.tracking import ui_links
 from bpeline.registry.version_files import all_files, format_files, keep_files
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
 from bpeline.tokenizer_core.errors import CorruptFile, RegistryError, StorageError
 
@@ -33,6 +34,7 @@ CANDIDATE = "candidate"
 _ATTEMPTS = 5  # at moving it while publishers with another catalogue do
 
 
+@checked
 def publish_version(
     registry: Registry, publication: Publication, alias: str = CANDIDATE
 ) -> PublishedVersion:
@@ -72,6 +74,7 @@ def keep_in_outbox(workspace: Workspace, publication: Publication) -> Path:
     return record
 
 
+@checked
 def publish_outbox(registry: Registry, alias: str = CANDIDATE) -> list[PublishedVersion]:
     """Publish everything that waits in the outbox, oldest training first, and close its runs.
 

@@ -202,7 +202,9 @@ def _path_of_text(given: Any) -> Any:
         written = os.fsencode(given)
     except (TypeError, UnicodeEncodeError):
         return REFUSED
-    return given if written and b"\0" not in written else REFUSED
+    if not written or b"\0" in written:
+        return REFUSED
+    return given if isinstance(given, (str, Path)) else Path(os.fsdecode(written))
 
 
 def _path(given: Any) -> Any:
