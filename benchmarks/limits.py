@@ -216,8 +216,8 @@ def _loops(path: Path) -> Sequence[Loop]:
             byte_words(counts, "smallest-ids"), tie_break="smallest-ids", min_count=2
         )
 
-    pairing, engine = _least(paired, 2), paired()
-    merging = _least(lambda: engine.learn(_VOCABULARY - 256), 1)
+    pairing, engines = _least(paired, 2), [paired() for _ in range(2)]
+    merging = _least(lambda: engines.pop().learn(_VOCABULARY - 256), 2)
 
     tokenizer = train_bpe(counts, _VOCABULARY)
     left, _ = tokenizer.encoder.encode_rows(counts.word_bytes, counts.offsets)

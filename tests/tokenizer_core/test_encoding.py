@@ -18,8 +18,8 @@ from bpeline.tokenizer_core.encoding import long_texts
 from bpeline.tokenizer_core.encoding.merge_encoding import BytePairEncoder, derive_merges
 from bpeline.tokenizer_core.errors import InvalidUtf8
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel
-from bpeline.tokenizer_core.kernels.encoding.word_queue import next_start
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64s
+from bpeline.tokenizer_core.kernels.tables.word_queue import next_start
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer

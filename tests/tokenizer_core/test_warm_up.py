@@ -29,7 +29,7 @@ from bpeline.tokenizer_core.encoding import (
 from bpeline.tokenizer_core.evaluation import MadeTokens
 from bpeline.tokenizer_core.formats import printable
 from bpeline.tokenizer_core.kernels.compiling.compilation import is_entry
-from bpeline.tokenizer_core.kernels.encoding import word_queue
+from bpeline.tokenizer_core.kernels.tables import word_queue
 from bpeline.tokenizer_core.kernels.encoding.measure_text import SUMS, measure_spans
 from bpeline.tokenizer_core.merging import merge_engine
 from bpeline.tokenizer_core.splitting import SUPERWORDS, SplitPattern

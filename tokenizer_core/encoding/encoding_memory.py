@@ -20,12 +20,12 @@ from bpeline.tokenizer_core.kernels.encoding.encode_word import (
 )
 from bpeline.tokenizer_core.kernels.encoding.short_texts import SHORT
 from bpeline.tokenizer_core.kernels.encoding.word_cache import ROOM, move_kept
-from bpeline.tokenizer_core.kernels.encoding.word_queue import BATCH, QUEUE_BYTES
 from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
 from bpeline.tokenizer_core.kernels.memory.text_objects import TEXTS
 from bpeline.tokenizer_core.kernels.scanning.automaton import PROGRESS
 from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
 from bpeline.tokenizer_core.kernels.tables.word_keys import ENTRY
+from bpeline.tokenizer_core.kernels.tables.word_queue import BATCH, QUEUE_BYTES
 from bpeline.tokenizer_core.splitting import MarkShort
 
 ShortKernel = Callable[[int, int, int, int], int]

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel
-from bpeline.tokenizer_core.kernels.encoding.word_queue import next_start
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u64
 from bpeline.tokenizer_core.kernels.memory.bitmaps import is_marked
 from bpeline.tokenizer_core.kernels.memory.records import one_record
@@ -25,6 +24,7 @@ from bpeline.tokenizer_core.kernels.tables.word_keys import (
     table_shift,
     word_key,
 )
+from bpeline.tokenizer_core.kernels.tables.word_queue import next_start
 
 # Where `number_words` goes on.
 PROGRESS = np.dtype(

@@ -18,19 +18,12 @@ from bpeline.tokenizer_core.kernels.encoding.whole_words import whole_word
 from bpeline.tokenizer_core.kernels.encoding.word_cache import (
     COUNT,
     IDS,
+    LONGEST_KEPT,
     copy_found,
     copy_ids,
     find_word,
     is_full,
     remember,
-)
-from bpeline.tokenizer_core.kernels.encoding.word_queue import (
-    ENTRIES,
-    HIGHS,
-    LOWS,
-    WORDS,
-    next_start,
-    queue_words,
 )
 from bpeline.tokenizer_core.kernels.encoding.workspace_record import key_of, workspace_at
 from bpeline.tokenizer_core.kernels.memory.addresses import (
@@ -45,6 +38,15 @@ from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, I64s, U8s,
 from bpeline.tokenizer_core.kernels.tables.hashing import ALL, ZERO
 from bpeline.tokenizer_core.kernels.tables.pair_tables import PairTable
 from bpeline.tokenizer_core.kernels.tables.word_keys import HIGH, LOW, key_length
+from bpeline.tokenizer_core.kernels.tables.word_queue import (
+    ENTRIES,
+    HIGHS,
+    LOWS,
+    WORDS,
+    Sought,
+    next_start,
+    queue_words,
+)
 
 # Where `encode_spans` goes on, and why it returned.
 PROGRESS = np.dtype(
@@ -79,6 +81,15 @@ def encode_anew(word: I64, length: I64, workspace: Record, target: I64) -> I64:
     count = merge_word(word, length, workspace.byte_ids, pairs, scratch, nothing, nothing)
     copy_ids(scratch, target, count)
     return count
+
+
+@kernel
+def sought_by(workspace: Record) -> Sought:
+    """Where a workspace seeks words."""
+    cache = workspace.cache
+    kept = np.int64(LONGEST_KEPT if cache != workspace.cache_end else 0)
+    key, longest = key_of(workspace), workspace.longest
+    return Sought(workspace.queue, cache, workspace.cache_slots, key, kept, longest)
 
 
 @kernel
@@ -159,7 +170,7 @@ def encode_spans(
             full = begun and is_full(workspace)
             number, after = np.int64(0), start
             if not full:
-                number, after = queue_words(base, marks, start, end, workspace)
+                number, after = queue_words(base, marks, start, end, sought_by(workspace))
             if number == 0:
                 progress.span, progress.position = span, start
                 progress.written = (target - first) >> 2
@@ -193,10 +204,10 @@ def encode_span(text: U8s, marks: U64s, size: I64, fields: I64s, ids: U32s) -> I
 @kernel
 def encode_whole(base: I64, marks: U64s, size: I64, workspace: Record, first: I64) -> I64:
     """`encode_span`, by addresses of text and ids."""
-    target = first
+    target, sought = first, sought_by(workspace)
     start = np.int64(0)
     while start < size:
-        number, start = queue_words(base, marks, start, size, workspace)
+        number, start = queue_words(base, marks, start, size, sought)
         target = write_ids(number, workspace, target)
     count = (target - first) >> 2
     return -1 - count if is_full(workspace) else count

@@ -1,15 +1,15 @@
-"""The next words of a text, each with its key and where a search for it begins; knows no ids.
+"""The next words of a text, each with its key and where a search for it begins; knows no values.
 
 While the entries of these words are loaded from memory, the next ones are found and hashed.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
-from bpeline.tokenizer_core.kernels.encoding.word_cache import LONGEST_KEPT
-from bpeline.tokenizer_core.kernels.encoding.workspace_record import key_of
 from bpeline.tokenizer_core.kernels.memory.addresses import (
     load_u64,
     ones_in,
@@ -17,9 +17,8 @@ from bpeline.tokenizer_core.kernels.memory.addresses import (
     store_u64,
     trailing_zeros,
 )
-from bpeline.tokenizer_core.kernels.memory.records import Record
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, U64s
-from bpeline.tokenizer_core.kernels.tables.hashing import ALL, ONE, ZERO
+from bpeline.tokenizer_core.kernels.tables.hashing import ALL, ONE, ZERO, HashKey
 from bpeline.tokenizer_core.kernels.tables.word_keys import (
     ENTRY,
     INLINE,
@@ -45,6 +44,26 @@ WORDS, LOWS, HIGHS, ENTRIES = 0, COLUMN, 2 * COLUMN, 3 * COLUMN
 _NEVER_FILLED = 4 * COLUMN
 _PLACES = _NEVER_FILLED + ENTRY
 QUEUE_BYTES = _PLACES + PLACES
+
+
+class Sought(NamedTuple):
+    """Where words are sought.
+
+    Attributes:
+        queue: address of `QUEUE_BYTES`, zeros at first.
+        table, slots: address of a table; those bits of `mix_abreast` that say behind how many bytes
+            of it a search begins.
+        key: of the hashes.
+        kept: bytes of the longest word that the table holds; 0: none.
+        longest: bytes of the longest word that may be queued.
+    """
+
+    queue: I64
+    table: I64
+    slots: U64
+    key: HashKey
+    kept: I64
+    longest: I64
 
 
 @kernel
@@ -77,19 +96,15 @@ def queue_word(row: I64, low: U64, high: U64, entry: I64) -> None:
 
 
 @kernel
-def queue_long(row: I64, word: I64, length: I64, workspace: Record) -> bool:
-    """The same for a word that is not its own key, or that nobody keeps.
-
-    False: scratch is not enough for it.
-    """
-    if length <= LONGEST_KEPT and workspace.cache != workspace.cache_end:
-        key = key_of(workspace)
-        low, high = long_word_key(word, length, key)
-        entry = workspace.cache + np.int64(mix_abreast(low, high, key) & workspace.cache_slots)
+def queue_long(row: I64, word: I64, length: I64, sought: Sought) -> bool:
+    """The same for a word that is not its own key, or not held; False: it is too long."""
+    if length <= sought.kept:
+        low, high = long_word_key(word, length, sought.key)
+        entry = sought.table + np.int64(mix_abreast(low, high, sought.key) & sought.slots)
         prefetch_to_read(entry)
         queue_word(row, low, high, entry)
-    elif length <= workspace.longest:
-        queue_word(row, np.uint64(length), ALL, workspace.queue + _NEVER_FILLED)
+    elif length <= sought.longest:
+        queue_word(row, np.uint64(length), ALL, sought.queue + _NEVER_FILLED)
     else:
         return False
     return True
@@ -97,14 +112,12 @@ def queue_long(row: I64, word: I64, length: I64, workspace: Record) -> bool:
 
 @kernel
 def queue_one_by_one(
-    base: I64, marks: U64s, start: I64, end: I64, workspace: Record
+    base: I64, marks: U64s, start: I64, end: I64, sought: Sought
 ) -> tuple[I64, I64]:
     """`queue_words`, for all processors."""
-    first = row = workspace.queue
+    first = row = sought.queue
     enough = first + 8 * BATCH
-    cache, slots = workspace.cache, workspace.cache_slots
-    key = key_of(workspace)
-    inline = np.int64(INLINE if cache != workspace.cache_end else 0)
+    inline = min(np.int64(INLINE), sought.kept)
     word = base + start
     block, last = start >> 6, end >> 6
     bits = starts_in(marks, block, end) & ((ALL - ONE) << np.uint64(start & 63))
@@ -116,10 +129,10 @@ def queue_one_by_one(
             length = stop - word
             if length <= inline:
                 low, high = short_word_key(word, length)
-                entry = cache + np.int64(mix_abreast(low, high, key) & slots)
+                entry = sought.table + np.int64(mix_abreast(low, high, sought.key) & sought.slots)
                 prefetch_to_read(entry)
                 queue_word(row, low, high, entry)
-            elif not queue_long(row, word, length, workspace):
+            elif not queue_long(row, word, length, sought):
                 return (row - first) >> 3, word - base
             store_u64(row + WORDS, np.uint64(word))
             row += 8
@@ -131,13 +144,10 @@ def queue_one_by_one(
 
 
 @kernel
-def queue_abreast(
-    base: I64, marks: U64s, start: I64, end: I64, workspace: Record
-) -> tuple[I64, I64]:
+def queue_abreast(base: I64, marks: U64s, start: I64, end: I64, sought: Sought) -> tuple[I64, I64]:
     """`queue_words`, by `word_vectors`."""
-    queue, cache, slots = workspace.queue, workspace.cache, workspace.cache_slots
-    key, column = key_of(workspace), np.int64(COLUMN)
-    places = queue + _PLACES
+    queue, table, slots, key = sought.queue, sought.table, sought.slots, sought.key
+    column, places = np.int64(COLUMN), queue + _PLACES
     block, last = start >> 6, end >> 6
     begin = ONE << np.uint64(start & 63)
     bits = (starts_in(marks, block, end) | begin) & (ZERO - begin)
@@ -154,25 +164,25 @@ def queue_abreast(
         number, place = ones_in(bits), base + (block << 6)
         long = find_words(bits, stop - (block << 6), places)
         # Sixteen at once: a loop that ends after one or two rounds is guessed wrongly too often.
-        queue_eight(place, places, row, column, cache, slots, key)
-        queue_eight(place, places + ABREAST, row + 8 * ABREAST, column, cache, slots, key)
+        queue_eight(place, places, row, column, table, slots, key)
+        queue_eight(place, places + ABREAST, row + 8 * ABREAST, column, table, slots, key)
         for at in range(0, 16 * ABREAST, 8):
             prefetch_to_read(np.int64(load_u64(row + ENTRIES + at)))
         for done in range(2 * ABREAST, number, ABREAST):
             more = row + 8 * done
-            queue_eight(place, places + done, more, column, cache, slots, key)
+            queue_eight(place, places + done, more, column, table, slots, key)
             for at in range(0, 8 * ABREAST, 8):
                 prefetch_to_read(np.int64(load_u64(more + ENTRIES + at)))
         behind = row + 8 * number
         store_u64(behind + WORDS, np.uint64(base + stop))
-        if cache == workspace.cache_end:
+        if sought.kept == 0:
             long = ALL
         long &= ALL >> np.uint64(64 - number)
         while long != ZERO:
             at = row + 8 * trailing_zeros(long)
             long &= long - ONE
             word, next_word = load_u64(at + WORDS), load_u64(at + WORDS + 8)
-            if not queue_long(at, np.int64(word), np.int64(next_word - word), workspace):
+            if not queue_long(at, np.int64(word), np.int64(next_word - word), sought):
                 return (at - queue) >> 3, np.int64(word) - base
         row = behind
         if row >= queue + 8 * BATCH or stop == end:
@@ -180,7 +190,7 @@ def queue_abreast(
         block, bits = ahead, following
 
 
-# ``queue_words(base, marks, start, end, workspace)``: put the next words of a span into the queue.
+# ``queue_words(base, marks, start, end, sought)``: put the next words of a span into the queue.
 # Returns how many, at most `MOST_QUEUED`, and where the next one starts: before the end of the span
-# there are none only where the next word is longer than scratch allows.
+# there are none only where the next word is too long.
 queue_words = queue_abreast if ARE_THERE else queue_one_by_one
