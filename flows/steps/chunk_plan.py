@@ -109,6 +109,7 @@ def remarks_on(
         *shared_remarks(found),
         splits_remark(found.files, request),
         special_remark(found.files, reading, request.extends),
+        whole_documents_remark(request, reading),
     )
     return [remark for remark in said if remark]
 
@@ -133,6 +134,18 @@ def special_remark(files: Sequence[SourceFile], reading: Reading, extends: str =
     """One line where a lot looks like special tokens that were not asked for; empty as a rule."""
     found = look_for_special(files, reading.special_tokens)
     return unknown_special(found, "" if extends else "--special-token")
+
+
+def whole_documents_remark(request: TrainingRequest, reading: Reading) -> str:
+    """One line where more is left out than the evaluation set; empty with most patterns."""
+    if not reading.leaves_out or reading.pattern.cut_pairs is not None:
+        return ""
+    return (
+        f"each document that holds a part of the evaluation set of {request.name} is left out "
+        "whole: with a split pattern that runs without a kernel nobody knows where a document "
+        "may be cut. Give short documents (`--special-token` where they end, or JSON lines), or "
+        "train under another --name"
+    )
 
 
 def splits_remark(files: Sequence[SourceFile], request: TrainingRequest) -> str:

@@ -17,7 +17,7 @@ from bpeline.flows.steps.size_choice import SizeChoice, Sized
 from bpeline.flows.steps.source_statistics import as_json
 from bpeline.flows.steps.summary import TrainingSummary
 from bpeline.flows.steps.token_screening import ScreenedTokens
-from bpeline.flows.wording import unmeasured
+from bpeline.flows.wording import megabytes, unmeasured
 from bpeline.registry.drift_rules import too_small_to_judge
 from bpeline.registry.word_counts import ShardStatistics
 
@@ -60,6 +60,8 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
         run.note(f"{seen.replaced_utf8:,} sequences were not UTF-8 and were read as U+FFFD")
     if copies := corpus.copies_remark:
         run.note(copies)
+    if left_out := _whole_documents(trained.plan, corpus, seen):
+        run.note(left_out)
     if corpus.copies is None and (copies := sections_remark(words.copied)):
         run.note(copies)
     if learned.stopped_early:
@@ -123,6 +125,22 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
         seconds=dict(run.seconds),
         sources=words.sources,
         notes=tuple(run.notes),
+    )
+
+
+def _whole_documents(plan: CorpusPlan, corpus: CountedCorpus, seen: ShardStatistics) -> str:
+    """How much was left out with the evaluation set; empty where that is just itself, or unknown.
+
+    It is what text was not counted; of rows nobody knows how much text they were.
+    """
+    whole = plan.reading.leaves_out and plan.reading.pattern.cut_pairs is None
+    if not whole or any(file.format != "text" for file in plan.files):
+        return ""
+    copies = 0 if corpus.copies is None else corpus.copies.text_bytes
+    read, counted = corpus.corpus_bytes - copies, seen.bytes_counted + seen.held_out_bytes
+    return (
+        f"{megabytes(read - counted)}, {1 - counted / read:.0%} of the text, were left out: they "
+        "are the documents that hold a part of the evaluation set, and special tokens"
     )
 
 

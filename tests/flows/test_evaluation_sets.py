@@ -401,3 +401,25 @@ def test_new_text_without_a_word_costs_no_training(
     assert second["exit"] == 0
     assert "own_new_text/bytes_per_token" not in second["metrics"]
     assert "measured apart" in second["said"]
+
+
+def test_documents_that_are_left_out_whole_are_told(
+    train: Callable[..., dict[str, Any]], bpeline: Command, here: Path
+) -> None:
+    """With a pattern that looks ahead at more than a character, nothing parts a document."""
+    (here / "rest.txt").write_text("low lower lowest. " * 8_000, encoding="utf-8")
+    slow = ("rest.txt", "--pattern", r"\b\w+|\W", "--special-token", "<|endoftext|>")
+    first = train("little.txt", 400)
+    assert "left out whole" not in first["said"]
+    second = train("little.txt", 300, *slow)
+    assert (
+        "each document that holds a part of the evaluation set of news is left out whole"
+        in (second["said"])
+    )
+    read = int(second["metrics"]["corpus/bytes"])
+    told = next(note for note in second["notes"] if "of the text, were left out" in note)
+    lost = (here / "little.txt").stat().st_size
+    assert told.startswith(f"{lost / 1e3:.0f} kB, {lost / read:.0%} of the text")
+    planned = bpeline(*TRAIN, "little.txt", "--vocab-size", 300, *slow, "--plan")
+    assert "is left out whole" in planned.output
+    assert "left out" not in train("little.txt", 300, "--pattern", r"\w+|\W")["said"]
