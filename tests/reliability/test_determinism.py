@@ -33,7 +33,6 @@ KINDS: dict[str, list[Any]] = {
     "umask": [0o022, 0o000, 0o077],
     "workers": [1, 2, 3],
     "chunk_bytes": [4 << 20, 1 << 12, 50_000],
-    "table_bytes": [2 << 20, 64 << 20],
     "order": [[0, 1], [1, 0]],
 }
 

@@ -32,7 +32,6 @@ def main() -> None:
             special_tokens=["<|endoftext|>"],
             workers=cell["workers"],
             chunk_bytes=cell["chunk_bytes"],
-            table_bytes=cell["table_bytes"],
         )
         tokenizer = train_bpe(
             counts,

@@ -69,7 +69,6 @@ READING = {
     "workers": or_none(NUMBERS),
     "invalid_utf8": CHOICES,
     "text_field": TEXTS,
-    "table_bytes": NUMBERS,
     "text_form": frozenset({"empty"}),
     "on_progress": or_none(FUNCTIONS),
 }

@@ -21,6 +21,7 @@ import bpeline.tokenizer_core as core
 from bpeline.tokenizer_core import algorithms
 from bpeline.tokenizer_core.corpus import LeftOut
 from bpeline.tokenizer_core.counting import WordCounts, count_words
+from bpeline.tokenizer_core.counting.word_parts import WordParts
 from bpeline.tokenizer_core.counting.word_tables import WordTable
 from bpeline.tokenizer_core.derived import DropoutEncoding
 from bpeline.tokenizer_core.encoding import (
@@ -42,10 +43,10 @@ from bpeline.tokenizer_core.kernels.counting.word_rows import DIGIT_BITS, sort_b
 
 open("corpus.txt", "w").write("a word, another <|end|> and more\\n" * 3000)
 for pattern in ("gpt2", "cl100k", "o200k", "starcoder"):
-    count_words("corpus.txt", pattern, ["<|end|>"], 2, chunk_bytes=10_000, table_bytes=0)
+    count_words("corpus.txt", pattern, ["<|end|>"], 2, chunk_bytes=10_000)
 WordTable().add(count_words("corpus.txt"))
 WordTable().added_to(count_words("corpus.txt"))
-WordTable().unbounded().absorb(WordTable())
+WordParts(10, 2).make_room(0, 1000, 0)
 WordTable()._grow_entries(1 << 20)
 open("corpus.jsonl", "w").write('{"text": "a word"}\\n' * 9)
 count_words("corpus.jsonl")

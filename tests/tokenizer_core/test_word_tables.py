@@ -6,23 +6,28 @@ import errno
 import mmap
 import random
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
-from bpeline.tokenizer_core.counting.text_counter import TextCounter
+from bpeline.tokenizer_core.counting.text_counter import TextCounter, words_of
 from bpeline.tokenizer_core.counting.word_counts import COUNT_LIMIT, WordCounts, order_of_positions
+from bpeline.tokenizer_core.counting.word_parts import WordParts
 from bpeline.tokenizer_core.counting.word_sums import WordSum
 from bpeline.tokenizer_core.counting.word_tables import WordTable, empty_entries
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.kernels.counting.word_walk import (
+    ALL_COUNTED,
     FRESH,
+    NOWHERE,
     QUEUE,
     WALK,
     add_waiting,
     count_marked,
 )
-from bpeline.tokenizer_core.kernels.memory.pages import in_pages
+from bpeline.tokenizer_core.kernels.memory.pages import in_lines, in_pages
 from bpeline.tokenizer_core.kernels.tables.word_keys import INLINE
 from bpeline.tokenizer_core.splitting.pretokenization import Splitter
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
@@ -65,8 +70,8 @@ def test_rows_and_tables_add_up_to_what_a_counter_says(seed: int) -> None:
             for word, count, position in zip(words, counts, positions, strict=True):
                 expected[word] += count
                 first[word] = min(first.get(word, position), position)
-        whole.absorb(part)
-        assert part.rows(GPT2).total <= sum(expected.values())  # what was absorbed is still there
+        whole.add(part.rows(GPT2))
+        assert part.rows(GPT2).total <= sum(expected.values())  # what was added is still there
     result = whole.rows(GPT2)
     assert result.to_mapping() == expected
     assert result.words() == sorted(first, key=first.__getitem__)
@@ -74,29 +79,11 @@ def test_rows_and_tables_add_up_to_what_a_counter_says(seed: int) -> None:
     assert whole.used["word_bytes"] == sum(map(len, expected)) == len(result.word_bytes)
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_tables_that_are_joined_give_the_rows_of_one_that_absorbed_them(seed: int) -> None:
-    source = random.Random(seed)
-    known = random_words(source, source.choice([1, 300, 9_000]))
-    tables, whole = [], WordTable()
-    for _ in range(source.choice([1, 2, 2, 2, 4])):
-        table = WordTable(bits=source.choice([10, 13, 16]))
-        words = source.sample(known, source.randint(0, len(known)))
-        counts = [source.randint(1, 2**40) for _ in words]
-        table.add(rows(words, counts, source.sample(range(10**9), len(words))))
-        whole.absorb(table)
-        tables.append(table)
-    joined = WordTable.joined(tables)
-    assert tables == []
-    result, expected = joined.rows(GPT2), whole.rows(GPT2)
-    assert result.to_mapping() == expected.to_mapping()
-    assert result.first_positions.tolist() == expected.first_positions.tolist()
-    assert len(joined) == len(expected)
-
-
-def test_arrays_in_pages_are_writable_zeros_of_their_size() -> None:
-    for number in (0, 1, 1 << 17, 1 << 20):
-        array = in_pages(number, np.int64)
+@pytest.mark.parametrize("made", [in_pages, in_lines])
+def test_arrays_in_pages_are_writable_zeros_of_their_size(made: Callable[..., Any]) -> None:
+    for number in (1, 1 << 10, 1 << 17, 3 << 17, 1 << 20):
+        array = made(number, np.int64)
+        assert made is in_pages or array.ctypes.data % 64 == 0
         assert array.shape == (number,)
         assert array.flags.c_contiguous
         assert not array.any()
@@ -111,6 +98,7 @@ def test_arrays_in_pages_need_no_huge_ones(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(mmap, "mmap", Plain)
     assert not in_pages(1 << 20, np.int64).any()
+    assert not in_lines(1 << 20, np.int64).any()
 
 
 def test_memory_that_the_system_does_not_give_is_no_error_of_files(
@@ -122,6 +110,8 @@ def test_memory_that_the_system_does_not_give_is_no_error_of_files(
     monkeypatch.setattr(mmap, "mmap", full)
     with pytest.raises(MemoryError, match="no 8 MB: Cannot allocate memory"):
         in_pages(1 << 20, np.int64)
+    with pytest.raises(MemoryError, match="no 8 MB: Cannot allocate memory"):
+        in_lines(1 << 20, np.int64)
 
 
 def test_a_table_may_be_filled_from_a_larger_and_a_smaller_one() -> None:
@@ -131,8 +121,8 @@ def test_a_table_may_be_filled_from_a_larger_and_a_smaller_one() -> None:
     small.add(WordCounts.from_mapping(dict.fromkeys(words[::3], 3)))
     for one, other in ((large, small), (small, large)):
         total = WordTable()
-        total.absorb(one)
-        total.absorb(other)
+        total.add(one.rows(GPT2))
+        total.add(other.rows(GPT2))
         mapping = total.rows(GPT2).to_mapping()
         assert mapping == {word: 2 + 3 * (index % 3 == 0) for index, word in enumerate(words)}
 
@@ -174,19 +164,21 @@ def test_what_a_counter_holds_stays_below_its_bound(table_bytes: int) -> None:
     expected, passed_on = Counter[bytes](), WordTable()
     largest = 0
 
-    def take(table: WordTable) -> None:
+    def take(words: WordParts) -> WordParts:
         nonlocal largest
+        (table,) = words.tables
         largest = max(largest, table.entries.nbytes + len(table.arena))
-        passed_on.absorb(table)
+        passed_on.add(table.rows(GPT2))
+        return words_of(1 << 20, table_bytes=table_bytes)
 
-    counter = TextCounter(Splitter(GPT2), take, 1 << 20, table_bytes)
+    counter = TextCounter(Splitter(GPT2), words_of(1 << 20, table_bytes=table_bytes), take)
     for number in range(6):
         words = [f"{source.getrandbits(source.choice([12, 40, 200])):x}" for _ in range(30_000)]
         content = " " + " ".join(word.translate(NO_DIGITS) for word in words)
         spans = np.array([[0, len(content)]], np.int64)
         counter.count(Text.of(content.encode()), spans, np.zeros((1, 2), np.int64), number)
         expected.update(word.encode() for word in content.replace(" ", "| ").split("|")[1:])
-    take(counter.table)
+    take(counter.words)
     assert passed_on.rows(GPT2).to_mapping() == expected
     assert largest <= max(table_bytes, 1 << 21)
 
@@ -207,20 +199,21 @@ def counted_on(preset: int, where: str) -> WordCounts:
     walk["word"] = FRESH
     table = WordTable()
     table.make_room(10, 1000)
-    main = (table.entries, table.arena, table.used)
-    marked = (text.data, bits, bits[:0], spans, anchors, 0, front, queue, walk, *main)
+    waiting = np.zeros((1, 2), np.int64)
+    near = (anchors, 0, NOWHERE, front, queue, waiting)
     if where == "table":
         table.add(rows([b" short", b" " + b"x" * 30], [preset, preset], [0, 18]))
-    assert count_marked(*marked, table.limit)
+    marked = count_marked(text.data, bits, bits[:0], spans, *near, walk, table.used)
+    assert marked == ALL_COUNTED
     held = np.flatnonzero(front[1::4])
     assert len(held) == 1  # the short word; the long one waits in the queue
-    assert walk["waiting"] >= 1
+    assert waiting[0, 0] >= 1
     if where == "front":
         front[4 * held[0] + 2] += np.uint64(preset)
     if where == "queue":
-        waiting = queue[: 4 * walk["waiting"][0]].reshape(-1, 4)
-        waiting[waiting[:, 1] >= np.uint64(0xFF << 56), 2] += np.uint64(preset)
-    add_waiting(text.data, anchors, 0, front, queue, walk, *main)
+        entries = queue[: 4 * waiting[0, 0]].reshape(-1, 4)
+        entries[entries[:, 1] >= np.uint64(0xFF << 56), 2] += np.uint64(preset)
+    assert add_waiting(text.data, *near, table.used, 0) == ALL_COUNTED
     return table.rows(GPT2)
 
 
@@ -242,17 +235,16 @@ def test_counting_refuses_what_does_not_fit(where: str) -> None:
 
 @pytest.mark.parametrize("length", [1, INLINE, INLINE + 1, 200])
 @pytest.mark.parametrize("count", WIDE)
-def test_sums_and_absorbed_tables_are_right_beyond_32_and_53_bits(count: int, length: int) -> None:
+def test_sums_and_added_tables_are_right_beyond_32_and_53_bits(count: int, length: int) -> None:
     word = b"w" * length
     part = WordCounts.from_mapping({word: count, b"other": 1})
     total = WordSum(GPT2)
     total.add(part)
     total.add(WordCounts.from_mapping({word: count - 3}))
     assert total.result().to_mapping() == {word: 2 * count - 3, b"other": 1}
-    one, other = WordTable(), WordTable()
+    one = WordTable()
     one.add(part)
-    other.add(part)
-    one.absorb(other)
+    one.add(part)
     if count < 2**62:
         assert one.rows(GPT2).to_mapping() == {word: 2 * count, b"other": 2}
     else:

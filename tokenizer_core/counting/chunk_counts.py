@@ -21,8 +21,9 @@ from bpeline.tokenizer_core.corpus import (
     sections_of,
     without_copies,
 )
-from bpeline.tokenizer_core.counting.text_counter import TABLE_BYTES, TextCounter
+from bpeline.tokenizer_core.counting.text_counter import TABLE_BYTES, TextCounter, words_of
 from bpeline.tokenizer_core.counting.word_counts import WordCounts, concatenated
+from bpeline.tokenizer_core.counting.word_parts import WordParts
 from bpeline.tokenizer_core.counting.word_tables import WordTable
 from bpeline.tokenizer_core.errors import UnreadableSource
 from bpeline.tokenizer_core.splitting import SplitPattern, Splitter
@@ -184,11 +185,12 @@ def _count_in_parts(
 ) -> None:
     """Give the words of each part to ``take``, and whether there will be more."""
 
-    def take_rows(table: WordTable) -> None:
-        take(table.rows(pattern), True)
+    def passed_on(words: WordParts) -> WordParts:
+        take(words.rows(pattern), True)
+        return words_of(text.size, table_bytes=table_bytes)
 
     splitter = Splitter(pattern)
-    counter = TextCounter(splitter, take_rows, text.size, table_bytes)
+    counter = TextCounter(splitter, words_of(text.size, table_bytes=table_bytes), passed_on)
     anchors = np.zeros((1, 2), np.int64) if anchors is None else anchors
     if on_progress is None:
         counter.count(text, spans, anchors)
@@ -203,4 +205,4 @@ def _count_in_parts(
                 on_progress(int(sizes[end - 1]) - counted)
                 counted = int(sizes[end - 1])
             begin = end
-    take(counter.table.rows(pattern), False)
+    take(counter.words.rows(pattern), False)

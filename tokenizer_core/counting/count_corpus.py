@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.arguments import checked, whole_number
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.corpus import (
     AnyPath,
     ChunkGroup,
@@ -31,10 +31,10 @@ from bpeline.tokenizer_core.corpus import (
     without_copies,
 )
 from bpeline.tokenizer_core.counting.document_copies import Copies, digest_documents, find_copies
-from bpeline.tokenizer_core.counting.text_counter import TABLE_BYTES, TextCounter
+from bpeline.tokenizer_core.counting.text_counter import TextCounter, words_of
 from bpeline.tokenizer_core.counting.text_streams import count_texts, is_keyed
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
-from bpeline.tokenizer_core.counting.word_tables import WordTable
+from bpeline.tokenizer_core.counting.word_parts import WordParts
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, MissingSource
 from bpeline.tokenizer_core.kernels.compiling.compilation import compile_declared, entry_kernels
 from bpeline.tokenizer_core.kernels.scanning.automaton import mark_by_automaton
@@ -82,7 +82,6 @@ def count_words(
     invalid_utf8: Literal["strict", "replace"] = "strict",
     text_field: str = "text",
     chunk_bytes: int = _CHUNK_BYTES,
-    table_bytes: int = TABLE_BYTES,
     deduplicate: bool = False,
     text_form: Literal["", "NFC", "NFD", "NFKC", "NFKD"] = "",
     on_progress: Callable[[Any], None] | None = None,
@@ -99,8 +98,6 @@ def count_words(
         invalid_utf8: ``strict`` refuses bytes that are not UTF-8, ``replace`` reads U+FFFD.
         text_field: the member of a JSON line, or the column, that holds documents.
         chunk_bytes: how much one thread reads at a time.
-        table_bytes: most memory that the words of one thread take, apart from the result: when
-            they would take more, they are added to the result early. At least 2 MiB are used.
         deduplicate: whether to count a document once of which exact copies follow. A document is
             the text between special tokens, the ends of a file and JSON lines, so a file without
             any is one. All files are read twice, and 24 bytes are kept for each document.
@@ -110,7 +107,7 @@ def count_words(
             an interruption, end the counting after the chunks that are being counted, and nothing
             is left behind.
 
-    The result depends neither on ``workers`` nor on ``chunk_bytes`` and ``table_bytes``.
+    The result depends neither on ``workers`` nor on ``chunk_bytes``.
 
     Returns:
         Words in order of their first occurrence; first positions are bytes of the decompressed
@@ -136,7 +133,6 @@ def count_words(
             workers,
             text_field=text_field,
             invalid_utf8=invalid_utf8,
-            table_bytes=table_bytes,
             text_form=text_form,
             on_progress=on_progress,
         )
@@ -149,7 +145,6 @@ def count_words(
     )
     sources = sources_of(paths)
     workers = thread_count(workers, "workers")
-    whole_number("table_bytes", table_bytes, 0)
     try:
         files = find_source_files(sources)
     except MissingSource as error:
@@ -168,7 +163,7 @@ def count_words(
                 threads.shutdown(wait=False, cancel_futures=True)
                 raise
         copies = find_copies([*zip((file.path for file in files), documents, strict=True)])
-    counting = _Counting(files, reading, chunk_bytes, table_bytes, copies, progress)
+    counting = _Counting(files, reading, chunk_bytes, copies, progress)
     counts = counting.words(workers)
     progress.finish()
     if not len(counts):
@@ -322,13 +317,12 @@ class _Counting:
         files: Sequence[SourceFile],
         reading: Reading,
         chunk_bytes: int,
-        table_bytes: int,
         copies: Copies | None,
         progress: _FilesProgress,
     ) -> None:
         groups = plan_chunk_groups(files, chunk_bytes)
         self._groups, lengths = _stretches(groups)
-        self._reading, self._chunk_bytes, self._table_bytes = reading, chunk_bytes, table_bytes
+        self._reading, self._chunk_bytes = reading, chunk_bytes
         self._copies, self._progress = copies, progress
         self._splitter = Splitter(reading.pattern)
         self._size = sum(file.size for file in files)
@@ -345,18 +339,16 @@ class _Counting:
         self._next = 0
         self._failed = len(groups)  # the first group with an error
         self._errors: dict[int, Exception] = {}
-        self._total: WordTable | None = None
-        self._counted: list[WordTable] = []
-        self._handing_out, self._adding = threading.Lock(), threading.Lock()
+        self._handing_out = threading.Lock()
 
     def words(self, workers: int) -> WordCounts:
         """The words of the corpus, counted by so many threads at most."""
         if self._is_quick:
             workers = min(workers, max(1, int(self._size // (_CHUNKS_FOR_ONE * self._chunk_bytes))))
+        words = words_of(self._size, workers)
         with ThreadPoolExecutor(workers, thread_name_prefix="count") as threads:
             try:
-                text_bytes = self._size // workers
-                shares = [threads.submit(self._count_share, text_bytes) for _ in range(workers)]
+                shares = [threads.submit(self._count_share, words) for _ in range(workers)]
                 self._progress.results(shares)
             except BaseException:  # of who listens, or interrupted
                 self._fail(0)
@@ -364,17 +356,13 @@ class _Counting:
                 raise
         if self._errors:
             raise self._errors[min(self._errors)]
-        if self._total is not None:
-            self._counted.insert(0, self._total)
-            self._total = None
-        table = WordTable.joined(self._counted)
         moved = self._bytes_of_corpus if len(self._lengths) > 1 else None
-        return table.rows(self._reading.pattern, moved)
+        return words.rows(self._reading.pattern, moved, workers)
 
-    def _count_share(self, text_bytes: int) -> None:
-        """What one worker does: count one group after the other into a table of its own."""
+    def _count_share(self, words: WordParts) -> None:
+        """What one worker does: count one group after the other."""
         reading = self._reading
-        counter = TextCounter(self._splitter, self._add, text_bytes, self._table_bytes)
+        counter = TextCounter(self._splitter, words)
         while (number := self._take()) is not None:
             stretch, group = self._groups[number]
             origin = stretch << self._byte_bits
@@ -389,7 +377,8 @@ class _Counting:
                     if self._copies is not None:
                         copies = self._copies.within(group.file.path, chunk.ordinal)
                         documents = without_copies(documents, copies)
-                    counter.count(text.text, documents, text.anchors, origin + chunk.begin)
+                    begin, end = origin + chunk.begin, origin + chunk.end
+                    counter.count(text.text, documents, text.anchors, begin, end)
                     del text  # before the next chunk is read
                     if group.file.is_streamed:
                         self._lengths[stretch] = chunk.end
@@ -397,7 +386,6 @@ class _Counting:
             except Exception as error:
                 self._errors[number] = error
                 self._fail(number)
-        self._end_with(counter.table)
 
     def _take(self) -> int | None:
         """The number of the next group; None when there is no more, or no more is wanted."""
@@ -411,23 +399,6 @@ class _Counting:
         """End the work, but for groups before this one: the first error is the one to tell."""
         with self._handing_out:
             self._failed = min(self._failed, number)
-
-    def _add(self, table: WordTable) -> None:
-        """Add a table, which belongs to the total from now on."""
-        with self._adding:
-            if self._total is None:
-                self._total = table.unbounded()
-            else:
-                self._total.absorb(table)
-
-    def _end_with(self, table: WordTable) -> None:
-        """Take the last table of a worker: that of one worker is left to be joined in the end."""
-        with self._adding:
-            self._counted.append(table)
-            if len(self._counted) == 1:
-                return
-            table = self._counted.pop(0)
-        self._add(table)
 
     def _bytes_of_corpus(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Positions as bytes of all files one after the other, in the same order."""

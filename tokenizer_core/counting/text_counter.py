@@ -1,16 +1,18 @@
-"""Texts, one after the other, become entries of one table of words; knows no files, no threads."""
+"""Texts, one after the other, become entries of tables of words; knows no files, no threads."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.counting.word_tables import WordTable, empty_entries
+from bpeline.tokenizer_core.counting.word_parts import WordParts
+from bpeline.tokenizer_core.counting.word_tables import empty_entries
 from bpeline.tokenizer_core.kernels.counting.word_walk import (
+    ALL_COUNTED,
     FRESH,
+    NOWHERE,
     QUEUE,
     WALK,
     add_waiting,
@@ -31,37 +33,48 @@ _BYTES_PER_WORD = 16  # of text for each distinct word, as a first guess
 _SMALLEST_BOUND = 1 << 21  # entries for twice the words that front and queue can hold
 
 
+def words_of(text_bytes: int, threads: int = 1, table_bytes: int | None = None) -> WordParts:
+    """Where the words of a text go.
+
+    Args:
+        text_bytes: about how much text there will be.
+        threads: how many count it.
+        table_bytes: most memory that the words of one thread take; at least 2 MiB are used.
+    """
+    fewest, most = _MAIN_BITS
+    bits = min(max((text_bytes // _BYTES_PER_WORD).bit_length(), fewest), most)
+    bound = None if table_bytes is None else max(table_bytes, _SMALLEST_BOUND)
+    return WordParts(bits, threads, bound)
+
+
 class TextCounter:
     """Counts pre-tokens of any number of texts, given in the order in which the corpus has them.
 
     Attributes:
-        table: the words so far, complete between two calls of `count`.
+        words: the words so far, complete between two calls of `count` of all who share them.
     """
 
     def __init__(
         self,
         splitter: Splitter,
-        pass_on: Callable[[WordTable], None],
-        text_bytes: int,
-        table_bytes: int = TABLE_BYTES,
+        words: WordParts,
+        pass_on: Callable[[WordParts], WordParts] | None = None,
     ) -> None:
         """A counter that has seen nothing.
 
         Args:
             splitter: what cuts texts into pre-tokens; threads may share it.
-            pass_on: takes the table when it would exceed ``table_bytes``; counting goes on with
-                an empty one, so a word may be passed on several times.
-            text_bytes: about how much text there will be.
-            table_bytes: see `WordTable`; at least 2 MiB are used.
+            words: what to add words to; threads may share them unless they have bounds.
+            pass_on: takes words that would exceed their bounds, and gives empty ones to go on with;
+                so a word may be passed on several times.
         """
-        fewest, most = _MAIN_BITS
         self._splitter, self._pass_on = splitter, pass_on
-        self._table_bytes = max(table_bytes, _SMALLEST_BOUND)
-        self._bits = min(max((text_bytes // _BYTES_PER_WORD).bit_length(), fewest), most)
-        self._front = empty_entries(min(self._bits, _FRONT_BITS))
-        self._queue = np.zeros(4 * QUEUE, np.uint64)
+        parts = len(words.tables)
+        self._front = empty_entries(min(words.bits, _FRONT_BITS))
+        self._queue = np.zeros(4 * QUEUE * parts, np.uint64)
+        self._waiting = np.zeros((parts, 2), np.int64)
         self._walk = np.zeros(1, WALK)
-        self.table = WordTable(self._bits, self._table_bytes)
+        self.words = words
 
     def count(
         self,
@@ -69,6 +82,7 @@ class TextCounter:
         spans: NDArray[np.int64],
         anchors: NDArray[np.int64],
         origin: int = 0,
+        end: int = NOWHERE,
     ) -> None:
         """Count the pre-tokens of spans of a text.
 
@@ -78,32 +92,32 @@ class TextCounter:
             anchors: int64 ``[m, 2]``, as in `ChunkText`.
             origin: what to add to the positions that the anchors give; below 2⁶², and behind all
                 texts before.
+            end: positions in this text are below, those in texts behind it are not, which another
+                thread may have counted.
         """
         starts, dropped = self._splitter.mark(text, spans)
         self._walk[:] = np.zeros(1, WALK)
         self._walk["word"] = FRESH
-        place = (text.data, starts, dropped, spans, anchors, origin)
-        near = (self._front, self._queue, self._walk)
-        while not count_marked(*place, *near, *self._main, self.table.limit):
-            if not self.table.make_room(*self._waiting):
-                self._settle(text, anchors, origin)
-                self._pass_on(self.table)
-                self.table = WordTable(self._bits, self._table_bytes)
+        place = (anchors, origin, end)
+        near = (self._front, self._queue, self._waiting)
+        walk = (text.data, starts, dropped, spans, *place, *near, self._walk)
+        while (part := count_marked(*walk, self.words.used)) != ALL_COUNTED:
+            waiting, waiting_bytes = self._waiting[part].tolist()
+            if not self.words.make_room(part, waiting, waiting_bytes):
+                self._settle(text, place)
+                assert self._pass_on is not None
+                self.words = self._pass_on(self.words)
                 self._front[:] = 0
-        self._settle(text, anchors, origin)
+        self._settle(text, place)
 
-    def _settle(self, text: Text, anchors: NDArray[np.int64], origin: int) -> None:
-        hot = int(np.count_nonzero(self._front[2::4]))
-        waiting, arena_bytes = self._waiting
-        self.table.make_room_anyway(waiting + hot, arena_bytes)
-        near = (self._front, self._queue, self._walk)
-        add_waiting(text.data, anchors, origin, *near, *self._main)
-
-    @property
-    def _waiting(self) -> tuple[int, int]:
-        """Entries that wait in the queue, and bytes that their long words want of the arena."""
-        return int(self._walk["waiting"][0]), int(self._walk["waiting_bytes"][0])
-
-    @property
-    def _main(self) -> tuple[NDArray[np.uint64], NDArray[np.uint8], NDArray[Any]]:
-        return self.table.entries, self.table.arena, self.table.used
+    def _settle(self, text: Text, place: tuple[NDArray[np.int64], int, int]) -> None:
+        """Add all that waits and what the front counted, though tables become crowded."""
+        near, part = (self._front, self._queue, self._waiting), 0
+        while (part := add_waiting(text.data, *place, *near, self.words.used, part)) != ALL_COUNTED:
+            waiting, waiting_bytes = self._waiting[part].tolist()
+            hot = int(np.count_nonzero(self._front[4 * part + 2 :: 4 * len(self._waiting)]))
+            with self.words.held(part) as table:
+                table.make_room_anyway(waiting + hot, waiting_bytes)
+        if self._pass_on is not None:
+            for table in self.words.tables:
+                table.tell()  # that it is not to become more crowded

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal
 
-from bpeline.tokenizer_core.arguments import checked, whole_number
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.corpus import Reading, TextBatch, batches_of, documents_between
-from bpeline.tokenizer_core.counting.text_counter import TABLE_BYTES, TextCounter
+from bpeline.tokenizer_core.counting.text_counter import TextCounter, words_of
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
-from bpeline.tokenizer_core.counting.word_tables import WordTable
+from bpeline.tokenizer_core.counting.word_parts import WordParts
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
 from bpeline.tokenizer_core.processors import thread_count
 from bpeline.tokenizer_core.splitting import SplitPattern, Splitter, abandon_matching
@@ -45,7 +45,6 @@ def count_texts(
     *,
     text_field: str = "text",
     invalid_utf8: Literal["strict", "replace"] = "strict",
-    table_bytes: int = TABLE_BYTES,
     text_form: Literal["", "NFC", "NFD", "NFKC", "NFKD"] = "",
     on_progress: Callable[[TextsCounted], None] | None = None,
 ) -> WordCounts:
@@ -56,8 +55,7 @@ def count_texts(
     Args:
         texts: an iterable of strings, of UTF-8 bytes, of mappings with the text in a field, or of
             lists of these (a generator, a ``datasets.Dataset``, its batches).
-        pattern, special_tokens, workers, invalid_utf8, table_bytes, text_form: as for
-            `count_words`.
+        pattern, special_tokens, workers, invalid_utf8, text_form: as for `count_words`.
         text_field: the key of mappings.
         on_progress: called in the calling thread after about each MiB; what it raises ends the
             counting, as does what the iterable raises.
@@ -91,8 +89,7 @@ def count_texts(
         text_form=text_form,
     )
     workers = thread_count(workers, "workers")
-    whole_number("table_bytes", table_bytes, 0)
-    counts = _Counting(reading, table_bytes).words(batches_of(texts, reading), workers, on_progress)
+    counts = _Counting(reading).words(batches_of(texts, reading), workers, on_progress)
     if not len(counts):
         raise EmptyCorpus(
             "the texts hold no words",
@@ -105,11 +102,9 @@ def count_texts(
 class _Counting:
     """Batches being counted: those that wait, and the words of all workers."""
 
-    def __init__(self, reading: Reading, table_bytes: int) -> None:
-        self._reading, self._table_bytes = reading, table_bytes
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
         self._splitter = Splitter(reading.pattern)
-        self._total: WordTable | None = None
-        self._adding = threading.Lock()
         self._failed = threading.Event()
 
     def words(
@@ -120,8 +115,9 @@ class _Counting:
     ) -> WordCounts:
         """The words of all batches, counted by so many threads."""
         waiting: queue.Queue[TextBatch | None] = queue.Queue(_WAITING * workers)
+        words = words_of(_GUESSED_BYTES, workers)
         with ThreadPoolExecutor(workers, thread_name_prefix="count") as threads:
-            counting = [threads.submit(self._count, waiting) for _ in range(workers)]
+            counting = [threads.submit(self._count, waiting, words) for _ in range(workers)]
             try:
                 for batch in batches:
                     if not self._hand_over(batch, waiting):
@@ -136,7 +132,7 @@ class _Counting:
                 self._failed.set()
                 abandon_matching()
                 raise
-        return (self._total or WordTable()).rows(self._reading.pattern)
+        return words.rows(self._reading.pattern, threads=workers)
 
     def _hand_over(self, batch: TextBatch | None, waiting: queue.Queue[TextBatch | None]) -> bool:
         """Put a batch where workers take them; False where one of these has failed."""
@@ -148,10 +144,10 @@ class _Counting:
             return True
         return False
 
-    def _count(self, waiting: queue.Queue[TextBatch | None]) -> None:
+    def _count(self, waiting: queue.Queue[TextBatch | None], words: WordParts) -> None:
         """What a worker does until there is no more."""
         special_bytes = self._reading.special_bytes
-        counter = TextCounter(self._splitter, self._add, _GUESSED_BYTES, self._table_bytes)
+        counter = TextCounter(self._splitter, words)
         try:
             while not self._failed.is_set():
                 try:
@@ -162,16 +158,8 @@ class _Counting:
                     break
                 text = batch.read(self._reading)
                 documents, _ = documents_between(text, special_bytes)
-                counter.count(text.text, documents, text.anchors, batch.begin)
+                end = batch.begin + batch.size
+                counter.count(text.text, documents, text.anchors, batch.begin, end)
         except BaseException:
             self._failed.set()
             raise
-        self._add(counter.table)
-
-    def _add(self, table: WordTable) -> None:
-        """Add a table, which belongs to the total from now on."""
-        with self._adding:
-            if self._total is None:
-                self._total = table.unbounded()
-            else:
-                self._total.absorb(table)

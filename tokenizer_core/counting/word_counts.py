@@ -361,20 +361,28 @@ def order_of_positions(positions: NDArray[np.int64]) -> NDArray[np.int64]:
         or (length := int(positions.max()).bit_length()) + bits > 63
     ):
         return np.argsort(positions, kind="stable").astype(np.int64)
+    from bpeline.tokenizer_core.kernels.memory.pages import in_pages
+
+    keys = in_pages(number, np.int64)
+    np.left_shift(positions, np.int64(bits), out=keys)
+    for begin in range(0, number, _ROWS_AT_A_TIME):
+        end = min(begin + _ROWS_AT_A_TIME, number)
+        keys[begin:end] |= np.arange(begin, end, dtype=np.int64)
+    keys = sorted_keys(keys, bits, length)
+    keys &= np.int64((1 << bits) - 1)
+    return keys
+
+
+def sorted_keys(keys: NDArray[np.int64], begin: int, bits: int) -> NDArray[np.int64]:
+    """Numbers sorted by ``bits`` of their bits, from bit ``begin`` on; the array is made use of."""
     from bpeline.tokenizer_core.kernels.counting.word_rows import DIGIT_BITS, sort_by_digit
     from bpeline.tokenizer_core.kernels.memory.pages import in_pages
 
-    both, other = in_pages(number, np.int64), in_pages(number, np.int64)
-    np.left_shift(positions, np.int64(bits), out=both)
-    for begin in range(0, number, _ROWS_AT_A_TIME):
-        end = min(begin + _ROWS_AT_A_TIME, number)
-        both[begin:end] |= np.arange(begin, end, dtype=np.int64)
-    places = np.empty(1 << DIGIT_BITS, np.int64)
-    for shift in range(bits, bits + length, DIGIT_BITS):
-        sort_by_digit(both, other, shift, places)
-        both, other = other, both
-    both &= np.int64((1 << bits) - 1)
-    return both
+    other, places = in_pages(len(keys), np.int64), np.empty(1 << DIGIT_BITS, np.int64)
+    for shift in range(begin, begin + bits, DIGIT_BITS):
+        sort_by_digit(keys, other, shift, places)
+        keys, other = other, keys
+    return keys
 
 
 def gather_words(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,18 +21,15 @@ from bpeline.tokenizer_core.kernels.counting.word_rows import (
     ROOM,
     add_rows,
     gather_rows,
-    join_counts,
     list_words,
     take_counts,
-    take_entries,
 )
 from bpeline.tokenizer_core.kernels.counting.word_table import (
     POSITION_BYTES,
     USED,
-    add_table,
 )
 from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
-from bpeline.tokenizer_core.kernels.memory.pages import in_pages
+from bpeline.tokenizer_core.kernels.memory.pages import in_lines, in_pages
 from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
 from bpeline.tokenizer_core.kernels.tables.word_keys import move_words
 
@@ -42,10 +39,9 @@ if TYPE_CHECKING:
 FULL = 0.6  # of a table's entries; linear probing stays short below this
 FEWEST_BITS = 10
 _ENTRY = 4  # uint64
-_COUNT = 2  # which of them
 _ENTRY_BYTES = 32
-_LINE = 64  # bytes of a cache line; two entries share one and none straddles two
-_FIRST_ARENA = 1 << 12
+FIRST_ARENA = 1 << 12
+_SECOND_ARENA = 2_000_000  # in pages that are touched as they are written
 _ROWS_AT_ONCE = 1 << 16
 _GROWING = threading.Lock()  # one at a time: the smaller and the larger table are there together
 
@@ -57,20 +53,28 @@ class WordTable:
         entries, arena, used: what kernels work on, see `kernels.counting.word_table`.
     """
 
-    def __init__(self, bits: int = FEWEST_BITS, table_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        bits: int = FEWEST_BITS,
+        table_bytes: int | None = None,
+        memory: tuple[NDArray[np.uint64], NDArray[np.uint8], NDArray[Any]] | None = None,
+    ) -> None:
         """An empty table.
 
         Args:
             bits: room for about 0.6 · 2^bits words from the start.
             table_bytes: half of it is the most that entries take, half the most that the bytes of
                 long words take; None sets no bounds.
+            memory: ``entries``, ``arena`` and ``used`` to begin with; entries and used are zeros.
         """
         self._most_arena = COUNT_LIMIT if table_bytes is None else table_bytes // 2
         self._most_bits = max((self._most_arena // _ENTRY_BYTES).bit_length() - 1, FEWEST_BITS)
-        self.entries = empty_entries(min(bits, self._most_bits))
-        self.arena: NDArray[np.uint8] = np.empty(_FIRST_ARENA, np.uint8)
-        self.used = np.zeros(1, USED)
+        if memory is None:
+            entries = empty_entries(min(bits, self._most_bits))
+            memory = entries, np.empty(FIRST_ARENA, np.uint8), np.zeros(1, USED)
+        self.entries, self.arena, self.used = memory
         self.used["hash_key"] = HASH_KEY
+        self.tell()
 
     def __len__(self) -> int:
         return int(self.used["words"][0])
@@ -90,23 +94,41 @@ class WordTable:
         """Bytes taken now."""
         return self.entries.nbytes + self.arena.nbytes
 
-    def make_room(self, words: int, arena_bytes: int) -> bool:
-        """Make room for more words and bytes of long words; False where the bounds forbid it."""
-        return self._grow_entries(words) and self._grow_arena(arena_bytes, self._most_arena)
+    def make_room(
+        self, words: int, arena_bytes: int, larger: NDArray[np.uint64] | None = None
+    ) -> bool:
+        """Make room for more words and bytes of long words; False where the bounds forbid it.
+
+        Args:
+            larger: empty entries that may be used, twice as many as now.
+        """
+        grown = self._grow_entries(words, larger)
+        grown = grown and self._grow_arena(arena_bytes)
+        self.tell()
+        return grown
 
     def make_room_anyway(self, words: int, arena_bytes: int) -> None:
         """The same, but the arena may grow beyond its bound, and the entries may become crowded.
 
-        For few words only: four in ten entries are free in a table that is full.
+        For few words only, and until the next `tell`: four in ten entries are free in a table that
+        is full.
         """
         self._grow_entries(words)
-        self._grow_arena(arena_bytes, COUNT_LIMIT)
+        self._grow_arena(arena_bytes, anyway=True)
+        self.tell()
+        self.used["limit"] = max(self.limit, len(self) + words)
+
+    def tell(self) -> None:
+        """Tell kernels where everything is, and how many words there may be."""
+        self.used["entries"], self.used["arena"] = self.entries.ctypes.data, self.arena.ctypes.data
+        self.used["slots"], self.used["arena_size"] = len(self.entries) // _ENTRY, len(self.arena)
+        self.used["limit"] = self.limit
 
     def add(self, counts: WordCounts) -> None:
         """Add rows. All counts together must stay below 2⁶³; the table must have no bounds."""
         size = len(counts.word_bytes)
         # A long word takes its bytes, up to seven more, and its position.
-        self._grow_arena(size + (POSITION_BYTES + 7) * (size // 16), COUNT_LIMIT)
+        self._grow_arena(size + (POSITION_BYTES + 7) * (size // 16), anyway=True)
         word_bytes = _padded(counts.word_bytes)
         offsets, occurrences, positions = (
             np.require(column, np.int64, ["C", "W"])  # as kernels are compiled for
@@ -140,18 +162,6 @@ class WordTable:
         new = self.rows(earlier.pattern)
         return concatenated([replace(earlier, counts=counts), new.at_least(1)])
 
-    def absorb(self, other: WordTable) -> None:
-        """Add the words of another table; this one must have no bounds."""
-        self._grow_entries(len(other))
-        self._grow_arena(other.arena_bytes, COUNT_LIMIT)
-        add_table(other.entries, other.arena, self.entries, self.arena, self.used)
-
-    def unbounded(self) -> WordTable:
-        """This very table, without bounds from now on."""
-        self._most_arena = COUNT_LIMIT
-        self._most_bits = COUNT_LIMIT.bit_length()
-        return self
-
     def rows(
         self,
         pattern: SplitPattern,
@@ -178,55 +188,43 @@ class WordTable:
         del numbers, order
         word_bytes = in_pages(size + ROOM, np.uint8)
         offsets, counts = in_pages(words + 1, np.int64), in_pages(words, np.int64)
-        gather_rows(self.entries, self.arena, positions, word_bytes, offsets, counts)
+        end = size + ROOM
+        gather_rows(self.entries, self.arena, positions, word_bytes, offsets, counts, 0, end)
         if words and int(counts.min()) < 0:
             raise too_many(int(counts.view(np.uint64).max()))
         return WordCounts(word_bytes[:size], offsets, counts, first_positions, pattern)
 
-    @classmethod
-    def joined(cls, tables: list[WordTable]) -> WordTable:
-        """A table to make rows of, which holds the words of several and no room for others.
+    def _grow_entries(self, words: int, made: NDArray[np.uint64] | None = None) -> bool:
+        """Grow as far as needed, or as far as allowed: then the answer is False.
 
-        They are emptied and taken from the list one by one: all of them in one table that may grow
-        are up to twice the memory. With few words in common, many tables are better absorbed.
+        Args:
+            made: see `make_room`.
         """
-        for number, table in enumerate(tables):
-            for other in tables[number + 1 :]:
-                join_counts(table.entries, table.arena, other.entries, other.arena, other.used)
-        counted = [np.count_nonzero(table.entries[_COUNT::_ENTRY]) for table in tables]
-        made = cls()
-        made.entries = in_pages(_ENTRY * int(sum(counted)), np.uint64)
-        made.arena = in_pages(sum(table.arena_bytes for table in tables), np.uint8)
-        used = made.used[0]
-        while tables:
-            table = tables.pop(0)
-            words, begin = int(used["words"]), int(used["arena_bytes"])
-            used["words"], size = take_entries(table.entries, made.entries, words, begin)
-            used["word_bytes"] += size
-            used["arena_bytes"] += table.arena_bytes
-            made.arena[begin : used["arena_bytes"]] = table.arena[: table.arena_bytes]
-        return made
-
-    def _grow_entries(self, words: int) -> bool:
-        """Grow as far as needed, or as far as allowed: then the answer is False."""
         wanted = now = (self.entries.size // _ENTRY).bit_length() - 1
         while len(self) + words > FULL * (1 << wanted):
             wanted += 1
         bits = min(wanted, self._most_bits)
         if bits > now:
-            with _GROWING:
-                larger = empty_entries(bits)
-                move_words(self.entries, larger, self.used["hash_key"][0])
-                self.entries = larger
+            if made is not None and len(made) == _ENTRY << bits:
+                self._move_to(made)
+            else:
+                with _GROWING:
+                    self._move_to(empty_entries(bits))
         return wanted <= self._most_bits
 
-    def _grow_arena(self, more: int, most: int) -> bool:
+    def _move_to(self, larger: NDArray[np.uint64]) -> None:
+        move_words(self.entries, larger, self.used["hash_key"][0])
+        self.entries = larger
+
+    def _grow_arena(self, more: int, *, anyway: bool = False) -> bool:
+        """Grow as far as needed; where the bounds forbid that, not at all or no farther."""
         used = self.arena_bytes
         size = used + more
         if size > len(self.arena):
-            if size > most:
+            if size > self._most_arena and not anyway:
                 return False
-            larger = in_pages(min(max(size, 2 * len(self.arena)), most), np.uint8)
+            enough = max(2 * len(self.arena), _SECOND_ARENA)
+            larger = in_pages(max(size, min(enough, self._most_arena)), np.uint8)
             larger[:used] = self.arena[:used]
             self.arena = larger
         return True
@@ -250,8 +248,5 @@ def too_many(total: int) -> InvalidOption:
 
 
 def empty_entries(bits: int) -> NDArray[np.uint64]:
-    """2^``bits`` empty entries: uint64 ``[4 · 2^bits]`` at the start of a cache line."""
-    size = _ENTRY << bits
-    memory = in_pages(size + _LINE // 8, np.uint64)
-    begin = -memory.ctypes.data % _LINE // 8
-    return memory[begin : begin + size]
+    """2^``bits`` empty entries: uint64 ``[4 · 2^bits]``; none lies in two cache lines."""
+    return in_lines(_ENTRY << bits, np.uint64)

@@ -9,14 +9,13 @@ from bpeline.tokenizer_core.kernels.counting.word_table import (
     AHEAD,
     POSITION_BYTES,
     Used,
-    add_to,
     add_word,
     copy_eights,
     expect,
     seek_word,
     table_of,
 )
-from bpeline.tokenizer_core.kernels.memory.addresses import load_u64, prefetch, store_u64
+from bpeline.tokenizer_core.kernels.memory.addresses import load_u8, load_u64, prefetch, store_u64
 from bpeline.tokenizer_core.kernels.memory.types import I64, I64s, U8s, U64s
 from bpeline.tokenizer_core.kernels.tables.hashing import ALL, ZERO
 from bpeline.tokenizer_core.kernels.tables.word_keys import (
@@ -116,58 +115,55 @@ def list_words(table: U64s, arena: U8s, entries: I64s, positions: I64s) -> None:
 
 
 @entry_kernel
-def join_counts(entries: U64s, arena: U8s, other: U64s, other_arena: U8s, used: Used) -> None:
-    """Move the counts of words that another table of the same key holds as well to this one.
-
-    Their count is 0 in the other one afterwards. Both tables are in the order of the same hash, so
-    both are walked through, not jumped about in.
+def take_entries(
+    entries: U64s, arena: U8s, target: U64s, shift: I64, positions: I64s, lengths: I64s
+) -> None:
+    """Copy the entries in use one after the other, and tell what rows are ordered and placed by.
 
     Args:
-        entries, arena: of this table.
-        other, other_arena, used: of the other one.
+        entries, arena: of a table of n words.
+        target: uint64 ``[4 · n]``.
+        shift: what to add to the places of long words.
+        positions, lengths: int64 ``[n]``: first positions, and bytes of each word.
     """
-    others = table_of(other, other_arena, used)
     entry, bytes_ = np.int64(entries.ctypes.data), np.int64(arena.ctypes.data)
+    to, row = np.int64(target.ctypes.data), np.int64(0)
     for _ in range(entries.size >> 2):
-        low, high = load_u64(entry + LOW), load_u64(entry + HIGH)
+        high = load_u64(entry + HIGH)
         if high != ZERO:
-            place = bytes_ + np.int64(load_u64(entry + PLACE))
-            found = seek_word(others, low, high, place + POSITION_BYTES)
-            if load_u64(found + HIGH) != ZERO:
-                add_to(entry, load_u64(found + VALUE))
-                store_u64(found + VALUE, ZERO)
-                mine, theirs = entry + PLACE, found + PLACE
-                if high >= LONG:
-                    mine, theirs = place, others.arena + np.int64(load_u64(theirs))
-                if load_u64(theirs) < load_u64(mine):
-                    store_u64(mine, load_u64(theirs))
+            copy_entry(entry, to)
+            place = np.int64(load_u64(entry + PLACE))
+            positions[row], lengths[row] = place, key_length(high)
+            if high >= LONG:
+                positions[row] = np.int64(load_u64(bytes_ + place))
+                store_u64(to + PLACE, np.uint64(place + shift))
+            to += ENTRY
+            row += 1
         entry += ENTRY
 
 
 @entry_kernel
-def take_entries(entries: U64s, target: U64s, row: I64, shift: I64) -> tuple[I64, I64]:
-    """Copy the entries that count something one after the other, from a row of ``target`` on.
+def keys_between(
+    positions: I64s, lengths: I64s, first: I64, behind: I64, bits: I64, keys: I64s
+) -> tuple[I64, I64]:
+    """List rows whose positions are in a range, as ``position << bits | row``.
 
     Args:
-        entries: of a table.
-        target: uint64 ``[4 · rows]``, with room for all of them.
-        row: the first to write to.
-        shift: what to add to the places of long words.
+        positions, lengths: int64 ``[n]``, see `take_entries`.
+        first, behind: the range, half-open.
+        keys: int64 ``[n + 1]``, receives them, and rubbish behind.
 
     Returns:
-        The row after the last one; bytes of the words that were copied.
+        How many there are, and bytes of their words.
     """
-    entry, first = np.int64(entries.ctypes.data), np.int64(target.ctypes.data)
-    to, size = first + (row << 5), np.int64(0)
-    for _ in range(entries.size >> 2):
-        if load_u64(entry + VALUE) != ZERO:
-            copy_entry(entry, to)
-            size += key_length(load_u64(to + HIGH))
-            if load_u64(to + HIGH) >= LONG:
-                store_u64(to + PLACE, load_u64(to + PLACE) + np.uint64(shift))
-            to += ENTRY
-        entry += ENTRY
-    return (to - first) >> 5, size
+    listed, size = np.int64(0), np.int64(0)
+    for row in range(len(positions)):  # no branch: nobody could predict it
+        position = positions[row]
+        is_between = np.int64((position >= first) & (position < behind))
+        keys[listed] = position << bits | row
+        listed += is_between
+        size += lengths[row] * is_between
+    return listed, size
 
 
 @kernel
@@ -199,32 +195,46 @@ def sort_by_digit(numbers: I64s, target: I64s, shift: I64, places: I64s) -> None
 
 @entry_kernel
 def gather_rows(
-    table: U64s, arena: U8s, entries: I64s, word_bytes: U8s, offsets: I64s, counts: I64s
+    table: U64s,
+    arena: U8s,
+    entries: I64s,
+    word_bytes: U8s,
+    offsets: I64s,
+    counts: I64s,
+    begin: I64,
+    end: I64,
 ) -> None:
     """Write the words of a table out, in the order of ``entries``.
 
     Args:
         table, arena: see `word_table`.
         entries: int64 ``[words]``, numbers of entries in use.
-        word_bytes: uint8 with `ROOM` bytes behind the last word.
+        word_bytes: uint8.
         offsets: int64 ``[words + 1]``. counts: int64 ``[words]``.
+        begin: where in ``word_bytes`` the first word is written.
+        end: what is behind stays as it is. That is quicker for words which end `ROOM` bytes before.
     """
     main, bytes_ = np.int64(table.ctypes.data), np.int64(arena.ctypes.data)
     target = np.int64(word_bytes.ctypes.data)
-    offset = 0
-    offsets[0] = 0
+    offset = begin
+    offsets[0] = begin
     for row in range(len(entries)):
         if row + AHEAD < len(entries):
             prefetch(main + (entries[row + AHEAD] << 5))
         entry = main + (entries[row] << 5)
         high = load_u64(entry + HIGH)
         length = key_length(high)
-        if high < LONG:
+        source = entry + LOW
+        if high >= LONG:
+            source = bytes_ + np.int64(load_u64(entry + PLACE)) + POSITION_BYTES
+        if offset + length + ROOM > end:
+            for index in range(length):
+                word_bytes[offset + index] = load_u8(source + index)
+        elif high < LONG:
             store_u64(target + offset, load_u64(entry + LOW))
             store_u64(target + offset + 8, high & NO_LENGTH)
         else:
-            place = np.int64(load_u64(entry + PLACE)) + POSITION_BYTES
-            copy_eights(bytes_ + place, target + offset, length)
+            copy_eights(source, target + offset, length)
         offset += length
         counts[row] = np.int64(load_u64(entry + VALUE))
         offsets[row + 1] = offset

@@ -5,6 +5,9 @@ pre-tokens of natural text are a few thousand frequent words; they are counted i
 direct-mapped *front* table that stays in the processor's nearest caches. A word that must leave
 it, because another one needs the place, waits in a short *queue*, which is added to the main table
 all at once: so its entries are on the way from memory long before they are needed.
+
+Main tables are one or several *parts*: the lowest bits of a word's hash number the part that has
+it. Threads share all of them, and each has a front and a queue for each part of its own.
 """
 
 from __future__ import annotations
@@ -22,13 +25,17 @@ from bpeline.tokenizer_core.kernels.counting.word_table import (
     add_to,
     arena_size,
     expect,
+    first_position,
+    hold,
+    key_of,
+    let_go,
     put_word,
     seek_word,
-    table_of,
+    table_at,
 )
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u64, store_u64, trailing_zeros
 from bpeline.tokenizer_core.kernels.memory.bitmaps import is_marked
-from bpeline.tokenizer_core.kernels.memory.records import one_record
+from bpeline.tokenizer_core.kernels.memory.records import Record, one_record
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64Rows, U8s, U64s
 from bpeline.tokenizer_core.kernels.tables.hashing import ONE, ZERO, mix
 from bpeline.tokenizer_core.kernels.tables.word_keys import (
@@ -43,7 +50,6 @@ from bpeline.tokenizer_core.kernels.tables.word_keys import (
     long_word_key,
     put_entry,
     short_word_key,
-    table_shift,
 )
 
 # Where `count_marked` stopped.
@@ -52,14 +58,14 @@ WALK = np.dtype(
         ("span", np.int64),
         ("word", np.int64),  # of the bitmap, or `FRESH`
         ("begin", np.int64),  # of the pre-token that goes on there
-        ("waiting", np.int64),  # entries in the queue
-        ("waiting_bytes", np.int64),  # that their long words want of the arena
     ]
 )
 Walk = Annotated[NDArray[Any], one_record(WALK)]
 FRESH = -1  # the span has not been begun
-NOWHERE = np.uint64(1 << 62)  # a place behind all texts: its word is known from before
-QUEUE = 256  # entries; 64 bytes of text can add 64 of them
+NOWHERE = 1 << 62  # a place behind all texts: its word is known from before
+QUEUE = 512  # entries; 64 bytes of text can add 64 of them
+CROWDED = QUEUE - 64
+ALL_COUNTED = -1  # no part
 
 MINUS_TWO = np.uint64(0xFFFFFFFFFFFFFFFE)
 LOW_SIX = np.int64(63)
@@ -80,20 +86,34 @@ def position_of(place: I64, anchors: I64Rows, origin: I64) -> I64:
 
 @kernel
 def add_entries(
-    entries: I64, number: I64, text: I64, anchors: I64Rows, origin: I64, table: Table
+    entries: I64,
+    number: I64,
+    apart: I64,
+    text: I64,
+    anchors: I64Rows,
+    origin: I64,
+    behind: I64,
+    table: Table,
 ) -> None:
     """Add entries of front or queue to a table that has room for them; their counts become 0.
 
-    They may stay where they are. A word enters the table when it first occurred in the corpus, so
-    only then its position is looked for: that of a word that is there is smaller.
+    They may stay where they are. A word of this text enters the table when it first occurred there,
+    so its position is looked for only then, or when another thread met the word in a later text.
+
+    Args:
+        entries: the address of the first of them.
+        number: how many.
+        apart: bytes from one to the next.
+        text: its address. anchors, origin: see `count_marked`.
+        behind: positions in this text are below, those in later ones are not.
     """
     for index in range(min(number, AHEAD)):
-        ahead = entries + (index << 5)
+        ahead = entries + index * apart
         expect(table, load_u64(ahead + LOW), load_u64(ahead + HIGH))
     entry = entries
     for index in range(number):
         if index + AHEAD < number:
-            ahead = entry + (AHEAD << 5)
+            ahead = entry + AHEAD * apart
             expect(table, load_u64(ahead + LOW), load_u64(ahead + HIGH))
         count = load_u64(entry + VALUE)
         if count != ZERO:
@@ -102,12 +122,54 @@ def add_entries(
             found = seek_word(table, low, high, text + place)
             if load_u64(found + HIGH) != ZERO:
                 add_to(found, count)
+                first = first_position(table, found, high)
+                if np.int64(load_u64(first)) >= behind:
+                    position = position_of(place, anchors, origin)
+                    store_u64(first, min(load_u64(first), np.uint64(position)))
             else:
                 position = position_of(place, anchors, origin)
                 put_word(table, found, low, high, text + place, count, position)
             store_u64(entry + VALUE, ZERO)
-            store_u64(entry + PLACE, NOWHERE)
-        entry += ENTRY
+            store_u64(entry + PLACE, np.uint64(NOWHERE))
+        entry += apart
+
+
+@kernel
+def add_to_part(
+    number: I64,
+    text: I64,
+    anchors: I64Rows,
+    origin: I64,
+    behind: I64,
+    hot: I64,
+    hot_entries: I64,
+    apart: I64,
+    queue: U64s,
+    waiting: I64Rows,
+    parts: Used,
+) -> bool:
+    """Add what waits for a part, and entries of the front; False where it has no room for all.
+
+    Args:
+        hot, hot_entries, apart: of the front, as for `add_entries`.
+    """
+    words = waiting[number, 0]
+    for index in range(hot_entries):
+        words += np.int64(load_u64(hot + index * apart + VALUE) != ZERO)
+    hold(parts, number)
+    part: Record = parts[number]
+    has_room = (
+        part.words + words <= part.limit
+        and part.arena_bytes + waiting[number, 1] <= part.arena_size
+    )
+    if has_room:
+        first = np.int64(queue.ctypes.data) + ((number * QUEUE) << 5)
+        table = table_at(parts, number)
+        add_entries(first, waiting[number, 0], ENTRY, text, anchors, origin, behind, table)
+        add_entries(hot, hot_entries, apart, text, anchors, origin, behind, table)
+        waiting[number, 0] = waiting[number, 1] = 0
+    let_go(parts, number)
+    return has_room
 
 
 @kernel
@@ -130,19 +192,17 @@ def count_marked(
     spans: I64Rows,
     anchors: I64Rows,
     origin: I64,
+    behind: I64,
     front: U64s,
     queue: U64s,
+    waiting: I64Rows,
     state: Walk,
-    table: U64s,
-    arena: U8s,
-    used: Used,
-    limit: I64,
-) -> bool:
-    """Count the pre-tokens of all spans; False when table or arena could become too small.
+    parts: Used,
+) -> I64:
+    """Count the pre-tokens of all spans, or tell which part needs room for what waits for it.
 
-    After False the caller makes room for what waits in the queue and calls again, or calls
-    `add_waiting`. At the end front and queue still hold counts, which `add_waiting` adds to the
-    table.
+    The caller makes room then and calls again, or calls `add_waiting`. At the end, which is
+    `ALL_COUNTED`, front and queues still hold counts, which `add_waiting` adds to the parts.
 
     Args:
         text: uint8, with PADDING bytes behind.
@@ -152,21 +212,22 @@ def count_marked(
         anchors: int64 ``[m, 2]``, m ≥ 1: byte ``anchors[i, 0]`` of the text and those behind it,
             up to the next anchor, stand at ``origin + anchors[i, 1]`` and behind.
         origin: below 2⁶².
+        behind: positions in this text are below, those in later ones are not.
         front: uint64 ``[4 · 2^b]``, zeroed before the first text; between texts all its counts
-            are 0, and its words are in the table.
-        queue: uint64 ``[4 · QUEUE]``.
+            are 0, and its words are in the parts.
+        queue: uint64 ``[4 · QUEUE · p]``.
+        waiting: int64 ``[p, 2]``, entries in the queue of each part, and bytes that their long
+            words want of its arena; zeros before each text.
         state: one: see `WALK`; before each text zeros, and `FRESH` as word.
-        table, arena, used: see `word_table`; the arena is uint8.
-        limit: most words of the table, more than QUEUE.
+        parts: p = 2^c ≤ 2^b records of tables, see `word_table`, each with room for more than
+            QUEUE words.
     """
     walk = state[0]
     address = np.int64(text.ctypes.data)
-    words = table_of(table, arena, used)
-    near, near_shift = np.int64(front.ctypes.data), table_shift(front)
-    waiting = np.int64(queue.ctypes.data)
-    tail = waiting + (walk.waiting << 5)
-    wanted = walk.waiting_bytes
-    threshold = waiting + ((QUEUE - 64) << 5)
+    key, of_part = key_of(parts), np.uint64(len(parts) - 1)
+    near, of_near = np.int64(front.ctypes.data), np.uint64((front.size >> 2) - 1)
+    queues = np.int64(queue.ctypes.data)
+    most = np.int64(QUEUE) if walk.word != FRESH else np.int64(0)  # that wait for one part
     drops = dropped.size > 0
     for span in range(walk.span, len(spans)):
         first, end = spans[span, 0], spans[span, 1]
@@ -179,16 +240,14 @@ def count_marked(
             word = walk.word
             walk.word = FRESH
         while word <= end >> 6:
-            if tail > threshold:
-                number = (tail - waiting) >> 5
-                held = used[0]
-                if held.words + number > limit or held.arena_bytes + wanted > len(arena):
-                    walk.span, walk.word, walk.begin = span, word, begin
-                    walk.waiting, walk.waiting_bytes = number, wanted
-                    return False
-                add_entries(waiting, number, address, anchors, origin, words)
-                tail = waiting
-                wanted = np.int64(0)
+            if most > CROWDED:
+                for number in range(len(parts)):
+                    if waiting[number, 0] > CROWDED and not add_to_part(
+                        number, address, anchors, origin, behind, near, 0, 0, queue, waiting, parts
+                    ):
+                        walk.span, walk.word, walk.begin = span, word, begin
+                        return np.int64(number)
+                most = np.int64(0)
             bits = starts_between(starts, word, first, end)
             while bits != ZERO:
                 stop = (word << 6) + trailing_zeros(bits)
@@ -198,24 +257,30 @@ def count_marked(
                     continue
                 length = stop - begin
                 if length > INLINE:  # the front would have to compare the text
-                    low, high = long_word_key(address + begin, length, words.key)
+                    low, high = long_word_key(address + begin, length, key)
+                    part = mix(low, high, key) & of_part
+                    tail = queues + ((np.int64(part) * QUEUE + waiting[part, 0]) << 5)
                     put_entry(tail, low, high, ONE, np.uint64(begin))
-                    tail += ENTRY
-                    wanted += arena_size(length)
+                    waiting[part, 1] += arena_size(length)
+                    waiting[part, 0] += 1
+                    most = max(most, waiting[part, 0])
                 else:
                     low, high = short_word_key(address + begin, length)
-                    hot = near + np.int64((mix(low, high, words.key) >> near_shift) << ENTRY_BITS)
+                    mixed = mix(low, high, key)
+                    hot = near + np.int64((mixed & of_near) << ENTRY_BITS)
                     if load_u64(hot + HIGH) == high and load_u64(hot + LOW) == low:
                         add_to(hot, ONE)
-                    else:
+                    else:  # a word of the same part goes
+                        part = mixed & of_part
+                        tail = queues + ((np.int64(part) * QUEUE + waiting[part, 0]) << 5)
                         copy_entry(hot, tail)
-                        tail += ENTRY
+                        waiting[part, 0] += 1
+                        most = max(most, waiting[part, 0])
                         put_entry(hot, low, high, ONE, np.uint64(begin))
                 begin = stop
             word += 1
     walk.span = len(spans)
-    walk.waiting, walk.waiting_bytes = (tail - waiting) >> 5, wanted
-    return True
+    return np.int64(ALL_COUNTED)
 
 
 @entry_kernel
@@ -223,21 +288,24 @@ def add_waiting(
     text: U8s,
     anchors: I64Rows,
     origin: I64,
+    behind: I64,
     front: U64s,
     queue: U64s,
-    state: Walk,
-    table: U64s,
-    arena: U8s,
-    used: Used,
-) -> None:
-    """Add what waits in the queue and what the front counted to the table, which has room for it.
+    waiting: I64Rows,
+    parts: Used,
+    begin: I64,
+) -> I64:
+    """Add what waits in the queues and what the front counted to the parts, from one part on.
 
-    The queue is empty afterwards. The front keeps its words, with counts of 0.
+    Returns the part that has no room for what belongs there, or `ALL_COUNTED`: then the queues are
+    empty, and the front keeps its words, with counts of 0.
     """
-    walk = state[0]
-    words = table_of(table, arena, used)
-    address = np.int64(text.ctypes.data)
-    waiting, near = np.int64(queue.ctypes.data), np.int64(front.ctypes.data)
-    add_entries(waiting, walk.waiting, address, anchors, origin, words)
-    walk.waiting = walk.waiting_bytes = 0
-    add_entries(near, front.size >> 2, address, anchors, origin, words)
+    address, near = np.int64(text.ctypes.data), np.int64(front.ctypes.data)
+    entries, apart = (front.size >> 2) // len(parts), len(parts) << 5
+    for number in range(begin, len(parts)):
+        hot = near + (number << 5)
+        if not add_to_part(
+            number, address, anchors, origin, behind, hot, entries, apart, queue, waiting, parts
+        ):
+            return np.int64(number)
+    return np.int64(ALL_COUNTED)

@@ -25,6 +25,9 @@ _HUGE_IF_RESERVED = 1 << 28
 # Python has a name for it from 3.13 on. Elsewhere than under Linux nothing is promised beforehand.
 _NO_RESERVE = 0x4000 if sys.platform == "linux" else 0
 _SLACK = 64  # bytes behind the last item that may be read
+_LINE = 64  # bytes of a cache line
+_HUGE_PAGE = 1 << 21
+_GIVES_PAGES = hasattr(mmap, "MAP_ANONYMOUS")
 
 
 def in_pages(number: int, kind: type[Number]) -> NDArray[Number]:
@@ -34,14 +37,32 @@ def in_pages(number: int, kind: type[Number]) -> NDArray[Number]:
         MemoryError: the system gives no more.
     """
     size = number * np.dtype(kind).itemsize + _SLACK
-    if size < _LARGE or not hasattr(mmap, "MAP_ANONYMOUS"):
+    if size < _LARGE or not _GIVES_PAGES:
         return np.zeros(size, np.uint8)[: size - _SLACK].view(kind)
-    try:
-        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    except OSError as error:
-        raise MemoryError(f"the system gives no {size / 1e6:,.0f} MB: {error.strerror}") from error
-    _ask_for_huge_pages(memory, size)
+    memory = _mapped(size)
+    if size >= _HUGE:
+        _ask_for_huge_pages(memory)
     return np.frombuffer(memory, np.uint8, size - _SLACK).view(kind)
+
+
+def in_lines(number: int, kind: type[Number]) -> NDArray[Number]:
+    """``number`` zeros from the start of a cache line on; what is behind may not be read.
+
+    What takes a multiple of 2 MiB Linux puts where pages of that size fit, unlike what is longer by
+    a few bytes: places anywhere in it are then found without a look into tables of pages each.
+
+    Raises:
+        MemoryError: the system gives no more.
+    """
+    size = number * np.dtype(kind).itemsize
+    if size < _LARGE or not _GIVES_PAGES:
+        memory = np.zeros(size + _LINE, np.uint8)
+        begin = -memory.ctypes.data % _LINE
+        return memory[begin : begin + size].view(kind)
+    pages = _mapped(size)
+    if size % _HUGE_PAGE == 0:
+        _ask_for_huge_pages(pages)
+    return np.frombuffer(pages, kind, number)
 
 
 def reserved(number: int, dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -51,19 +72,22 @@ def reserved(number: int, dtype: np.dtype[Any]) -> NDArray[Any]:
         MemoryError: the system has not so many addresses left.
     """
     size = max(1, number) * dtype.itemsize
-    if not hasattr(mmap, "MAP_ANONYMOUS"):
+    if not _GIVES_PAGES:
         return np.zeros(number, dtype)
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
-    try:
-        memory = mmap.mmap(-1, size, flags=flags)
-    except OSError as error:
-        raise MemoryError(f"the system gives no {size / 1e6:,.0f} MB: {error.strerror}") from error
-    if size <= _HUGE_IF_RESERVED:
-        _ask_for_huge_pages(memory, size)
+    memory = _mapped(size, _NO_RESERVE)
+    if _HUGE <= size <= _HUGE_IF_RESERVED:
+        _ask_for_huge_pages(memory)
     return np.frombuffer(memory, dtype, number)
 
 
-def _ask_for_huge_pages(memory: mmap.mmap, size: int) -> None:
-    if size >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
+def _mapped(size: int, flags: int = 0) -> mmap.mmap:
+    try:
+        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | flags)
+    except OSError as error:
+        raise MemoryError(f"the system gives no {size / 1e6:,.0f} MB: {error.strerror}") from error
+
+
+def _ask_for_huge_pages(memory: mmap.mmap) -> None:
+    if hasattr(mmap, "MADV_HUGEPAGE"):
         with suppress(OSError):  # a kernel that was built without them
             memory.madvise(mmap.MADV_HUGEPAGE)
