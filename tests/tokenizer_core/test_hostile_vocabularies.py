@@ -181,7 +181,9 @@ SPECIAL_TOKENS: dict[str, Change] = {
     "a number": lambda d: d["added_tokens"][0].update(content=5),
     "a NUL within": lambda d: d["added_tokens"][0].update(content="<\0>"),
     "a regex": lambda d: d["added_tokens"][0].update(content=".*+?[^"),
-    "64 KiB": lambda d: d["added_tokens"][0].update(content="x" * 65_537),
+    # Where one of a single letter could begin, all of it is compared: in 64 KiB of it, for seconds.
+    "a letter again and again": lambda d: d["added_tokens"][0].update(content="x" * 1_025),
+    "64 KiB": lambda d: d["added_tokens"][0].update(content="<" + "x" * 65_536),
 }
 
 
