@@ -15,7 +15,7 @@ import mlflow_tables
 import pytest
 from amounts import EVERY_RUN, NIGHT, Amounts, day_seed, not_today
 from hypothesis import settings
-from longest_first import ByServerAndFile, place_of
+from longest_first import ByFolderAndFile, place_of
 from postgres import PostgresServer, postgres_server
 from s3_server import S3Server, s3_server
 from shared_statements import compiled_once
@@ -69,6 +69,18 @@ def s3(_s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
 # Python's collector of cycles took a tenth of the time of tests; here it looks less often.
 gc.set_threshold(20_000, 20, 20)
 
+
+def pytest_collection_finish() -> None:
+    """What is there by now stays to the end, and need not be looked through again and again."""
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Look once more for what nobody closed; pytest would do so five times, for seconds each."""
+    gc.collect()
+    gc.freeze()
+
+
 LOOPBACK = {"127.0.0.1", "::1", "localhost", "0.0.0.0"}
 
 
@@ -88,7 +100,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """For ``--dist loadfile``."""
-    return ByServerAndFile(config, log) if config.getvalue("dist") == "loadfile" else None
+    return ByFolderAndFile(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

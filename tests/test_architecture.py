@@ -141,6 +141,16 @@ def imports_by(path: Path) -> frozenset[str]:
     return frozenset(name.split(".")[0] for name in imported_packages(path))
 
 
+@cache
+def calls_in(path: Path) -> tuple[ast.Call, ...]:
+    """Calls of something that has a name."""
+    return tuple(
+        node
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute)
+    )
+
+
 def modules_importing(package: str) -> list[str]:
     return [name_of(path) for path in FILES if package in imports_by(path)]
 
@@ -220,15 +230,15 @@ def test_what_a_package_offers_is_there_and_shadows_no_file(package: str) -> Non
     assert set(offered) <= set(dir(module))
 
 
-@pytest.mark.parametrize("path", [p for p in FILES if "tokenizer_core" in p.parts], ids=name_of)
-def test_the_core_knows_only_its_few_libraries(path: Path) -> None:
-    outside = imports_by(path) - sys.stdlib_module_names - {"bpeline"}
-    optional = {package for package in OPTIONAL if name_of(path) in doors_of(package)}
-    arrow = {"pyarrow"} if name_of(path) in CORE_ARROW else set()
-    apart = IN_A_PROCESS_OF_ITS_OWN.get(name_of(path), set())
-    assert outside <= CORE_LIBRARIES | optional | arrow | apart
-    at_once = {one.split(".")[0] for one in imported_packages(path, top_level_only=True)}
-    assert "pyarrow" not in at_once or apart
+def test_the_core_knows_only_its_few_libraries() -> None:
+    for path in (path for path in FILES if "tokenizer_core" in path.parts):
+        outside = imports_by(path) - sys.stdlib_module_names - {"bpeline"}
+        optional = {package for package in OPTIONAL if name_of(path) in doors_of(package)}
+        arrow = {"pyarrow"} if name_of(path) in CORE_ARROW else set()
+        apart = IN_A_PROCESS_OF_ITS_OWN.get(name_of(path), set())
+        assert outside <= CORE_LIBRARIES | optional | arrow | apart, name_of(path)
+        at_once = {one.split(".")[0] for one in imported_packages(path, top_level_only=True)}
+        assert "pyarrow" not in at_once or apart, name_of(path)
 
 
 def doors_of(package: str) -> tuple[str, ...]:
@@ -267,10 +277,11 @@ def test_the_reference_is_an_oracle_and_never_a_fallback() -> None:
     assert users == []
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_files_say_what_they_hold(path: Path) -> None:
-    assert ast.get_docstring(tree_of(path)), "a module opens with one sentence: what lives here"
-    assert path.stem not in {"utils", "common", "misc", "helpers"}
+def test_files_say_what_they_hold() -> None:
+    silent = [name_of(path) for path in FILES if not ast.get_docstring(tree_of(path))]
+    assert silent == [], "a module opens with one sentence: what lives here"
+    vague = {"utils", "common", "misc", "helpers"}
+    assert [name_of(path) for path in FILES if path.stem in vague] == []
 
 
 def test_the_environment_is_read_in_named_places_only() -> None:
@@ -318,29 +329,32 @@ MAY_USE = {
 WRITERS = {"tokenizer_core/durable_files.py", "tokenizer_core/kernels/compiling/cache_directory.py"}
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_nothing_executes_data_and_one_path_writes(path: Path) -> None:
-    assert imports_by(path) & FORBIDDEN_MODULES == MAY_USE.get(name_of(path), set())
-    for node in ast.walk(tree_of(path)):
-        if not isinstance(node, ast.Call):
-            continue
-        if isinstance(node.func, ast.Name):
-            assert node.func.id not in FORBIDDEN_CALLS
-            opens = node.func.id == "open"
-        elif isinstance(node.func, ast.Attribute):
-            if name_of(path) not in WRITERS:
-                assert node.func.attr not in FORBIDDEN_METHODS, ast.unparse(node)
-            opens = node.func.attr in {"open", "fdopen"}
-        else:
-            continue
-        if opens and name_of(path) not in WRITERS:
-            modes = [a.value for a in node.args[1:2] if isinstance(a, ast.Constant)] + [
-                k.value.value
-                for k in node.keywords
-                if k.arg == "mode" and isinstance(k.value, ast.Constant)
-            ]
-            writing = [mode for mode in modes if isinstance(mode, str) and set(mode) & set("wax+")]
-            assert not writing, f"durable files only: {ast.unparse(node)}"
+def test_nothing_executes_data_and_one_path_writes() -> None:
+    used = {name_of(path): imports_by(path) & FORBIDDEN_MODULES for path in FILES}
+    assert {name: modules for name, modules in used.items() if modules} == MAY_USE
+    for path in FILES:
+        for call in calls_in(path):
+            forbid_executing_and_writing(path, call)
+
+
+def forbid_executing_and_writing(path: Path, node: ast.Call) -> None:
+    """Fail at a call that executes data, or opens a file to write to it."""
+    said = f"{name_of(path)}: {ast.unparse(node.func)}"
+    if isinstance(node.func, ast.Name):
+        assert node.func.id not in FORBIDDEN_CALLS, said
+        opens = node.func.id == "open"
+    else:
+        assert isinstance(node.func, ast.Attribute)
+        assert node.func.attr not in FORBIDDEN_METHODS or name_of(path) in WRITERS, said
+        opens = node.func.attr in {"open", "fdopen"}
+    if opens and name_of(path) not in WRITERS:
+        modes = [a.value for a in node.args[1:2] if isinstance(a, ast.Constant)] + [
+            k.value.value
+            for k in node.keywords
+            if k.arg == "mode" and isinstance(k.value, ast.Constant)
+        ]
+        writing = [mode for mode in modes if isinstance(mode, str) and set(mode) & set("wax+")]
+        assert not writing, f"durable files only: {said}"
 
 
 # What changes a disk behind the durable writer's back, and the files that may: each with a reason.
@@ -374,8 +388,8 @@ OPENS_FOR_WRITING = {"O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_APPEND"}
 
 def changes_in(path: Path) -> Iterator[str]:
     """Calls that change what a disk holds."""
-    for node in ast.walk(tree_of(path)):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+    for node in calls_in(path):
+        if not isinstance(node.func, ast.Attribute):
             continue
         called = ast.unparse(node.func)
         flags = {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)}
@@ -384,10 +398,9 @@ def changes_in(path: Path) -> Iterator[str]:
             yield ast.unparse(node)
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_what_changes_a_disk_goes_through_the_durable_writer(path: Path) -> None:
-    if name_of(path) not in MAY_CHANGE:
-        assert list(changes_in(path)) == []
+def test_what_changes_a_disk_goes_through_the_durable_writer() -> None:
+    found = {name_of(path): list(changes_in(path)) for path in FILES}
+    assert {name: calls for name, calls in found.items() if calls and name not in MAY_CHANGE} == {}
 
 
 def test_no_exception_outlives_its_reason() -> None:

@@ -44,6 +44,7 @@ def test_a_wrong_password_of_a_database_is_told_and_not_shown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("psycopg")
+    monkeypatch.setattr("mlflow.store.db.utils.MAX_RETRY_COUNT", 2)
     wrong = "hunter2-hunter2"
     monkeypatch.setenv(place, postgres.new_url().replace(postgres.password, wrong))
     said = bpeline(*command)

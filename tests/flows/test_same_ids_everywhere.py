@@ -17,6 +17,7 @@ from tiktoken.load import load_tiktoken_bpe
 
 from bpeline.registry import load_tokenizer
 from bpeline.tokenizer_core.formats.tiktoken import encoding_arguments
+from bpeline.tokenizer_core.kernels.compiling.cache_directory import kept_below
 
 SCRIPTS = (
     "привет мир, сегодня хорошая погода; ",
@@ -103,7 +104,12 @@ def test_every_way_to_open_a_version_gives_the_same_ids(
     done = subprocess.run(
         [sys.executable, "-P", "-c", PROGRAM, uri, str(text)],
         cwd=tmp_path / "prefect" if (tmp_path / "prefect").exists() else tmp_path,
-        env={**os.environ, "HOME": str(tmp_path), "DO_NOT_TRACK": "true"},
+        env={
+            **os.environ,
+            "HOME": str(tmp_path),
+            "BPELINE_KERNEL_CACHE": kept_below(),
+            "DO_NOT_TRACK": "true",
+        },
         capture_output=True,
         check=False,
     )

@@ -60,6 +60,7 @@ def test_a_catalogue_elsewhere_is_read_without_a_workspace_here(
     elsewhere.catalogue.add_registration(Registration("", "news", 1, "ab" * 32))
     monkeypatch.setenv(environment.CATALOGUE_VARIABLE, elsewhere.catalogue.url)
     monkeypatch.setenv(environment.TRACKING_VARIABLE, "http://127.0.0.1:9")  # which is down
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     assert json.loads(bpeline("versions", "--json").stdout)[0]["name"] == "news"
     assert json.loads(bpeline("show", "news/1", "--json").stdout)["vocab_size"] == 300
     assert [path.name for path in tmp_path.iterdir()] == ["elsewhere"]

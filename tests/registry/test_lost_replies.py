@@ -42,6 +42,9 @@ def proxy(
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
+    # Requests are repeated as often as ever, and at once.
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR", "0")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_BACKOFF_JITTER", "0")
     with running_proxy(server) as proxy:
         environment.configure(tracking_uri=proxy.uri)
         yield proxy

@@ -83,8 +83,13 @@ def homes_of(package: str) -> dict[str, str]:
     return found
 
 
-def imports() -> Iterator[Import]:
+@cache
+def imports() -> tuple[Import, ...]:
     """Every import between files of the packages, those of packages that only offer names apart."""
+    return tuple(_imports())
+
+
+def _imports() -> Iterator[Import]:
     for module, path in MODULES.items():
         if path.name == "__init__.py":
             continue

@@ -1,7 +1,7 @@
 """How two workers share the test files so that both end at about the same time: the longest first.
 
-A worker takes whole files, in the order in which they are collected; those that use one server
-count as one. Seconds were measured on two cores; only their order matters, and a file that is not
+A worker takes whole files, in the order in which they are collected; those of some folders count
+as one. Seconds were measured on two cores; only their order matters, and a file that is not
 named here is a short one.
 """
 
@@ -46,7 +46,8 @@ LONGEST = (
     "reliability/test_disk_faults.py",
     "reliability/test_corruption.py",
 )
-ONE_SERVER = "tests/flows/scheduled/"  # which takes half a minute to start
+# Folders whose files share what takes long to start: a server, a process of which others are forks.
+TOGETHER = ("tests/flows/scheduled/", "tests/reliability/")
 
 
 def place_of(path: Path, tests: Path) -> int:
@@ -55,9 +56,9 @@ def place_of(path: Path, tests: Path) -> int:
     return LONGEST.index(name) if name in LONGEST else len(LONGEST)
 
 
-class ByServerAndFile(LoadFileScheduling):
-    """Gives a worker whole files, and all that use one server."""
+class ByFolderAndFile(LoadFileScheduling):
+    """Gives a worker whole files, and all of a folder that share what takes long to start."""
 
     def _split_scope(self, nodeid: str) -> Any:
         file = super()._split_scope(nodeid)
-        return ONE_SERVER if file.startswith(ONE_SERVER) else file
+        return next((folder for folder in TOGETHER if file.startswith(folder)), file)

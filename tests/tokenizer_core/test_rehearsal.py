@@ -47,7 +47,7 @@ def kernels_of(work: str, directory: Path, *arguments: str) -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pattern", ["gpt2", "cl100k", r"\w+|\W+"])
+@pytest.mark.parametrize("pattern", ["gpt2", r"\w+|\W+"])
 def test_it_compiles_nothing_that_a_training_does_not(pattern: str, tmp_path: Path) -> None:
     rehearsed = kernels_of(REHEARSE, tmp_path, pattern, "smallest-ids")
     trained = kernels_of(TRAIN, tmp_path, pattern, "smallest-ids")

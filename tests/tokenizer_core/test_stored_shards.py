@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from s3_server import S3Server
+from s3fs import S3FileSystem
 
 from bpeline import TokenShards, train_from_iterator
 from bpeline.tokenizer_core import remote_files
@@ -256,6 +257,8 @@ def test_a_store_that_does_not_answer_is_named(
     with pytest.raises(StorageError, match="the store of s3://no-such-bucket/tokens cannot be us"):
         encoded(tokenizer, files, "s3://no-such-bucket/tokens")
     monkeypatch.setattr(remote_files, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(S3FileSystem, "retries", 1)  # of five, each after a longer pause
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     s3.stop()
     try:
         with pytest.raises(StorageError, match="cannot be used"):
