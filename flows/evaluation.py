@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ from bpeline.registry.loading import ResolvedVersion, load_version, resolve
 from bpeline.registry.measured import ROBUSTNESS_COLUMNS, chosen_size_of, evaluation_of
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.references import parse_registered, validate_name
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.corpus import Reading, SkippedFiles
 from bpeline.tokenizer_core.counting import count_texts, documents_of
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, UnknownVersion
@@ -76,6 +78,7 @@ class ListedSet:
     current: bool
 
 
+@checked
 def list_sets(name: str | None = None) -> list[ListedSet]:
     """The evaluation sets of all names, or of one, by name and number.
 
@@ -91,6 +94,7 @@ def list_sets(name: str | None = None) -> list[ListedSet]:
     ]
 
 
+@checked
 def evaluate(reference: str) -> list[Measured]:
     """Measure a version, or of a name alone all versions that an alias points to.
 
@@ -111,12 +115,14 @@ def evaluate(reference: str) -> list[Measured]:
     return found
 
 
+@checked
 def robustness(measured: Measured) -> list[dict[str, Any]]:
     """Robustness of what was measured, by kind and language; errors as `robustness_on_set`."""
     rows = robustness_on_set(open_registry(make=False), measured)
     return [dict(zip(ROBUSTNESS_COLUMNS, row, strict=True)) for row in rows]
 
 
+@checked
 def serving_costs(measured: Measured, model: NamedShape) -> dict[str, dict[str, float]]:
     """What text costs a model with the version's vocabulary: slice → figure by its name.
 
@@ -144,6 +150,7 @@ class JudgedQuality:
     beside: FlopEquated
 
 
+@checked
 def flop_equated_quality(
     measured: Measured, model: NamedShape, quality: Quality, reference: str | None = None
 ) -> JudgedQuality:
@@ -174,6 +181,7 @@ def flop_equated_quality(
     return JudgedQuality(other, quality.equated(points[1], costs[1] / costs[0], budget), beside)
 
 
+@checked
 def cheapest_size_of(reference: str, shape: ModelShape) -> tuple[Measured, CheapestSize]:
     """At which of its sizes a version costs a model least, on the evaluation set of its name.
 
@@ -207,9 +215,10 @@ def chosen_size(version: ResolvedVersion, model: NamedShape) -> str:
     return f"its training chose it of {chosen['smallest']:,} to {chosen['reached']:,} ids"
 
 
+@checked
 def set_from(
     name: str,
-    sources: Sequence[str],
+    sources: Sequence[str | Path],
     *,
     by: str,
     reason: str,
@@ -251,7 +260,8 @@ def set_from(
         separators = {} if separator == NO_SEPARATOR else {separator: None}
     pattern = tokenizers[0].pattern if tokenizers else SplitPattern.named("gpt2")
     reading = Reading(pattern, tuple(separators), text_field=text_field)
-    asked = evaluation_sources(one if is_named(one) else f"{UNNAMED}={one}" for one in sources)
+    typed = map(str, sources)
+    asked = evaluation_sources(one if is_named(one) else f"{UNNAMED}={one}" for one in typed)
     found, skipped = files_of_each(asked.sources)
     texts = [
         Text(one.name, list(documents_of(files, reading)), one.language, one.domain, one.files)

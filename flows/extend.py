@@ -13,6 +13,7 @@ from bpeline.registry.loading import ResolvedVersion, load_version, resolve
 from bpeline.registry.opening import open_registry
 from bpeline.registry.references import parse_registered
 from bpeline.registry.version_files import EXTENSION
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.continuation import pattern_of_words, text_form_of
 from bpeline.tokenizer_core.digests import canonical_json
 from bpeline.tokenizer_core.errors import InvalidOption
@@ -29,10 +30,11 @@ _CORPUS = {"sources", "temperature", "counts", "count_columns", *OF_PARITY}
 _HOW = ("workers", "table_memory", "engine", "rules")
 
 
+@checked
 def extension_parameters(
     reference: str,
     vocab_size: int | str,
-    paths: Sequence[str] = (),
+    paths: Sequence[str | Path] = (),
     name: str | None = None,
     reserve: int = 0,
     round_to: int = 1,
@@ -143,12 +145,12 @@ def version_to_continue(reference: str) -> tuple[ResolvedVersion, Tokenizer, dic
     return version, load_version(registry, version), told
 
 
-def on_paths(config: dict[str, Any], paths: Sequence[str]) -> dict[str, Any]:
+def on_paths(config: dict[str, Any], paths: Sequence[str | Path]) -> dict[str, Any]:
     """The same of another corpus, where one is named."""
     if not paths:
         return config
     kept = {key: config[key] for key in config.keys() - _CORPUS}
-    return {**kept, "paths": list(paths)}
+    return {**kept, "paths": list(map(str, paths))}
 
 
 def _of_others(base: Tokenizer, tie_break: str) -> dict[str, Any]:

@@ -23,8 +23,10 @@ from bpeline.flows.steps import (
     try_out,
 )
 from bpeline.registry.records import CorpusInput
+from bpeline.tokenizer_core.arguments import checked
 
 
+@checked
 def compare_mixtures(
     corpus: str,
     weights: Sequence[Mapping[str, float]] = (),

@@ -13,6 +13,7 @@ from bpeline.registry.loading import load_tokenizer, resolve
 from bpeline.registry.opening import open_registry
 from bpeline.registry.references import ByPath, parse_reference, split_size
 from bpeline.tokenizer_core import count_words
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.counting import WordCounts, sample_texts
 from bpeline.tokenizer_core.derived import PrunePlan, check_on, plan_pruning, require_something
 from bpeline.tokenizer_core.digests import canonical_json
@@ -24,10 +25,11 @@ from bpeline.tokenizer_core.vocabulary import to_printable
 PLAN_FORMAT = 1
 
 
+@checked
 def prune(
     reference: str,
     output: Path,
-    paths: Sequence[str] = (),
+    paths: Sequence[str | Path] = (),
     *,
     min_count: int = 0,
     drop_unreachable: bool = False,

@@ -21,6 +21,7 @@ from bpeline.registry.publishing import publish_version
 from bpeline.registry.records import CURVE_METRIC, Publication, PublishedVersion
 from bpeline.registry.references import parse_registered
 from bpeline.registry.version_files import golden_texts, write_exports
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.derived import rename_special_tokens, slots_of
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption
@@ -71,6 +72,7 @@ def names_of(spelled: Sequence[str]) -> dict[str, str]:
     return names
 
 
+@checked
 def rename(reference: str, names: Mapping[str, str], workspace: str | None = None) -> Renaming:
     """Register a version under the same name in which special tokens are called otherwise.
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from bpeline.flows.extend import across_spaces, on_paths, size_to_choose, version_to_continue
 from bpeline.flows.requests import OF_PARITY
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.training import Cuts, merges_to_continue
 
 
+@checked
 def run_parameters(
     reference: str,
     vocab_size: int | None = None,
-    paths: Sequence[str] = (),
+    paths: Sequence[str | Path] = (),
     name: str | None = None,
     reserve: int = 0,
     round_to: int = 1,
@@ -61,11 +64,12 @@ def run_parameters(
     }
 
 
+@checked
 def superword_parameters(
     reference: str,
     vocab_size: int | str,
     transition_size: int | None = None,
-    paths: Sequence[str] = (),
+    paths: Sequence[str | Path] = (),
     name: str | None = None,
     reserve: int = 0,
     round_to: int = 1,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from bpeline.flows.extend import across_spaces
@@ -33,14 +34,16 @@ from bpeline.flows.steps import (
 )
 from bpeline.flows.sweep_record import Combination, Sweep, judge, record_sweep
 from bpeline.registry.records import CorpusInput
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.companions import kind_of
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation import NamedShape, Quality
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
+@checked
 def sweep(
-    paths: Sequence[str],
+    paths: Sequence[str | Path],
     name: str,
     vocab_sizes: Sequence[int],
     patterns: Sequence[str] = (),
@@ -90,7 +93,7 @@ def sweep(
                 f"leave out --algorithm, or --variant {SUPERBPE}",
             )
         variants = [PLAIN, *(one for one in variants if one != PLAIN)]  # whose words it begins with
-    asked = _Asked({**parameters, "paths": list(paths), "name": name}, tuple(sizes))
+    asked = _Asked({**parameters, "paths": list(map(str, paths)), "name": name}, tuple(sizes))
     for pattern in patterns:
         for variant in variants:
             asked.requests(pattern, variant)  # refuses now what cannot be trained later

@@ -26,10 +26,12 @@ from bpeline.registry.opening import open_registry
 from bpeline.registry.references import parse_registered
 from bpeline.registry.word_counts import corpus_record
 from bpeline.registry.workspace import Workspace
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.errors import CorruptFile, UnknownVersion
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
+@checked
 def verify_version(reference: str, *, reuse_counts: bool = False) -> Verification:
     """Make a version again and compare digests and files; an imported one is read again.
 

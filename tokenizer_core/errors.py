@@ -19,6 +19,11 @@ def likely(name: str, known: Collection[str]) -> str:
     return f"; {near[0]} is meant?" if near else ""
 
 
+def _told(part: str) -> str:
+    """Without secrets, and in UTF-8: names of files may have no such form."""
+    return without_secrets(part).encode("utf-8", "backslashreplace").decode()
+
+
 class BpelineError(Exception):
     """What happened, what is accepted, what to type next, each without secrets.
 
@@ -31,9 +36,9 @@ class BpelineError(Exception):
     exit_code: int = 1
 
     def __init__(self, happened: str, accepted: str = "", next_step: str = "") -> None:
-        self.happened: str = without_secrets(happened)
-        self.accepted: str = without_secrets(accepted)
-        self.next_step: str = without_secrets(next_step)
+        self.happened: str = _told(happened)
+        self.accepted: str = _told(accepted)
+        self.next_step: str = _told(next_step)
         parts = (self.happened, self.accepted, self.next_step)
         super().__init__("\n".join(part for part in parts if part))
 

@@ -44,6 +44,17 @@ class DriftRequest(Request):
     least_bytes: int = Field(LEAST_WATCHED_BYTES, description="likewise")
     workers: int | None = Field(None, description="threads for counting; all cores when empty")
 
+    @model_validator(mode="after")
+    def _accepted(self) -> DriftRequest:
+        if min(self.least_documents, self.least_bytes) < 0 or (self.workers or 1) < 1:
+            raise InvalidOption(
+                f"least_documents is {self.least_documents}, least_bytes is {self.least_bytes}, "
+                f"workers is {self.workers}",
+                "numbers from 0 on, and 1 worker or more",
+                "leave them out",
+            )
+        return self
+
 
 class DatasetRequest(Request):
     """The parameters of encoding a dataset."""
@@ -138,6 +149,16 @@ class GarbageRequest(Request):
     remove: bool = Field(
         False, description="remove what is found; without, the run only says what there is"
     )
+
+    @model_validator(mode="after")
+    def _accepted(self) -> GarbageRequest:
+        if self.days < 0 or (self.counts_of is not None and self.counts_of < 0):
+            raise InvalidOption(
+                f"days are {self.days}, counts are kept of {self.counts_of} versions",
+                "numbers from 0 on",
+                "leave them out for 30 days, and the counts of all versions",
+            )
+        return self
 
 
 class RecertifyRequest(Request):

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable
 from inspect import Parameter
-from typing import Any, Self, TypeVar, get_args, get_type_hints
+from typing import Any, ClassVar, Self, TypeVar, get_args, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bpeline.flows.running import interruption_behind
+from bpeline.tokenizer_core.arguments import Check
 from bpeline.tokenizer_core.errors import BpelineError, InvalidOption
 
 R = TypeVar("R")
@@ -26,6 +28,9 @@ class Request(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    #: Parameter → words that are read before anything else, and are of another type.
+    words_for: ClassVar[dict[str, str]] = {}
+
     @classmethod
     def checked(cls, **parameters: Any) -> Self:
         """Make a request; what is left out, or None, has its usual value.
@@ -34,11 +39,72 @@ class Request(BaseModel):
             InvalidOption: a parameter that there is not, that is missing, or is not accepted.
             BpelineError: whatever else a request refuses.
         """
-        given = {name: value for name, value in parameters.items() if value is not None}
+        given = {
+            name: cls._of_its_type(name, _as_text(value))
+            for name, value in parameters.items()
+            if value is not None
+        }
         try:
             return cls(**given)
         except ValidationError as error:
             raise _as_ours(error, cls) from None
+
+    @classmethod
+    def _of_its_type(cls, name: str, value: Any) -> Any:
+        """A value as its field takes it; the model itself would take "3", 3.0 and True for 3.
+
+        Raises:
+            InvalidOption: it is of another type.
+        """
+        check = _checks_of(cls).get(name)
+        word = cls.words_for.get(name)
+        if check is None or (isinstance(value, str) and value == word):
+            return value
+        try:
+            return check.taken(value)
+        except InvalidOption as error:
+            plain = _without_surrogates(value)  # names of files may hold them
+            if plain is not value:
+                check.taken(plain)
+                return value
+            raise type(error)(
+                f"{_typed(name)} is {value!r:.60}, of type {type(value).__name__}",
+                f"{error.accepted} ({cls.model_fields[name].description})",
+                f"{error.next_step}, or leave it out",
+            ) from None
+
+
+@functools.cache
+def _checks_of(model: type[Request]) -> dict[str, Check]:
+    return {
+        name: Check(model.__name__, _parameter(name, field))
+        for name, field in model.model_fields.items()
+    }
+
+
+def _typed(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _as_text(value: Any) -> Any:
+    """Paths as text, which is what requests hold."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_as_text, value)) if type(value) in (list, tuple) else value
+    return value
+
+
+def _without_surrogates(value: Any) -> Any:
+    """Text, or the texts of a row, that has a UTF-8 form; the same object where it has one."""
+    if isinstance(value, str):
+        plain = value.encode("utf-8", "replace").decode()
+        return value if plain == value else plain
+    if isinstance(value, (list, tuple)):
+        parts = [_without_surrogates(part) for part in value]
+        same = all(one is before for one, before in zip(parts, value, strict=True))
+        return value if same else parts
+    return value
 
 
 def _as_ours(error: ValidationError, model: type[Request]) -> BpelineError:
@@ -48,7 +114,7 @@ def _as_ours(error: ValidationError, model: type[Request]) -> BpelineError:
     if isinstance(ours, BpelineError):
         return ours
     name = str(first["loc"][0]) if first["loc"] else ""
-    typed = "--" + name.replace("_", "-")
+    typed = _typed(name)
     field = model.model_fields.get(name)
     if field is None:
         return InvalidOption(

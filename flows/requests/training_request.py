@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -71,6 +71,8 @@ class TrainingRequest(Request):
     learned. A corpus is either ``paths`` or ``sources``. What is None when nobody says it has its
     value in a request: that of the algorithm, or of this machine.
     """
+
+    words_for: ClassVar[dict[str, str]] = {"vocab_size": AUTO}
 
     paths: tuple[str, ...] = Field(
         description="files, directories, globs and URLs of text, .jsonl, .csv, .tsv and .json, "

@@ -82,7 +82,7 @@ def test_auto_asks_up_to_the_largest_size(tmp_path: Path) -> None:
             {"largest_size": 9_000, "algorithm": "superword-bpe", "model_shape": "marin-moe"},
             "each size is trained and measured by itself",
         ),
-        ({"vocab_size": "large"}, "valid integer"),
+        ({"vocab_size": "large"}, "a whole number"),
     ],
 )
 def test_what_cannot_be_chosen_is_refused(more: dict[str, Any], said: str) -> None:

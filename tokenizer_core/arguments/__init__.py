@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .checking import Check as Check
     from .checking import check_fields as check_fields
     from .checking import checked as checked
     from .checking import flag as flag

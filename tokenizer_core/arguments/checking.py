@@ -134,7 +134,7 @@ def flag(name: str, value: object) -> bool:
     return bool(taken)
 
 
-class _Check:
+class Check:
     """One parameter: of which function, what it is called, what it takes."""
 
     def __init__(self, function: str, parameter: Parameter) -> None:
@@ -177,10 +177,10 @@ class _Check:
 
 
 @functools.cache
-def _checks_of(function: Callable[..., Any]) -> list[_Check]:
+def _checks_of(function: Callable[..., Any]) -> list[Check]:
     names = _Names(vars(sys.modules[function.__module__]))
     return [
-        _Check(function.__qualname__, one)
+        Check(function.__qualname__, one)
         for one in inspect.signature(function, locals=names, eval_str=True).parameters.values()
         if one.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
     ]

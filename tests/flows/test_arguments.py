@@ -1,0 +1,124 @@
+"""Arguments of wrong kinds, given to flows from Python: refused before anything is read."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bpeline.flows import evaluation
+from bpeline.flows.encode_dataset import encode_dataset
+from bpeline.flows.extend import extension_parameters
+from bpeline.flows.importing import import_tokenizer
+from bpeline.flows.mixtures import compare_mixtures
+from bpeline.flows.prune import prune
+from bpeline.flows.recertify import recertify
+from bpeline.flows.renaming import rename
+from bpeline.flows.requests import DatasetRequest, ImportRequest, TrainingRequest
+from bpeline.flows.requests.other_requests import DriftRequest, GarbageRequest, RecertifyRequest
+from bpeline.flows.requests.request import Request
+from bpeline.flows.superwords import run_parameters, superword_parameters
+from bpeline.flows.sweep import sweep
+from bpeline.flows.train_tokenizer import train_tokenizer
+from bpeline.flows.verify_version import verify_version
+from bpeline.flows.watch_drift import watch_drift
+from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, WrongKind
+
+ODD: tuple[object, ...] = (
+    3, -1, 2.5, math.nan, math.inf, 2**70, True, "text", "\ud800", "a\0b", b"text", ["x", None],
+    ["\ud800"], [[1]], [3], {"a": 1}, {"q"}, object(), np.arange(2), int,
+)  # fmt: skip
+REQUESTS: dict[type[Request], dict[str, Any]] = {
+    TrainingRequest: {"paths": ["a.txt"], "name": "n"},
+    ImportRequest: {"file": "a.json", "name": "n"},
+    DriftRequest: {"name": "n", "paths": ["a.txt"]},
+    DatasetRequest: {"reference": "n/1", "paths": ["a.txt"]},
+    GarbageRequest: {},
+    RecertifyRequest: {},
+}
+FIELDS = [(model, name) for model in REQUESTS for name in model.model_fields]
+
+
+@pytest.mark.parametrize(("model", "name"), FIELDS)
+def test_a_parameter_of_another_type_is_refused(model: type[Request], name: str) -> None:
+    """Whatever a request takes has the type of its field, and all else is an error of ours."""
+    for value in ODD:
+        try:
+            made = model.checked(**{**REQUESTS[model], name: value})
+        except BpelineError as refused:
+            said = refused
+        else:
+            kept = getattr(made, name)
+            assert not isinstance(value, (bytes, set, np.ndarray, type))
+            assert isinstance(value, bool) == isinstance(kept, bool)
+            assert isinstance(value, str) == isinstance(kept, str)
+            assert not isinstance(value, float) or math.isfinite(kept)
+            continue
+        assert said.accepted
+        assert said.next_step
+
+
+def test_numbers_of_numpy_and_paths_are_taken() -> None:
+    asked = TrainingRequest.checked(
+        paths=[Path("a.txt")], name="n", vocab_size=np.int64(600), held_out=np.float32(0.5)
+    )
+    assert asked == TrainingRequest.checked(paths=["a.txt"], name="n", vocab_size=600, held_out=0.5)
+    assert type(asked.vocab_size) is int
+
+
+def test_a_string_is_no_list_of_its_characters() -> None:
+    for name in ("paths", "special_tokens", "required_tokens", "forbid", "include"):
+        with pytest.raises(WrongKind) as refused:
+            TrainingRequest.checked(**{**REQUESTS[TrainingRequest], name: "abc"})
+        assert f"write {name}=['abc']" in refused.value.next_step
+
+
+def test_the_word_for_a_size_that_is_chosen_is_taken() -> None:
+    chosen = {"vocab_size": "auto", "model_shape": "llama-3.2-1b"}
+    assert TrainingRequest.checked(**REQUESTS[TrainingRequest], **chosen).chooses_size
+    with pytest.raises(InvalidOption, match="vocab-size"):
+        TrainingRequest.checked(**REQUESTS[TrainingRequest], vocab_size="large")
+
+
+# Function → what it is given by name, none of which it takes.
+REFUSED: dict[Callable[..., Any], dict[str, object]] = {
+    train_tokenizer: {"paths": "a.txt", "name": 3, "vocab_size": "32000", "special_tokens": "x"},
+    import_tokenizer: {"file": 3, "name": None},
+    encode_dataset: {"reference": 3, "paths": "a.txt", "threads": "2"},
+    watch_drift: {"name": 3, "paths": "a.txt"},
+    recertify: {"versions": "news"},
+    sweep: {"paths": "a.txt", "name": 3, "vocab_sizes": 300, "patterns": "gpt2"},
+    compare_mixtures: {"corpus": 3, "weights": {"a": 1.0}, "temperatures": 0.5},
+    prune: {"reference": 3, "output": None, "paths": "a.txt", "min_count": "3"},
+    rename: {"reference": 3, "names": ["a"]},
+    verify_version: {"reference": 3, "reuse_counts": "no"},
+    extension_parameters: {"reference": 3, "vocab_size": None, "paths": "a.txt"},
+    run_parameters: {"reference": 3, "vocab_size": "auto", "paths": "a.txt"},
+    superword_parameters: {"reference": 3, "vocab_size": 2.5, "cuts": "words"},
+    evaluation.list_sets: {"name": 3},
+    evaluation.evaluate: {"reference": 3},
+    evaluation.set_from: {"name": 3, "sources": "a.txt", "by": None},
+}
+
+
+@pytest.mark.parametrize("function", REFUSED, ids=lambda one: one.__name__)
+def test_what_is_of_the_wrong_kind_is_refused(
+    function: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    needed = {
+        one.name: ["a.txt"] if one.name in ("paths", "sources") else "n"
+        for one in inspect.signature(function).parameters.values()
+        if one.default is inspect.Parameter.empty
+    }
+    for name, value in REFUSED[function].items():
+        with pytest.raises(BpelineError) as refused:
+            function(**{**needed, name: value})
+        assert refused.value.accepted
+        assert refused.value.next_step
+    assert list(tmp_path.iterdir()) == []
