@@ -29,6 +29,7 @@ from bpeline.tokenizer_core.kernels.counting.word_walk import (
 )
 from bpeline.tokenizer_core.kernels.memory.pages import in_lines, in_pages
 from bpeline.tokenizer_core.kernels.tables.word_keys import INLINE
+from bpeline.tokenizer_core.kernels.tables.word_queue import QUEUE_BYTES
 from bpeline.tokenizer_core.splitting.pretokenization import Splitter
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.text import Text
@@ -196,14 +197,15 @@ def counted_on(preset: int, where: str) -> WordCounts:
         bits[begin >> 6] |= np.uint64(1 << (begin & 63))
     front, queue = empty_entries(10), np.zeros(4 * QUEUE, np.uint64)
     walk = np.zeros(1, WALK)
-    walk["word"] = FRESH
+    walk["begin"] = FRESH
+    ahead = np.zeros(QUEUE_BYTES // 8, np.uint64)
     table = WordTable()
     table.make_room(10, 1000)
     waiting = np.zeros((1, 2), np.int64)
     near = (anchors, 0, NOWHERE, front, queue, waiting)
     if where == "table":
         table.add(rows([b" short", b" " + b"x" * 30], [preset, preset], [0, 18]))
-    marked = count_marked(text.data, bits, bits[:0], spans, *near, walk, table.used)
+    marked = count_marked(text.data, bits, bits[:0], spans, *near, ahead, walk, table.used)
     assert marked == ALL_COUNTED
     held = np.flatnonzero(front[1::4])
     assert len(held) == 1  # the short word; the long one waits in the queue

@@ -18,6 +18,7 @@ from bpeline.tokenizer_core.kernels.counting.word_walk import (
     add_waiting,
     count_marked,
 )
+from bpeline.tokenizer_core.kernels.tables.word_queue import QUEUE_BYTES
 from bpeline.tokenizer_core.splitting import Splitter
 from bpeline.tokenizer_core.text import Text
 
@@ -73,6 +74,7 @@ class TextCounter:
         self._front = empty_entries(min(words.bits, _FRONT_BITS))
         self._queue = np.zeros(4 * QUEUE * parts, np.uint64)
         self._waiting = np.zeros((parts, 2), np.int64)
+        self._ahead = np.zeros(QUEUE_BYTES // 8, np.uint64)
         self._walk = np.zeros(1, WALK)
         self.words = words
 
@@ -97,10 +99,10 @@ class TextCounter:
         """
         starts, dropped = self._splitter.mark(text, spans)
         self._walk[:] = np.zeros(1, WALK)
-        self._walk["word"] = FRESH
+        self._walk["begin"] = FRESH
         place = (anchors, origin, end)
         near = (self._front, self._queue, self._waiting)
-        walk = (text.data, starts, dropped, spans, *place, *near, self._walk)
+        walk = (text.data, starts, dropped, spans, *place, *near, self._ahead, self._walk)
         while (part := count_marked(*walk, self.words.used)) != ALL_COUNTED:
             waiting, waiting_bytes = self._waiting[part].tolist()
             if not self.words.make_room(part, waiting, waiting_bytes):

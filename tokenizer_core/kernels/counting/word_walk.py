@@ -6,8 +6,9 @@ direct-mapped *front* table that stays in the processor's nearest caches. A word
 it, because another one needs the place, waits in a short *queue*, which is added to the main table
 all at once: so its entries are on the way from memory long before they are needed.
 
-Main tables are one or several *parts*: the lowest bits of a word's hash number the part that has
-it. Threads share all of them, and each has a front and a queue for each part of its own.
+Main tables are one or several *parts*: the lowest bits of a word's place in the front number the
+part that has it. Threads share all of them, and each has a front and a queue for each part of its
+own.
 """
 
 from __future__ import annotations
@@ -33,42 +34,46 @@ from bpeline.tokenizer_core.kernels.counting.word_table import (
     seek_word,
     table_at,
 )
-from bpeline.tokenizer_core.kernels.memory.addresses import load_u64, store_u64, trailing_zeros
+from bpeline.tokenizer_core.kernels.memory.addresses import load_u64, store_u64
 from bpeline.tokenizer_core.kernels.memory.bitmaps import is_marked
 from bpeline.tokenizer_core.kernels.memory.records import Record, one_record
-from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64Rows, U8s, U64s
-from bpeline.tokenizer_core.kernels.tables.hashing import ONE, ZERO, mix
+from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, U8s, U64s
+from bpeline.tokenizer_core.kernels.tables.hashing import ONE, ZERO
 from bpeline.tokenizer_core.kernels.tables.word_keys import (
     ENTRY,
     ENTRY_BITS,
     HIGH,
-    INLINE,
+    LONG,
     LOW,
     PLACE,
     VALUE,
     copy_entry,
-    long_word_key,
+    key_length,
     put_entry,
-    short_word_key,
+)
+from bpeline.tokenizer_core.kernels.tables.word_queue import (
+    ENTRIES,
+    HIGHS,
+    LOWS,
+    MOST_QUEUED,
+    WORDS,
+    Sought,
+    queue_words,
 )
 
 # Where `count_marked` stopped.
 WALK = np.dtype(
     [
         ("span", np.int64),
-        ("word", np.int64),  # of the bitmap, or `FRESH`
-        ("begin", np.int64),  # of the pre-token that goes on there
+        ("begin", np.int64),  # of the next pre-token, or `FRESH`
     ]
 )
 Walk = Annotated[NDArray[Any], one_record(WALK)]
 FRESH = -1  # the span has not been begun
 NOWHERE = 1 << 62  # a place behind all texts: its word is known from before
-QUEUE = 512  # entries; 64 bytes of text can add 64 of them
-CROWDED = QUEUE - 64
+QUEUE = 512  # entries
+CROWDED = QUEUE - MOST_QUEUED
 ALL_COUNTED = -1  # no part
-
-MINUS_TWO = np.uint64(0xFFFFFFFFFFFFFFFE)
-LOW_SIX = np.int64(63)
 
 
 @kernel
@@ -172,18 +177,6 @@ def add_to_part(
     return has_room
 
 
-@kernel
-def starts_between(starts: U64s, word: I64, begin: I64, end: I64) -> U64:
-    """Bits of ``starts[word]`` behind ``begin``, with ``end`` as one more start."""
-    bits = starts[word]
-    if word == begin >> 6:
-        bits &= MINUS_TWO << np.uint64(begin & LOW_SIX)
-    if word == end >> 6:
-        stop = ONE << np.uint64(end & LOW_SIX)
-        bits = (bits & (stop - ONE)) | stop
-    return bits
-
-
 @entry_kernel
 def count_marked(
     text: U8s,
@@ -196,6 +189,7 @@ def count_marked(
     front: U64s,
     queue: U64s,
     waiting: I64Rows,
+    ahead: U64s,
     state: Walk,
     parts: Used,
 ) -> I64:
@@ -218,67 +212,53 @@ def count_marked(
         queue: uint64 ``[4 · QUEUE · p]``.
         waiting: int64 ``[p, 2]``, entries in the queue of each part, and bytes that their long
             words want of its arena; zeros before each text.
-        state: one: see `WALK`; before each text zeros, and `FRESH` as word.
+        ahead: uint64 ``[QUEUE_BYTES / 8]``, zeros at first: see `word_queue`.
+        state: one: see `WALK`; before each text zeros, and `FRESH` as begin.
         parts: p = 2^c ≤ 2^b records of tables, see `word_table`, each with room for more than
             QUEUE words.
     """
     walk = state[0]
     address = np.int64(text.ctypes.data)
-    key, of_part = key_of(parts), np.uint64(len(parts) - 1)
-    near, of_near = np.int64(front.ctypes.data), np.uint64((front.size >> 2) - 1)
+    near, of_part = np.int64(front.ctypes.data), np.int64(len(parts) - 1)
+    slots, any_length = np.uint64(ENTRY * ((front.size >> 2) - 1)), np.int64(NOWHERE)
+    sought = Sought(np.int64(ahead.ctypes.data), near, slots, key_of(parts), any_length, any_length)
     queues = np.int64(queue.ctypes.data)
-    most = np.int64(QUEUE) if walk.word != FRESH else np.int64(0)  # that wait for one part
+    most = np.int64(QUEUE) if walk.begin != FRESH else np.int64(0)  # that wait for one part
     drops = dropped.size > 0
     for span in range(walk.span, len(spans)):
-        first, end = spans[span, 0], spans[span, 1]
-        if first >= end:
-            continue
-        begin = first
-        word = first >> 6
-        if walk.word != FRESH:
+        begin, end = spans[span, 0], spans[span, 1]
+        if walk.begin != FRESH:
             begin = walk.begin
-            word = walk.word
-            walk.word = FRESH
-        while word <= end >> 6:
+            walk.begin = FRESH
+        while begin < end:
             if most > CROWDED:
                 for number in range(len(parts)):
                     if waiting[number, 0] > CROWDED and not add_to_part(
                         number, address, anchors, origin, behind, near, 0, 0, queue, waiting, parts
                     ):
-                        walk.span, walk.word, walk.begin = span, word, begin
+                        walk.span, walk.begin = span, begin
                         return np.int64(number)
                 most = np.int64(0)
-            bits = starts_between(starts, word, first, end)
-            while bits != ZERO:
-                stop = (word << 6) + trailing_zeros(bits)
-                bits &= bits - ONE
-                if drops and is_marked(dropped, begin):
-                    begin = stop
+            words, begin = queue_words(address, starts, begin, end, sought)
+            for word in range(sought.queue, sought.queue + 8 * words, 8):
+                place = np.int64(load_u64(word + WORDS)) - address
+                if drops and is_marked(dropped, place):
                     continue
-                length = stop - begin
-                if length > INLINE:  # the front would have to compare the text
-                    low, high = long_word_key(address + begin, length, key)
-                    part = mix(low, high, key) & of_part
-                    tail = queues + ((np.int64(part) * QUEUE + waiting[part, 0]) << 5)
-                    put_entry(tail, low, high, ONE, np.uint64(begin))
-                    waiting[part, 1] += arena_size(length)
-                    waiting[part, 0] += 1
-                    most = max(most, waiting[part, 0])
-                else:
-                    low, high = short_word_key(address + begin, length)
-                    mixed = mix(low, high, key)
-                    hot = near + np.int64((mixed & of_near) << ENTRY_BITS)
-                    if load_u64(hot + HIGH) == high and load_u64(hot + LOW) == low:
-                        add_to(hot, ONE)
-                    else:  # a word of the same part goes
-                        part = mixed & of_part
-                        tail = queues + ((np.int64(part) * QUEUE + waiting[part, 0]) << 5)
-                        copy_entry(hot, tail)
-                        waiting[part, 0] += 1
-                        most = max(most, waiting[part, 0])
-                        put_entry(hot, low, high, ONE, np.uint64(begin))
-                begin = stop
-            word += 1
+                low, high = load_u64(word + LOWS), load_u64(word + HIGHS)
+                hot = np.int64(load_u64(word + ENTRIES))
+                if load_u64(hot + HIGH) == high and load_u64(hot + LOW) == low:
+                    add_to(hot, ONE)
+                    continue
+                part = ((hot - near) >> np.int64(ENTRY_BITS)) & of_part
+                tail = queues + ((part * QUEUE + waiting[part, 0]) << 5)
+                waiting[part, 0] += 1
+                most = max(most, waiting[part, 0])
+                if high >= LONG:  # the front would have to compare the text
+                    put_entry(tail, low, high, ONE, np.uint64(place))
+                    waiting[part, 1] += arena_size(key_length(high))
+                else:  # a word of the same part goes
+                    copy_entry(hot, tail)
+                    put_entry(hot, low, high, ONE, np.uint64(place))
     walk.span = len(spans)
     return np.int64(ALL_COUNTED)
 
