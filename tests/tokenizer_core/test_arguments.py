@@ -13,12 +13,24 @@ import pytest
 
 import bpeline
 from bpeline import ParityRule, SplitPattern, TokenShards, count_texts, count_words
+from bpeline.tokenizer_core.algorithms import compress, expand, greedy_longest
 from bpeline.tokenizer_core.algorithms.superword_bpe.trainer import _beside, superwords_beside
 from bpeline.tokenizer_core.arguments import checked, require_options_of
 from bpeline.tokenizer_core.arguments.kinds import kinds_of, taken_by
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
+from bpeline.tokenizer_core.derived import (
+    DropoutEncoding,
+    RestrictedEncoding,
+    of_size,
+    plan_pruning,
+    rename_special_tokens,
+    token_counts,
+    with_reserved_slots,
+)
 from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, OutOfRange, WrongKind
+from bpeline.tokenizer_core.evaluation import compare_choices
 from bpeline.tokenizer_core.merging.learning import Course
+from bpeline.tokenizer_core.splitting import pre_tokens
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 TEXT = "low lower lowest " * 20
@@ -266,6 +278,34 @@ TABLE: dict[str, dict[str, frozenset[str]]] = {
     "TokenShards.place": {"number": NUMBERS},
     "TokenShards.parts": {"number": NUMBERS},
 }
+# Those that only their rooms give, and the documentation names.
+DOCUMENTED: dict[str, dict[str, frozenset[str]]] = {
+    "pre_tokens": {"text": TEXTS, "pattern": TEXTS},
+    "compare_choices": {"words": VALUES, "joint": VALUES, "separate": VALUES},
+    "token_counts": {"tokenizer": VALUES, "words": VALUES},
+    "of_size": {"tokenizer": VALUES, "vocab_size": NUMBERS},
+    "plan_pruning": {
+        "tokenizer": VALUES,
+        "counts": VALUES,
+        "min_count": NUMBERS,
+        "drop_unreachable": FLAGS,
+    },
+    "rename_special_tokens": {"tokenizer": VALUES, "names": VALUES},
+    "with_reserved_slots": {"tokenizer": VALUES, "reserve": NUMBERS, "round_to": NUMBERS},
+    "DropoutEncoding": {"tokenizer": VALUES, "dropout": SHARES, "seed": NUMBERS},
+    "RestrictedEncoding": {"tokenizer": VALUES, "counts": VALUES, "threshold": NUMBERS},
+    "greedy_longest": {
+        "tokenizer": VALUES,
+        "counts": VALUES,
+        "unknown": TEXTS,
+        "as_trained": FLAGS,
+    },
+    "compress": {"content": frozenset({"bytes"}), "block_bytes": NUMBERS, "threshold": NUMBERS},
+    "expand": {"content": VALUES},
+    "load of ranks": {"pattern": TEXTS, "special_tokens": frozenset({"None"})},
+    "DecodeStream.feed": {"id_": NUMBERS},
+}
+ALL = TABLE | DOCUMENTED
 CLASSES = (ParityRule, SplitPattern, TokenShards, Tokenizer, WordCounts)
 
 
@@ -374,6 +414,42 @@ def _doors() -> dict[str, Door]:
         "TokenShards.place": (shards.place, {"number": 0}),
         "TokenShards.parts": (shards.parts, {"number": 0}),
     }
+    chars = bpeline.train_char_bpe(counts, 5)
+    named = bpeline.train_bpe(counts, 262, special_tokens=["<s>"])
+    found = token_counts(tokenizer, counts)
+    tokenizer.save("ranks.tiktoken", "tiktoken")
+
+    def load_ranks(**details: Any) -> Tokenizer:
+        return Tokenizer.load("ranks.tiktoken", **{"pattern": "gpt2", **details})
+
+    given |= {
+        "pre_tokens": (pre_tokens, {"text": TEXT, "pattern": "gpt2"}),
+        "compare_choices": (
+            compare_choices,
+            {"words": {"a": counts}, "joint": tokenizer, "separate": {"a": tokenizer}},
+        ),
+        "token_counts": (token_counts, {"tokenizer": tokenizer, "words": counts}),
+        "of_size": (of_size, {"tokenizer": tokenizer, "vocab_size": 258}),
+        "plan_pruning": (
+            plan_pruning,
+            {"tokenizer": tokenizer, "counts": counts, "min_count": 1, "drop_unreachable": True},
+        ),
+        "rename_special_tokens": (
+            rename_special_tokens,
+            {"tokenizer": named, "names": {"<s>": "<t>"}},
+        ),
+        "with_reserved_slots": (with_reserved_slots, {"tokenizer": tokenizer, "reserve": 2}),
+        "DropoutEncoding": (DropoutEncoding, {"tokenizer": tokenizer, "dropout": 0.1}),
+        "RestrictedEncoding": (
+            RestrictedEncoding,
+            {"tokenizer": tokenizer, "counts": found, "threshold": 2},
+        ),
+        "greedy_longest": (greedy_longest, {"tokenizer": chars, "counts": counts}),
+        "compress": (compress, {"content": b"abc" * 9}),
+        "expand": (expand, {"content": compress(b"abc" * 9)}),
+        "load of ranks": (load_ranks, {}),
+        "DecodeStream.feed": (tokenizer.decode_stream().feed, {"id_": 66}),
+    }
     of_text = ("encode", "encode_ordinary", "encode_to_numpy", "encode_with_offsets", "count",
                "show", "explain")  # fmt: skip
     return given | {
@@ -404,12 +480,12 @@ def test_every_public_parameter_is_in_the_table() -> None:
     }
 
 
-@pytest.mark.parametrize("door", TABLE)
+@pytest.mark.parametrize("door", ALL)
 def test_what_is_of_the_wrong_kind_is_refused(doors: dict[str, Door], door: str) -> None:
     call, given = doors[door]
     if door != "TokenShards.parts":  # of packed shards
         call(**given)
-    for argument, right in TABLE[door].items():
+    for argument, right in ALL[door].items():
         for name, value in ODD.items():
             try:
                 call(**{**given, argument: value})
@@ -421,7 +497,7 @@ def test_what_is_of_the_wrong_kind_is_refused(doors: dict[str, Door], door: str)
                 assert name in right, f"{door}({argument}={name}) is taken"
 
 
-@pytest.mark.parametrize("door", TABLE)
+@pytest.mark.parametrize("door", ALL)
 def test_whole_numbers_may_be_those_of_numpy(doors: dict[str, Door], door: str) -> None:
     call, given = doors[door]
     usual = {

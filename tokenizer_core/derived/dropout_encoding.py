@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.encoding import DropoutEncoder, Places, require_natural
 from bpeline.tokenizer_core.text import Text, utf8_of
 from bpeline.tokenizer_core.tokenizer import Tokenizer
@@ -36,6 +37,7 @@ class DropoutEncoding:
             with a normalizer of its own, or without ids for some bytes.
     """
 
+    @checked
     def __init__(self, tokenizer: Tokenizer, dropout: float, seed: int = 0) -> None:
         self._encoder = DropoutEncoder(tokenizer.spec, dropout, seed)
         self.tokenizer, self.dropout, self.seed = tokenizer, dropout, seed

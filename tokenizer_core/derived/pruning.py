@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.arguments import checked, whole_number
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.derived.token_occurrences import token_counts
 from bpeline.tokenizer_core.encoding import unreachable_tokens
@@ -70,6 +71,7 @@ class SampleCheck:
     first_changed: str
 
 
+@checked
 def plan_pruning(
     tokenizer: Tokenizer,
     counts: WordCounts,
@@ -98,6 +100,7 @@ def plan_pruning(
             "byte-level BPE that is trained here, or does nothing else to texts",
             "train or extend a tokenizer of its own: `bpeline train`",
         )
+    whole_number("min_count", min_count, 0)
     encoder = tokenizer.byte_pairs  # refuses other algorithms
     occurrences = token_counts(tokenizer, counts)
     special_ids = set(tokenizer.special_tokens.values())
@@ -130,6 +133,7 @@ def plan_pruning(
     )
 
 
+@checked
 def check_on(tokenizer: Tokenizer, plan: PrunePlan, texts: Iterable[str]) -> SampleCheck:
     """Encode a sample with both and hold the plan to what it promises.
 

@@ -10,14 +10,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import count, islice
 
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.digests import canonical_json
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.vocabulary import AddedToken, TokenizerSpec, validate_special_tokens
+from bpeline.tokenizer_core.vocabulary import (
+    MAX_ID,
+    AddedToken,
+    TokenizerSpec,
+    validate_special_tokens,
+)
 
 _SLOT = re.compile(r"<\|reserved_(?:0|[1-9][0-9]*)\|>")
 
 
+@checked
 def with_reserved_slots(tokenizer: Tokenizer, reserve: int = 0, round_to: int = 1) -> Tokenizer:
     """The tokenizer with special tokens ``<|reserved_0|>``, ``<|reserved_1|>``, … behind its ids.
 
@@ -38,10 +45,10 @@ def with_reserved_slots(tokenizer: Tokenizer, reserve: int = 0, round_to: int = 
         (320, 64, 256)
     """
     for name, value, least in (("reserve", reserve, 0), ("round_to", round_to, 1)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        if not least <= value <= MAX_ID:
             raise InvalidOption(
                 f"{name} is {value!r}",
-                f"accepted: whole numbers from {least}",
+                f"accepted: whole numbers from {least} to {MAX_ID}",
                 "the defaults are reserve=0 and round_to=1: no slots",
             )
     spec = tokenizer.spec
@@ -66,6 +73,7 @@ def is_slot(name: str) -> bool:
     return _SLOT.fullmatch(name) is not None
 
 
+@checked
 def rename_special_tokens(tokenizer: Tokenizer, names: Mapping[str, str]) -> Tokenizer:
     """The tokenizer with other names for special tokens; ids stay, and so do all other tokens.
 

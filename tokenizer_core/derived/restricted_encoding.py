@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
@@ -26,6 +27,7 @@ class RestrictedEncoding:
         InvalidOption: the tokenizer has no merges, or counts of other ids.
     """
 
+    @checked
     def __init__(self, tokenizer: Tokenizer, counts: NDArray[np.int64], threshold: int) -> None:
         if not tokenizer.merges:
             raise InvalidOption(

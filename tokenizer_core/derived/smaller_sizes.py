@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from itertools import takewhile
 
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.derived.reserved_slots import slots_of
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
+@checked
 def of_size(tokenizer: Tokenizer, vocab_size: int) -> Tokenizer:
     """The tokenizer that training with a smaller vocabulary would have made, with the same ids.
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
+@checked
 def token_counts(tokenizer: Tokenizer, words: WordCounts) -> NDArray[np.int64]:
     """How often each token stands in counted words: int64 ``[largest id + 1]``."""
     counts = np.zeros(max(tokenizer.vocab) + 1, np.int64)

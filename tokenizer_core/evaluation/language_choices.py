@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.derived import token_counts
+from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
@@ -100,6 +102,7 @@ class LanguageChoices:
         )
 
 
+@checked
 def compare_choices(
     words: Mapping[str, WordCounts], joint: Tokenizer, separate: Mapping[str, Tokenizer]
 ) -> LanguageChoices:
@@ -109,7 +112,17 @@ def compare_choices(
         words: of each language.
         joint: trained on the words of all.
         separate: of each language, trained on its words.
+
+    Raises:
+        InvalidOption: no language, or other ones.
     """
+    if not words or words.keys() != separate.keys():
+        raise InvalidOption(
+            f"there are words of {', '.join(words) or 'no language'}, and tokenizers of "
+            f"{', '.join(separate) or 'none'}",
+            "words and a tokenizer of each language",
+            "give both the same names",
+        )
     shared = reduce(set.intersection, (set(counts.words()) for counts in words.values()))
     listed = sorted(shared)
     together = dict.fromkeys(words, joint)

@@ -13,6 +13,7 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.digests import digest_of_bytes
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation.metric_names import SERVING
@@ -83,6 +84,7 @@ class NamedShape:
         return {"title": self.title, "label": self.label, **asdict(self.shape)}
 
 
+@checked
 def model_shape(typed: str, directory: Path | None = None) -> NamedShape:
     """The shape of a model.
 

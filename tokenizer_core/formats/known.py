@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bpeline.tokenizer_core.arguments import require_options_of
 from bpeline.tokenizer_core.companions import FORMATS_OF_COMPANIONS
 from bpeline.tokenizer_core.errors import InvalidOption, MissingSource
 
@@ -113,9 +114,11 @@ def details_of(name: str, given: Mapping[str, object]) -> dict[str, object]:
     """Details for the ``load`` of a format, once it is known to understand them.
 
     Raises:
-        InvalidOption: no such detail, or one with a value where none belongs, or without.
+        InvalidOption: no such detail, or one with a value where none belongs, or without, or with
+            one of another type.
     """
-    known = format_named(name).load.__kwdefaults__ or {}
+    load = format_named(name).load
+    known = load.__kwdefaults__ or {}
     for detail, value in given.items():
         if detail not in known:
             raise InvalidOption(
@@ -131,6 +134,7 @@ def details_of(name: str, given: Mapping[str, object]) -> dict[str, object]:
                 f"accepted: {detail}" if flag else f"accepted: {detail}=VALUE",
                 f"leave the value out: {detail}" if flag else f"say which: {detail}=VALUE",
             )
+    require_options_of(load, given)
     return dict(given)
 
 

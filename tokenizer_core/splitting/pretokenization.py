@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.kernels.scanning.automaton import (
     DONE,
     POSITION,
@@ -219,6 +220,7 @@ def mark_kept_and_dropped(
     return Splitter(pattern).mark(text, spans)
 
 
+@checked
 def pre_tokens(text: str, pattern: str | SplitPattern) -> list[str]:
     """The pre-tokens of ``text`` as strings, for people and tests.
 

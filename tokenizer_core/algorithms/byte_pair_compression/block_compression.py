@@ -29,6 +29,7 @@ from bpeline.tokenizer_core.algorithms.byte_pair_compression.kernels.compress_bl
 from bpeline.tokenizer_core.algorithms.byte_pair_compression.kernels.compress_block import (
     expand_block as expand_by_kernel,
 )
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
 
 BLOCK_BYTES = 5000
@@ -85,6 +86,7 @@ def compress_block(block: bytes, threshold: int = THRESHOLD) -> CompressedBlock:
     return _Compressor(max(len(block), 1), threshold).compress(block)
 
 
+@checked
 def compress(content: bytes, block_bytes: int = BLOCK_BYTES, threshold: int = THRESHOLD) -> bytes:
     """Compress bytes; `expand` gives them back.
 
@@ -111,6 +113,7 @@ def compress(content: bytes, block_bytes: int = BLOCK_BYTES, threshold: int = TH
     return b"".join([*parts, hashlib.sha256(content).digest()])
 
 
+@checked
 def expand(content: bytes) -> bytes:
     """The bytes that `compress` was given.
 

@@ -6,12 +6,14 @@ from itertools import pairwise
 from typing import Any
 
 from bpeline.tokenizer_core.algorithms.greedy.codec import GreedyLongest
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.derived import token_counts
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
+@checked
 def greedy_longest(
     tokenizer: Tokenizer, counts: WordCounts, unknown: str = "</u>", *, as_trained: bool = False
 ) -> Tokenizer:
