@@ -180,7 +180,7 @@ class Check:
 def _checks_of(function: Callable[..., Any]) -> list[Check]:
     names = _Names(vars(sys.modules[function.__module__]))
     return [
-        Check(function.__qualname__, one)
+        Check(function.__qualname__.removesuffix(".__init__"), one)
         for one in inspect.signature(function, locals=names, eval_str=True).parameters.values()
         if one.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
     ]

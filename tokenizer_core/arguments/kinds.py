@@ -217,7 +217,7 @@ _PLAIN: dict[Any, Kind] = {
     NoneType: Kind("None", _none),
     bool: Kind("True or False", _flag, meant=_meant_flag, example="True"),
     int: Kind("a whole number", _whole, (int,), _meant_whole, "1000"),
-    float: Kind("a number", _real, (float,), _meant_real, "0.5"),
+    float: Kind("a finite number", _real, (float,), _meant_real, "0.5"),
     str: Kind("a string", _text, (str,), _meant_text, '"text"', _flaw_of_text),
     bytes: Kind("bytes", _bytes, example='b"text"'),
 }
