@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from bpeline.flows.extend import across_spaces, on_paths, size_to_choose, version_to_continue
 from bpeline.flows.requests import OF_PARITY
@@ -62,6 +63,34 @@ def run_parameters(
         "reserve": reserve,
         "round_to": round_to,
     }
+
+
+def refuse_to_choose(
+    reference: str, paths: Sequence[str | Path] = (), model_shape: str | None = None
+) -> NoReturn:
+    """Say how the number of ids is chosen of superwords over runs: not by one training.
+
+    What each merge saves is counted of merges within words alone, see `Tokenizer.merge_gains`.
+
+    Raises:
+        InvalidOption: naming the commands that measure sizes of this version, and train one.
+        UnknownVersion: there is no such version.
+    """
+    asked = run_parameters(reference, None, paths)
+    size = asked["vocab_size"]
+    tokens = [part for token in asked["special_tokens"] for part in ("--special-token", token)]
+    sweep = [
+        *("bpeline", "sweep", *(asked["paths"] or ["FILES"]), "--name", asked["name"]),
+        *("--sizes", f"{size},{2 * size}", "--pattern", asked["pattern"], *tokens),
+        *("--variant", "superword-runs", "--model-shape", model_shape or "llama-3.2-1b"),
+    ]
+    raise InvalidOption(
+        f"the number of ids of superwords over runs was to be chosen for {reference}",
+        "a number: all sizes of one training are measured at once where merges stay within words; "
+        "with this rule each size is trained and measured by itself",
+        f"type `{shlex.join(sweep)}`, which says what these sizes cost, then "
+        f"`bpeline superwords {shlex.quote(reference)} --rule runs --vocab-size N`",
+    )
 
 
 @checked

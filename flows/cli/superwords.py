@@ -90,7 +90,11 @@ def superwords(
     REF is name@alias, name/number or a digest.
     """
     from bpeline.flows.cli.train import print_plan, print_summary, run_training
-    from bpeline.flows.superwords import run_parameters, superword_parameters
+    from bpeline.flows.superwords import (
+        refuse_to_choose,
+        run_parameters,
+        superword_parameters,
+    )
     from bpeline.tokenizer_core.errors import InvalidOption
 
     if rule == "runs":
@@ -107,12 +111,7 @@ def superwords(
                 "leave --cuts out",
             )
         if isinstance(vocab_size, str) or largest_size is not None or model_shape is not None:
-            raise InvalidOption(
-                "the number of ids was to be chosen with --rule runs",
-                "with this rule each size is trained and measured by itself",
-                "type a number; what several cost is said by `bpeline sweep FILES --name NAME "
-                "--algorithm superword-bpe --sizes 16000,32000 --model-shape llama-3.2-1b`",
-            )
+            refuse_to_choose(reference, paths, model_shape)
         parameters = run_parameters(reference, vocab_size, paths, name, reserve, round_to)
     elif vocab_size is None:
         raise InvalidOption(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -108,7 +109,11 @@ def test_runs_of_words_are_learned_from_the_corpus_of_a_version(
         chosen = bpeline(*command, *sizes)
         assert chosen.exit_code == 2
         assert "each size is trained and measured by itself" in chosen.stderr
-        assert "--algorithm superword-bpe --sizes" in chosen.stderr
+        told = shlex.split(chosen.stderr.split("type `")[1].split("`")[0])
+        assert told[:2] == ["bpeline", "sweep"]
+        assert told[told.index("--sizes") + 1] == "400,800"
+        assert told[told.index("--special-token") + 1] == END
+        assert told[told.index("--variant") + 1] == "superword-runs"
     for wrong in (
         (*command, "--transition-size", "300"),
         (*command, "--cuts", "digits"),

@@ -553,6 +553,8 @@ def _asked(
         ({"size": 1e5}, "write size=100000"),
         ({"size": True}, "leave size out"),
         ({"share": "0.1"}, "write share=0.1"),
+        ({"share": "0"}, "write share=0.0"),
+        ({"share": "nan"}, "leave share out"),
         ({"names": "ab"}, "write names=['ab']"),
         ({"names": {"b", "a"}}, "write names=sorted("),
         ({"joined": "false"}, "write joined=False"),

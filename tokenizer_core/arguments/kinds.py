@@ -155,9 +155,10 @@ def _real(given: Any) -> Any:
 
 def _meant_real(given: Any) -> str:
     try:
-        return repr(float(given)) if isinstance(given, str) and _real(float(given)) else ""
+        number = _real(float(given)) if isinstance(given, str) else REFUSED
     except ValueError:
         return ""
+    return "" if number is REFUSED else repr(number)
 
 
 def _flaw_of_text(given: Any) -> str:
