@@ -19,6 +19,7 @@ from bpeline.tokenizer_core.corpus.source_bytes import SourceBytes, open_source
 from bpeline.tokenizer_core.corpus.sources import SourceFile
 from bpeline.tokenizer_core.digests import digest_of_bytes
 from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.kernels.memory.pages import Memory, fresh
 from bpeline.tokenizer_core.splitting import Cuts
 from bpeline.tokenizer_core.text import Text
 
@@ -118,17 +119,18 @@ def read_chunks(
     *,
     with_digests: bool = True,
     quick: bool = False,
+    memory: Memory = fresh,
 ) -> Iterator[tuple[Chunk, ChunkText]]:
     """Read the chunks of a group, one at a time, each with its documents.
 
     Args:
-        group, reading, chunk_bytes, with_digests, quick: see `cut_chunks`.
+        group, reading, chunk_bytes, with_digests, quick, memory: see `cut_chunks`.
 
     Raises:
         UnreadableSource, InvalidUtf8, CorpusChanged: see `cut_chunks` and `read_documents`.
     """
     for chunk, raw in cut_chunks(
-        group, reading, chunk_bytes, with_digests=with_digests, quick=quick
+        group, reading, chunk_bytes, with_digests=with_digests, quick=quick, memory=memory
     ):
         yield chunk, read_documents(raw, group.file, chunk.begin, reading)
         del raw  # before the next chunk is read
@@ -141,6 +143,7 @@ def cut_chunks(
     *,
     with_digests: bool = True,
     quick: bool = False,
+    memory: Memory = fresh,
 ) -> Iterator[tuple[Chunk, Text]]:
     """Read the chunks of a group, one at a time, as bytes that nobody has looked into yet.
 
@@ -153,6 +156,7 @@ def cut_chunks(
         with_digests: whether to name chunks by their content, which takes a tenth of the time.
         quick: whether any legal cut will do (`Reading.quick_cuts`), for whom chunks need not stay
             what they are when the corpus grows. All groups of a file are cut alike.
+        memory: gives bytes for a chunk, which may be those of the one before.
 
     Raises:
         UnreadableSource: broken compression, a file that cannot be opened.
@@ -166,7 +170,7 @@ def cut_chunks(
             group,
             cuts,
             chunk_bytes,
-            open_source(file, cuts.behind, reading.fields(file.format)),
+            open_source(file, cuts.behind, reading.fields(file.format), memory=memory),
             with_digests,
         )
         return

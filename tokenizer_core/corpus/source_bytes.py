@@ -16,8 +16,6 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-
 from bpeline.tokenizer_core.corpus.column_files import ColumnBlocks
 from bpeline.tokenizer_core.corpus.compressed_members import (
     COMPRESSIONS,
@@ -29,6 +27,7 @@ from bpeline.tokenizer_core.corpus.sources import FileState, SourceFile, not_a_r
 from bpeline.tokenizer_core.corpus.text_records import document_blocks
 from bpeline.tokenizer_core.errors import CorpusChanged, CorpusError, UnreadableSource
 from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
+from bpeline.tokenizer_core.kernels.memory.pages import Memory, fresh
 from bpeline.tokenizer_core.remote_files import RangeReader, describe, read_file
 from bpeline.tokenizer_core.text import Text
 
@@ -71,6 +70,7 @@ def open_source(
     field: str | tuple[str, str] = "",
     part: tuple[int, int] | None = None,
     carried: RowFields | None = None,
+    memory: Memory = fresh,
 ) -> SourceBytes:
     """Open a source file for reading, provided it still is the file that was found.
 
@@ -81,6 +81,7 @@ def open_source(
         part: of a file that `has_parts`, only what begins in this range of bytes on disk;
             positions count from there.
         carried: what is asked of the rows of a file of records beside their documents.
+        memory: gives so many bytes for each piece that is read, where it is read as it is.
 
     Raises:
         CorpusChanged: another file, another size or another time of change than when found.
@@ -93,7 +94,7 @@ def open_source(
         opened.close()
         raise
     if not file.is_streamed:
-        return PlainBytes(file, opened)
+        return PlainBytes(file, opened, memory)
     if file.format in ("parquet", "arrow", "counts"):
         return StreamedBytes(file, opened, look_back, _Records(file, opened, field, part, carried))
     if file.is_of_records:
@@ -178,9 +179,10 @@ def changed(file: SourceFile, how: str) -> CorpusChanged:
 class PlainBytes:
     """An uncompressed file, read by seeking."""
 
-    def __init__(self, file: SourceFile, opened: OpenSource) -> None:
+    def __init__(self, file: SourceFile, opened: OpenSource, memory: Memory) -> None:
         self._file = file
         self._opened = opened
+        self._memory = memory
 
     def reach(self, position: int) -> int:
         return min(position, self._file.size)
@@ -189,7 +191,7 @@ class PlainBytes:
         return self.take(begin, self.reach(begin + size)).bytes()
 
     def take(self, begin: int, end: int) -> Text:
-        data = np.empty(end - begin + PADDING, np.uint8)
+        data = self._memory(end - begin + PADDING)
         data[end - begin :] = 0
         view = data.data[: end - begin]
         self._opened.seek(begin)

@@ -37,6 +37,7 @@ from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.counting.word_parts import WordParts
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, MissingSource
 from bpeline.tokenizer_core.kernels.compiling.compilation import compile_declared, entry_kernels
+from bpeline.tokenizer_core.kernels.memory.pages import Reused
 from bpeline.tokenizer_core.kernels.scanning.automaton import mark_by_automaton
 from bpeline.tokenizer_core.processors import thread_count
 from bpeline.tokenizer_core.splitting import (
@@ -46,8 +47,7 @@ from bpeline.tokenizer_core.splitting import (
     abandon_matching,
 )
 
-# Read, checked, marked and counted while it is still in the last cache that cores share; memory
-# of this size is used again and again by the allocator, where larger pieces go back to the system.
+# Read, checked, marked and counted while it is still in the last cache that cores share.
 _CHUNK_BYTES = 4 << 20
 # Each worker learns the frequent words anew, in fresh memory: two of them count 7.5 MB no sooner
 # than one does, which takes two thirds of their processor time.
@@ -361,13 +361,18 @@ class _Counting:
 
     def _count_share(self, words: WordParts) -> None:
         """What one worker does: count one group after the other."""
-        reading = self._reading
+        reading, memory = self._reading, Reused()
         counter = TextCounter(self._splitter, words)
         while (number := self._take()) is not None:
             stretch, group = self._groups[number]
             origin = stretch << self._byte_bits
             chunks = read_chunks(
-                group, reading, self._chunk_bytes, with_digests=False, quick=self._copies is None
+                group,
+                reading,
+                self._chunk_bytes,
+                with_digests=False,
+                quick=self._copies is None,
+                memory=memory,
             )
             try:
                 for chunk, text in chunks:

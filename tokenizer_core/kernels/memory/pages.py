@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Number = TypeVar("Number", bound=np.generic)
+Memory = Callable[[int], NDArray[np.uint8]]  # gives so many bytes of whatever value
 
 _LARGE = 1 << 20  # bytes; smaller ones are not worth a call of the system each
 _HUGE = 1 << 22  # from where on pages of 2 MiB are asked for, as NumPy does: touching costs a sixth
@@ -78,6 +80,24 @@ def reserved(number: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     if _HUGE <= size <= _HUGE_IF_RESERVED:
         _ask_for_huge_pages(memory)
     return np.frombuffer(memory, dtype, number)
+
+
+class Reused:
+    """Memory for one thing at a time: who asks for more has done with what was given before."""
+
+    def __init__(self) -> None:
+        self._held = np.empty(0, np.uint8)
+
+    def __call__(self, size: int) -> NDArray[np.uint8]:
+        if size > len(self._held):
+            self._held = np.empty(0, np.uint8)  # before there is more
+            self._held = in_pages(size + size // 64, np.uint8)
+        return self._held[:size]
+
+
+def fresh(size: int) -> NDArray[np.uint8]:
+    """Memory of its own for each thing."""
+    return np.empty(size, np.uint8)
 
 
 def _mapped(size: int, flags: int = 0) -> mmap.mmap:
