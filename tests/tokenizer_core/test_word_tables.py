@@ -27,7 +27,7 @@ from bpeline.tokenizer_core.kernels.counting.word_walk import (
     add_waiting,
     count_marked,
 )
-from bpeline.tokenizer_core.kernels.memory.pages import in_lines, in_pages
+from bpeline.tokenizer_core.kernels.memory.pages import Reused, in_lines, in_pages
 from bpeline.tokenizer_core.kernels.tables.word_keys import INLINE
 from bpeline.tokenizer_core.kernels.tables.word_queue import QUEUE_BYTES
 from bpeline.tokenizer_core.splitting.pretokenization import Splitter
@@ -90,6 +90,17 @@ def test_arrays_in_pages_are_writable_zeros_of_their_size(made: Callable[..., An
         assert not array.any()
         array[:] = 3
         assert int(array.sum()) == 3 * number
+
+
+def test_memory_is_given_again_until_more_is_asked_for() -> None:
+    memory = Reused()
+    first = memory(1_000)
+    first[:] = 7
+    assert memory(900).ctypes.data == memory(10).ctypes.data == first.ctypes.data
+    larger = memory(5_000_000)
+    larger[:] = 8
+    assert (len(larger), int(first.sum())) == (5_000_000, 7_000)
+    assert memory(0).size == 0
 
 
 def test_arrays_in_pages_need_no_huge_ones(monkeypatch: pytest.MonkeyPatch) -> None:

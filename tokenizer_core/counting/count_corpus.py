@@ -37,6 +37,7 @@ from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.counting.word_parts import WordParts
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, MissingSource
 from bpeline.tokenizer_core.kernels.compiling.compilation import compile_declared, entry_kernels
+from bpeline.tokenizer_core.kernels.compiling.compiler_memory import give_back_compiler
 from bpeline.tokenizer_core.kernels.memory.pages import Reused
 from bpeline.tokenizer_core.kernels.scanning.automaton import mark_by_automaton
 from bpeline.tokenizer_core.processors import thread_count
@@ -52,6 +53,7 @@ _CHUNK_BYTES = 4 << 20
 # Each worker learns the frequent words anew, in fresh memory: two of them count 7.5 MB no sooner
 # than one does, which takes two thirds of their processor time.
 _CHUNKS_FOR_ONE = 1.5
+_LARGE = 32 << 20  # bytes that take longer than giving back the compiler's memory
 _LONGEST_PATH = 4096  # characters
 _REPORT_SECONDS = 0.1
 
@@ -349,6 +351,7 @@ class _Counting:
         with ThreadPoolExecutor(workers, thread_name_prefix="count") as threads:
             try:
                 shares = [threads.submit(self._count_share, words) for _ in range(workers)]
+                self._give_back_compiler()
                 self._progress.results(shares)
             except BaseException:  # of who listens, or interrupted
                 self._fail(0)
@@ -356,8 +359,13 @@ class _Counting:
                 raise
         if self._errors:
             raise self._errors[min(self._errors)]
+        self._give_back_compiler()  # which may have loaded what counts
         moved = self._bytes_of_corpus if len(self._lengths) > 1 else None
         return words.rows(self._reading.pattern, moved, workers)
+
+    def _give_back_compiler(self) -> None:
+        if self._size >= _LARGE:
+            give_back_compiler()
 
     def _count_share(self, words: WordParts) -> None:
         """What one worker does: count one group after the other."""

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.errors import CorpusError, InvalidOption
+from bpeline.tokenizer_core.kernels.compiling.compiler_memory import give_back_compiler
 from bpeline.tokenizer_core.kernels.merging import (
     merge_layout,
     merge_queue,
@@ -47,6 +48,7 @@ _USUAL_MERGES = 32_000
 _FIRST_TOKENS = 4096  # room that grows by doubling: a vocabulary size costs nothing in advance
 _FIRST_PAIRS = 1 << 16
 _BYTES_PER_SYMBOL = 3.25  # of cells, and of the occurrences collected at once beside them
+_MANY = 1 << 20  # cells from which on the compiler's memory is worth being given back
 _LARGE = 1 << 23  # cells from which on a second thread is worth its start
 _NEAR = 1 << 20  # cells in which an end of a word is looked for
 _FEW_OCCURRENCES = 1 << 21  # always collected at once: looking twice would cost more than it saves
@@ -202,7 +204,7 @@ class MergeEngine:
             self._state.token_ties[: self.base] = ties
         self._bytes = int(_BYTES_PER_SYMBOL * len(self._state.cells))
         self._here = self._limits
-        self._is_begun = False
+        self._is_begun = self._is_loaded = False
         self._allows = allows
         self._verdicts = np.zeros(0, np.uint8)
         self._helper: MergeHelper | None = None
@@ -223,6 +225,10 @@ class MergeEngine:
         self._begin()
         while True:
             status = self._learned_on(self.base + goal)
+            if not self._is_loaded:
+                self._is_loaded = True
+                if len(self._state.cells) >= _MANY:
+                    give_back_compiler()
             if status == merge_step.DONE:
                 return True
             if status == merge_step.EXHAUSTED:
