@@ -9,6 +9,7 @@ from benchmarks.commands import MANY_FILES, NIGHT, ORCHESTRATION
 from benchmarks.counting import GROWTH, STORING
 from benchmarks.encoders import ENCODING, LOADING
 from benchmarks.evaluating import EVALUATING
+from benchmarks.threads import THREADS
 from benchmarks.trainers import BY_CORPUS, BY_VOCABULARY, TRAINING
 from benchmarks.vocabularies import DROPOUT, PARITY, SUPERWORDS
 
@@ -17,6 +18,6 @@ MEASUREMENTS = {
     for one in (
         *(TRAINING, ENCODING, LOADING, BY_CORPUS, BY_VOCABULARY, ALGORITHMS, GROWTH, STORING),
         *(CLUSTER, COMBINING, NIGHT, ORCHESTRATION, MANY_FILES, EVALUATING),
-        *(SUPERWORDS, PARITY, DROPOUT),
+        *(SUPERWORDS, PARITY, DROPOUT, THREADS),
     )
 }

@@ -19,6 +19,7 @@ from benchmarks.measurement import OURS, Contestant
 from benchmarks.results import RESULTS, newest
 from benchmarks.tables import (
     HEADINGS,
+    THREADS_HEADINGS,
     algorithms_table,
     as_markdown,
     cluster_table,
@@ -31,6 +32,7 @@ from benchmarks.tables import (
     orchestration_table,
     rows,
     scaling,
+    threads_rows,
     title,
     training_headlines,
 )
@@ -64,6 +66,7 @@ def write() -> None:
     if encoding:
         parts.append(encoding_block(encoding, *newest("loading")[-1:]))
     for name, written in (
+        ("threads", threads_block),
         ("algorithms", algorithms_block),
         ("cluster", cluster_block),
         ("night", nightly_block),
@@ -188,6 +191,22 @@ def encoding_block(
     notes = [*_encoding_notes(results), *_circumstances(results)]
     parts.append("\n".join(_wrapped(note, "- ") for note in notes))
     return "\n\n".join(parts)
+
+
+def threads_block(results: Sequence[Mapping[str, Any]]) -> str:
+    """What a second thread is worth."""
+    said = (
+        "One file counted, its words merged, and itself encoded twice into ids in memory, by one "
+        "thread and by two, in fresh processes in turn on two processors, kernels loaded before; "
+        "counts, merges and ids were compared first. *Encoding* is that of a tokenizer which has "
+        "met no word yet, *encoding again* finds all words known. *Share*: processor seconds of "
+        "two threads to those of one. Merging is shared from 8 million symbols of distinct words "
+        f"on. The quickest of {results[-1]['rounds']} runs of each, {_company(results[-1])}. "
+        "`python -m benchmarks threads FILE…` measures it."
+    )
+    rows = [row for result in results for row in threads_rows(result)]
+    table = as_markdown(THREADS_HEADINGS, rows)
+    return "\n\n".join(["## One thread and two", _wrapped(said), table])
 
 
 def algorithms_block(results: Sequence[Mapping[str, Any]]) -> str:

@@ -24,6 +24,10 @@ ENCODING_HEADINGS = (
     *("", "MB/s", "MB/CPU s", "again", "peak MB", "ratio", "CPU ratio"),
     *("60 characters", "1 kB", "decode MB/s", "ids"),
 )
+THREADS_HEADINGS = (
+    *("", "one thread, s", "two, s", "times as fast", "one thread, CPU s", "two, CPU s"),
+    "share",
+)
 # Where seconds follow what is new; the other steps see distinct words, tokens and held-out text.
 OF_THE_CORPUS = ("plan chunks", "count words", "combine counts")
 
@@ -134,11 +138,32 @@ def _encoding_row(name: str, one: Result, result: Result) -> tuple[str, ...]:
 def plain(result: Result) -> str:
     """Aligned columns, and where anyone differs from us."""
     lines = [title([result]), *aligned([_kind(result)[1], *rows(result)])]
+    if result["measurement"] == "threads":
+        lines += aligned([THREADS_HEADINGS, *threads_rows(result)])
     for name, one in result["contestants"].items():
         if one.get("divergence"):
             index, ours, theirs = one["divergence"]
             lines.append(f"  {name} differs at merge {index}: ours {ours}, theirs {theirs}")
     return "\n".join(lines)
+
+
+def threads_rows(result: Result) -> list[tuple[str, ...]]:
+    """A row for each phase, of the quickest runs: others' work on the machine only adds to them."""
+    one, two = result["contestants"].values()
+    lines = []
+    for phase in one["phases"]:
+        wall, cpu = (
+            [min(float(run[kind][phase]) for run in by["runs"]) for by in (one, two)]
+            for kind in ("phases", "cpu_phases")
+        )
+        lines.append((
+            f"{result['file']}, {phase}",
+            *(f"{seconds:.3f}" for seconds in wall),
+            f"{wall[0] / wall[1]:.2f}",
+            *(f"{seconds:.3f}" for seconds in cpu),
+            f"{cpu[1] / cpu[0]:.2f}",
+        ))  # fmt: skip
+    return lines
 
 
 def aligned(table: Sequence[Sequence[str]]) -> list[str]:

@@ -1,0 +1,77 @@
+"""What a second thread is worth: counting, merging and encoding by one thread and by two.
+
+Both have two processors, in turn and in fresh processes, and must come to the same.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.corpora import SEPARATOR
+from benchmarks.measurement import Case, Contestant, Measurement, Verdict
+from benchmarks.process import Stopwatch
+
+ONE, TWO = "one thread", "two threads"
+PHASES = ("counting", "merging", "encoding", "encoding again")
+_SPECIAL = [SEPARATOR]
+_WARM = f"warm{SEPARATOR}kernels é, and words" * 500
+
+
+@contextmanager
+def _learned(case: Case) -> Iterator[Mapping[str, Any]]:
+    """The tokenizer that encodes: learned from the file."""
+    from bpeline import count_words, train_bpe
+
+    counts = count_words([os.fspath(case.path)], special_tokens=_SPECIAL)
+    with tempfile.TemporaryDirectory(prefix="benchmark-") as directory:
+        train_bpe(counts, case.vocab_size, special_tokens=_SPECIAL).save(Path(directory, "learned"))
+        yield {"tokenizer": os.fspath(Path(directory, "learned"))}
+
+
+def _by(threads: int) -> Callable[[Case, Stopwatch], list[str]]:
+    def run(case: Case, watch: Stopwatch) -> list[str]:
+        """Digests of the counts, of the merges and of the ids; once of little text, untimed."""
+        from bpeline.tokenizer_core.digests import digest_of_bytes
+
+        with tempfile.TemporaryDirectory() as directory:
+            warm = Path(directory, "warm.txt")
+            warm.write_text(_WARM)
+            _all(warm, case, threads, Stopwatch(), 300)
+        counts, tokenizer, ids = _all(case.path, case, threads, watch, case.vocab_size)
+        return [counts.digest, tokenizer.digest, digest_of_bytes(ids)]
+
+    return run
+
+
+def _all(path: Path, case: Case, threads: int, watch: Stopwatch, vocab_size: int) -> Any:
+    from bpeline import Tokenizer, count_words, train_bpe
+
+    file = os.fspath(path)
+    with watch.phase("counting"):
+        counts = count_words([file], special_tokens=_SPECIAL, workers=threads)
+    with watch.phase("merging"):
+        learned = train_bpe(counts, vocab_size, special_tokens=_SPECIAL, threads=threads)
+    tokenizer = Tokenizer.load(case.prepared["tokenizer"])  # which has met no word yet
+    for phase in ("encoding", "encoding again"):
+        with watch.phase(phase):
+            encoded = tokenizer.encode_files_to_numpy(path, separator=SEPARATOR, threads=threads)
+    return counts, learned, encoded.ids
+
+
+def _same(_one: Contestant, theirs: Any, found: Mapping[str, Any], _case: Case) -> Verdict:
+    equal = theirs == found[ONE]
+    return Verdict(equal, "equal" if equal else "differs")
+
+
+THREADS = Measurement(
+    "threads",
+    "one thread and two: counting, merging, encoding new and known words",
+    (Contestant(ONE, _by(1)), Contestant(TWO, _by(2))),
+    _learned,
+    _same,
+)
