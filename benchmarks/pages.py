@@ -201,8 +201,9 @@ def threads_block(results: Sequence[Mapping[str, Any]]) -> str:
         "counts, merges and ids were compared first. *Encoding* is that of a tokenizer which has "
         "met no word yet, *encoding again* finds all words known. *Share*: processor seconds of "
         "two threads to those of one. Merging is shared from 8 million symbols of distinct words "
-        f"on. The quickest of {results[-1]['rounds']} runs of each, {_company(results[-1])}. "
-        "`python -m benchmarks threads FILE…` measures it."
+        "on; beside one thread or two that encode, the calling one joins their ids. "
+        f"The quickest of {min(one['rounds'] for one in results)} runs of each or more, "
+        f"{_company(results[-1])}. `python -m benchmarks threads FILE…` measures it."
     )
     rows = [row for result in results for row in threads_rows(result)]
     table = as_markdown(THREADS_HEADINGS, rows)
