@@ -48,6 +48,7 @@ _USUAL_MERGES = 32_000
 _FIRST_TOKENS = 4096  # room that grows by doubling: a vocabulary size costs nothing in advance
 _FIRST_PAIRS = 1 << 16
 _BYTES_PER_SYMBOL = 3.25  # of cells, and of the occurrences collected at once beside them
+_AT_A_TIME = 1 << 16  # words, where what is reckoned of all would be large arrays
 _MANY = 1 << 20  # cells from which on the compiler's memory is worth being given back
 _LARGE = 1 << 23  # cells from which on a second thread is worth its start
 _NEAR = 1 << 20  # cells in which an end of a word is looked for
@@ -134,13 +135,22 @@ def check_bounds(*several: SymbolWords) -> None:
             f"symbols and words together may be at most {_POSITIONS}",
             "leave out words that occur once, or train on a part of the corpus",
         )
-    pairs = sum(exact_dot(words.counts, np.diff(words.offsets) - 1) for words in several)
+    pairs = sum(map(_pairs_of, several))
     if pairs > MOST_COUNTED:
         raise CorpusError(
             f"the words hold {pairs} pairs, more than 64-bit counts can add up",
             f"Σ count · (length − 1) may be at most {MOST_COUNTED}",
             "divide all counts or the weights of the sources by the same number",
         )
+
+
+def _pairs_of(words: SymbolWords) -> int:
+    """How many pairs there are in all words, as often as these occur."""
+    total = 0
+    for begin in range(0, len(words), _AT_A_TIME):
+        end = min(begin + _AT_A_TIME, len(words))
+        total += exact_dot(words.counts[begin:end], np.diff(words.offsets[begin : end + 1]) - 1)
+    return total
 
 
 def exact_dot(counts: NDArray[np.int64], lengths: NDArray[np.int64]) -> int:
@@ -434,7 +444,7 @@ def laid_out(
     base_tokens = several[0].base_tokens
     base = len(base_tokens)
     chosen = [_words_of_pairs(words, order) for words in several]
-    widths = [np.diff(words.offsets)[rows] + 1 for words, rows in zip(several, chosen, strict=True)]
+    widths = [_widths_of(words, rows) for words, rows in zip(several, chosen, strict=True)]
     starts = np.concatenate([[0], np.cumsum([int(one.sum()) for one in widths])]).astype(np.int64)
     size = int(starts[-1]) + 1
     compares_text = order == merge_queue.GREATEST_BYTES
@@ -538,12 +548,22 @@ def _half_of(state: MergeState, before: MergeState | None) -> MergeState:
 
 def _words_of_pairs(words: SymbolWords, order: int) -> NDArray[np.int64]:
     """Which words hold pairs that occur."""
-    chosen = np.flatnonzero((np.diff(words.offsets) > 1) & (words.counts > 0)).astype(np.int64)
+    chosen = np.flatnonzero((np.diff(words.offsets) > 1) & (words.counts > 0))
+    keys: NDArray[Any]
     if order == merge_queue.FIRST_SEEN:
         keys = words.first_positions[chosen]
     else:  # the most frequent first: runs of `Weights` are long, and 16 bits are sorted by digits
-        keys = (0xFFFF - np.minimum(words.counts[chosen], 0xFFFF)).astype(np.uint16)
-    return np.ascontiguousarray(chosen[np.argsort(keys, kind="stable")])
+        keys = words.counts[chosen]
+        np.minimum(keys, 0xFFFF, out=keys)
+        keys = 0xFFFF - keys.astype(np.uint16)
+    return chosen[np.argsort(keys, kind="stable")].astype(np.int64, copy=False)
+
+
+def _widths_of(words: SymbolWords, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many cells some of the words take, each with its separator."""
+    widths = np.diff(words.offsets)[rows]
+    widths += 1
+    return widths
 
 
 def _weights(
@@ -553,12 +573,19 @@ def _weights(
     size: int,
 ) -> Weights:
     """How often the chosen words occur, whose widths are those of cells, in so many cells."""
-    counts = np.concatenate(
-        [words.counts[rows] for words, rows in zip(several, chosen, strict=True)]
-    )
-    firsts = np.flatnonzero(np.diff(counts, prepend=-1) != 0)
-    begins = np.cumsum(np.concatenate([[1], *widths]))[firsts]
-    return _paged(np.append(begins, size).astype(np.int32), counts[firsts], size)
+    counts = _in_one([words.counts[rows] for words, rows in zip(several, chosen, strict=True)])
+    differs = np.ones(len(counts), np.bool_)
+    np.not_equal(counts[1:], counts[:-1], out=differs[1:])
+    firsts = np.flatnonzero(differs)
+    counts = counts[firsts]
+    every_width = _in_one(widths)
+    begins = np.cumsum(every_width)[firsts] - every_width[firsts] + 1
+    return _paged(np.append(begins, size).astype(np.int32), counts, size)
+
+
+def _in_one(arrays: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Arrays, at least one, one after the other; no copy of one."""
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def _paged(starts: NDArray[np.int32], counts: NDArray[np.int64], size: int) -> Weights:
