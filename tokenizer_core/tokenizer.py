@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from bpeline.tokenizer_core.arguments import checked, flag
+from bpeline.tokenizer_core.arguments import checked, flag, require_options_of
 from bpeline.tokenizer_core.companions import coders_of
 from bpeline.tokenizer_core.corpus import AnyPath, PunktBreaks, find_source_files, sources_of
 from bpeline.tokenizer_core.counting import WordCounts
@@ -140,7 +140,6 @@ class Tokenizer:
         'abc'
     """
 
-    @checked
     def __init__(
         self,
         vocab: Mapping[int, bytes],
@@ -152,6 +151,9 @@ class Tokenizer:
         ignore_merges: bool = False,
         cache_words: int = DEFAULT_CACHE_WORDS,
     ) -> None:
+        # Of vocab, merges and special tokens the value itself says what is wrong, item by item.
+        others = {"pattern": pattern, "algorithm": algorithm, "ignore_merges": ignore_merges}
+        require_options_of(Tokenizer.__init__, {**others, "cache_words": cache_words})
         spec = TokenizerSpec.checked(
             vocab, merges, special_tokens, pattern, algorithm=algorithm, ignore_merges=ignore_merges
         )

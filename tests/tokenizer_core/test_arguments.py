@@ -528,6 +528,16 @@ def test_ids_are_no_text_and_keys_are_no_texts(doors: dict[str, Door]) -> None:
         bpeline.evaluate(tokenizer, {"train": [TEXT]})
 
 
+@pytest.mark.parametrize("pair", [([1], 2), (None, 2), ("low", True), ("low", 1.0), ("low", "1")])
+def test_pairs_are_words_and_whole_numbers(pair: tuple[Any, Any]) -> None:
+    with pytest.raises(InvalidOption):
+        WordCounts.from_pairs([pair])
+    with pytest.raises(InvalidOption):
+        WordCounts.from_mapping({b"low": pair[1]} if pair[0] == "low" else {3: 2})  # type: ignore[dict-item]
+    numbers = WordCounts.from_pairs([("low", np.int64(2)), (b"low", 1)])
+    assert numbers.to_mapping() == WordCounts.from_mapping({b"low": np.int64(3)}).to_mapping()  # type: ignore[dict-item]
+
+
 def test_a_wrong_kind_is_a_type_error_too(doors: dict[str, Door]) -> None:
     with pytest.raises(TypeError):
         Tokenizer.load("saved").encode(3)  # type: ignore[arg-type]

@@ -310,15 +310,15 @@ def _as_list(given: Any) -> Any:
 
 
 def _collections(kinds: tuple[Kind, ...], origin: type) -> Kind:
-    """Values that are given one after the other; whoever reads a stream looks at its items."""
+    """What gives values one after the other. Of an iterable, whoever reads it looks at them: they
+    may be many, or large."""
 
     def taken(given: Any) -> Any:
         if isinstance(given, (str, bytes, bytearray)) or not isinstance(given, Iterable):
             return REFUSED
-        if isinstance(given, (list, tuple, AbstractSet)) or origin is not Iterable:
-            given = given if isinstance(given, Collection) else list(given)
-            return _items(kinds, given)
-        return given
+        if origin is Iterable:
+            return given
+        return _items(kinds, given if isinstance(given, Collection) else list(given))
 
     return _of_items(kinds, "an iterable", taken)
 

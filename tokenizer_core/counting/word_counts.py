@@ -31,6 +31,25 @@ def _parsed(pattern: SplitPattern | str | None = None) -> SplitPattern:
     return SplitPattern.parse("gpt2" if pattern is None else pattern)
 
 
+def _word_of(word: object) -> bytes:
+    """A word in UTF-8.
+
+    Raises:
+        WrongKind: neither text nor bytes.
+    """
+    if isinstance(word, bytes):
+        return word
+    if not isinstance(word, str):
+        raise WrongKind(
+            f"{word!r:.80} is not a word", "accepted: text, or its UTF-8", 'write ("low", 5)'
+        )
+    return utf8_of(word)
+
+
+def _is_whole(count: object) -> bool:
+    return isinstance(count, int | np.integer) and not isinstance(count, bool)
+
+
 _FEWEST_FOR_DIGITS = 1 << 12  # positions; below, NumPy is quick enough
 _SEARCHED = 1 << 17  # bytes searched at a time: a copy of them stays in the cache
 _BLOCK = 1 << 22  # bytes gathered at a time: bounds the index array of a gather to 32 MiB
@@ -67,7 +86,6 @@ class WordCounts:
             )
 
     @classmethod
-    @checked
     def from_mapping(
         cls, words: Mapping[bytes, int], pattern: SplitPattern | str | None = None
     ) -> WordCounts:
@@ -76,6 +94,12 @@ class WordCounts:
         Raises:
             InvalidOption: an empty word, or a count that is not in 1 … 2⁶³ − 1.
         """
+        if not isinstance(words, Mapping):
+            raise WrongKind(
+                f"words are given as {words!r:.80}",
+                "accepted: a mapping from bytes to whole numbers",
+                'write {b"low": 5}, or use WordCounts.from_pairs',
+            )
         for word, count in words.items():
             if not isinstance(word, bytes) or not word:
                 raise InvalidOption(
@@ -83,9 +107,9 @@ class WordCounts:
                     "words are non-empty bytes",
                     'encode text first: {"low".encode(): 5}',
                 )
-            if not 0 < count <= COUNT_LIMIT:
+            if (type(count) is not int and not _is_whole(count)) or not 0 < count <= COUNT_LIMIT:
                 raise InvalidOption(
-                    f"the word {word[:40]!r} has the count {count}",
+                    f"the word {word[:40]!r} has the count {count!r}",
                     f"counts are whole numbers from 1 to {COUNT_LIMIT}",
                     "leave out words that do not occur",
                 )
@@ -118,15 +142,16 @@ class WordCounts:
         """
         words: dict[bytes, int] = {}
         for pair in pairs:
-            if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:
+            try:
+                word, count = pair
+            except (TypeError, ValueError):
                 raise WrongKind(
                     f"{pair!r} is given where a word and its count stand",
                     "accepted: pairs of a word, as text or UTF-8, and a whole number",
                     'write [("low", 5)], or list(counts.items()) of a mapping',
-                )
-            word, count = pair
-            key = utf8_of(word) if isinstance(word, str) else word
-            if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
+                ) from None
+            key = word if type(word) is bytes else _word_of(word)
+            if (type(count) is not int and not _is_whole(count)) or count < 1:
                 raise InvalidOption(
                     f"the word {word[:40]!r} has the count {count!r}",
                     f"counts are whole numbers from 1 to {COUNT_LIMIT}",

@@ -210,6 +210,8 @@ def merge_ids(ids: Mapping[bytes, int], merges: Sequence[tuple[bytes, bytes]]) -
     Raises:
         InvalidTokenizer: not pairs of bytes, or a part or a result that the vocab lacks.
     """
+    if not isinstance(merges, Sequence) or isinstance(merges, str | bytes):
+        _refuse(f"merges are a {type(merges).__name__}", "merges are a list of pairs of bytes")
     try:
         if set(map(len, merges)) - {2} or not all(map(isinstance, merges, repeat((tuple, list)))):
             raise TypeError
