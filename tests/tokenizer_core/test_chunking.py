@@ -90,6 +90,28 @@ def test_groups_find_the_same_chunks_as_one_reader(tmp_path: Path) -> None:
         assert [result.chunk for result in counted(file, 100, max_groups=groups)] == alone
 
 
+@pytest.mark.parametrize("chunk_bytes", [1_000, 9_000, 40_000])
+@pytest.mark.parametrize("seed", range(4))
+def test_groups_with_any_legal_cuts_tile_a_file_too(
+    tmp_path: Path, chunk_bytes: int, seed: int
+) -> None:
+    source = random.Random(seed)
+    kinds = [
+        "words of text ",
+        "noCutHere",
+        "一二三。\n",
+        "a1b2",
+    ]  # the last two without lone spaces
+    stretches = (source.choice(kinds) * source.randint(1, 12_000) for _ in range(12))
+    file = write(tmp_path / "a.txt", "".join(stretches))
+    reached = 0
+    for group in plan_chunk_groups([file], chunk_bytes):
+        for chunk, text in read_chunks(group, READING, chunk_bytes, with_digests=False, quick=True):
+            assert (chunk.begin, chunk.size) == (reached, text.text.size)
+            reached = chunk.end
+    assert reached == file.size
+
+
 def test_bytes_counted_and_special_tokens_are_all_bytes(tmp_path: Path) -> None:
     content = "<|endoftext|>".join(tempting_text(seed, 40) for seed in range(20))
     reading = Reading(GPT2, ("<|endoftext|>",))

@@ -164,22 +164,19 @@ def cut_chunks(
     """
     _require_positive("chunk_bytes", chunk_bytes)
     file = group.file
-    cuts = (reading.quick_cuts if quick else reading.cuts)(file.format)
+    cuts = reading.cuts(file.format)
+    near = reading.quick_cuts(file.format) if quick else cuts
+    behind = max(cuts.behind, near.behind)
     if not file.has_parts:
-        yield from _cut(
-            group,
-            cuts,
-            chunk_bytes,
-            open_source(file, cuts.behind, reading.fields(file.format), memory=memory),
-            with_digests,
-        )
+        source = open_source(file, behind, reading.fields(file.format), memory=memory)
+        yield from _cut(group, near, cuts, chunk_bytes, source, with_digests)
         return
     passed = 0
     for part in range(group.begin // PART_BYTES, -(-(group.end or file.size or 1) // PART_BYTES)):
         place = part * PART_BYTES, (part + 1) * PART_BYTES
-        source = open_source(file, cuts.behind, reading.fields(file.format), place)
-        whole = ChunkGroup(file)
-        for number, (chunk, raw) in enumerate(_cut(whole, cuts, chunk_bytes, source, with_digests)):
+        source = open_source(file, behind, reading.fields(file.format), place)
+        cut = _cut(ChunkGroup(file), near, cuts, chunk_bytes, source, with_digests)
+        for number, (chunk, raw) in enumerate(cut):
             ordinal = (part << _PART_SHIFT) + number
             begin, end = passed, passed + chunk.size
             yield replace(chunk, ordinal=ordinal, begin=begin, end=end), raw
@@ -193,17 +190,41 @@ def part_of_chunk(file: SourceFile, ordinal: int) -> ChunkGroup:
 
 
 def _cut(
-    group: ChunkGroup, cuts: Cuts, chunk_bytes: int, source: SourceBytes, with_digests: bool
+    group: ChunkGroup,
+    near: Cuts,
+    cuts: Cuts,
+    chunk_bytes: int,
+    source: SourceBytes,
+    with_digests: bool,
 ) -> Iterator[tuple[Chunk, Text]]:
-    """The chunks of a group by the grid of positions; closes the source."""
+    """The chunks of a group by the grid of positions; closes the source.
+
+    A group is what lies between the cuts of its begin and of its end, so groups that are cut by
+    different threads neither overlap nor leave anything out.
+
+    Args:
+        near: what gives any legal cut; where it gives one that is far, ``cuts`` give the first, for
+            cuts of larger positions must not be smaller.
+    """
     file = group.file
+
+    def cut_at(position: int) -> int:
+        found = first_cut(source, near, position)
+        if near is not cuts and found >= position + chunk_bytes:
+            found = first_cut(source, cuts, position)
+        return found
+
     try:
-        begin = first_cut(source, cuts, group.begin)
+        begin = cut_at(group.begin)
         before = source.spent(begin)
-        while group.end is None or begin < group.end:
+        is_last = False
+        while not is_last:
             ordinal = begin // chunk_bytes
-            end = first_cut(source, cuts, (ordinal + 1) * chunk_bytes)
-            if end == begin:
+            position = (ordinal + 1) * chunk_bytes
+            if group.end is not None and position >= group.end:
+                is_last, position = True, group.end
+            end = cut_at(position)
+            if end == begin:  # of the file, or of a group in which no chunk begins
                 return
             raw = source.take(begin, end)
             digest = _digest_of(raw, file, begin) if with_digests else ""
