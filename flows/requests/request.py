@@ -30,6 +30,8 @@ class Request(BaseModel):
 
     #: Parameter → words that are read before anything else, and are of another type.
     words_for: ClassVar[dict[str, str]] = {}
+    #: Parameters of which a single one may be given without a list.
+    one_for_many: ClassVar[frozenset[str]] = frozenset()
 
     @classmethod
     def checked(cls, **parameters: Any) -> Self:
@@ -57,6 +59,8 @@ class Request(BaseModel):
             InvalidOption: it is of another type.
         """
         check = _checks_of(cls).get(name)
+        if name in cls.one_for_many and isinstance(value, str):
+            value = (value,)
         word = cls.words_for.get(name)
         if check is None or (isinstance(value, str) and value == word):
             return value

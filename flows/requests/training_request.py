@@ -73,6 +73,7 @@ class TrainingRequest(Request):
     """
 
     words_for: ClassVar[dict[str, str]] = {"vocab_size": AUTO}
+    one_for_many: ClassVar[frozenset[str]] = frozenset({"forbid", "forbidden_tokens"})
 
     paths: tuple[str, ...] = Field(
         description="files, directories, globs and URLs of text, .jsonl, .csv, .tsv and .json, "

@@ -78,7 +78,7 @@ class TokenRules:
     def checked(
         cls,
         looks: Sequence[str] = (),
-        tokens: Sequence[str | bytes] = (),
+        tokens: str | bytes | Sequence[str | bytes] = (),
         characters: Characters = "any",
     ) -> TokenRules:
         """Rules that a vocabulary can keep.
