@@ -122,8 +122,7 @@ def written(name: str, texts: list[str], separator: str = END) -> bytes:
     return separator.join(texts).encode()
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("held_out", [0.0, 0.3])
+@pytest.mark.parametrize(("seed", "held_out"), [(0, 0.0), (1, 0.0), (2, 0.3), (3, 0.3)])
 @pytest.mark.parametrize(
     "names", [["a.txt", "b.txt"], ["a.jsonl", "b.txt"], ["a.txt.gz", "b.jsonl.zst", "c.txt"]]
 )

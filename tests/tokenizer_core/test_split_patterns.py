@@ -289,7 +289,7 @@ def test_tokenizers_cuts_the_exported_regex_alike(name: str) -> None:
 def test_tiktoken_cuts_the_exported_regex_alike(name: str) -> None:
     pattern = SplitPattern.named(name)
     # With a rank for every substring each pre-token is one token, so tokens show the cuts.
-    for text in tempting_texts(300):
+    for text in tempting_texts(120):
         content = text.encode()
         ranks = {bytes([byte]): byte for byte in range(256)}
         for length in range(2, len(content) + 1):
