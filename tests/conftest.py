@@ -27,6 +27,7 @@ os.environ.update(
     DO_NOT_TRACK="true",
     MLFLOW_DISABLE_TELEMETRY="true",
     PREFECT_SERVER_ANALYTICS_ENABLED="false",
+    OPENBLAS_NUM_THREADS="1",  # its threads wait for each other's small parts at full speed
 )
 INHERITED = ("BPELINE_HOME", "BPELINE_CATALOGUE_URL", "BPELINE_ARTIFACTS_URL", "BPELINE_STORE",
              "MLFLOW_TRACKING_URI", "PREFECT_API_URL")  # fmt: skip

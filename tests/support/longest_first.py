@@ -18,7 +18,6 @@ LONGEST = (
     "test_tutorial.py",
     "reliability/test_random_kills.py",
     "registry/test_lost_replies.py",
-    "reliability/test_crash_points.py",
     "flows/test_postgresql.py",
     "flows/test_evaluation_sets.py",
     "flows/test_train_tokenizer.py",
@@ -30,6 +29,8 @@ LONGEST = (
     "tokenizer_core/test_split_automaton.py",
     "flows/test_drift.py",
     "flows/test_commands.py",
+    "flows/test_size_choice.py",
+    "flows/test_sources.py",
     "flows/test_algorithms.py",
     "flows/test_evaluation_flow.py",
     "flows/test_training_plan.py",
@@ -39,12 +40,9 @@ LONGEST = (
     "tokenizer_core/test_regex_processes.py",
     "tokenizer_core/test_tokenizer.py",
     "benchmarks/test_encoding_benchmark.py",
-    "test_architecture.py",
     "registry/test_killed_mlflow.py",
     "registry/test_deletion.py",
     "test_notebook.py",
-    "reliability/test_disk_faults.py",
-    "reliability/test_corruption.py",
 )
 # Folders whose files share what takes long to start: a server, a process of which others are forks.
 TOGETHER = ("tests/flows/scheduled/", "tests/reliability/")
