@@ -129,7 +129,7 @@ def test_what_cannot_be_asked_is_refused(asked: dict[str, object], said: str) ->
 def test_requests_of_before_there_were_rules_are_the_same() -> None:
     config = TrainingRequest.checked(paths=["a"], name="n").as_config()
     assert not {"forbid", "forbidden_tokens", "characters"} & config.keys()
-    asked = TrainingRequest.checked(paths=["a"], name="n", forbid=["digits"], characters="whole")
+    asked = TrainingRequest.checked(paths=["a"], name="n", forbid="digits", characters="whole")
     again = TrainingRequest.checked(**json.loads(json.dumps(asked.as_config())))
     assert again == asked
     assert not asked.learns_as(config)
