@@ -137,7 +137,7 @@ while pending:
         if inner is not None and inner not in reached:
             pending.append(inner)
 # Of two ways to fill the queue a processor has use for one.
-ways = {word_queue.queue_one_by_one, word_queue.queue_abreast} - {word_queue.queue_words}
+ways = {word_queue.queue_one_by_one, word_queue.queue_by_simd} - {word_queue.queue_words}
 reached.update(one.py_func for one in ways)
 # What is loaded holds what it calls: an inner kernel has a signature where something was compiled.
 print(sorted(one.__name__ for one in set(kernels) - reached))

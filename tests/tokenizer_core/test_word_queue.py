@@ -1,4 +1,4 @@
-"""The queue of words holds what is asked for, and by vectors what it holds one by one."""
+"""The queue of words holds what is asked for, and by SIMD what it holds one by one."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, k
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u64
 from bpeline.tokenizer_core.kernels.memory.types import I64, I64s, U8s, U64s
 from bpeline.tokenizer_core.kernels.tables.hashing import HashKey
+from bpeline.tokenizer_core.kernels.tables.simd_words import HAS_SIMD
 from bpeline.tokenizer_core.kernels.tables.word_keys import ENTRY, INLINE, LONG
 from bpeline.tokenizer_core.kernels.tables.word_queue import (
     BATCH,
@@ -23,10 +24,9 @@ from bpeline.tokenizer_core.kernels.tables.word_queue import (
     WORDS,
     Sought,
     next_start,
-    queue_abreast,
+    queue_by_simd,
     queue_one_by_one,
 )
-from bpeline.tokenizer_core.kernels.tables.word_vectors import ARE_THERE
 from bpeline.tokenizer_core.text import Text
 
 LONGEST, KEPT = 900, 512  # bytes
@@ -36,8 +36,8 @@ SLOT_BITS = np.uint64(ENTRY * (SLOTS - 1))
 KEY = HashKey(np.uint64(0x243F_6A88_85A3_08D3), np.uint64(0x1319_8A2E_0370_7345))
 NO_KEY = (1 << 64) - 1
 MEMORY = np.zeros(QUEUE_BYTES // 8, np.uint64)
-needs_vectors = pytest.mark.skipif(
-    not ARE_THERE, reason="this processor has no AVX-512 with VBMI2 and VAES"
+needs_simd = pytest.mark.skipif(
+    not HAS_SIMD, reason="this processor has no AVX-512 with VBMI2 and VAES"
 )
 
 
@@ -64,12 +64,12 @@ def one_by_one(
 
 
 @entry_kernel
-def abreast(
+def by_simd(
     text: U8s, marks: U64s, start: I64, end: I64, kept: I64, memory: U64s, rows: U64s, stop: I64s
 ) -> I64:
     base, queue = np.int64(text.ctypes.data), np.int64(memory.ctypes.data)
     sought = Sought(queue, TABLE, SLOT_BITS, KEY, kept, np.int64(LONGEST))
-    number, after = queue_abreast(base, marks, start, end, sought)
+    number, after = queue_by_simd(base, marks, start, end, sought)
     copy_rows(number, base, queue, rows)
     stop[0] = after
     return number
@@ -81,7 +81,7 @@ def start_behind(marks: U64s, after: I64, end: I64) -> I64:
 
 
 WAYS = [pytest.param(one_by_one, id="one by one")]
-WAYS += [pytest.param(abreast, id="abreast", marks=needs_vectors)]
+WAYS += [pytest.param(by_simd, id="by_simd", marks=needs_simd)]
 
 
 def cut_text(rng: np.random.Generator, size: int) -> tuple[Text, list[int], NDArray[np.uint64]]:
@@ -144,15 +144,15 @@ def test_each_word_of_a_span_is_queued_with_its_key(way: Any, kept: int, seed: i
         assert found == len(expected) - 1
 
 
-@needs_vectors
+@needs_simd
 def test_both_ways_queue_the_same(seed: int) -> None:
-    """The addresses of entries too: `mix_abreast` of one key and of eight."""
+    """The addresses of entries too: `queue_hash` of one key and of eight."""
     rng = np.random.default_rng(seed)
     for _ in range(60):
         text, _, marks = cut_text(rng, int(rng.integers(1, 9000)))
         start, end = int(rng.integers(0, text.size)), text.size
         rows, stop = queued(one_by_one, text, marks, start, end)
-        others, other_stop = queued(abreast, text, marks, start, end)
+        others, other_stop = queued(by_simd, text, marks, start, end)
         assert stop == other_stop or min(len(rows), len(others)) >= BATCH
         both = min(len(rows), len(others))
         np.testing.assert_array_equal(rows[:both], others[:both])

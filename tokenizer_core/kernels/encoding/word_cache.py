@@ -10,7 +10,7 @@ Longer words, and words of more ids, lie in the *arena*: bytes of the word, padd
 is a long one, then its ids. Then the entry holds where the ids begin (8 bytes) and the count, and
 the highest bit of its ``high`` is not that of the word's key, so that one comparison with a key
 finds words whose ids are in the entry, and no others. Neither table nor arena grows here: see
-`is_full`. Other than in all other tables a search begins where low bits of `mix_abreast` say, those
+`is_full`. Other than in all other tables a search begins where low bits of `queue_hash` say, those
 of ``cache_slots``, and looks at both entries of a cache line before it goes on to the next line.
 
 Any number of threads read and add words at once, without locks. An entry is empty (its ``high`` is
@@ -42,6 +42,7 @@ from bpeline.tokenizer_core.kernels.memory.atomics import (
 from bpeline.tokenizer_core.kernels.memory.records import Record
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, U64s
 from bpeline.tokenizer_core.kernels.tables.hashing import ZERO, key_in
+from bpeline.tokenizer_core.kernels.tables.simd_words import queue_hash
 from bpeline.tokenizer_core.kernels.tables.word_keys import (
     ENTRY,
     HIGH,
@@ -52,7 +53,6 @@ from bpeline.tokenizer_core.kernels.tables.word_keys import (
     copy_entry,
     same_bytes,
 )
-from bpeline.tokenizer_core.kernels.tables.word_vectors import mix_abreast
 
 IDS, COUNT = 16, 28  # places in an entry, in bytes
 WORDS, ARENA_USED = 0, 8  # places in the counts of a table, in bytes
@@ -196,7 +196,7 @@ def move_kept(table: U64s, larger: U64s, hash_key: U64s) -> I64:
         high = load_acquire(entry + HIGH)
         if high > TAKEN:
             own = high ^ IN_ARENA if is_in_arena(high) else high
-            home = place = np.int64(mix_abreast(load_u64(entry + LOW), own, key) & slots)
+            home = place = np.int64(queue_hash(load_u64(entry + LOW), own, key) & slots)
             while load_u64(target + place + HIGH) != ZERO:
                 place = next_entry(place, home) & np.int64(slots)
             copy_entry(entry, target + place)

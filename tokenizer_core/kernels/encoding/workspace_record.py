@@ -34,7 +34,7 @@ WORKSPACE = np.dtype(
         ("arena", _ADDRESS),  # long words, and ids of words that have many
         ("arena_bytes", _NUMBER),
         # A thread's own memory.
-        ("queue", _ADDRESS),  # the words that are under way: see `encode_text`
+        ("queue", _ADDRESS),  # the words that are under way: see `word_queue`
         ("scratch", _ADDRESS),  # for `encode_by_backtracking` or `merge_word`
         ("longest", _NUMBER),  # bytes of the longest word that scratch is enough for
         # What places in all tables depend on: see `HashKey`.

@@ -19,19 +19,19 @@ from bpeline.tokenizer_core.kernels.memory.addresses import (
 )
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, U64s
 from bpeline.tokenizer_core.kernels.tables.hashing import ALL, ONE, ZERO, HashKey
+from bpeline.tokenizer_core.kernels.tables.simd_words import (
+    HAS_SIMD,
+    LANES,
+    PLACES,
+    find_words,
+    queue_eight,
+    queue_hash,
+)
 from bpeline.tokenizer_core.kernels.tables.word_keys import (
     ENTRY,
     INLINE,
     long_word_key,
     short_word_key,
-)
-from bpeline.tokenizer_core.kernels.tables.word_vectors import (
-    ABREAST,
-    ARE_THERE,
-    PLACES,
-    find_words,
-    mix_abreast,
-    queue_eight,
 )
 
 BATCH = 128  # queued words that are enough; those in the same 64 bytes of text come along
@@ -39,7 +39,7 @@ MOST_QUEUED = BATCH + 64
 # Columns of the queue: addresses of words, low and high of their keys, addresses of the entries
 # they are sought in first. A word that is too long to be kept has its length for low, a high that
 # no key has, and an entry that is never filled. Eight rows at a time may be written.
-COLUMN = 8 * (MOST_QUEUED + ABREAST)
+COLUMN = 8 * (MOST_QUEUED + LANES)
 WORDS, LOWS, HIGHS, ENTRIES = 0, COLUMN, 2 * COLUMN, 3 * COLUMN
 _NEVER_FILLED = 4 * COLUMN
 _PLACES = _NEVER_FILLED + ENTRY
@@ -51,7 +51,7 @@ class Sought(NamedTuple):
 
     Attributes:
         queue: address of `QUEUE_BYTES`, zeros at first.
-        table, slots: address of a table; those bits of `mix_abreast` that say behind how many bytes
+        table, slots: address of a table; those bits of `queue_hash` that say behind how many bytes
             of it a search begins.
         key: of the hashes.
         kept: bytes of the longest word that the table holds; 0: none.
@@ -100,7 +100,7 @@ def queue_long(row: I64, word: I64, length: I64, sought: Sought) -> bool:
     """The same for a word that is not its own key, or not held; False: it is too long."""
     if length <= sought.kept:
         low, high = long_word_key(word, length, sought.key)
-        entry = sought.table + np.int64(mix_abreast(low, high, sought.key) & sought.slots)
+        entry = sought.table + np.int64(queue_hash(low, high, sought.key) & sought.slots)
         prefetch_to_read(entry)
         queue_word(row, low, high, entry)
     elif length <= sought.longest:
@@ -129,7 +129,7 @@ def queue_one_by_one(
             length = stop - word
             if length <= inline:
                 low, high = short_word_key(word, length)
-                entry = sought.table + np.int64(mix_abreast(low, high, sought.key) & sought.slots)
+                entry = sought.table + np.int64(queue_hash(low, high, sought.key) & sought.slots)
                 prefetch_to_read(entry)
                 queue_word(row, low, high, entry)
             elif not queue_long(row, word, length, sought):
@@ -144,8 +144,8 @@ def queue_one_by_one(
 
 
 @kernel
-def queue_abreast(base: I64, marks: U64s, start: I64, end: I64, sought: Sought) -> tuple[I64, I64]:
-    """`queue_words`, by `word_vectors`."""
+def queue_by_simd(base: I64, marks: U64s, start: I64, end: I64, sought: Sought) -> tuple[I64, I64]:
+    """`queue_words`, by `simd_words`."""
     queue, table, slots, key = sought.queue, sought.table, sought.slots, sought.key
     column, places = np.int64(COLUMN), queue + _PLACES
     block, last = start >> 6, end >> 6
@@ -165,13 +165,13 @@ def queue_abreast(base: I64, marks: U64s, start: I64, end: I64, sought: Sought) 
         long = find_words(bits, stop - (block << 6), places)
         # Sixteen at once: a loop that ends after one or two rounds is guessed wrongly too often.
         queue_eight(place, places, row, column, table, slots, key)
-        queue_eight(place, places + ABREAST, row + 8 * ABREAST, column, table, slots, key)
-        for at in range(0, 16 * ABREAST, 8):
+        queue_eight(place, places + LANES, row + 8 * LANES, column, table, slots, key)
+        for at in range(0, 16 * LANES, 8):
             prefetch_to_read(np.int64(load_u64(row + ENTRIES + at)))
-        for done in range(2 * ABREAST, number, ABREAST):
+        for done in range(2 * LANES, number, LANES):
             more = row + 8 * done
             queue_eight(place, places + done, more, column, table, slots, key)
-            for at in range(0, 8 * ABREAST, 8):
+            for at in range(0, 8 * LANES, 8):
                 prefetch_to_read(np.int64(load_u64(more + ENTRIES + at)))
         behind = row + 8 * number
         store_u64(behind + WORDS, np.uint64(base + stop))
@@ -193,4 +193,4 @@ def queue_abreast(base: I64, marks: U64s, start: I64, end: I64, sought: Sought) 
 # ``queue_words(base, marks, start, end, sought)``: put the next words of a span into the queue.
 # Returns how many, at most `MOST_QUEUED`, and where the next one starts: before the end of the span
 # there are none only where the next word is too long.
-queue_words = queue_abreast if ARE_THERE else queue_one_by_one
+queue_words = queue_by_simd if HAS_SIMD else queue_one_by_one

@@ -23,10 +23,10 @@ from bpeline.tokenizer_core.kernels.memory.addresses import (
 from bpeline.tokenizer_core.kernels.tables.hashing import mix
 from bpeline.tokenizer_core.kernels.tables.word_keys import INLINE
 
-ABREAST = 8  # words
+LANES = 8  # words
 PLACES = 2 * BLOCK  # bytes: where each word of a block begins in it, then how long each is
 
-_NEEDED = ("avx512bw", "avx512dq", "avx512vbmi", "avx512vbmi2", "vaes")
+_NEEDED = ("aes", "avx512bw", "avx512dq", "avx512vbmi", "avx512vbmi2", "vaes")
 _LONGEST_TOLD = 255  # bytes; the last word of a block may be longer
 _KEY = 16  # bytes of a key: low and high
 _ROUNDS = 2  # of AES; after them each bit depends on all bits of a key
@@ -35,12 +35,12 @@ _EVENS = [0, 8, 2, 10, 4, 12, 6, 14]  # of two vectors of numbers, in turn: the 
 _I8, _I32, _I64 = map(ir.IntType, (8, 32, 64))
 _BYTES = ir.VectorType(_I8, BLOCK)
 _BITS = ir.VectorType(ir.IntType(1), BLOCK)
-_NUMBERS = ir.VectorType(_I64, ABREAST)
+_NUMBERS = ir.VectorType(_I64, LANES)
 _PAIR = ir.VectorType(_I64, 2)
-_EIGHT_BYTES = ir.VectorType(_I8, ABREAST)
+_EIGHT_BYTES = ir.VectorType(_I8, LANES)
 
 
-def _are_there() -> bool:
+def _has_simd() -> bool:
     """Whether the processor that kernels are compiled for has all the instructions."""
     told = numba.config.CPU_FEATURES
     if told is None:
@@ -50,7 +50,7 @@ def _are_there() -> bool:
     return bool(numba.config.ENABLE_AVX) and has.issuperset(_NEEDED)
 
 
-ARE_THERE = _are_there()
+HAS_SIMD = _has_simd()
 
 
 def _call(builder: Any, name: str, result: ir.Type, *arguments: Any) -> Any:
@@ -61,7 +61,7 @@ def _call(builder: Any, name: str, result: ir.Type, *arguments: Any) -> Any:
     return builder.call(function, arguments)
 
 
-def _taken(builder: Any, vectors: list[Any], places: list[int]) -> Any:
+def _shuffled(builder: Any, vectors: list[Any], places: list[int]) -> Any:
     """What stands at some places of one vector, or of two behind each other."""
     mask = ir.Constant(ir.VectorType(_I32, len(places)), places)
     return builder.shuffle_vector(vectors[0], vectors[-1], mask)
@@ -73,12 +73,12 @@ def _in_turn(builder: Any, vector: ir.VectorType, *values: Any) -> Any:
     for place, value in enumerate(values):
         whole = builder.insert_element(whole, value, ir.Constant(_I32, place))
     repeated = [place % len(values) for place in range(vector.count)]
-    return _taken(builder, [whole], repeated)
+    return _shuffled(builder, [whole], repeated)
 
 
 def _hashed(builder: Any, keys: Any, hash_key: Any) -> Any:
     """The hash of each key in a vector of keys, as its lower half."""
-    name = {2: "llvm.x86.aesni.aesenc", ABREAST: "llvm.x86.aesni.aesenc.512"}[keys.type.count]
+    name = {2: "llvm.x86.aesni.aesenc", LANES: "llvm.x86.aesni.aesenc.512"}[keys.type.count]
     keys = builder.xor(keys, hash_key)
     for _ in range(_ROUNDS):
         keys = _call(builder, name, keys.type, keys, hash_key)
@@ -96,9 +96,9 @@ def _mix_by_aes(_context: Any, low: Any, high: Any, hash_key: Any) -> Any:
     return types.uint64(types.uint64, types.uint64, hash_key), generate
 
 
-# ``mix_abreast(low, high, key)``: the hash that `queue_eight` goes by, of one key; see `mix`, which
-# it is where there are no vectors.
-mix_abreast = _mix_by_aes if ARE_THERE else mix
+# ``queue_hash(low, high, key)``: the hash that `queue_eight` goes by, of one key; see `mix`, which
+# it is where there is no such SIMD.
+queue_hash = _mix_by_aes if HAS_SIMD else mix
 
 
 @intrinsic
@@ -182,8 +182,8 @@ def queue_eight(
         keys, hashes = [], []
         for first in range(2):  # the even ones, then the odd ones
             words = [2 * (place // _KEY) + first for place in range(BLOCK)]
-            of_key = _taken(builder, [lengths], words)
-            at = builder.add(_taken(builder, [begins], words), within)
+            of_key = _shuffled(builder, [lengths], words)
+            at = builder.add(_shuffled(builder, [begins], words), within)
             name = "llvm.x86.avx512.vpermi2var.qi.512"
             content = _call(builder, name, _BYTES, text[0], at, text[1])
             inside = builder.icmp_unsigned("<", within, of_key)
@@ -191,11 +191,13 @@ def queue_eight(
             content = builder.or_(content, builder.and_(of_key, top))
             keys.append(builder.bitcast(content, _NUMBERS))
             hashes.append(_hashed(builder, keys[-1], key))
-        offsets = builder.and_(_taken(builder, hashes, _EVENS), _in_turn(builder, _NUMBERS, slots))
+        offsets = builder.and_(
+            _shuffled(builder, hashes, _EVENS), _in_turn(builder, _NUMBERS, slots)
+        )
         for vector in (
             builder.add(builder.zext(begins, _NUMBERS), _in_turn(builder, _NUMBERS, block)),
-            _taken(builder, keys, _EVENS),
-            _taken(builder, keys, [place + 1 for place in _EVENS]),
+            _shuffled(builder, keys, _EVENS),
+            _shuffled(builder, keys, [place + 1 for place in _EVENS]),
             builder.add(offsets, _in_turn(builder, _NUMBERS, table)),
         ):
             builder.store(vector, pointer(builder, columns, _NUMBERS), align=1)
