@@ -139,13 +139,6 @@ def test_a_table_may_be_filled_from_a_larger_and_a_smaller_one() -> None:
         assert mapping == {word: 2 + 3 * (index % 3 == 0) for index, word in enumerate(words)}
 
 
-def test_rows_stand_where_a_renumbering_puts_them() -> None:
-    table = WordTable()
-    table.add(rows([b"late", b"early"], [1, 1], [70, 7]))
-    assert table.rows(GPT2, lambda positions: positions * 10).first_positions.tolist() == [70, 700]
-    assert table.rows(GPT2).words() == [b"early", b"late"]
-
-
 @pytest.mark.parametrize("number", [0, 1, 2, 5_000, 70_000])
 @pytest.mark.parametrize("top", [1, 3_000, 2**31, 2**53, 2**63 - 1])
 def test_positions_are_sorted_as_numpy_sorts_them(number: int, top: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -162,16 +161,8 @@ class WordTable:
         new = self.rows(earlier.pattern)
         return concatenated([replace(earlier, counts=counts), new.at_least(1)])
 
-    def rows(
-        self,
-        pattern: SplitPattern,
-        moved: Callable[[NDArray[np.int64]], NDArray[np.int64]] | None = None,
-    ) -> WordCounts:
+    def rows(self, pattern: SplitPattern) -> WordCounts:
         """All words, in order of first position; the table keeps them.
-
-        Args:
-            pattern: what made the words.
-            moved: gives first positions (int64) their final values, in the same order.
 
         Raises:
             InvalidOption: a count above 2⁶³ − 1.
@@ -179,8 +170,6 @@ class WordTable:
         words, size = len(self), int(self.used["word_bytes"][0])
         numbers, positions = in_pages(words + 1, np.int64), in_pages(words, np.int64)
         list_words(self.entries, self.arena, numbers, positions)
-        if moved is not None:
-            positions = moved(positions)
         order = order_of_positions(positions)
         first_positions = in_pages(words, np.int64)
         np.take(positions, order, out=first_positions, mode="clip")
