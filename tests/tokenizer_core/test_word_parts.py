@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from bpeline.tokenizer_core.counting import word_parts
+from bpeline.tokenizer_core.counting import word_parts, word_tables
 from bpeline.tokenizer_core.counting.text_counter import TextCounter
 from bpeline.tokenizer_core.counting.word_counts import COUNT_LIMIT, WordCounts
 from bpeline.tokenizer_core.counting.word_parts import WordParts
@@ -51,6 +51,10 @@ def plain(texts: list[str]) -> dict[bytes, tuple[int, int]]:
             place += len(key)
         begin += len(text)
     return found
+
+
+def no_memory(*_: object) -> None:
+    raise MemoryError
 
 
 def as_plain(rows: WordCounts) -> dict[bytes, tuple[int, int]]:
@@ -138,6 +142,45 @@ def test_counts_above_64_bits_are_refused_by_rows_of_threads() -> None:
         words.tables[3].add(WordCounts.from_mapping({b"often": COUNT_LIMIT}))
     with pytest.raises(InvalidOption, match="64-bit"):
         words.rows(GPT2, threads=2)
+
+
+def test_a_part_grows_into_memory_that_is_there_before_others_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = WordParts(10, 2)
+    bits = words.tables[3].bits
+    monkeypatch.setattr(word_tables, "empty_entries", no_memory)  # which a table asks for itself
+    assert words.make_room(3, words.tables[3].limit + 1, 0)
+    assert words.tables[3].bits == bits + 1
+
+
+def test_threads_go_on_after_one_that_got_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = texts_of(random.Random(5), 6)
+    words = WordParts(10, 2)
+    count_into(words, texts, [0, 1, 2])
+    with monkeypatch.context() as short:
+        short.setattr(word_tables, "in_pages", no_memory)
+        for part, table in enumerate(words.tables):
+            with pytest.raises(MemoryError):
+                words.make_room(part, table.limit, 1 << 30)
+    other = threading.Thread(target=count_into, args=(words, texts, [3, 4, 5]), daemon=True)
+    other.start()
+    other.join(60)
+    assert not other.is_alive(), "it waits for a part"
+    assert as_plain(words.rows(GPT2)) == plain(texts)
+
+
+def test_a_part_is_free_after_an_error() -> None:
+    words = WordParts(10, 2)
+
+    def fail() -> None:
+        with words.held(3):
+            assert words.used["held"][3]
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert not words.used["held"].any()
 
 
 def test_tables_are_a_power_of_two_and_not_without_end() -> None:

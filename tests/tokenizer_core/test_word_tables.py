@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bpeline.tokenizer_core.counting import word_tables
 from bpeline.tokenizer_core.counting.text_counter import TextCounter, words_of
 from bpeline.tokenizer_core.counting.word_counts import COUNT_LIMIT, WordCounts, order_of_positions
 from bpeline.tokenizer_core.counting.word_parts import WordParts
@@ -37,6 +38,10 @@ from bpeline.tokenizer_core.text import Text
 GPT2 = SplitPattern.named("gpt2")
 NO_DIGITS = str.maketrans("0123456789", "ghijklmnop")
 WIDE = [2**31 - 1, 2**31, 2**32, 2**53 - 1, 2**53, 2**53 + 1, 2**62]
+
+
+def no_memory(*_: object) -> None:
+    raise MemoryError
 
 
 def random_words(source: random.Random, number: int) -> list[bytes]:
@@ -147,6 +152,26 @@ def test_positions_are_sorted_as_numpy_sorts_them(number: int, top: int) -> None
     assert order_of_positions(positions).tolist() == expected
     positions -= np.int64(10)  # some below zero
     assert order_of_positions(positions).tolist() == np.argsort(positions, kind="stable").tolist()
+
+
+def test_a_fork_frees_the_lock_on_growing() -> None:
+    with word_tables._growing:
+        word_tables._renew_lock()
+        table = WordTable()
+        assert table.make_room(10_000, 0)
+    assert not word_tables._growing.locked()
+
+
+def test_a_table_whose_arena_cannot_grow_is_what_kernels_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = WordTable()
+    monkeypatch.setattr(word_tables, "in_pages", no_memory)
+    with pytest.raises(MemoryError):
+        table.make_room(10_000, 1 << 20)
+    assert table.limit >= 10_000
+    assert table.used["entries"] == table.entries.ctypes.data
+    assert (table.used["slots"], table.used["limit"]) == (1 << table.bits, table.limit)
 
 
 # ---- bounds ---------------------------------------------------------------------------------

@@ -90,7 +90,7 @@ class WordParts:
         with self._growing[part]:
             if len(self.tables) > 1 and len(table) + words > table.limit:
                 # Others wait while words are moved, so fresh memory is touched before.
-                larger = empty_entries((len(table.entries) >> 1).bit_length())
+                larger = empty_entries(table.bits + 1)
                 larger[::_TOUCHED] = 0
             with self.held(part):
                 return table.make_room(words, arena_bytes, larger)

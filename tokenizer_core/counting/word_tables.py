@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -23,10 +24,7 @@ from bpeline.tokenizer_core.kernels.counting.word_rows import (
     list_words,
     take_counts,
 )
-from bpeline.tokenizer_core.kernels.counting.word_table import (
-    POSITION_BYTES,
-    USED,
-)
+from bpeline.tokenizer_core.kernels.counting.word_table import POSITION_BYTES, USED
 from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
 from bpeline.tokenizer_core.kernels.memory.pages import in_lines, in_pages
 from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
@@ -42,7 +40,17 @@ _ENTRY_BYTES = 32
 FIRST_ARENA = 1 << 12
 _SECOND_ARENA = 2_000_000  # in pages that are touched as they are written
 _ROWS_AT_ONCE = 1 << 16
-_GROWING = threading.Lock()  # one at a time: the smaller and the larger table are there together
+# Tables grow one at a time: the smaller and the larger one are there together.
+_growing = threading.Lock()
+
+
+def _renew_lock() -> None:
+    """In a forked child no table grows, whatever the lock says."""
+    global _growing
+    _growing = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 class WordTable:
@@ -79,6 +87,11 @@ class WordTable:
         return int(self.used["words"][0])
 
     @property
+    def bits(self) -> int:
+        """There are 2^bits entries."""
+        return (len(self.entries) // _ENTRY).bit_length() - 1
+
+    @property
     def limit(self) -> int:
         """Words that it holds without growing."""
         return int(FULL * (len(self.entries) // _ENTRY))
@@ -101,10 +114,7 @@ class WordTable:
         Args:
             larger: empty entries that may be used, twice as many as now.
         """
-        grown = self._grow_entries(words, larger)
-        grown = grown and self._grow_arena(arena_bytes)
-        self.tell()
-        return grown
+        return self._grow_entries(words, larger) and self._grow_arena(arena_bytes)
 
     def make_room_anyway(self, words: int, arena_bytes: int) -> None:
         """The same, but the arena may grow beyond its bound, and the entries may become crowded.
@@ -114,7 +124,6 @@ class WordTable:
         """
         self._grow_entries(words)
         self._grow_arena(arena_bytes, anyway=True)
-        self.tell()
         self.used["limit"] = max(self.limit, len(self) + words)
 
     def tell(self) -> None:
@@ -189,21 +198,22 @@ class WordTable:
         Args:
             made: see `make_room`.
         """
-        wanted = now = (self.entries.size // _ENTRY).bit_length() - 1
+        wanted = self.bits
         while len(self) + words > FULL * (1 << wanted):
             wanted += 1
         bits = min(wanted, self._most_bits)
-        if bits > now:
+        if bits > self.bits:
             if made is not None and len(made) == _ENTRY << bits:
                 self._move_to(made)
             else:
-                with _GROWING:
+                with _growing:
                     self._move_to(empty_entries(bits))
         return wanted <= self._most_bits
 
     def _move_to(self, larger: NDArray[np.uint64]) -> None:
         move_words(self.entries, larger, self.used["hash_key"][0])
         self.entries = larger
+        self.tell()
 
     def _grow_arena(self, more: int, *, anyway: bool = False) -> bool:
         """Grow as far as needed; where the bounds forbid that, not at all or no farther."""
@@ -216,6 +226,7 @@ class WordTable:
             larger = in_pages(max(size, min(enough, self._most_arena)), np.uint8)
             larger[:used] = self.arena[:used]
             self.arena = larger
+            self.tell()
         return True
 
 
