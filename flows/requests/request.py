@@ -72,9 +72,10 @@ class Request(BaseModel):
                 check.taken(plain)
                 return value
             raise type(error)(
-                f"{_typed(name)} is {value!r:.60}, of type {type(value).__name__}",
+                f"{_typed(name)} is {value!r:.60}, of type {type(value).__name__}"
+                f"{check.flaw(value)}",
                 f"{error.accepted} ({cls.model_fields[name].description})",
-                f"{error.next_step}, or leave it out",
+                error.next_step,
             ) from None
 
 

@@ -76,7 +76,16 @@ def test_a_string_is_no_list_of_its_characters() -> None:
     for name in ("paths", "special_tokens", "required_tokens", "include"):
         with pytest.raises(WrongKind) as refused:
             TrainingRequest.checked(**{**REQUESTS[TrainingRequest], name: "abc"})
-        assert f"write {name}=['abc']" in refused.value.next_step
+        assert refused.value.next_step == f"write {name}=['abc']"
+
+
+def test_what_is_wrong_in_a_list_is_named_and_what_to_type_is_said_once() -> None:
+    with pytest.raises(InvalidOption, match="in which 3 stands") as refused:
+        TrainingRequest.checked(**REQUESTS[TrainingRequest], special_tokens=["a", 3])
+    assert refused.value.next_step == "put that item right, or take it out"
+    with pytest.raises(InvalidOption) as refused:
+        TrainingRequest.checked(**REQUESTS[TrainingRequest], workers=2.5)
+    assert refused.value.next_step == "leave workers out"
 
 
 def test_the_word_for_a_size_that_is_chosen_is_taken() -> None:

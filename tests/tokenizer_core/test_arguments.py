@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -552,6 +552,7 @@ def _asked(
     names: list[str] | tuple[str, ...] = (),
     joined: bool = False,
     file: Path = Path("a"),
+    counted: Mapping[str, int] = {},
 ) -> tuple[object, ...]:
     return size, share, names, joined, file
 
@@ -578,10 +579,24 @@ def test_what_was_meant_is_said(given: dict[str, Any], told: str) -> None:
 
 
 def test_an_item_that_is_wrong_is_named() -> None:
-    with pytest.raises(InvalidOption, match="in which 3 stands"):
+    with pytest.raises(InvalidOption, match="in which 3 stands") as refused:
         _asked(names=["a", 3])  # type: ignore[list-item]
+    assert refused.value.next_step == "put that item right, or take it out"
+    many: dict[Any, Any] = {f"word {number}": number for number in range(9)}
+    with pytest.raises(InvalidOption, match="in which '9' stands at 'b'"):
+        _asked(counted={**many, "b": "9"})
+    with pytest.raises(InvalidOption, match="in which 7 stands"):
+        _asked(counted={**many, 7: 9})
     with pytest.raises(InvalidOption, match="lone surrogate"):
         _asked(names=["\udc00"])
+
+
+def test_what_a_value_of_the_right_type_lacks_is_said() -> None:
+    with pytest.raises(InvalidOption, match="more than 64 bits"):
+        _asked(size=2**70)
+    with pytest.raises(InvalidOption, match="no file system") as refused:
+        count_words("a\0b")
+    assert refused.value.next_step == 'write paths="file.txt"'
 
 
 def test_what_is_as_good_is_made_what_the_function_takes() -> None:
@@ -592,8 +607,8 @@ def test_what_is_as_good_is_made_what_the_function_takes() -> None:
 
 
 def test_too_many_and_unknown_arguments_are_left_to_python() -> None:
-    with pytest.raises(TypeError, match="takes from 0 to 5"):
-        _asked(1, 0.5, (), False, Path("a"), 6)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="takes from 0 to 6"):
+        _asked(1, 0.5, (), False, Path("a"), {}, 7)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="unexpected keyword"):
         _asked(sise=3)  # type: ignore[call-arg]
     with pytest.raises(InvalidOption, match="no parameter 'sise'") as refused:

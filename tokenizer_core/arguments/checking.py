@@ -143,6 +143,10 @@ class Check:
         self._default = parameter.default
         self._kinds = kinds_of(parameter.annotation)
 
+    def flaw(self, given: Any) -> str:
+        """What is wrong with a value of the right type, as the end of a sentence; or nothing."""
+        return next(filter(None, (kind.flaw(given) for kind in self._kinds)), "")
+
     def taken(self, given: Any) -> Any:
         """What the function is given for it.
 
@@ -158,16 +162,18 @@ class Check:
 
     def _refusal(self, given: Any) -> InvalidOption:
         right = any(isinstance(given, kind.types) for kind in self._kinds)
-        flaw = next(filter(None, (kind.flaw(given) for kind in self._kinds)), "")
         named = "" if given is None else f", of type {type(given).__name__}"
         return (InvalidOption if right and type(given) is not bool else WrongKind)(
-            f"{self._function} was given {self.name}={_SHOWN.repr(given)}{named}{flaw}",
+            f"{self._function} was given {self.name}={_SHOWN.repr(given)}{named}{self.flaw(given)}",
             f"accepted: {listed(self._kinds)}",
             self._next_step(given),
         )
 
     def _next_step(self, given: Any) -> str:
-        for kind in self._kinds:
+        flawed = next((kind for kind in self._kinds if kind.flaw(given)), None)
+        if flawed and flawed.mend:
+            return flawed.mend
+        for kind in () if flawed else self._kinds:
             if meant := kind.meant(given):
                 return f"write {self.name}={meant}"
         if self._default is not Parameter.empty:

@@ -20,6 +20,7 @@ from types import NoneType, UnionType
 from typing import Any, ForwardRef, Literal, TypeVar, Union, get_args, get_origin
 
 REFUSED: Any = object()
+_MEND_ITEM = "put that item right, or take it out"
 _WIDEST = 1 << 64  # no whole number that is asked for has more bits
 _MADE_BY = {  # values that nobody writes down
     "ParityRule": "ParityRule()",
@@ -41,6 +42,7 @@ class Kind:
         meant: what a refused value probably stands for, as it is written; or nothing.
         example: how one is written.
         flaw: what is wrong with a value of the right type, as the end of a sentence; or nothing.
+        mend: what to do about that, where it is something else than to write another value.
     """
 
     words: str
@@ -49,6 +51,7 @@ class Kind:
     meant: Callable[[Any], str] = lambda given: ""
     example: str = ""
     flaw: Callable[[Any], str] = lambda given: ""
+    mend: str = ""
 
 
 def kinds_of(annotation: Any) -> tuple[Kind, ...]:
@@ -138,6 +141,11 @@ def _whole(given: Any) -> Any:
     return REFUSED
 
 
+def _flaw_of_whole(given: Any) -> str:
+    wide = type(given) is int and _whole(given) is REFUSED
+    return ", which has more than 64 bits" if wide else ""
+
+
 def _meant_whole(given: Any) -> str:
     try:
         number = float(given) if isinstance(given, (str, Real)) else math.nan
@@ -217,7 +225,7 @@ _PLAIN: dict[Any, Kind] = {
     None: Kind("None", _none),
     NoneType: Kind("None", _none),
     bool: Kind("True or False", _flag, meant=_meant_flag, example="True"),
-    int: Kind("a whole number", _whole, (int,), _meant_whole, "1000"),
+    int: Kind("a whole number", _whole, (int,), _meant_whole, "1000", _flaw_of_whole),
     float: Kind("a finite number", _real, (float,), _meant_real, "0.5"),
     str: Kind("a string", _text, (str,), _meant_text, '"text"', _flaw_of_text),
     bytes: Kind("bytes", _bytes, example='b"text"'),
@@ -290,14 +298,17 @@ def _of_items(kinds: tuple[Kind, ...], what: str, taken: Callable[[Any], Any]) -
         return f"[{given!r}]" if short and one else ""
 
     def flaw(given: Any) -> str:
-        if isinstance(given, (list, tuple)):
-            for item in given:
-                if taken_by(kinds, item) is REFUSED:
-                    more = "".join(kind.flaw(item) for kind in kinds)
-                    return f", in which {item!r:.40} stands{more}"
-        return ""
+        return _flaw_of_items(kinds, given) if isinstance(given, (list, tuple)) else ""
 
-    return Kind(what + of_what, taken, (list, tuple), meant, example, flaw)
+    return Kind(what + of_what, taken, (list, tuple), meant, example, flaw, _MEND_ITEM)
+
+
+def _flaw_of_items(kinds: tuple[Kind, ...], given: Iterable[Any]) -> str:
+    for item in given:
+        if taken_by(kinds, item) is REFUSED:
+            more = "".join(kind.flaw(item) for kind in kinds)
+            return f", in which {item!r:.40} stands{more}"
+    return ""
 
 
 def _as_list(given: Any) -> Any:
@@ -333,6 +344,14 @@ def _mappings(keys: tuple[Kind, ...], values: tuple[Kind, ...]) -> Kind:
         same = isinstance(names, type(given.keys())) and isinstance(there, type(given.values()))
         return given if same else dict(zip(names, there, strict=True))
 
+    def flaw(given: Any) -> str:
+        if not isinstance(given, Mapping):
+            return ""
+        for key, value in given.items():
+            if found := _flaw_of_items(values, [value]):
+                return f"{found} at {key!r:.40}"
+        return _flaw_of_items(keys, given)
+
     written = f"{{{keys[0].example}: {values[0].example}}}" if values[0].example else ""
     words = f"a mapping from {listed(keys)} to {listed(values)}"
-    return Kind(words, taken, (Mapping,), example=written)
+    return Kind(words, taken, (Mapping,), example=written, flaw=flaw, mend=_MEND_ITEM)
