@@ -419,7 +419,7 @@ class Tokenizer:
             InvalidSpecialToken: the policy forbids what the text holds, or allows the unknown.
             InvalidOption: a policy of another name.
         """
-        if add_special_tokens and flag("add_special_tokens", add_special_tokens):
+        if add_special_tokens is not False and flag("add_special_tokens", add_special_tokens):
             return self._templated(self.encode(text, allowed_special, on_special))
         # The same objects, which these words are: an array would be compared item by item.
         if on_special is _TEXT and (allowed_special is None or allowed_special is self._usual):

@@ -54,8 +54,6 @@ ANY_TEXT = TEXTS | {"surrogate"}  # encoded as U+FFFD
 PATHS = frozenset({"text", "path"})
 CHOICES = frozenset[str]()  # none of it
 FLAGS = frozenset({"bool"})
-# Of this one nothing but its truth is asked, which for an array NumPy refuses to tell.
-TRUTH = FLAGS | {"None", "empty", "nothing", "array"}
 LISTS = frozenset({"nothing", "mapping", "None"})
 MANY_TEXTS = frozenset({"nothing", "set"})
 IDS = frozenset({"nothing", "row", "array"})
@@ -221,7 +219,7 @@ TABLE: dict[str, dict[str, frozenset[str]]] = {
     "Tokenizer.of_spec": {"spec": VALUES, "cache_words": NUMBERS},
     "Tokenizer.load": {"path": PATHS, "format": or_none(CHOICES)},
     "Tokenizer.save": {"path": PATHS, "format": CHOICES},
-    "Tokenizer.encode": {"text": ANY_TEXT, "add_special_tokens": TRUTH, **POLICY},
+    "Tokenizer.encode": {"text": ANY_TEXT, "add_special_tokens": FLAGS, **POLICY},
     "Tokenizer.encode_ordinary": {"text": ANY_TEXT},
     "Tokenizer.encode_to_numpy": {"text": ANY_TEXT | {"bytes"}, **THREADS, **DTYPE, **POLICY},
     "Tokenizer.encode_batch": {
@@ -491,7 +489,7 @@ def test_what_is_of_the_wrong_kind_is_refused(doors: dict[str, Door], door: str)
                 call(**{**given, argument: value})
             except Exception as error:
                 typed = isinstance(error, BpelineError) and error.accepted and error.next_step
-                if not typed and right is not TRUTH:
+                if not typed:
                     raise AssertionError(f"{door}({argument}={name}): {error!r}") from error
             else:
                 assert name in right, f"{door}({argument}={name}) is taken"
@@ -589,6 +587,26 @@ def test_an_item_that_is_wrong_is_named() -> None:
         _asked(counted={**many, 7: 9})
     with pytest.raises(InvalidOption, match="lone surrogate"):
         _asked(names=["\udc00"])
+
+
+@pytest.mark.parametrize("items", [["a", 3], ["a", "b"], []])
+def test_an_iterator_is_what_a_list_of_its_items_is(items: list[Any]) -> None:
+    def told(given: object) -> object:
+        try:
+            return _asked(names=given)  # type: ignore[arg-type]
+        except InvalidOption as refused:
+            return str(refused)
+
+    assert told(iter(items)) == told(items)
+    assert told(iter(items)) != told([3, *items])
+
+
+def test_a_class_of_a_module_that_is_not_imported_is_checked() -> None:
+    names: dict[str, Any] = {"ParityRule": ParityRule, "__name__": "imported_nowhere"}
+    exec("class Other(ParityRule): pass", names)
+    assert names["Other"](window=3) == names["Other"](3)
+    with pytest.raises(WrongKind, match="window"):
+        names["Other"](window="3")
 
 
 def test_what_a_value_of_the_right_type_lacks_is_said() -> None:

@@ -12,7 +12,7 @@ import functools
 import inspect
 import reprlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from inspect import Parameter
 from numbers import Integral
 from typing import Any, ForwardRef, TypeVar, cast
@@ -142,6 +142,7 @@ class Check:
         self._function = function
         self._default = parameter.default
         self._kinds = kinds_of(parameter.annotation)
+        self._reads = any(kind.reads for kind in self._kinds)
 
     def flaw(self, given: Any) -> str:
         """What is wrong with a value of the right type, as the end of a sentence; or nothing."""
@@ -155,6 +156,8 @@ class Check:
         """
         if given is None and self._default == ():
             return ()
+        if self._reads and isinstance(given, Iterator):
+            given = list(given)  # once: the next kind would find it empty
         taken = taken_by(self._kinds, given)
         if taken is REFUSED:
             raise self._refusal(given)
@@ -184,7 +187,7 @@ class Check:
 
 @functools.cache
 def _checks_of(function: Callable[..., Any]) -> list[Check]:
-    names = _Names(vars(sys.modules[function.__module__]))
+    names = _Names(vars(sys.modules.get(function.__module__, builtins)))
     return [
         Check(function.__qualname__.removesuffix(".__init__"), one)
         for one in inspect.signature(function, locals=names, eval_str=True).parameters.values()

@@ -42,6 +42,7 @@ class Kind:
         meant: what a refused value probably stands for, as it is written; or nothing.
         example: how one is written.
         flaw: what is wrong with a value of the right type, as the end of a sentence; or nothing.
+        reads: whether items of an iterator are looked at, which takes them from it.
         mend: what to do about that, where it is something else than to write another value.
     """
 
@@ -52,6 +53,7 @@ class Kind:
     example: str = ""
     flaw: Callable[[Any], str] = lambda given: ""
     mend: str = ""
+    reads: bool = False
 
 
 def kinds_of(annotation: Any) -> tuple[Kind, ...]:
@@ -281,7 +283,7 @@ def _rows(kinds: tuple[Kind, ...], as_tuple: bool) -> Kind:
         items = REFUSED if given is REFUSED else _items(kinds, given)
         return tuple(items) if as_tuple and items is not REFUSED else items
 
-    return _of_items(kinds, "a list", taken)
+    return replace(_of_items(kinds, "a list", taken), reads=True)
 
 
 def _of_items(kinds: tuple[Kind, ...], what: str, taken: Callable[[Any], Any]) -> Kind:
@@ -331,7 +333,7 @@ def _collections(kinds: tuple[Kind, ...], origin: type) -> Kind:
             return given
         return _items(kinds, given if isinstance(given, Collection) else list(given))
 
-    return _of_items(kinds, "an iterable", taken)
+    return replace(_of_items(kinds, "an iterable", taken), reads=origin is not Iterable)
 
 
 def _mappings(keys: tuple[Kind, ...], values: tuple[Kind, ...]) -> Kind:
