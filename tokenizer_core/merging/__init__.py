@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from .learning import PrunedWords as PrunedWords
     from .learning import learn_with as learn_with
     from .learning import prune as prune
-    from .learning import require_counts as require_counts
     from .learning import validate_options as validate_options
     from .merge_engine import MergeEngine as MergeEngine
     from .merge_engine import SymbolWords as SymbolWords

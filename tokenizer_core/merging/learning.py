@@ -25,6 +25,10 @@ from bpeline.tokenizer_core.vocabulary import validate_tie_break
 MERGES_PER_CHECKPOINT = 1000
 _CALL_SECONDS = 0.03  # of one kernel call: long enough to cost nothing, short for Ctrl-C
 _FIRST_CALL = 32  # merges
+_DEFAULTS = (
+    "the defaults are min_count=2, min_word_count=1, max_token_bytes=None, checkpoint_every=1000, "
+    "threads=None"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,28 +47,13 @@ class PrunedWords:
 NOTHING = PrunedWords(0, 0)
 
 
-def require_counts(counts: WordCounts) -> None:
-    """Refuse texts, paths and other numbers of words.
-
-    Raises:
-        InvalidOption: these are no word counts.
-    """
-    if not isinstance(counts, WordCounts):
-        raise InvalidOption(
-            f"a tokenizer is to be trained on a value of type {type(counts).__name__}",
-            "WordCounts, as count_words makes them of files and count_texts of texts",
-            'train_bpe(count_words("corpus.txt"), 32000)',
-        )
-
-
 def prune(counts: WordCounts, min_word_count: int) -> tuple[WordCounts, PrunedWords]:
     """The words that occur ``min_word_count`` times or more, and what was left out.
 
     Raises:
-        InvalidOption: these are no word counts, or the least count is no number.
+        InvalidOption: the least count is no whole number from 1 on.
         EmptyCorpus: no word of several is left.
     """
-    require_counts(counts)
     min_word_count = whole_number("min_word_count", min_word_count, 1)
     frequent = counts.at_least(min_word_count)
     if min_word_count > 1 and len(counts) and not len(frequent):
@@ -166,13 +155,7 @@ def validate_options(
         ("checkpoint_every", every, 1),
         ("threads", 1 if threads is None else threads, 1),
     ):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise InvalidOption(
-                f"{name} is {value!r}",
-                f"a whole number from {least} on",
-                "the defaults are min_count=2, min_word_count=1, max_token_bytes=None, "
-                "checkpoint_every=1000, threads=None",
-            )
+        whole_number(name, value, least, _DEFAULTS)
 
 
 def learn_with(

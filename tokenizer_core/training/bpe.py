@@ -28,7 +28,6 @@ from bpeline.tokenizer_core.merging import (
     byte_words,
     learn_with,
     prune,
-    require_counts,
     validate_options,
 )
 from bpeline.tokenizer_core.training.required_tokens import required_merges
@@ -238,7 +237,6 @@ def train_bpe(
     from bpeline.tokenizer_core.tokenizer import Tokenizer
     from bpeline.tokenizer_core.vocabulary import TokenizerSpec, validate_special_tokens
 
-    require_counts(counts)
     counts.pattern.require_every_byte()
     specials = validate_special_tokens(special_tokens)
     merges = merges_for(vocab_size, specials)
@@ -297,9 +295,9 @@ def merges_for(vocab_size: int, special_tokens: tuple[str, ...] | list[str] = ()
         InvalidOption: the bytes and the special tokens alone are more than ``vocab_size``.
     """
     least = _BYTES + len(special_tokens)
-    if isinstance(vocab_size, bool) or not isinstance(vocab_size, int) or vocab_size < least:
+    if vocab_size < least:
         raise InvalidOption(
-            f"a vocabulary of {vocab_size!r} has no room for 256 bytes and "
+            f"a vocabulary of {vocab_size} has no room for 256 bytes and "
             f"{len(special_tokens)} special tokens",
             f"vocab_size is a whole number from {least} on",
             "32000 is usual for one language, 100000 and more for many",
