@@ -235,7 +235,7 @@ def train_bpe(
         CorpusError, EmptyCorpus, CorruptFile, DiskFull: as `learn_merges`.
     """
     from bpeline.tokenizer_core.tokenizer import Tokenizer
-    from bpeline.tokenizer_core.vocabulary import TokenizerSpec, validate_special_tokens
+    from bpeline.tokenizer_core.vocabulary import validate_special_tokens
 
     counts.pattern.require_every_byte()
     specials = validate_special_tokens(special_tokens)
@@ -264,9 +264,7 @@ def train_bpe(
     order = byte_order(tie_break)
     made = vocab_from_merges(learned.left, learned.right, order, specials, special_ids)
     refuse_clashes(specials, made.ordinary)
-    # As `Tokenizer` does, but without a look at the type of each item: there are 100,000.
-    parts = made.vocab, made.merges, made.special_tokens
-    return Tokenizer.of_spec(TokenizerSpec.checked(*parts, counts.pattern))
+    return Tokenizer(made.vocab, made.merges, made.special_tokens, pattern=counts.pattern)
 
 
 def refuse_special_tokens_in_words(special_tokens: Sequence[str], counts: WordCounts) -> None:
