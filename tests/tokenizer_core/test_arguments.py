@@ -664,6 +664,14 @@ def test_a_row_that_is_not_there_is_out_of_range(doors: dict[str, Door]) -> None
         counts.take(np.array([True, False]))
 
 
+def test_false_is_no_number_of_a_shard_that_was_read(doors: dict[str, Door]) -> None:
+    shards = TokenShards("tokens")
+    for read in (shards.shard, shards.index):
+        read(0)
+        with pytest.raises(WrongKind):
+            read(False)
+
+
 def test_options_of_a_training_are_refused_before_anything_is_counted() -> None:
     def texts() -> Iterator[str]:
         raise AssertionError

@@ -263,7 +263,7 @@ class TokenShards:
         Raises:
             CorruptFile: the files do not hold as much as the record says.
         """
-        kept = self._read.get(number) if isinstance(number, int) else None
+        kept = self._read.get(number) if type(number) is int else None
         if kept is not None:
             return kept
         record = self.records[row_number("shard", number, len(self.records))]
@@ -279,7 +279,6 @@ class TokenShards:
         self._read[number] = ids, edges
         return ids, edges
 
-    @checked
     def place(self, number: int) -> DocumentPlace:
         """The file, the bytes in it and the id that one document came from.
 
@@ -291,7 +290,6 @@ class TokenShards:
         shard = int(np.searchsorted(self._edges, number, side="right")) - 1
         return self.index(shard)[number - int(self._edges[shard])]
 
-    @checked
     def parts(self, number: int) -> list[SequencePart]:
         """The documents, and pieces of them, in one packed sequence, in their order.
 
@@ -315,7 +313,6 @@ class TokenShards:
         begin = (number - int(self._edges[shard])) * length
         return self._parts[shard].between(begin, begin + length)
 
-    @checked
     def index(self, shard: int) -> DocumentIndex:
         """Where all documents of a shard stood; errors as `place`."""
         if "packed" in self.manifest:
@@ -330,8 +327,9 @@ class TokenShards:
                 "shards of format version 2 or higher",
                 "encode the files again: the same command writes the index",
             )
+        shard = row_number("shard", shard, len(self.records))
         if shard not in self._indexes:
-            record = self.records[row_number("shard", shard, len(self.records))]
+            record = self.records[shard]
             paths = [self.file(file) for file in record.files[self._of_ids :]]
             self._indexes[shard] = DocumentIndex(paths, record.documents)
         return self._indexes[shard]
