@@ -7,6 +7,7 @@ import random
 import re
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from bpeline import (
     train_from_iterator,
 )
 from bpeline.tokenizer_core.corpus import Source
+from bpeline.tokenizer_core.counting import text_streams
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, InvalidUtf8, MissingSource
 
 WORDS = ["low", " lower", "newest\n", " naïve", " 中文", "<|end|>", " ", "don't", "3.14", "é", "é"]
@@ -114,6 +116,27 @@ def test_errors_of_the_stream_and_of_items_end_the_counting() -> None:
     assert count_texts([b"a\xff", "b\ud800"], invalid_utf8="replace").to_mapping() == {
         b"a": 1, "\N{REPLACEMENT CHARACTER}".encode(): 2, b"b": 1,
     }  # fmt: skip
+
+
+class InterruptedAtTheSecond(ThreadPoolExecutor):
+    """Interrupted while a second worker is asked for; it does not wait for the first one."""
+
+    def submit(self, *given: Any, **named: Any) -> Any:
+        if self._threads:
+            raise KeyboardInterrupt
+        return super().submit(*given, **named)
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown(wait=False)
+        for worker in self._threads:
+            worker.join(20)
+            assert not worker.is_alive(), "it waits for texts"
+
+
+def test_workers_end_when_starting_them_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_streams, "ThreadPoolExecutor", InterruptedAtTheSecond)
+    with pytest.raises(KeyboardInterrupt):
+        count_texts(["low lower"], workers=2)
 
 
 def test_what_could_be_names_of_files_is_asked_for(tmp_path: Path) -> None:

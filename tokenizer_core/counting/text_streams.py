@@ -117,8 +117,8 @@ class _Counting:
         waiting: queue.Queue[TextBatch | None] = queue.Queue(_WAITING * workers)
         words = words_of(_GUESSED_BYTES, workers)
         with ThreadPoolExecutor(workers, thread_name_prefix="count") as threads:
-            counting = [threads.submit(self._count, waiting, words) for _ in range(workers)]
-            try:
+            try:  # from here on: workers that nobody hands anything wait until they are told to end
+                counting = [threads.submit(self._count, waiting, words) for _ in range(workers)]
                 for batch in batches:
                     if not self._hand_over(batch, waiting):
                         break
