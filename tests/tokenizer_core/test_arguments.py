@@ -612,6 +612,8 @@ def test_a_class_of_a_module_that_is_not_imported_is_checked() -> None:
 def test_what_a_value_of_the_right_type_lacks_is_said() -> None:
     with pytest.raises(InvalidOption, match="more than 64 bits"):
         _asked(size=2**70)
+    with pytest.raises(InvalidOption, match="accepted: a finite number"):
+        _asked(share=10**400)
     with pytest.raises(InvalidOption, match="no file system") as refused:
         count_words("a\0b")
     assert refused.value.next_step == 'write paths="file.txt"'

@@ -158,7 +158,13 @@ def _meant_whole(given: Any) -> str:
 
 
 def _real(given: Any) -> Any:
-    if not isinstance(given, Real) or isinstance(given, bool) or not math.isfinite(given):
+    if not isinstance(given, Real) or isinstance(given, bool):
+        return REFUSED
+    try:
+        finite = math.isfinite(given)
+    except OverflowError:  # a whole number above all that are floats
+        return REFUSED
+    if not finite:
         return REFUSED
     return given if isinstance(given, (int, float)) else float(given)
 
