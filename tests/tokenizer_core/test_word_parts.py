@@ -170,6 +170,22 @@ def test_threads_go_on_after_one_that_got_no_memory(monkeypatch: pytest.MonkeyPa
     assert as_plain(words.rows(GPT2)) == plain(texts)
 
 
+def test_a_part_is_held_by_one_thread_at_a_time() -> None:
+    words, waited = WordParts(10, 2), threading.Event()
+
+    def wait() -> None:
+        with words.held(3):
+            waited.set()
+
+    other = threading.Thread(target=wait, daemon=True)
+    with words.held(3):
+        other.start()
+        with words.held(4):
+            assert not waited.wait(0.1)
+    assert waited.wait(60)
+    other.join()
+
+
 def test_a_part_is_free_after_an_error() -> None:
     words = WordParts(10, 2)
 
