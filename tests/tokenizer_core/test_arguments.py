@@ -303,6 +303,15 @@ DOCUMENTED: dict[str, dict[str, frozenset[str]]] = {
     "expand": {"content": VALUES},
     "load of ranks": {"pattern": TEXTS, "special_tokens": frozenset({"None"})},
     "DecodeStream.feed": {"id_": NUMBERS},
+    "pack_shards": {
+        "shards": VALUES,
+        "out": PATHS,
+        "length": NUMBERS,
+        "seed": NUMBERS,
+        "format": or_none(TEXTS),
+        "shard_tokens": NUMBERS,
+        "on_shard": or_none(FUNCTIONS),
+    },
 }
 ALL = TABLE | DOCUMENTED
 CLASSES = (ParityRule, SplitPattern, TokenShards, Tokenizer, WordCounts)
@@ -448,6 +457,7 @@ def _doors() -> dict[str, Door]:
         "compress": (compress, {"content": b"abc" * 9}),
         "expand": (expand, {"content": compress(b"abc" * 9)}),
         "load of ranks": (load_ranks, {}),
+        "pack_shards": (pack_shards, {"shards": shards, "out": "packed", "length": 4}),
         "DecodeStream.feed": (tokenizer.decode_stream().feed, {"id_": 66}),
     }
     of_text = ("encode", "encode_ordinary", "encode_to_numpy", "encode_with_offsets", "count",

@@ -203,9 +203,9 @@ def test_what_cannot_be_packed_is_said(
     tokenizer: Tokenizer, shards: TokenShards, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    for options in ({"length": 0}, {"length": 4, "seed": -1}, {"length": 4, "seed": 1 << 64}):
-        with pytest.raises(InvalidOption, match="length is"):
-            pack_shards(shards, out, **options)
+    for length, seed, told in ((0, 0, "length is 0"), (4, -1, "seed is -1"), (4, 1 << 64, "seed=")):
+        with pytest.raises(InvalidOption, match=told):
+            pack_shards(shards, out, length, seed=seed)
     packed = pack_shards(shards, out, 8)
     with pytest.raises(InvalidOption, match="holds packed sequences"):
         pack_shards(packed, tmp_path / "twice", 8)

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption
@@ -49,6 +50,7 @@ def shuffled(count: int, seed: int) -> NDArray[np.int64]:
     return np.argsort(scramble(steps + np.uint64(seed)))
 
 
+@checked
 def pack_shards(
     shards: TokenShards,
     out: str | Path,
