@@ -203,7 +203,8 @@ def threads_block(results: Sequence[Mapping[str, Any]]) -> str:
         "two threads to those of one. Merging is shared from 8 million symbols of distinct words "
         "on; beside one thread or two that encode, the calling one joins their ids. "
         f"The quickest of {min(one['rounds'] for one in results)} runs of each or more, "
-        f"{_company(results[-1])}. `python -m benchmarks threads FILE…` measures it."
+        f"{_company(max(results, key=lambda one: float(one['load'])))}. "
+        "`python -m benchmarks threads FILE…` measures it."
     )
     rows = [row for result in results for row in threads_rows(result)]
     table = as_markdown(THREADS_HEADINGS, rows)
