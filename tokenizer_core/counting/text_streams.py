@@ -1,4 +1,4 @@
-"""Word counts of texts that a program hands over: batches by threads, one sum; reads no files."""
+"""Word counts of texts that a program hands over: batches, counted by threads; reads no files."""
 
 from __future__ import annotations
 
