@@ -214,7 +214,7 @@ class _PartCut:
         for begin in range(0, len(numbers), _NUMBERED_AT_ONCE):
             end = min(begin + _NUMBERED_AT_ONCE, len(numbers))
             # A long word takes its bytes, up to seven more, and eight of its position.
-            self.table.make_room_anyway(end - begin, 2 * int(edges[end] - edges[begin]))
+            self.table.make_room(end - begin, 2 * int(edges[end] - edges[begin]))
             entries, arena, used = self.table.entries, self.table.arena, self.table.used
             number_rows(text.data, edges[begin : end + 1], entries, arena, used, numbers[begin:end])
         if len(self.table) > len(self._sums):
