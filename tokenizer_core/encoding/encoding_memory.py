@@ -251,7 +251,7 @@ class Workspace:
         self.fields = self.record.view(np.int64)
         self.short = ShortBuffers()
         self._ids = np.empty(0, np.uint32)
-        self._queue = np.zeros(QUEUE_BYTES // 8, np.uint64)
+        self._queue = at_cache_line(QUEUE_BYTES // 8)
         self.record["queue"] = self._queue.ctypes.data
         self.use(words)
         self._take_scratch(_LEAST_SCRATCH)

@@ -5,9 +5,9 @@ Knows tables and workspaces; nothing of strings, special tokens' names or files.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -134,7 +134,7 @@ class BytePairEncoder(Encoder):
         self._short_kernel = None if masks is None else _SHORT_KERNELS.get(masks[0])
         self._mask_options = (0, 0, 0) if masks is None else (*masks[1], 0, 0, 0)[:3]
         self._may_wait = True
-        self._idle: deque[Workspace] = deque()  # append and pop are atomic
+        self._idle: dict[int, Workspace] = {}  # by the thread that had it last
         self._at_once: TextsAtOnce | None = None  # made for the first short text
         self._highest_id = max(int(ids.max(initial=0)) for ids in (byte_ids, results))
 
@@ -173,17 +173,27 @@ class BytePairEncoder(Encoder):
 
     @contextmanager
     def _workspace(self) -> Iterator[Workspace]:
-        try:
-            workspace = self._idle.pop()
-        except IndexError:
-            workspace = self._new_workspace()
+        workspace = self._borrow()
         if workspace.words is not self._words.table:
             workspace.use(self._words.table)
         try:
             yield workspace
         finally:
             workspace.shrink()
-            self._idle.append(workspace)
+            self._idle[get_ident()] = workspace
+
+    def _borrow(self) -> Workspace:
+        """The workspace that this thread had last, else one that no thread has, or a new one.
+
+        What a workspace holds lies in the caches of the processor of who had it: two threads that
+        take turns with two of them wait for each line that they write.
+        """
+        idle = self._idle
+        with suppress(KeyError):  # each of these calls is atomic
+            return idle.pop(get_ident())
+        with suppress(KeyError):
+            return idle.popitem()[1]
+        return self._new_workspace()
 
     def _new_workspace(self) -> Workspace:
         return Workspace(self._record, self._words.table)
@@ -290,15 +300,12 @@ class BytePairEncoder(Encoder):
             return ids
         if self._at_once is not None or len(content) > SHORT_TEXT:
             return super().encode_short(content)
-        try:
-            workspace = self._idle.pop()
-        except IndexError:
-            workspace = self._new_workspace()
+        workspace = self._borrow()
         # On any exception the workspace is lost, not the text of another call in it.
         ids, full = workspace.short.encode(content, self._mark_short, workspace.fields)
         if full:
             self._make_room(workspace)
-        self._idle.append(workspace)
+        self._idle[get_ident()] = workspace
         return ids
 
     def _new_at_once(self) -> TextsAtOnce | None:
