@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import random
+import threading
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -153,7 +155,7 @@ def test_scratch_grows_in_the_middle_of_a_text_and_is_given_back() -> None:
     ids = encoder.encode_whole(Text.of(content)).tolist()
     expected = [256, 32, ord("x"), 32, *[257] * 25_000, 32, ord("y"), 32, *[257] * 45_000, 256]
     assert ids == [*expected, 32, ord("z")]
-    assert all(workspace.scratch.nbytes <= 1 << 20 for workspace in encoder._idle)
+    assert all(workspace.scratch.nbytes <= 1 << 20 for workspace in encoder._idle.values())
 
 
 def random_merges(random_: random.Random, letters: str, proper: bool) -> list[reference.Pair]:
@@ -211,7 +213,7 @@ def test_a_cache_that_is_full_grows_then_forgets_and_never_errs() -> None:
     expected = without.encode_whole(text)
     for _ in range(3):
         assert np.array_equal(encoder.encode_whole(text), expected)
-    (workspace,) = encoder._idle
+    (workspace,) = encoder._idle.values()
     assert workspace.words is encoder._words.table
     assert 0 < int(workspace.words._counts[0]) <= workspace.record["cache_limit"] == 8_192
 
@@ -223,6 +225,25 @@ def test_workspaces_are_as_many_as_calls_at_once(trained: MakeTokenizer) -> None
     idle = len(encoder._idle)
     encoder.encode_words([b"again"])
     assert len(encoder._idle) == idle >= 1
+
+
+def test_a_thread_has_again_what_it_had(trained: MakeTokenizer) -> None:
+    encoder = trained("gpt2").encoder
+    both_work = threading.Barrier(2)
+
+    def borrowed(wait: bool = False) -> int:
+        with encoder._workspace() as workspace:
+            if wait:
+                both_work.wait()
+            return id(workspace)
+
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
+        had = [thread.submit(borrowed, True) for thread in (one, other)]
+        first, second = (done.result() for done in had)
+        assert first != second
+        for thread, own in ((one, first), (other, second), (other, second), (one, first)):
+            assert thread.submit(borrowed).result() == own
+    assert borrowed() in (first, second)  # who ended leaves it to others
 
 
 # Gains
