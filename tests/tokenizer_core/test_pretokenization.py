@@ -231,6 +231,47 @@ def test_runs_longer_than_several_blocks_are_cut_as_published(name: str) -> None
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_long_texts_of_ascii_with_little_else_are_cut_as_published(name: str) -> None:
+    # Blocks of ASCII are cut by a loop of their own, which begins and ends anywhere.
+    random_ = random.Random(name)
+    pieces = [
+        "a",
+        "the",
+        " ",
+        " ",
+        "  ",
+        "\n",
+        "\t\t",
+        "7",
+        "42",
+        "!",
+        "'",
+        "'s",
+        "'ll",
+        "'l",
+        "x'",
+    ]
+    pieces += ["'ve", "\r\n", "\x00", "\x1c", "\x7f", " 's", "'S", "/"]
+    beyond = ["\u3000", "漢", "é", "🙂", "\u0301", "\xa0", "\u2003 "]
+    texts = []
+    for turn in range(200):
+        others = beyond if turn % 4 else []
+        weights = [10] * len(pieces) + [turn % 4] * len(others)
+        size = random_.randrange(100, 700)
+        texts.append("".join(random_.choices([*pieces, *others], weights, k=size)))
+    for before in range(130):  # of every way to leave such blocks and to come back, at each place
+        for end, following in (
+            ("a  ", "é b"),
+            ("a'", "lé"),
+            ("a\u3000", "  b"),
+            ("é ", "b"),
+            ("!", "é"),
+        ):
+            texts.append("x" * 100 + " y" * before + end + following + " it's 1 b" * 20)
+    assert_marked_as_published(texts, name)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_span_ends_like_a_text_whatever_follows(name: str) -> None:
     # Each span is followed by what would change its last pre-token, were it not for its end.
     tempting = [("a ", " b"), ("a'", "s"), ("'l", "l"), ("\n  ", "\n"), ("\n  ", "x"),

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u64
+from bpeline.tokenizer_core.kernels.memory.simd import HAS_SIMD
 from bpeline.tokenizer_core.kernels.memory.types import I64, I64s, U8s, U64s
 from bpeline.tokenizer_core.kernels.tables.hashing import HashKey
-from bpeline.tokenizer_core.kernels.tables.simd_words import HAS_SIMD
 from bpeline.tokenizer_core.kernels.tables.word_keys import ENTRY, INLINE, LONG
 from bpeline.tokenizer_core.kernels.tables.word_queue import (
     BATCH,

@@ -16,12 +16,15 @@ import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import (
+    load_u8,
     mask_apostrophes,
     mask_spaces,
     trailing_zeros,
 )
 from bpeline.tokenizer_core.kernels.memory.bitmaps import mark
-from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, U8s, U64s
+from bpeline.tokenizer_core.kernels.memory.simd import HAS_SIMD
+from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64Rows, U8s, U64s
+from bpeline.tokenizer_core.kernels.scanning.ascii_starts import gpt2_starts, is_ascii_around
 from bpeline.tokenizer_core.kernels.scanning.character_masks import (
     class_masks,
     contraction_width,
@@ -36,17 +39,95 @@ _ALL = ~np.uint64(0)
 
 
 @kernel
+def mark_contractions(
+    base: I64, block: I64, end: I64, apostrophes: U64, marks: U64, starts: U64s
+) -> tuple[U64, U64]:
+    """The marks of a block without those behind apostrophes that start contractions.
+
+    What starts behind a contraction is marked in the bitmap.
+
+    Args:
+        apostrophes: those that start pre-tokens.
+
+    Returns:
+        The marks; and whether the first byte of the next block starts no pre-token.
+    """
+    suppressed = _0
+    while apostrophes:
+        k = trailing_zeros(apostrophes)
+        apostrophes &= apostrophes - _1
+        width = contraction_width(base + block + k, np.uint8(0))
+        behind = block + k + width
+        if width and behind <= end:
+            marks &= ~((_1 << np.uint64(k)) << _1)
+            suppressed = (np.uint64(k) + _1) >> _6
+            if behind < end:
+                mark(starts, behind)
+    return marks, suppressed
+
+
+@kernel
+def mark_ascii_blocks(
+    base: I64, block: I64, end: I64, suppressed: U64, starts: U64s
+) -> tuple[I64, U64]:
+    """Mark blocks of ASCII characters, as many as there are before the span's last one.
+
+    Args:
+        block: not the span's first one.
+        suppressed: whether the first byte starts no pre-token, being part of a contraction.
+
+    Returns:
+        The first block that is not done, and ``suppressed`` for it.
+    """
+    while block + 64 < end and is_ascii_around(base + block):
+        marks, apostrophes = gpt2_starts(base + block)
+        marks &= ~suppressed
+        marks, suppressed = mark_contractions(base, block, end, apostrophes & marks, marks, starts)
+        starts[np.uint64(block) >> _6] |= marks
+        block += 64
+    return block, suppressed
+
+
+@kernel
+def no_ascii_blocks(
+    base: I64, block: I64, end: I64, suppressed: U64, starts: U64s
+) -> tuple[I64, U64]:
+    """`mark_ascii_blocks` where a processor has no such SIMD."""
+    return block, suppressed
+
+
+mark_ascii = mark_ascii_blocks if HAS_SIMD else no_ascii_blocks
+
+
+@kernel
+def is_white(byte: np.uint8) -> bool:
+    """Whether an ASCII character is white space."""
+    return bool(byte == 0x20 or 0x09 <= byte <= 0x0D)
+
+
+@kernel
 def mark_span(base: I64, begin: I64, end: I64, table: I64, starts: U64s) -> None:
     letters_before = numbers_before = others_before = spaces_before = white_before = _0
     straddling = (_0, _0, _0)
-    suppressed = _0
+    suppressed = continued = _0
     block = begin & ~np.int64(63)
     valid = _ALL << np.uint64(begin & np.int64(63))
     while block < end:
+        if block > begin and continued == _0:
+            first = block
+            block, suppressed = mark_ascii(base, block, end, suppressed, starts)
+            if block > first:
+                if white_before and not is_white(load_u8(base + first)):
+                    mark(starts, first - 1)
+                before = load_u8(base + block - 1)
+                letters_before = np.uint64(0x61 <= before | 0x20 <= 0x7A)
+                numbers_before = np.uint64(0x30 <= before <= 0x39)
+                spaces_before = np.uint64(before == 0x20)
+                white_before = np.uint64(is_white(before))
+                others_before = _1 ^ (letters_before | numbers_before | white_before)
         if end - block < 64:
             valid &= _ALL >> np.uint64(64 - (end - block))
         address = base + block
-        word = np.uint64(block) >> _6
         letters, numbers, white, _, _, _, continued, straddling = class_masks(
             address, valid, straddling, table
         )
@@ -65,20 +146,9 @@ def mark_span(base: I64, begin: I64, end: I64, table: I64, starts: U64s) -> None
         if (last_white & continued) | (ended & _1):
             mark_last_white(base, block, last_white & continued, ended & _1, starts)
         marks &= ~suppressed
-        suppressed = _0
-
         apostrophes = mask_apostrophes(address) & marks
-        while apostrophes:
-            k = trailing_zeros(apostrophes)
-            apostrophes &= apostrophes - _1
-            width = contraction_width(address + k, np.uint8(0))
-            behind = block + k + width
-            if width and behind <= end:
-                marks &= ~((_1 << np.uint64(k)) << _1)
-                suppressed = (np.uint64(k) + _1) >> _6
-                if behind < end:
-                    mark(starts, behind)
-        starts[word] |= marks
+        marks, suppressed = mark_contractions(base, block, end, apostrophes, marks, starts)
+        starts[np.uint64(block) >> _6] |= marks
 
         letters_before = letters >> _63
         numbers_before = numbers >> _63

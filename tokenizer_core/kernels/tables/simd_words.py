@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
@@ -20,13 +19,13 @@ from bpeline.tokenizer_core.kernels.memory.addresses import (
     load_block,
     pointer,
 )
+from bpeline.tokenizer_core.kernels.memory.simd import HAS_SIMD, by_name, looked_up
 from bpeline.tokenizer_core.kernels.tables.hashing import mix
 from bpeline.tokenizer_core.kernels.tables.word_keys import INLINE
 
 LANES = 8  # words
 PLACES = 2 * BLOCK  # bytes: where each word of a block begins in it, then how long each is
 
-_NEEDED = ("aes", "avx512bw", "avx512dq", "avx512vbmi", "avx512vbmi2", "vaes")
 _LONGEST_TOLD = 255  # bytes; the last word of a block may be longer
 _KEY = 16  # bytes of a key: low and high
 _ROUNDS = 2  # of AES; after them each bit depends on all bits of a key
@@ -38,27 +37,6 @@ _BITS = ir.VectorType(ir.IntType(1), BLOCK)
 _NUMBERS = ir.VectorType(_I64, LANES)
 _PAIR = ir.VectorType(_I64, 2)
 _EIGHT_BYTES = ir.VectorType(_I8, LANES)
-
-
-def _has_simd() -> bool:
-    """Whether the processor that kernels are compiled for has all the instructions."""
-    told = numba.config.CPU_FEATURES
-    if told is None:
-        has = {name for name, there in binding.get_host_cpu_features().items() if there}
-    else:
-        has = {name.removeprefix("+") for name in told.split(",")}
-    return bool(numba.config.ENABLE_AVX) and has.issuperset(_NEEDED)
-
-
-HAS_SIMD = _has_simd()
-
-
-def _call(builder: Any, name: str, result: ir.Type, *arguments: Any) -> Any:
-    function = builder.module.globals.get(name)
-    if function is None:
-        kind = ir.FunctionType(result, [argument.type for argument in arguments])
-        function = ir.Function(builder.module, kind, name)
-    return builder.call(function, arguments)
 
 
 def _shuffled(builder: Any, vectors: list[Any], places: list[int]) -> Any:
@@ -81,7 +59,7 @@ def _hashed(builder: Any, keys: Any, hash_key: Any) -> Any:
     name = {2: "llvm.x86.aesni.aesenc", LANES: "llvm.x86.aesni.aesenc.512"}[keys.type.count]
     keys = builder.xor(keys, hash_key)
     for _ in range(_ROUNDS):
-        keys = _call(builder, name, keys.type, keys, hash_key)
+        keys = by_name(builder, name, keys.type, keys, hash_key)
     return keys
 
 
@@ -122,7 +100,7 @@ def find_words(_context: Any, starts: Any, stop: Any, places: Any) -> Any:
 
         def places_of(bits: Any, behind: Any) -> Any:
             name = "llvm.x86.avx512.mask.compress.v64i8"
-            return _call(builder, name, _BYTES, counted, behind, builder.bitcast(bits, _BITS))
+            return by_name(builder, name, _BYTES, counted, behind, builder.bitcast(bits, _BITS))
 
         most = ir.Constant(_I64, _LONGEST_TOLD)
         told = builder.select(builder.icmp_unsigned("<", stop, most), stop, most)
@@ -184,8 +162,7 @@ def queue_eight(
             words = [2 * (place // _KEY) + first for place in range(BLOCK)]
             of_key = _shuffled(builder, [lengths], words)
             at = builder.add(_shuffled(builder, [begins], words), within)
-            name = "llvm.x86.avx512.vpermi2var.qi.512"
-            content = _call(builder, name, _BYTES, text[0], at, text[1])
+            content = looked_up(builder, at, *text)
             inside = builder.icmp_unsigned("<", within, of_key)
             content = builder.select(inside, content, filled(0))
             content = builder.or_(content, builder.and_(of_key, top))

@@ -17,10 +17,10 @@ from bpeline.tokenizer_core.kernels.memory.addresses import (
     store_u64,
     trailing_zeros,
 )
+from bpeline.tokenizer_core.kernels.memory.simd import HAS_SIMD
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, U64s
 from bpeline.tokenizer_core.kernels.tables.hashing import ALL, ONE, ZERO, HashKey
 from bpeline.tokenizer_core.kernels.tables.simd_words import (
-    HAS_SIMD,
     LANES,
     PLACES,
     find_words,
