@@ -193,14 +193,13 @@ class FileEncoding:
         behind = np.full(len(spans), self.end_of_text, np.int64)
         behind[[0, -1]] = -1
         places = begin + _in_chunk(spans, text.anchors)
-        of_file = np.full(len(spans), file, np.int64)
         encoder = self.encoder
         if isinstance(encoder, PreparedEncoder):
             encoder = encoder.without(self.reading.special_bytes)  # none of them stands in a span
-        ids, ends = self._ids(encoder, whole, spans, behind, Places(of_file, places[:, 0]))
+        ids, ends = self._ids(encoder, whole, spans, behind, file, places[:, 0])
         head = int(ends[0])
         rest, ends, filled = _filled(ids[head:], ends[1:-1] - head, self.end_of_text)
-        first, last = ((int(one[0]), int(one[1])) for one in places[[0, -1]])
+        first, last = _span(places[0]), _span(places[-1])
         closes = len(found) > 0
         return EncodedPiece(
             ids[:head],
@@ -219,10 +218,13 @@ class FileEncoding:
         text: Text,
         spans: NDArray[np.int64],
         behind: NDArray[np.int64],
-        places: Places,
+        file: int,
+        begins: NDArray[np.int64],
     ) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Ids of spans of a file that begin at these places of it, and where those of each end."""
         if self.dropping is None:
             return encoder.encode_narrow(text, spans, behind, self.dtype)
+        places = Places(np.full(len(begins), file, np.int64), begins)
         ids, ends = self.dropping.encode(text, spans, behind, places)
         return ids.astype(self.dtype), ends
 
@@ -232,10 +234,9 @@ class FileEncoding:
         spans = np.ascontiguousarray(text.documents[filled])
         behind = np.full(len(spans), self.end_of_text, np.int64)
         assert text.rows is not None
-        of_file = np.full(len(spans), file, np.int64)
         # No document is longer than its row, so no two have a place in common.
-        stand = Places(of_file, begin + text.rows[filled, 0])
-        ids, ends = self._ids(self.encoder, text.text, spans, behind, stand)
+        begins = begin + text.rows[filled, 0]
+        ids, ends = self._ids(self.encoder, text.text, spans, behind, file, begins)
         ids, ends, with_ids = _filled(ids, ends, self.end_of_text)
         kept = np.flatnonzero(filled)[with_ids]
         named, values = (
@@ -259,6 +260,10 @@ def _size(spans: NDArray[np.int64]) -> int:
     return int((spans[:, 1] - spans[:, 0]).sum())
 
 
+def _span(edges: NDArray[np.int64]) -> tuple[int, int]:
+    return int(edges[0]), int(edges[1])
+
+
 def _in_chunk(spans: NDArray[np.int64], anchors: NDArray[np.int64]) -> NDArray[np.int64]:
     """Where bytes of a text stand in its chunk."""
     if len(anchors) == 1:
@@ -278,12 +283,13 @@ def _filled(
         Ids, ends, and of each document that was given whether it is among them.
     """
     marked = int(end_of_text >= 0)
-    lengths = np.diff(ends, prepend=0)
-    empty = lengths == marked
-    if not empty.any():
-        return ids, ends, ~empty
-    ids = np.delete(ids, ends[empty] - 1) if marked else ids
-    return ids, np.cumsum(lengths[~empty]), ~empty
+    lengths = ends.copy()
+    lengths[1:] -= ends[:-1]
+    filled = lengths != marked
+    if filled.all():
+        return ids, ends, filled
+    ids = np.delete(ids, ends[~filled] - 1) if marked else ids
+    return ids, np.cumsum(lengths[filled]), filled
 
 
 def _number_of(file: SourceFile) -> int:
