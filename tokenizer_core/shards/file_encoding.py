@@ -365,7 +365,9 @@ def file_encoding_of(
 def encode_in_order(
     encoding: FileEncoding, pieces: Iterable[Any], threads: int | None
 ) -> Generator[Any, None, None]:
-    """Encode pieces in threads, a few ahead of who asks; whatever is no piece passes through.
+    """Encode pieces, by several threads a few ahead of who asks; what is no piece passes through.
+
+    One thread is the one that asks: to hand pieces over takes time, and a second processor.
 
     Yields:
         ``(piece, EncodedPiece)`` for each piece, anything else as it is, in their order.
@@ -375,6 +377,10 @@ def encode_in_order(
         UnreadableSource, InvalidUtf8, CorpusChanged: a file cannot be read.
     """
     threads = thread_count(threads)
+    if threads == 1:
+        for piece in pieces:
+            yield (piece, encoding.encode(piece)) if isinstance(piece, Piece) else piece
+        return
     encoding.plain(ChunkText.of(Text.of(b"compile first")))  # before threads do
     waiting: deque[tuple[Any, Future[EncodedPiece] | None]] = deque()
     with ThreadPoolExecutor(threads, thread_name_prefix="encode") as pool:
