@@ -254,20 +254,23 @@ def test_long_texts_of_ascii_with_little_else_are_cut_as_published(name: str) ->
     pieces += ["'ve", "\r\n", "\x00", "\x1c", "\x7f", " 's", "'S", "/"]
     beyond = ["\u3000", "漢", "é", "🙂", "\u0301", "\xa0", "\u2003 "]
     texts = []
-    for turn in range(200):
-        others = beyond if turn % 4 else []
-        weights = [10] * len(pieces) + [turn % 4] * len(others)
-        size = random_.randrange(100, 700)
-        texts.append("".join(random_.choices([*pieces, *others], weights, k=size)))
-    for before in range(130):  # of every way to leave such blocks and to come back, at each place
+    # Every way to leave such blocks and to come back, at each place in a block.
+    for before in range(64):
         for end, following in (
             ("a  ", "é b"),
             ("a'", "lé"),
             ("a\u3000", "  b"),
             ("é ", "b"),
             ("!", "é"),
+            ("!\n", " " + "\u3000" * 22 + "\n é"),
         ):
-            texts.append("x" * 100 + " y" * before + end + following + " it's 1 b" * 20)
+            text = "x" * (128 + before) + " y" + end + following + " it's 1 b" * 20
+            texts.append(text + "x" * (-len(text.encode()) % 64))  # the next begins a block
+    for turn in range(200):
+        others = beyond if turn % 4 else []
+        weights = [10] * len(pieces) + [turn % 4] * len(others)
+        size = random_.randrange(100, 700)
+        texts.append("".join(random_.choices([*pieces, *others], weights, k=size)))
     assert_marked_as_published(texts, name)
 
 

@@ -30,7 +30,7 @@ from bpeline.tokenizer_core.encoding import (
 from bpeline.tokenizer_core.evaluation import MadeTokens
 from bpeline.tokenizer_core.formats import printable
 from bpeline.tokenizer_core.kernels.compiling.compilation import is_entry
-from bpeline.tokenizer_core.kernels.scanning import gpt2
+from bpeline.tokenizer_core.kernels.scanning import cl100k, gpt2
 from bpeline.tokenizer_core.kernels.tables import word_queue
 from bpeline.tokenizer_core.kernels.encoding.measure_text import SUMS, measure_spans
 from bpeline.tokenizer_core.merging import merge_engine
@@ -139,7 +139,8 @@ while pending:
             pending.append(inner)
 # Of two ways a processor has use for one.
 ways = {word_queue.queue_one_by_one, word_queue.queue_by_simd} - {word_queue.queue_words}
-ways |= {gpt2.mark_ascii_blocks, gpt2.no_ascii_blocks} - {gpt2.mark_ascii}
+for one in (cl100k, gpt2):
+    ways |= {one.mark_ascii_blocks, one.no_ascii_blocks} - {one.mark_ascii}
 reached.update(one.py_func for one in ways)
 # What is loaded holds what it calls: an inner kernel has a signature where something was compiled.
 print(sorted(one.__name__ for one in set(kernels) - reached))

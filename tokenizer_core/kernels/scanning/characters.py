@@ -43,3 +43,27 @@ def decode(address: I64) -> tuple[I64, I64]:
     if point < 0x80:
         return point, np.int64(1)
     return decode_beyond_ascii(address)
+
+
+@kernel
+def is_ascii_letter(byte: Int) -> bool:
+    """Whether a byte is a letter of ASCII."""
+    return bool(0x61 <= byte | 0x20 <= 0x7A)
+
+
+@kernel
+def is_ascii_digit(byte: Int) -> bool:
+    """Whether a byte is a digit of ASCII."""
+    return bool(0x30 <= byte <= 0x39)
+
+
+@kernel
+def is_ascii_white(byte: Int) -> bool:
+    """Whether a byte is white space of ASCII."""
+    return bool(byte == 0x20 or 0x09 <= byte <= 0x0D)
+
+
+@kernel
+def is_ascii_other(byte: Int) -> bool:
+    """Whether a byte of ASCII is none of these."""
+    return not (is_ascii_letter(byte) or is_ascii_digit(byte) or is_ascii_white(byte))

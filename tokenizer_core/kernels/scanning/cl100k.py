@@ -24,6 +24,7 @@ import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import (
+    load_u8,
     mask_apostrophes,
     mask_carriage_returns,
     mask_line_feeds,
@@ -31,11 +32,18 @@ from bpeline.tokenizer_core.kernels.memory.addresses import (
     trailing_zeros,
 )
 from bpeline.tokenizer_core.kernels.memory.bitmaps import mark, unmark
+from bpeline.tokenizer_core.kernels.memory.simd import HAS_SIMD
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64Rows, U8s, U64s
+from bpeline.tokenizer_core.kernels.scanning.ascii_starts import cl100k_starts, is_ascii_around
 from bpeline.tokenizer_core.kernels.scanning.character_masks import (
     class_masks,
     contraction_width,
     mark_last_white,
+)
+from bpeline.tokenizer_core.kernels.scanning.characters import (
+    is_ascii_letter,
+    is_ascii_other,
+    is_ascii_white,
 )
 from bpeline.tokenizer_core.kernels.scanning.run_masks import (
     number_begins,
@@ -52,6 +60,75 @@ _NOWHERE = np.int64(-1)
 
 
 @kernel
+def absorbed_among(newlines: U64, behind_others: U64) -> U64:
+    """Which of runs of newlines are absorbed, given those that are directly."""
+    # To add its first bit to a run of ones is to clear the run.
+    return newlines & ~(newlines + behind_others)
+
+
+@kernel
+def mark_ascii_blocks(
+    base: I64,
+    block: I64,
+    end: I64,
+    starts: U64s,
+    digits: I64,
+    absorbed_before: U64,
+    numbers_before: U64,
+    in_group: I64,
+    pending: I64,
+) -> tuple[I64, U64, U64, I64, I64]:
+    """Mark blocks of ASCII characters, as many as there are before the span's last one.
+
+    Args:
+        block: begins two bytes behind the span's begin, or more.
+        absorbed_before, numbers_before: whether the byte before is an absorbed newline, a number.
+        in_group, pending: of `number_begins` and `refuted_runs`.
+
+    Returns:
+        The first block that is not done, and the last four arguments for it.
+    """
+    while block + 64 < end and is_ascii_around(base + block):
+        found = cl100k_starts(base + block)
+        marks, whites_begin, behind_newline, blanks, newlines, behind_others, numbers = found[:7]
+        absorbed = absorbed_among(newlines, behind_others | (newlines & absorbed_before))
+        behind_absorbed = (absorbed << _1) | absorbed_before
+        marks |= (whites_begin & ~absorbed) | (behind_newline & behind_absorbed)
+        numbers_begin, in_group = number_begins(numbers, numbers_before, _0, digits, in_group)
+        marks |= numbers_begin
+        begin = behind_newline & ~behind_absorbed
+        if begin or pending >= 0:
+            # No blank stands before an absorbed newline.
+            refuted, pending = refuted_runs(block, blanks, begin, newlines, pending, starts)
+            marks |= begin & ~refuted
+        _mark_contractions(base, block, end, found[7] & marks, starts)
+        starts[np.uint64(block) >> _6] |= marks
+        absorbed_before = absorbed >> _63
+        numbers_before = numbers >> _63
+        block += 64
+    return block, absorbed_before, numbers_before, in_group, pending
+
+
+@kernel
+def no_ascii_blocks(
+    base: I64,
+    block: I64,
+    end: I64,
+    starts: U64s,
+    digits: I64,
+    absorbed_before: U64,
+    numbers_before: U64,
+    in_group: I64,
+    pending: I64,
+) -> tuple[I64, U64, U64, I64, I64]:
+    """`mark_ascii_blocks` where a processor has no such SIMD."""
+    return block, absorbed_before, numbers_before, in_group, pending
+
+
+mark_ascii = mark_ascii_blocks if HAS_SIMD else no_ascii_blocks
+
+
+@kernel
 def mark_span(
     base: I64,
     begin: I64,
@@ -64,13 +141,39 @@ def mark_span(
 ) -> None:
     letters_before = numbers_before = others_before = spaces_before = _0
     white_before = blank_before = newline_before = absorbed_before = _0
-    single_before = joins_before = _0
+    single_before = joins_before = continued = _0
     straddling = (_0, _0, _0)
     in_group = np.int64(0)
     pending = _NOWHERE
     block = begin & ~np.int64(63)
     valid = _ALL << np.uint64(begin & np.int64(63))
     while block < end:
+        if block >= begin + 2 and continued == _0:
+            first = block
+            block, absorbed_before, numbers_before, in_group, pending = mark_ascii(
+                base,
+                block,
+                end,
+                starts,
+                digits,
+                absorbed_before,
+                numbers_before,
+                in_group,
+                pending,
+            )
+            if block > first:
+                if blank_before and not is_ascii_white(load_u8(base + first)):
+                    mark(starts, first - 1)
+                before, earlier = load_u8(base + block - 1), load_u8(base + block - 2)
+                letters_before = np.uint64(is_ascii_letter(before))
+                others_before = np.uint64(is_ascii_other(before))
+                spaces_before = np.uint64(before == 0x20)
+                newline_before = np.uint64(before == 0x0A or before == 0x0D) & ~absorbed_before
+                white_before = np.uint64(is_ascii_white(before)) & ~absorbed_before
+                blank_before = white_before & ~newline_before
+                stands_alone = not is_ascii_other(earlier) and earlier != 0x20
+                single_before = others_before & np.uint64(stands_alone)
+                joins_before = blank_before | single_before
         span_end = _0  # the bit behind the span's last byte, if it lies in this block
         if end - block < 64:
             span_end = _1 << np.uint64(end - block)
@@ -88,10 +191,8 @@ def mark_span(
         newlines = (mask_line_feeds(address) | mask_carriage_returns(address)) & valid
         blanks = white & ~newlines
 
-        # To add its first bit to a run of ones is to clear the run.
         behind_others = (others << _1) | others_before
-        absorbed = newlines & (behind_others | absorbed_before)
-        absorbed = newlines & ~(newlines + absorbed)
+        absorbed = absorbed_among(newlines, newlines & (behind_others | absorbed_before))
         white &= ~absorbed
         newlines &= ~absorbed
 

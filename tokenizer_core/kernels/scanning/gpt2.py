@@ -30,6 +30,12 @@ from bpeline.tokenizer_core.kernels.scanning.character_masks import (
     contraction_width,
     mark_last_white,
 )
+from bpeline.tokenizer_core.kernels.scanning.characters import (
+    is_ascii_digit,
+    is_ascii_letter,
+    is_ascii_other,
+    is_ascii_white,
+)
 
 _0 = np.uint64(0)
 _1 = np.uint64(1)
@@ -73,7 +79,7 @@ def mark_ascii_blocks(
     """Mark blocks of ASCII characters, as many as there are before the span's last one.
 
     Args:
-        block: not the span's first one.
+        block: begins two bytes behind the span's begin, or more.
         suppressed: whether the first byte starts no pre-token, being part of a contraction.
 
     Returns:
@@ -100,12 +106,6 @@ mark_ascii = mark_ascii_blocks if HAS_SIMD else no_ascii_blocks
 
 
 @kernel
-def is_white(byte: np.uint8) -> bool:
-    """Whether an ASCII character is white space."""
-    return bool(byte == 0x20 or 0x09 <= byte <= 0x0D)
-
-
-@kernel
 def mark_span(base: I64, begin: I64, end: I64, table: I64, starts: U64s) -> None:
     letters_before = numbers_before = others_before = spaces_before = white_before = _0
     straddling = (_0, _0, _0)
@@ -113,18 +113,18 @@ def mark_span(base: I64, begin: I64, end: I64, table: I64, starts: U64s) -> None
     block = begin & ~np.int64(63)
     valid = _ALL << np.uint64(begin & np.int64(63))
     while block < end:
-        if block > begin and continued == _0:
+        if block >= begin + 2 and continued == _0:
             first = block
             block, suppressed = mark_ascii(base, block, end, suppressed, starts)
             if block > first:
-                if white_before and not is_white(load_u8(base + first)):
+                if white_before and not is_ascii_white(load_u8(base + first)):
                     mark(starts, first - 1)
                 before = load_u8(base + block - 1)
-                letters_before = np.uint64(0x61 <= before | 0x20 <= 0x7A)
-                numbers_before = np.uint64(0x30 <= before <= 0x39)
+                letters_before = np.uint64(is_ascii_letter(before))
+                numbers_before = np.uint64(is_ascii_digit(before))
                 spaces_before = np.uint64(before == 0x20)
-                white_before = np.uint64(is_white(before))
-                others_before = _1 ^ (letters_before | numbers_before | white_before)
+                white_before = np.uint64(is_ascii_white(before))
+                others_before = np.uint64(is_ascii_other(before))
         if end - block < 64:
             valid &= _ALL >> np.uint64(64 - (end - block))
         address = base + block
