@@ -11,8 +11,8 @@ import pytest
 from bpeline.tokenizer_core.encoding import merge_encoding
 from bpeline.tokenizer_core.encoding.merge_encoding import _trie
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel
-from bpeline.tokenizer_core.kernels.encoding.token_tables import NOTHING
-from bpeline.tokenizer_core.kernels.encoding.token_trie import longest_token
+from bpeline.tokenizer_core.kernels.encoding.token_tables import INFO, LENGTH_SHIFT, NOTHING, TOKEN
+from bpeline.tokenizer_core.kernels.encoding.token_trie import CELLS, NO_SYMBOL, longest_token
 from bpeline.tokenizer_core.kernels.memory.types import I64s, U8s, U64s
 from tests.tokenizer_core.test_encoding import encoder_of, ids_by_reference
 
@@ -20,31 +20,50 @@ BYTES = [bytes([byte]) for byte in range(256)]
 
 
 @entry_kernel
-def longest_tokens(text: U8s, trie: U64s, found: I64s, ends: I64s) -> None:
-    """The longest token at each place of a text, and where it ends."""
+def longest_tokens(text: U8s, trie: U64s, tokens: U64s, found: I64s, ends: I64s) -> None:
+    """The longest token at each place of a text, as far as ``found`` goes, and where it ends."""
     begin = np.int64(text.ctypes.data)
-    end = begin + len(text)
-    for at in range(len(text)):
-        found[at], ends[at] = longest_token(begin + at, end, np.int64(trie.ctypes.data))
+    end = begin + len(found)
+    for at in range(len(found)):
+        found[at], ends[at] = longest_token(
+            begin + at, end, np.int64(trie.ctypes.data), np.int64(tokens.ctypes.data)
+        )
         ends[at] -= begin
 
 
-def trie_of(tokens: Iterable[bytes]) -> tuple[list[bytes], np.ndarray, np.ndarray]:
+def searched(
+    text: bytes, size: int, tokens: list[bytes], trie: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """`longest_tokens` of the first bytes of a text; the others may be read."""
+    rows = np.zeros((len(tokens), TOKEN // 8), np.uint64)
+    rows[:, INFO // 8] = np.array([len(token) for token in tokens], np.uint64) << LENGTH_SHIFT
+    found = np.zeros(size, np.int64)
+    ends = found.copy()
+    content = np.frombuffer(bytearray(text + bytes(4)), np.uint8)
+    longest_tokens(content, trie, rows.reshape(-1), found, ends)
+    return found, ends
+
+
+def trie_of(
+    tokens: Iterable[bytes], again: bool = True
+) -> tuple[list[bytes], np.ndarray, np.ndarray]:
     """All tokens, those of one byte first; the trie; the longest one that begins each of them."""
     every = BYTES + list(tokens)
     ends = np.cumsum([len(token) for token in every])
     text = np.frombuffer(bytearray(b"".join(every) + bytes(8)), np.uint8)
-    heads = np.array([every.index(token[:1]) for token in every[256:]])
+    heads = np.array([token[0] for token in every[256:]])
     built = _trie(text, ends, heads)
     assert built is not None
+    if not again:
+        return every, *built
     # From longer heads on the trie is the same; a token begins with some earlier ones.
     for index in range(256, len(every), 7):
         for length in range(2, len(every[index])):
             if every[index][:length] in every[:index]:
                 heads[index - 256] = every.index(every[index][:length])
-    again = _trie(text, ends, heads)
-    assert again is not None
-    assert all((one == other).all() for one, other in zip(built, again, strict=True))
+    more = _trie(text, ends, heads)
+    assert more is not None
+    assert all((one == other).all() for one, other in zip(built, more, strict=True))
     return every, *built
 
 
@@ -53,22 +72,40 @@ def longest_by_search(text: bytes, at: int, tokens: set[bytes]) -> bytes:
     return next(found, text[at : at + 1])
 
 
+CHARACTERS = [character.encode() for character in "aé߿ࠀ中丮亭한￿𐀀😀"]
+NO_UTF8 = [b"\xe4", b"\xe4\xb8", b"\xc0\xaf", b"\xe0\x80\xaf", b"\xbf", b"\xff", b"\xf0\x9f"]
+
+
 @pytest.mark.parametrize(
     "letters",
-    [b"a", b"ab", b"abc", bytes([0, 255]), bytes(range(256))],
-    ids=["one letter", "two", "three", "the outermost bytes", "all bytes"],
+    [
+        [b"a"],
+        [b"a", b"b"],
+        [b"a", b"b", b"c"],
+        [b"\0", b"\xff"],
+        BYTES,
+        CHARACTERS,
+        CHARACTERS + NO_UTF8,
+    ],
+    ids=["one", "two", "three", "the outermost bytes", "all bytes", "characters", "parts of them"],
 )
-def test_the_longest_token_is_found_at_every_place(letters: bytes) -> None:
-    random_ = random.Random(letters)
-    made = {bytes(random_.choices(letters, k=random_.randint(2, 9))) for _ in range(400)}
+@pytest.mark.parametrize("cut", [False, True], ids=["whole", "cut anywhere"])
+def test_the_longest_token_is_found_at_every_place(letters: list[bytes], cut: bool) -> None:
+    random_ = random.Random(len(letters))
+    made = set()
+    for _ in range(400):
+        token = b"".join(random_.choices(letters, k=random_.randint(2, 9)))
+        if cut:
+            begin = random_.randint(0, 4)
+            token = token[begin : max(begin + 2, len(token) - random_.randint(0, 4))]
+        made |= {token} if len(token) > 1 else set()
     tokens, trie, shorter = trie_of(sorted(made))
-    text = bytes(random_.choices(letters, k=600)) + b"".join(random_.sample(sorted(made), 8))
-    found = np.zeros(len(text), np.int64)
-    ends = found.copy()
-    longest_tokens(np.frombuffer(bytearray(text), np.uint8), trie, found, ends)
-    for at in range(len(text)):
-        expected = longest_by_search(text, at, made)
-        assert (tokens[found[at]], ends[at] - at) == (expected, len(expected))
+    text = b"".join(random_.choices(letters, k=400) + random_.sample(sorted(made), 8))
+    for size in range(len(text) - 4, len(text) + 1):
+        found, ends = searched(text, size, tokens, trie)
+        for at in range(size):
+            expected = longest_by_search(text[:size], at, made)
+            assert (tokens[found[at]], ends[at] - at) == (expected, len(expected))
     for index in range(256, len(tokens)):
         begin = next(
             n for n in range(len(tokens[index]) - 1, 0, -1) if tokens[index][:n] in made or n == 1
@@ -77,16 +114,29 @@ def test_the_longest_token_is_found_at_every_place(letters: bytes) -> None:
     assert (shorter[:256] == NOTHING).all()
 
 
+def test_characters_beyond_the_last_symbol_are_bytes() -> None:
+    """Every character there can be, and bytes that look like one: more than there are symbols."""
+    every = [bytes([0xC0 + n // 64, 0x80 + n % 64]) for n in range(2_048)]
+    every += [bytes([0xE0 + n // 4096, 0x80 + n // 64 % 64, 0x80 + n % 64]) for n in range(1 << 16)]
+    made = [*every, every[-1] + every[5], every[3] + every[-2], every[-1] + every[-2][:2]]
+    made += sorted({token[:2] for token in every if len(token) == 3})
+    tokens, trie, _ = trie_of(made, again=False)
+    text = b"".join([*random.Random(3).sample(every, 500), *made[-1_100:], every[3] + every[-2]])
+    found, _ends = searched(text, len(text), tokens, trie)
+    kept = set(made)
+    expected = [longest_by_search(text[: at + 8], at, kept) for at in range(len(text))]
+    assert [tokens[index] for index in found] == expected
+
+
 def test_nodes_of_all_children_have_room_and_no_two_share_cells() -> None:
     """Each of 300 nodes has 256 children: nothing fits between."""
     first = [bytes([byte, 1]) for byte in range(256)] + [bytes([7, byte]) for byte in range(2, 46)]
     made = first + [node + bytes([byte]) for node in first for byte in range(256)]
     tokens, trie, _ = trie_of(made)
-    text = np.frombuffer(bytearray(bytes(random.Random(3).choices(range(256), k=4_000))), np.uint8)
-    found = np.zeros(len(text), np.int64)
-    longest_tokens(text, trie, found, np.zeros(len(text), np.int64))
+    text = bytes(random.Random(3).choices(range(256), k=4_000))
+    found, _ends = searched(text, len(text), tokens, trie)
     kept = set(made)
-    expected = [longest_by_search(text.tobytes()[: at + 3], at, kept) for at in range(len(text))]
+    expected = [longest_by_search(text[: at + 3], at, kept) for at in range(len(text))]
     assert [tokens[index] for index in found] == expected
 
 
@@ -95,7 +145,8 @@ def test_cells_are_mostly_in_use() -> None:
     syllables = [bytes(random_.choices(b"etaoinshr", k=2)) for _ in range(40)]
     made = {b"".join(random_.choices(syllables, k=random_.randint(1, 4))) for _ in range(20_000)}
     _, trie, _ = trie_of(sorted(made))
-    assert np.count_nonzero(trie) > 0.7 * len(trie)
+    cells = trie[CELLS // 8 :]
+    assert np.count_nonzero(cells != NO_SYMBOL) > 0.7 * len(cells)
 
 
 def test_a_vocab_of_too_many_nodes_is_merged_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

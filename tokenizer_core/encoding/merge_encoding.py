@@ -55,8 +55,11 @@ from bpeline.tokenizer_core.kernels.encoding.token_tables import (
     spell_tokens,
 )
 from bpeline.tokenizer_core.kernels.encoding.token_trie import (
-    BLOCK,
+    CELLS,
     MAX_NODES,
+    MOST_SYMBOLS,
+    NO_SYMBOL,
+    UNKNOWN,
     fill_trie,
 )
 from bpeline.tokenizer_core.kernels.encoding.whole_words import fill_whole_words
@@ -482,14 +485,17 @@ def _trie(
         text, ends, heads: see `fill_trie`.
     """
     nodes_of, shorter = np.empty((2, len(ends)), np.int32)
+    spelled = np.empty(MOST_SYMBOLS, np.int64)
+    begin = CELLS // 8
     nodes, used = _NODES_PER_TOKEN * len(ends), 0
     while used == 0:
         if nodes > MAX_NODES:
             return None
-        cells = nodes + nodes // 8 + 8 * BLOCK
-        parents, tokens, children, places, bases = np.empty((5, nodes), np.int32)
-        trie = np.zeros(cells, np.uint64)
-        free, taken = np.zeros((2, cells // 64 + 1), np.uint64)
+        cells = (nodes + nodes // 8 >> 16) + 1 << 16
+        parents, tokens, lengths, children, places, bases = np.empty((6, nodes), np.int32)
+        trie = np.full(begin + cells, NO_SYMBOL, np.uint64)
+        trie[:begin].view(np.uint16)[:] = UNKNOWN
+        free, taken = np.zeros((2, cells // 64), np.uint64)
         used = fill_trie(
             text,
             ends,
@@ -497,21 +503,23 @@ def _trie(
             np.zeros(1 << nodes.bit_length(), np.uint64),
             HASH_KEY,
             parents,
-            np.empty(nodes, np.uint8),
+            np.empty(nodes, np.uint16),
             tokens,
+            lengths,
+            np.zeros(nodes, np.bool_),
             np.zeros(nodes + 1, np.int32),
             children,
             places,
             bases,
             free,
             taken,
-            np.empty(BYTES, np.int64),
+            spelled,
             nodes_of,
             shorter,
             trie,
         )
         nodes *= 2
-    return trie[:used].copy(), shorter
+    return trie[: begin + used].copy(), shorter
 
 
 def merge_table(merges: MergeIds, ranks: NDArray[np.int64] | None = None) -> NDArray[np.uint64]:

@@ -56,6 +56,18 @@ def kernel(function: Function) -> Function:
     return _compiled_by_public_means(function, nogil=True)
 
 
+def inlined_kernel(function: Function) -> Function:
+    """`kernel` for what must never be called: it stands in a loop, and LLVM would think it large.
+
+    A call there saves and loads every register that the loop holds, vectors among them.
+    """
+    if internals_are_known():
+        from bpeline.tokenizer_core.kernels.compiling.numba_internals import compiled_inner
+
+        return compiled_inner(function, always_inlined=True)
+    return _compiled_by_public_means(function, nogil=True)
+
+
 def entry_kernel(function: Function) -> Function:
     """Make native code of what Python calls, for the types that its annotations declare.
 

@@ -79,7 +79,7 @@ def is_kept(compiled: Any) -> bool:
         return False
 
 
-def compiled_inner(function: Any) -> Any:
+def compiled_inner(function: Any, *, always_inlined: bool = False) -> Any:
     """A kernel that becomes a part of the machine code of those that call it.
 
     It is not kept by itself and has no wrapper that takes Python's objects apart (measured: a
@@ -92,7 +92,13 @@ def compiled_inner(function: Any) -> Any:
     def refuse(*_: Any) -> None:
         raise TypeError(f"only kernels call {name_of(function)}; mark it @entry_kernel")
 
-    compiled: Any = _compiled(function, _CompilerOfParts, nogil=True, no_cpython_wrapper=True)
+    compiled: Any = _compiled(
+        function,
+        _CompilerOfParts,
+        nogil=True,
+        no_cpython_wrapper=True,
+        forceinline=always_inlined,
+    )
     compiled.add_overload = hold
     compiled._compile_for_args = refuse
     return compiled

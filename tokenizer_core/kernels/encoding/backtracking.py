@@ -15,14 +15,12 @@ import numpy as np
 from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
 from bpeline.tokenizer_core.kernels.encoding.token_tables import (
     ID_MASK,
-    INDEX_MASK,
-    INFO,
-    LENGTH_SHIFT,
     NOTHING,
-    SHORTER_SHIFT,
     TOKEN,
     joined_at,
     joins_of,
+    length_of,
+    shorter_token,
     stay_together,
 )
 from bpeline.tokenizer_core.kernels.encoding.token_trie import longest_token
@@ -37,17 +35,6 @@ from bpeline.tokenizer_core.kernels.memory.records import Record
 from bpeline.tokenizer_core.kernels.memory.types import I64
 from bpeline.tokenizer_core.kernels.tables.hashing import ONE, ZERO
 from bpeline.tokenizer_core.kernels.tables.pair_tables import PairTable
-
-
-@kernel
-def shorter_token(tokens: I64, token: I64) -> I64:
-    """The next shorter token that a token begins with, or `NOTHING`."""
-    return np.int64(load_u64(tokens + TOKEN * token + INFO) >> SHORTER_SHIFT)
-
-
-@kernel
-def length_of(tokens: I64, token: I64) -> I64:
-    return np.int64((load_u64(tokens + TOKEN * token + INFO) >> LENGTH_SHIFT) & INDEX_MASK)
 
 
 @kernel
@@ -80,35 +67,34 @@ def encode_by_backtracking(word: I64, length: I64, workspace: Record, target: I6
     end = word + length
     count = np.int64(0)
     at, before, joins = word, np.int64(NOTHING), ZERO
-    token, behind = longest_token(at, end, trie)
-    while True:
-        fits = not any_dead or not is_marked(dead, behind - word)
-        if fits and joins & joined_at(tokens, token) != ZERO:
-            fits = stay_together(pairs, tokens, before, token)
-        if fits:
-            store_u32(target + 4 * count, np.uint32(token))
-            count += 1
-            if behind == end:
+    behind = at
+    while behind < end:
+        token, behind = longest_token(at, end, trie, tokens)
+        while True:
+            fits = not any_dead or not is_marked(dead, behind - word)
+            if fits and joins & joined_at(tokens, token) != ZERO:
+                fits = stay_together(pairs, tokens, before, token)
+            if fits:
                 break
-            at, before, joins = behind, token, joins_of(tokens, token)
-            token, behind = longest_token(at, end, trie)
-            continue
-        token = shorter_token(tokens, token)
-        while token == NOTHING:
-            if not any_dead:
-                for i in range((length >> 6) + 1):
-                    store_u64(dead + 8 * i, ZERO)
-                any_dead = True
-            mark(dead, at - word)
-            count -= 1
-            token = np.int64(load_u32(target + 4 * count))
-            at -= length_of(tokens, token)
             token = shorter_token(tokens, token)
-            joins = ZERO
-            if count > 0:
-                before = np.int64(load_u32(target + 4 * count - 4))
-                joins = joins_of(tokens, before)
-        behind = at + length_of(tokens, token)
+            while token == NOTHING:
+                if not any_dead:
+                    for i in range((length >> 6) + 1):
+                        store_u64(dead + 8 * i, ZERO)
+                    any_dead = True
+                mark(dead, at - word)
+                count -= 1
+                token = np.int64(load_u32(target + 4 * count))
+                at -= length_of(tokens, token)
+                token = shorter_token(tokens, token)
+                joins = ZERO
+                if count > 0:
+                    before = np.int64(load_u32(target + 4 * count - 4))
+                    joins = joins_of(tokens, before)
+            behind = at + length_of(tokens, token)
+        store_u32(target + 4 * count, np.uint32(token))
+        count += 1
+        at, before, joins = behind, token, joins_of(tokens, token)
     for i in range(count):
         index = np.int64(load_u32(target + 4 * i))
         store_u32(target + 4 * i, np.uint32(load_u64(tokens + TOKEN * index) & ID_MASK))

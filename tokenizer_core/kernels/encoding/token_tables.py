@@ -94,6 +94,17 @@ def add_token(tokens: I64, token: I64, left: I64, right: I64) -> None:
 
 
 @kernel
+def shorter_token(tokens: I64, token: I64) -> I64:
+    """The next shorter token that a token begins with, or `NOTHING`."""
+    return np.int64(load_u64(tokens + TOKEN * token + INFO) >> SHORTER_SHIFT)
+
+
+@kernel
+def length_of(tokens: I64, token: I64) -> I64:
+    return np.int64((load_u64(tokens + TOKEN * token + INFO) >> LENGTH_SHIFT) & INDEX_MASK)
+
+
+@kernel
 def joins_of(tokens: I64, token: I64) -> U64:
     """What may be joined to the end of a token: see `stand_together`."""
     return load_u64(tokens + TOKEN * token + JOINS)

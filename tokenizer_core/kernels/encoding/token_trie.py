@@ -1,129 +1,298 @@
-"""A double-array trie of tokens: one load for each byte that a token goes on; knows no merges.
+"""A double-array trie of tokens: one load for each character of a token; knows no merges.
 
-A node is a cell of an array. Its child by a byte is the cell at the node's *base* XOR that byte, if
-that cell is in use and says that it is reached by this byte; no two nodes with children have the
-same base, so nothing else can have led there. The cells 0 … 255 are the nodes of one byte.
+A node is a cell of an array. Its child by a symbol is the cell at the node's *base* XOR that
+symbol, if that cell says that it is reached by this symbol; no two nodes with children have the
+same base, so nothing else can have led there. The first cells are the nodes of one symbol.
 (J. Aoe, "An efficient digital search algorithm by using a double-array structure", 1989; that a
-cell needs only its byte to be known, and XOR, which keeps all children within 256 cells, are of
-S. Yata's darts-clone.)
+cell needs only its label to be known, and XOR, are of S. Yata's darts-clone.)
 
-A cell, one uint64: the byte that leads to it (8 bits), whether it is in use (1), the index of the
-token that ends there or `NOTHING` (20), and its base (32 bits).
+*Symbols* are what text and tokens are read as, from left to right: a character of two or three
+bytes of UTF-8 that is there as a whole and stands in some token, or else a byte. Bytes are their
+own numbers; characters have others in the order of their first tokens, found in a table before the
+cells, by their bits. A token may end within a character: its last symbols are then bytes, and a
+search that finds no child by the character goes on by its first byte.
+
+A cell, one uint64: the symbol that leads to it, or `NO_SYMBOL` (16 bits); whether the node has a
+child by the first byte of a character (1); the longest token that begins what leads to the node
+(20), and how many bytes of this are behind that token, or `FAR` (3); and its base (24).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
-from bpeline.tokenizer_core.kernels.encoding.token_tables import BYTES, NOTHING
+from bpeline.tokenizer_core.kernels.compiling.compilation import (
+    entry_kernel,
+    inlined_kernel,
+    kernel,
+)
+from bpeline.tokenizer_core.kernels.encoding.token_tables import BYTES, NOTHING, length_of
 from bpeline.tokenizer_core.kernels.memory.addresses import (
     load_u8,
+    load_u16,
+    load_u32,
     load_u64,
+    store_u16,
     store_u64,
     trailing_zeros,
 )
 from bpeline.tokenizer_core.kernels.memory.bitmaps import mark, unmark
-from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I32s, I64s, U8s, U64s
+from bpeline.tokenizer_core.kernels.memory.types import (
+    I64,
+    U64,
+    Flags,
+    I32s,
+    I64s,
+    U8s,
+    U16s,
+    U64s,
+)
 from bpeline.tokenizer_core.kernels.tables.hashing import ALL, ONE, ZERO, key_in, mix, shift_for
 from bpeline.tokenizer_core.kernels.tables.pair_tables import PairTable, packed_entry
 
-USED = np.uint64(1 << 8)
-BYTE_AND_USED = np.uint64((1 << 9) - 1)
-TOKEN_SHIFT, TOKEN_MASK = np.uint64(9), np.uint64(NOTHING)
-BASE_SHIFT = np.uint64(32)
-NO_CHILDREN = 256  # the base of leaves: the cells 256 … 511 are never in use
-FIRST_FREE = 512
-MAX_NODES = 1 << 24
-BLOCK = 256  # cells, where all children of a node lie
+# Characters by their bits: those of three bytes, then those of two. (Not by code point, so that
+# bytes which are no UTF-8 are never taken for others.)
+_OF_TWO = 1 << 16
+CHARACTERS = _OF_TWO + (1 << 11)
+CELLS = 2 * CHARACTERS  # bytes before the cells: a uint16 for each character
+UNKNOWN = BYTES  # the symbol of characters that are in no token
+NO_SYMBOL = (1 << 16) - 1
+MOST_SYMBOLS = NO_SYMBOL  # characters beyond are read as bytes
+
+LABEL = np.uint64(NO_SYMBOL)
+PARTIAL = np.uint64(1 << 16)
+FAR = 7
+BEYOND_SHIFT, BEYOND_MASK = np.uint64(17), np.uint64(FAR)
+TOKEN_SHIFT, TOKEN_MASK = np.uint64(20), np.uint64(NOTHING)
+BASE_SHIFT = np.uint64(40)
+# The base of leaves: the nodes of one symbol are there, which do not say what leads to them.
+NO_CHILDREN = 0
+MAX_NODES = 1 << 23
+BLOCK = 256  # cells: bases are sought among the newest
 WORD = 64  # cells that are looked at together
-FEWEST_CHILDREN = (64, 16, 4, 2, 1)
-EIGHT, HALF = np.uint64(8), np.uint64(32)
-LOWER_HALF, LAST_SIX = np.uint64(0xFFFF_FFFF), np.uint64(63)
+FEWEST_CHILDREN = (64, 16, 4, 2)
+THREE, SIX = np.uint64(3), np.uint64(6)
+SIXTEEN, NUMBER_BITS = np.uint64(16), np.uint64(24)
+NUMBER, LAST_SIX = np.uint64((1 << 24) - 1), np.uint64(63)
 # Of each two stretches of 1, 2, 4, … bits the lower one.
 _HALVES = tuple(np.uint64(((1 << 64) - 1) // ((1 << width) + 1)) for width in (1, 2, 4, 8, 16, 32))
 
 
-@kernel
-def longest_token(at: I64, end: I64, trie: I64) -> tuple[I64, I64]:
-    """The longest token at the beginning of bytes, up to ``end``: its index, and where it ends."""
-    best = np.int64(load_u8(at))
-    cell = load_u64(trie + 8 * best)
-    at += 1
-    behind = at
+@inlined_kernel
+def character_at(at: I64, end: I64) -> tuple[I64, I64]:
+    """The bits and the bytes of a character of two or three bytes; 0 bytes where there is none."""
+    four = np.uint64(load_u32(at))
+    second = (four >> np.uint64(8)) & LAST_SIX
+    if four & np.uint64(0xC0_C0_F0) == np.uint64(0x80_80_E0) and at + 3 <= end:
+        upper = ((four & np.uint64(0x0F)) << np.uint64(12)) | (second << SIX)
+        return np.int64(upper | ((four >> np.uint64(16)) & LAST_SIX)), np.int64(3)
+    if four & np.uint64(0xC0_E0) == np.uint64(0x80_C0) and at + 2 <= end:
+        return np.int64(((four & np.uint64(0x1F)) << SIX) | second) + _OF_TWO, np.int64(2)
+    return np.int64(0), np.int64(0)
+
+
+@inlined_kernel
+def symbol_at(at: I64, end: I64, trie: I64) -> tuple[U64, I64]:
+    """The symbol at a place before ``end``, and its bytes; reads four bytes."""
+    byte = load_u8(at)
+    if byte < np.uint8(0x80):
+        return np.uint64(byte), np.int64(1)
+    bits, size = character_at(at, end)
+    if size == 0:
+        return np.uint64(byte), np.int64(1)
+    return np.uint64(load_u16(trie + 2 * bits)), size
+
+
+@inlined_kernel
+def cell_at(trie: I64, place: U64) -> U64:
+    return load_u64(trie + CELLS + np.int64(place << THREE))
+
+
+@inlined_kernel
+def longest_token(at: I64, end: I64, trie: I64, tokens: I64) -> tuple[I64, I64]:
+    """The longest token at the beginning of bytes, up to ``end``: its index, and where it ends.
+
+    Args:
+        tokens: see `token_tables`; asked for lengths.
+    """
+    begin = at
+    symbol, size = symbol_at(at, end, trie)
+    if symbol == np.uint64(UNKNOWN):
+        symbol, size = np.uint64(load_u8(at)), np.int64(1)
+    cell = cell_at(trie, symbol)
+    at += size
     while at < end:
-        byte = np.uint64(load_u8(at))
-        cell = load_u64(trie + np.int64(((cell >> BASE_SHIFT) ^ byte) << np.uint64(3)))
-        if cell & BYTE_AND_USED != byte | USED:
-            break
-        at += 1
-        token = np.int64((cell >> TOKEN_SHIFT) & TOKEN_MASK)
-        best = best if token == NOTHING else token
-        behind = behind if token == NOTHING else at
-    return best, behind
+        symbol, size = symbol_at(at, end, trie)
+        child = cell_at(trie, (cell >> BASE_SHIFT) ^ symbol)
+        if child & LABEL != symbol:
+            if cell & PARTIAL == ZERO:
+                break
+            symbol, size = np.uint64(load_u8(at)), np.int64(1)
+            child = cell_at(trie, (cell >> BASE_SHIFT) ^ symbol)
+            if child & LABEL != symbol:
+                break
+        cell = child
+        at += size
+    token = np.int64((cell >> TOKEN_SHIFT) & TOKEN_MASK)
+    beyond = np.int64((cell >> BEYOND_SHIFT) & BEYOND_MASK)
+    if beyond == FAR:
+        return token, begin + length_of(tokens, token)
+    return token, at - beyond
+
+
+@kernel
+def number_characters(text: I64, size: I64, symbols: I64, places: I64s) -> I64:
+    """Give characters of tokens their numbers; returns how many symbols there are.
+
+    A character may also be found across two tokens: it is then one that is met less often.
+
+    Args:
+        text: address of all tokens joined, of ``size`` bytes.
+        symbols: address of `CELLS` bytes, all `UNKNOWN`.
+        places: receives where in the text each stands.
+    """
+    number = np.int64(UNKNOWN + 1)
+    at, end = text + BYTES, text + size
+    while at < end:
+        bits, length = character_at(at, end)
+        if length > 0:
+            entry = symbols + 2 * bits
+            if load_u16(entry) == UNKNOWN and number < MOST_SYMBOLS:
+                store_u16(entry, np.uint16(number))
+                places[number] = at - text
+                number += 1
+        at += max(length, np.int64(1))
+    return number
+
+
+@kernel
+def edge_of(edges: PairTable, node: I64, label: U64) -> I64:
+    """Address of the entry of an edge, or of the empty one where it belongs."""
+    key = (np.uint64(node) << SIXTEEN) | label
+    return packed_entry(edges, key, mix(key, ZERO, edges.key), NUMBER_BITS)
 
 
 @kernel
 def collect_nodes(
-    text: U8s,
+    text: I64,
     ends: I64s,
     heads: I64s,
+    symbols: I64,
+    known: I64,
+    spelled: I64s,
     edges: PairTable,
     most: I64,
     parents: I32s,
-    labels: U8s,
+    labels: U16s,
     tokens: I32s,
+    lengths: I32s,
+    partial: Flags,
     nodes_of: I32s,
 ) -> I64:
     """Number the nodes, parents before children; returns how many, or 0 where there are too many.
 
-    Arguments are those of `fill_trie`.
+    The nodes of one symbol, ``known`` of them, have its number. Arguments are those of `fill_trie`.
     """
-    nodes = np.int64(BYTES)
+    nodes = known
+    for node in range(known):
+        parents[node], labels[node], tokens[node] = -1, node, NOTHING
+        lengths[node] = 1
+        if node > UNKNOWN:
+            lengths[node] = 2 if load_u8(text + spelled[node]) < np.uint8(0xE0) else 3
     for byte in range(BYTES):
         tokens[byte] = nodes_of[byte] = byte
     for token in range(BYTES, len(ends)):
         head = heads[token - BYTES]
         node = np.int64(nodes_of[head])
+        at, end = text + ends[token - 1], text + ends[token]
         length = ends[head] - (ends[head - 1] if head > 0 else 0)
-        for place in range(ends[token - 1] + length, ends[token]):
-            key = (np.uint64(node) << EIGHT) | np.uint64(text[place])
-            entry = packed_entry(edges, key, mix(key, ZERO, edges.key), HALF)
+        if load_u8(at + length) & np.uint8(0xC0) == np.uint8(0x80):
+            # Perhaps within a character, of which the head is read as bytes.
+            length, node = np.int64(0), np.int64(-1)
+        at += length
+        while at < end:
+            symbol, size = symbol_at(at, end, symbols)
+            if symbol == np.uint64(UNKNOWN):
+                symbol, size = np.uint64(load_u8(at)), np.int64(1)
+            at += size
+            length += size
+            if node < 0:
+                node = np.int64(symbol)
+                continue
+            entry = edge_of(edges, node, symbol)
             found = load_u64(entry)
             if found == ZERO:
                 if nodes == most:
                     return np.int64(0)
-                parents[nodes], labels[nodes], tokens[nodes] = node, text[place], NOTHING
-                store_u64(entry, (key << HALF) | np.uint64(nodes))
+                parents[nodes], labels[nodes], tokens[nodes] = node, symbol, NOTHING
+                lengths[nodes] = length
+                partial[nodes] = False
+                partial[node] |= np.uint64(0xC0) <= symbol < np.uint64(BYTES)
+                key = (np.uint64(node) << SIXTEEN) | symbol
+                store_u64(entry, (key << NUMBER_BITS) | np.uint64(nodes))
                 node = nodes
                 nodes += 1
             else:
-                node = np.int64(found & LOWER_HALF)
+                node = np.int64(found & NUMBER)
         tokens[node] = token
         nodes_of[token] = node
     return nodes
 
 
 @kernel
-def find_shorter(nodes: I64, parents: I32s, tokens: I32s, before: I32s, shorter: I32s) -> None:
-    """For each token the longest one that it begins with; ``before``: the same for each node."""
-    for byte in range(BYTES):
-        before[byte] = shorter[byte] = NOTHING
-    for node in range(BYTES, nodes):
-        parent = parents[node]
-        before[node] = before[parent] if tokens[parent] == NOTHING else tokens[parent]
+def find_shorter(
+    text: I64,
+    nodes: I64,
+    known: I64,
+    edges: PairTable,
+    places: I64s,
+    parents: I32s,
+    labels: U16s,
+    tokens: I32s,
+    before: I32s,
+    shorter: I32s,
+) -> None:
+    """For each node, and each token, the longest shorter token that it begins with, or `NOTHING`.
+
+    That is one that ends within the node's last character, or what its parent begins with.
+    """
+    for node in range(nodes):
+        if node <= UNKNOWN:
+            before[node] = NOTHING
+            if node < BYTES:
+                shorter[node] = NOTHING
+            continue
+        label, within = np.int64(labels[node]), np.int64(parents[node])
+        found: I64 = np.int64(NOTHING)
+        if node >= known:
+            found = np.int64(before[within] if tokens[within] == NOTHING else tokens[within])
+        if label > UNKNOWN:
+            place = text + places[label]
+            first = np.int64(load_u8(place))
+            for i in range(1 if first < 0xE0 else 2):
+                byte = np.uint64(load_u8(place + i))
+                if node < known and i == 0:
+                    within = first
+                else:
+                    edge = load_u64(edge_of(edges, within, byte))
+                    if edge == ZERO:
+                        break
+                    within = np.int64(edge & NUMBER)
+                if tokens[within] != NOTHING:
+                    found = np.int64(tokens[within])
+        before[node] = found
         if tokens[node] != NOTHING:
-            shorter[tokens[node]] = before[node]
+            shorter[tokens[node]] = found
 
 
 @kernel
-def sort_children(nodes: I64, parents: I32s, begins: I32s, children: I32s) -> None:
+def sort_children(nodes: I64, known: I64, parents: I32s, begins: I32s, children: I32s) -> None:
     """Put the children of each node side by side: from ``begins[node]`` to that of the next."""
-    for node in range(BYTES, nodes):
+    for node in range(known, nodes):
         begins[parents[node]] += 1
     for node in range(nodes):
         begins[node + 1] += begins[node]
-    for node in range(nodes - 1, BYTES - 1, -1):
+    for node in range(nodes - 1, known - 1, -1):
         begins[parents[node]] -= 1
         children[begins[parents[node]]] = node
 
@@ -140,16 +309,104 @@ def xored(bits: U64, number: U64) -> U64:
 
 @kernel
 def bases_in(
-    word: I64, free: U64s, taken: U64s, labels: U8s, children: I32s, begin: I64, end: I64
+    word: I64, free: U64s, taken: U64s, labels: U16s, children: I32s, begin: I64, end: I64
 ) -> U64:
     """Which of 64 bases no node has and leave room for some children: a bit each."""
     found = ~taken[word]
     for at in range(begin, end):
         label = np.uint64(labels[children[at]])
-        found &= xored(free[word ^ np.int64(label >> np.uint64(6))], label & LAST_SIX)
+        found &= xored(free[word ^ np.int64(label >> SIX)], label & LAST_SIX)
         if found == ZERO:
             break
     return found
+
+
+@kernel
+def place_children(
+    base: I64,
+    free: U64s,
+    taken: U64s,
+    labels: U16s,
+    children: I32s,
+    begin: I64,
+    end: I64,
+    places: I32s,
+) -> I64:
+    """Take a base and the cells of some children; returns the highest of these."""
+    highest = np.int64(0)
+    mark(taken, base)
+    for at in range(begin, end):
+        place = base ^ np.int64(labels[children[at]])
+        places[children[at]] = place
+        unmark(free, place)
+        highest = max(highest, place)
+    return highest
+
+
+@kernel
+def place_nodes(
+    nodes: I64,
+    known: I64,
+    labels: U16s,
+    begins: I32s,
+    children: I32s,
+    places: I32s,
+    bases: I32s,
+    free: U64s,
+    taken: U64s,
+    swept: I64s,
+) -> I64:
+    """Find a base for each node and a cell for each; returns the highest cell, 0 without room.
+
+    Nodes of many children need room; those of one child, most of them, fill what is left over.
+    """
+    for node in range(known):
+        places[node] = node
+        swept[node] = 0
+    for word in range(known // WORD, len(free)):
+        free[word] = ALL
+    free[known // WORD] &= ALL << (np.uint64(known) & LAST_SIX)
+    mark(taken, np.int64(NO_CHILDREN))
+    highest, newest, more = known, np.int64(0), np.int64(NO_SYMBOL + 1)
+    for least in FEWEST_CHILDREN:
+        for node in range(nodes):
+            begin, end = np.int64(begins[node]), np.int64(begins[node + 1])
+            if not least <= end - begin < more:
+                continue
+            word = max(newest - BLOCK // WORD, np.int64(0))
+            found = ZERO
+            while found == ZERO:
+                if word == len(free):
+                    return np.int64(0)
+                found = bases_in(word, free, taken, labels, children, begin, end)
+                word += found == ZERO
+            newest = max(newest, word)
+            base = np.int64(WORD * word + trailing_zeros(found))
+            bases[node] = base
+            last = place_children(base, free, taken, labels, children, begin, end, places)
+            highest = max(highest, last)
+        more = np.int64(least)
+    for node in range(nodes):
+        begin, end = np.int64(begins[node]), np.int64(begins[node + 1])
+        if end - begin != 1:
+            continue
+        # Cells are gone through, not bases, so that the first ones are filled first. What was
+        # full, or of no use to this symbol, stays so.
+        symbol = np.int64(labels[children[begin]])
+        cell_word, found = np.int64(swept[symbol]), ZERO
+        while found == ZERO:
+            if cell_word == len(free):
+                return np.int64(0)
+            if free[cell_word] != ZERO:
+                word = cell_word ^ (symbol // WORD)
+                found = bases_in(word, free, taken, labels, children, begin, end)
+            cell_word += found == ZERO
+        swept[symbol] = cell_word
+        base = np.int64(WORD * (cell_word ^ (symbol // WORD)) + trailing_zeros(found))
+        bases[node] = base
+        last = place_children(base, free, taken, labels, children, begin, end, places)
+        highest = max(highest, last)
+    return highest
 
 
 @entry_kernel
@@ -160,86 +417,95 @@ def fill_trie(
     table: U64s,
     hash_key: U64s,
     parents: I32s,
-    labels: U8s,
+    labels: U16s,
     tokens: I32s,
+    lengths: I32s,
+    partial: Flags,
     begins: I32s,
     children: I32s,
     places: I32s,
     bases: I32s,
     free: U64s,
     taken: U64s,
-    swept: I64s,
+    spelled: I64s,
     nodes_of: I32s,
     shorter: I32s,
-    cells: U64s,
+    trie: U64s,
 ) -> I64:
     """Put tokens into a trie.
 
     Args:
-        text: uint8, all tokens joined in order of index. ends: int64 ``[n]``: where each ends.
+        text: uint8, all tokens joined in order of index, and four bytes behind that may be read.
+        ends: int64 ``[n]``: where each ends.
         heads: int64 ``[n - 256]``: of each token of two bytes or more an earlier one, or a byte,
             that it begins with; the longer, the less is to be done.
         table: uint64, zero, a power of two: a slot for each node, three quarters may be filled.
         hash_key: see `HASH_KEY`.
-        parents, tokens, children, places, bases: int32, labels: uint8: memory for so many nodes.
-        begins: int32, zero, one more. free, taken: uint64, zero, a bit for each cell: which are
-            not in use, and which are the base of a node. swept: int64 ``[256]``: memory.
+        parents, tokens, lengths, children, places, bases: int32, labels: uint16: memory for so many
+            nodes. partial: flags, False, as many.
+        begins: int32, zero, one more.
+        free, taken: uint64, zero, a bit for each cell: which are not in use, and which are the base
+            of a node. Cells are a multiple of 2¹⁶.
+        spelled: int64 ``[MOST_SYMBOLS]``: memory.
         nodes_of: int32 ``[n]``: memory.
         shorter: int32 ``[n]``: receives the longest token that each begins with, itself left out,
             or `NOTHING`.
-        cells: uint64, zero: receives the trie.
+        trie: uint64: receives the trie. `CELLS` bytes, each uint16 `UNKNOWN`, then cells, each
+            `NO_SYMBOL`.
 
     Returns:
         How many cells a search can reach, at most; 0 where nodes or cells are too few.
     """
     edges = PairTable(table.ctypes.data, shift_for(table.size), key_in(hash_key))
     most = min(np.int64(len(parents)), 3 * np.int64(len(table)) >> 2)
-    nodes = collect_nodes(text, ends, heads, edges, most, parents, labels, tokens, nodes_of)
+    content, symbols = np.int64(text.ctypes.data), np.int64(trie.ctypes.data)
+    known = number_characters(content, ends[-1], symbols, spelled)
+    if known > most:
+        return np.int64(0)
+    nodes = collect_nodes(
+        content,
+        ends,
+        heads,
+        symbols,
+        known,
+        spelled,
+        edges,
+        most,
+        parents,
+        labels,
+        tokens,
+        lengths,
+        partial,
+        nodes_of,
+    )
     if nodes == 0:
         return np.int64(0)
-    find_shorter(nodes, parents, tokens, bases, shorter)
-    sort_children(nodes, parents, begins, children)
-    for byte in range(BYTES):
-        places[byte] = byte
-        swept[byte] = FIRST_FREE // WORD
-    # Nodes of many children need room; those of one child, most of them, fill what is left over.
-    size, more = np.int64(FIRST_FREE), np.int64(BLOCK + 1)
-    for least in FEWEST_CHILDREN:
-        for node in range(nodes):
-            begin, end = np.int64(begins[node]), np.int64(begins[node + 1])
-            if not least <= end - begin < more:
-                continue
-            first: I64 = np.int64(labels[children[begin]])
-            # What was full, or of no use to this byte, stays so; other nodes fill the newest block.
-            newest = max(size - BLOCK, np.int64(FIRST_FREE)) // WORD
-            word = np.int64(swept[first] if least == 1 else newest)
-            found = ZERO
-            while found == ZERO:
-                if word == size // WORD:
-                    size += BLOCK
-                    if size > len(cells):
-                        return np.int64(0)
-                    for opened in range(word, size // WORD):
-                        free[opened] = ALL
-                found = bases_in(word, free, taken, labels, children, begin, end)
-                word += found == ZERO
-            if least == 1:
-                swept[first] = word
-            base = np.int64(WORD * word + trailing_zeros(found))
-            mark(taken, base)
-            bases[node] = base
-            for at in range(begin, end):
-                places[children[at]] = base ^ np.int64(labels[children[at]])
-                unmark(free, base ^ np.int64(labels[children[at]]))
-        more = np.int64(least)
+    before = places  # until there are places
+    find_shorter(content, nodes, known, edges, spelled, parents, labels, tokens, before, shorter)
     for node in range(nodes):
+        if tokens[node] == NOTHING:
+            tokens[node] = before[node]
+    sort_children(nodes, known, parents, begins, children)
+    swept = spelled  # which nobody needs any more
+    highest = place_nodes(nodes, known, labels, begins, children, places, bases, free, taken, swept)
+    if highest == 0:
+        return np.int64(0)
+    for node in range(nodes):
+        token = np.int64(tokens[node])
+        if token == NOTHING:  # `UNKNOWN`
+            continue
+        length = ends[token] - (ends[token - 1] if token > 0 else 0)
         has_children = begins[node] < begins[node + 1]
         base = np.int64(bases[node] if has_children else NO_CHILDREN)
-        label = node if node < BYTES else labels[node]
-        cells[places[node]] = (
-            np.uint64(label)
-            | USED
-            | (np.uint64(tokens[node]) << TOKEN_SHIFT)
-            | (np.uint64(base) << BASE_SHIFT)
+        store_u64(
+            symbols + CELLS + 8 * np.int64(places[node]),
+            np.uint64(labels[node] if node >= known else NO_SYMBOL)
+            | (PARTIAL if partial[node] else ZERO)
+            | (np.uint64(min(np.int64(lengths[node]) - length, np.int64(FAR))) << BEYOND_SHIFT)
+            | (np.uint64(token) << TOKEN_SHIFT)
+            | (np.uint64(base) << BASE_SHIFT),
         )
-    return size
+    block = np.int64(1)
+    while block < known:
+        block *= 2
+    return (highest // block + 1) * block

@@ -72,6 +72,7 @@ load_u16 = _loader(_I16, types.uint16)
 load_u32 = _loader(_I32, types.uint32)
 load_u64 = _loader(_I64, types.uint64)
 store_u8 = _storer(_I8, types.uint8)
+store_u16 = _storer(_I16, types.uint16)
 store_u32 = _storer(_I32, types.uint32)
 store_u64 = _storer(_I64, types.uint64)
 
