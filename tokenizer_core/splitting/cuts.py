@@ -48,7 +48,7 @@ class SpacesFirst:
     """
 
     pattern: SplitPattern
-    far: int = 1 << 15
+    far: int = 1 << 17
 
     def first(self, content: bytes, begin: int, end: int) -> int:
         """A legal cut at a position in [begin, end), or -1; ``content`` as for `CutPairs`."""

@@ -193,12 +193,12 @@ def collect_nodes(
 
     The nodes of one symbol, ``known`` of them, have its number. Arguments are those of `fill_trie`.
     """
-    nodes = known
-    for node in range(known):
-        parents[node], labels[node], tokens[node] = -1, node, NOTHING
-        lengths[node] = 1
-        if node > UNKNOWN:
-            lengths[node] = 2 if load_u8(text + spelled[node]) < np.uint8(0xE0) else 3
+    nodes = np.int64(known)
+    for number in range(known):
+        parents[number], labels[number], tokens[number] = -1, number, NOTHING
+        lengths[number] = 1
+        if number > UNKNOWN:
+            lengths[number] = 2 if load_u8(text + spelled[number]) < np.uint8(0xE0) else 3
     for byte in range(BYTES):
         tokens[byte] = nodes_of[byte] = byte
     for token in range(BYTES, len(ends)):
@@ -226,7 +226,6 @@ def collect_nodes(
                     return np.int64(0)
                 parents[nodes], labels[nodes], tokens[nodes] = node, symbol, NOTHING
                 lengths[nodes] = length
-                partial[nodes] = False
                 partial[node] |= np.uint64(0xC0) <= symbol < np.uint64(BYTES)
                 key = (np.uint64(node) << SIXTEEN) | symbol
                 store_u64(entry, (key << NUMBER_BITS) | np.uint64(nodes))
@@ -363,11 +362,11 @@ def place_nodes(
     for node in range(known):
         places[node] = node
         swept[node] = 0
-    for word in range(known // WORD, len(free)):
-        free[word] = ALL
+    for unused in range(known // WORD, len(free)):
+        free[unused] = ALL
     free[known // WORD] &= ALL << (np.uint64(known) & LAST_SIX)
     mark(taken, np.int64(NO_CHILDREN))
-    highest, newest, more = known, np.int64(0), np.int64(NO_SYMBOL + 1)
+    highest, newest, more = np.int64(known), np.int64(0), np.int64(NO_SYMBOL + 1)
     for least in FEWEST_CHILDREN:
         for node in range(nodes):
             begin, end = np.int64(begins[node]), np.int64(begins[node + 1])
