@@ -55,7 +55,7 @@ text = Text.of(b"a word, another " * 9)
 SplitPattern.named("gpt2").cut_pairs.first(text.bytes(), 0, text.size)
 hold_out(text, np.array([[0, text.size]], np.int64), 1, SplitPattern.named("gpt2").cut_pairs)
 places = np.empty(1 << DIGIT_BITS, np.int64)
-sort_by_digit(np.arange(9), np.empty(9, np.int64), 0, places)
+sort_by_digit(np.arange(9), np.empty(9, np.int64), 0, 0, places)
 LeftOut.of([bytes(range(64))]).spans_in(text)
 TextPreparation([AddedToken(0, "word")]).prepare(text)
 

@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from bpeline.tokenizer_core.counting import word_parts, word_tables
+from bpeline.tokenizer_core.counting import part_rows, word_parts, word_tables
 from bpeline.tokenizer_core.counting.text_counter import TextCounter
 from bpeline.tokenizer_core.counting.word_counts import COUNT_LIMIT, WordCounts
 from bpeline.tokenizer_core.counting.word_parts import WordParts
@@ -104,9 +104,13 @@ def test_a_word_met_earlier_by_another_thread_stands_where_that_met_it() -> None
         assert rows.words() == list(plain(texts))
 
 
+@pytest.mark.parametrize("rows_of_a_range", [part_rows._ROWS, 9])
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])
 @pytest.mark.parametrize("number", [0, 1, 2, 9, 5_000])
-def test_rows_made_by_threads_are_those_of_one_table(threads: int, number: int) -> None:
+def test_rows_made_by_threads_are_those_of_one_table(
+    monkeypatch: pytest.MonkeyPatch, threads: int, number: int, rows_of_a_range: int
+) -> None:
+    monkeypatch.setattr(part_rows, "_ROWS", rows_of_a_range)
     source = random.Random(number)
     given: set[bytes] = set()
     while len(given) < number:  # ranges end at words of one byte, of sixteen, and of many

@@ -393,19 +393,25 @@ def order_of_positions(positions: NDArray[np.int64]) -> NDArray[np.int64]:
     for begin in range(0, number, _ROWS_AT_A_TIME):
         end = min(begin + _ROWS_AT_A_TIME, number)
         keys[begin:end] |= np.arange(begin, end, dtype=np.int64)
-    keys = sorted_keys(keys, bits, length)
+    keys = sorted_keys(keys, bits, length, in_pages(number, np.int64))
     keys &= np.int64((1 << bits) - 1)
     return keys
 
 
-def sorted_keys(keys: NDArray[np.int64], begin: int, bits: int) -> NDArray[np.int64]:
-    """Numbers sorted by ``bits`` of their bits, from bit ``begin`` on; the array is made use of."""
-    from bpeline.tokenizer_core.kernels.counting.word_rows import DIGIT_BITS, sort_by_digit
-    from bpeline.tokenizer_core.kernels.memory.pages import in_pages
+def sorted_keys(
+    keys: NDArray[np.int64], begin: int, bits: int, other: NDArray[np.int64], least: int = 0
+) -> NDArray[np.int64]:
+    """Numbers sorted by ``bits`` of the bits of what they are above ``least``, from ``begin`` on.
 
-    other, places = in_pages(len(keys), np.int64), np.empty(1 << DIGIT_BITS, np.int64)
-    for shift in range(begin, begin + bits, DIGIT_BITS):
-        sort_by_digit(keys, other, shift, places)
+    Both arrays are made use of, ``other`` being as long; the result is one of them.
+    """
+    from bpeline.tokenizer_core.kernels.counting.word_rows import DIGIT_BITS, sort_by_digit
+
+    passes = -(-bits // DIGIT_BITS)
+    digit = -(-bits // max(passes, 1))  # the fewer places, the nearer they stay
+    places = np.empty(1 << digit, np.int64)
+    for shift in range(begin, begin + passes * digit, max(digit, 1)):
+        sort_by_digit(keys, other, least, shift, places)
         keys, other = other, keys
     return keys
 

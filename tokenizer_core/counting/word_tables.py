@@ -37,7 +37,7 @@ FULL = 0.6  # of a table's entries; linear probing stays short below this
 FEWEST_BITS = 10
 _ENTRY = 4  # uint64
 _ENTRY_BYTES = 32
-FIRST_ARENA = 1 << 12
+_FIRST_ARENA = 1 << 12
 _SECOND_ARENA = 2_000_000  # in pages that are touched as they are written
 _ROWS_AT_ONCE = 1 << 16
 # Tables grow one at a time: the smaller and the larger one are there together.
@@ -78,7 +78,7 @@ class WordTable:
         self._most_bits = max((self._most_arena // _ENTRY_BYTES).bit_length() - 1, FEWEST_BITS)
         if memory is None:
             entries = empty_entries(min(bits, self._most_bits))
-            memory = entries, np.empty(FIRST_ARENA, np.uint8), np.zeros(1, USED)
+            memory = entries, first_arena(), np.zeros(1, USED)
         self.entries, self.arena, self.used = memory
         self.used["hash_key"] = HASH_KEY
         self.tell()
@@ -100,6 +100,11 @@ class WordTable:
     def arena_bytes(self) -> int:
         """Bytes of the arena in use."""
         return int(self.used["arena_bytes"][0])
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Addresses of entries and arena."""
+        return self.entries.ctypes.data, self.arena.ctypes.data
 
     @property
     def memory(self) -> int:
@@ -128,7 +133,7 @@ class WordTable:
 
     def tell(self) -> None:
         """Tell kernels where everything is, and how many words there may be."""
-        self.used["entries"], self.used["arena"] = self.entries.ctypes.data, self.arena.ctypes.data
+        self.used["entries"], self.used["arena"] = self.place
         self.used["slots"], self.used["arena_size"] = len(self.entries) // _ENTRY, len(self.arena)
         self.used["limit"] = self.limit
 
@@ -187,7 +192,8 @@ class WordTable:
         word_bytes = in_pages(size + ROOM, np.uint8)
         offsets, counts = in_pages(words + 1, np.int64), in_pages(words, np.int64)
         end = size + ROOM
-        gather_rows(self.entries, self.arena, positions, word_bytes, offsets, counts, 0, end)
+        tables = np.array([self.place], np.int64)
+        gather_rows(tables, 0, positions, 63, word_bytes, offsets, counts, 0, end)
         if words and int(counts.min()) < 0:
             raise too_many(int(counts.view(np.uint64).max()))
         return WordCounts(word_bytes[:size], offsets, counts, first_positions, pattern)
@@ -245,6 +251,11 @@ def too_many(total: int) -> InvalidOption:
         f"counts are 64-bit integers: up to {COUNT_LIMIT}",
         "use smaller weights: only their proportions matter",
     )
+
+
+def first_arena() -> NDArray[np.uint8]:
+    """What holds the first long words, with as many readable bytes behind as kernels may read."""
+    return np.empty(_FIRST_ARENA + ROOM, np.uint8)[:_FIRST_ARENA]
 
 
 def empty_entries(bits: int) -> NDArray[np.uint64]:

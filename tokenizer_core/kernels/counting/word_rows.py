@@ -15,9 +15,14 @@ from bpeline.tokenizer_core.kernels.counting.word_table import (
     seek_word,
     table_of,
 )
-from bpeline.tokenizer_core.kernels.memory.addresses import load_u8, load_u64, prefetch, store_u64
-from bpeline.tokenizer_core.kernels.memory.types import I64, I64s, U8s, U64s
-from bpeline.tokenizer_core.kernels.tables.hashing import ALL, ZERO
+from bpeline.tokenizer_core.kernels.memory.addresses import (
+    load_u8,
+    load_u64,
+    prefetch_to_read,
+    store_u64,
+)
+from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, I64s, U8s, U64s
+from bpeline.tokenizer_core.kernels.tables.hashing import ZERO
 from bpeline.tokenizer_core.kernels.tables.word_keys import (
     ENTRY,
     HIGH,
@@ -30,9 +35,8 @@ from bpeline.tokenizer_core.kernels.tables.word_keys import (
     word_key,
 )
 
-NO_LENGTH = ALL >> np.uint64(8)  # of the key's upper half: all but the length
 DIGIT_BITS = 11  # 2,048 places to write to stay in the nearest cache
-ROOM = 16  # bytes that may be written behind the last word
+ROOM = 32  # bytes that are copied of each word, so that there is no branch for most
 
 
 @entry_kernel
@@ -107,134 +111,170 @@ def list_words(table: U64s, arena: U8s, entries: I64s, positions: I64s) -> None:
         listed += np.int64(load_u64(main + (number << 5) + HIGH) != ZERO)
     for row in range(len(positions)):
         if row + AHEAD < len(positions):
-            prefetch(bytes_ + _arena_place(main + (entries[row + AHEAD] << 5)))
-        entry = main + (entries[row] << 5)
-        place = np.int64(load_u64(entry + PLACE))
-        long = load_u64(entry + HIGH) >= LONG
-        positions[row] = np.int64(load_u64(bytes_ + place)) if long else place
+            prefetch_to_read(_position_address(main + (entries[row + AHEAD] << 5), bytes_))
+        address = _position_address(main + (entries[row] << 5), bytes_)
+        positions[row] = np.int64(load_u64(address))
 
 
 @entry_kernel
-def take_entries(
-    entries: U64s, arena: U8s, target: U64s, shift: I64, positions: I64s, lengths: I64s
-) -> None:
-    """Copy the entries in use one after the other, and tell what rows are ordered and placed by.
+def pack_entries(entries: U64s, arena: U8s, positions: I64s) -> None:
+    """Move the entries in use to the front, in their order, and list their first positions.
 
     Args:
         entries, arena: of a table of n words.
-        target: uint64 ``[4 · n]``.
-        shift: what to add to the places of long words.
-        positions, lengths: int64 ``[n]``: first positions, and bytes of each word.
+        positions: int64 ``[n]``.
     """
     entry, bytes_ = np.int64(entries.ctypes.data), np.int64(arena.ctypes.data)
-    to, row = np.int64(target.ctypes.data), np.int64(0)
-    for _ in range(entries.size >> 2):
-        high = load_u64(entry + HIGH)
-        if high != ZERO:
-            copy_entry(entry, to)
-            place = np.int64(load_u64(entry + PLACE))
-            positions[row], lengths[row] = place, key_length(high)
-            if high >= LONG:
-                positions[row] = np.int64(load_u64(bytes_ + place))
-                store_u64(to + PLACE, np.uint64(place + shift))
-            to += ENTRY
-            row += 1
+    to, row = entry, np.int64(0)
+    last = entry + (entries.size - 4) * 8
+    while row < len(positions):  # no branch within: nobody could predict it
+        prefetch_to_read(_position_address(min(entry + AHEAD * ENTRY, last), bytes_))
+        position = load_u64(_position_address(entry, bytes_))
+        is_used = np.int64(load_u64(entry + HIGH) != ZERO)
+        copy_entry(entry, to)
+        positions[row] = np.int64(position)
+        to += ENTRY * is_used
+        row += is_used
         entry += ENTRY
 
 
 @entry_kernel
-def keys_between(
-    positions: I64s, lengths: I64s, first: I64, behind: I64, bits: I64, keys: I64s
-) -> tuple[I64, I64]:
-    """List rows whose positions are in a range, as ``position << bits | row``.
+def count_shares(entries: U64s, positions: I64s, ranges: I64s, shift: I64, shares: I64Rows) -> None:
+    """Count the words of a part in each range of positions, and their bytes.
 
     Args:
-        positions, lengths: int64 ``[n]``, see `take_entries`.
-        first, behind: the range, half-open.
-        keys: int64 ``[n + 1]``, receives them, and rubbish behind.
-
-    Returns:
-        How many there are, and bytes of their words.
+        entries: packed ones, of n words.
+        positions: int64 ``[n]``.
+        ranges: int64, the number of the range of positions p in item ``p >> shift``, ascending; of
+            larger positions in the last one.
+        shares: int64 ``[k, 2]``, zeros at first.
     """
-    listed, size = np.int64(0), np.int64(0)
-    for row in range(len(positions)):  # no branch: nobody could predict it
-        position = positions[row]
-        is_between = np.int64((position >= first) & (position < behind))
-        keys[listed] = position << bits | row
-        listed += is_between
-        size += lengths[row] * is_between
-    return listed, size
-
-
-@kernel
-def _arena_place(entry: I64) -> I64:
-    """Where the arena holds a long word; 0 for short ones."""
-    return np.int64(load_u64(entry + PLACE)) if load_u64(entry + HIGH) >= LONG else np.int64(0)
+    entry = np.int64(entries.ctypes.data)
+    for row in range(len(positions)):
+        number = _range_of(positions[row], ranges, shift)
+        shares[number, 0] += 1
+        shares[number, 1] += key_length(load_u64(entry + HIGH))
+        entry += ENTRY
 
 
 @entry_kernel
-def sort_by_digit(numbers: I64s, target: I64s, shift: I64, places: I64s) -> None:
-    """One pass of a radix sort, stable: order by the `DIGIT_BITS` bits from ``shift`` upwards.
+def share_rows(
+    positions: I64s,
+    ranges: I64s,
+    shift: I64,
+    part: I64,
+    part_bits: I64,
+    bits: I64,
+    shares: I64Rows,
+    keys: I64s,
+) -> None:
+    """Put the rows of a part beside those of other parts in the same range, to be sorted there.
 
     Args:
-        numbers, target: int64 ``[n]``, not negative. places: int64 ``[2^DIGIT_BITS]``.
+        positions, ranges, shift: as for `count_shares`.
+        part, part_bits: its number, and how many bits that takes.
+        bits: see `gather_rows`.
+        shares: int64 ``[k, 2]``: where in ``keys`` the first row of each range goes; they move.
+        keys: int64, receives ``position << bits | row << part_bits | part``.
+    """
+    for row in range(len(positions)):
+        position = positions[row]
+        number = _range_of(position, ranges, shift)
+        keys[shares[number, 0]] = position << bits | row << part_bits | part
+        shares[number, 0] += 1
+
+
+@kernel
+def _range_of(position: I64, ranges: I64s, shift: I64) -> I64:
+    return ranges[min(position >> shift, len(ranges) - 1)]
+
+
+@kernel
+def _position_address(entry: I64, arena: I64) -> I64:
+    """Where a first position is held, or 0 in an empty entry; no branch."""
+    place = arena + np.int64(load_u64(entry + PLACE)) - (entry + PLACE)
+    return entry + PLACE + place * np.int64(load_u64(entry + HIGH) >= LONG)
+
+
+@entry_kernel
+def sort_by_digit(numbers: I64s, target: I64s, least: I64, shift: I64, places: I64s) -> None:
+    """One pass of a radix sort, stable: order by some bits of what numbers are above the least.
+
+    Args:
+        numbers, target: int64 ``[n]``.
+        least: no number is below.
+        shift: the lowest bit.
+        places: int64 ``[2^b]`` for b bits.
     """
     mask = np.int64(places.size - 1)
     for digit in range(places.size):
         places[digit] = 0
     for index in range(numbers.size):
-        places[(numbers[index] >> shift) & mask] += 1
+        places[((numbers[index] - least) >> shift) & mask] += 1
     begin = np.int64(0)
     for digit in range(places.size):
         begin, places[digit] = begin + places[digit], begin
     for index in range(numbers.size):
-        digit = (numbers[index] >> shift) & mask
+        digit = ((numbers[index] - least) >> shift) & mask
         target[places[digit]] = numbers[index]
         places[digit] += 1
 
 
+@kernel
+def _entry_of(key: I64, bits: I64, part_bits: I64, tables: I64Rows) -> tuple[I64, I64]:
+    """Addresses of the entry and of the arena that a key of `gather_rows` means."""
+    part = key & ((1 << part_bits) - 1)
+    row = (key & ((1 << bits) - 1)) >> part_bits
+    return tables[part, 0] + row * ENTRY, tables[part, 1]
+
+
 @entry_kernel
 def gather_rows(
-    table: U64s,
-    arena: U8s,
-    entries: I64s,
+    tables: I64Rows,
+    part_bits: I64,
+    keys: I64s,
+    bits: I64,
     word_bytes: U8s,
     offsets: I64s,
     counts: I64s,
     begin: I64,
     end: I64,
 ) -> None:
-    """Write the words of a table out, in the order of ``entries``.
+    """Write the words of tables out, in the order of ``keys``.
 
     Args:
-        table, arena: see `word_table`.
-        entries: int64 ``[words]``, numbers of entries in use.
+        tables: int64 ``[2^part_bits, 2]``, addresses of entries and of arena of each.
+        keys: int64 ``[words]``: in their lowest ``part_bits`` the number of a table, in the others
+            of their lowest ``bits`` the number of an entry in use.
         word_bytes: uint8.
         offsets: int64 ``[words + 1]``. counts: int64 ``[words]``.
         begin: where in ``word_bytes`` the first word is written.
         end: what is behind stays as it is. That is quicker for words which end `ROOM` bytes before.
     """
-    main, bytes_ = np.int64(table.ctypes.data), np.int64(arena.ctypes.data)
     target = np.int64(word_bytes.ctypes.data)
     offset = begin
     offsets[0] = begin
-    for row in range(len(entries)):
-        if row + AHEAD < len(entries):
-            prefetch(main + (entries[row + AHEAD] << 5))
-        entry = main + (entries[row] << 5)
+    for row in range(len(keys)):
+        if row + 2 * AHEAD < len(keys):
+            entry, _ = _entry_of(keys[row + 2 * AHEAD], bits, part_bits, tables)
+            prefetch_to_read(entry)
+        if row + AHEAD < len(keys):
+            entry, arena = _entry_of(keys[row + AHEAD], bits, part_bits, tables)
+            prefetch_to_read(_position_address(entry, arena))
+        entry, arena = _entry_of(keys[row], bits, part_bits, tables)
         high = load_u64(entry + HIGH)
         length = key_length(high)
         source = entry + LOW
         if high >= LONG:
-            source = bytes_ + np.int64(load_u64(entry + PLACE)) + POSITION_BYTES
+            source = arena + np.int64(load_u64(entry + PLACE)) + POSITION_BYTES
         if offset + length + ROOM > end:
             for index in range(length):
                 word_bytes[offset + index] = load_u8(source + index)
-        elif high < LONG:
-            store_u64(target + offset, load_u64(entry + LOW))
-            store_u64(target + offset + 8, high & NO_LENGTH)
-        else:
-            copy_eights(source, target + offset, length)
+        else:  # what is too much, the next words are written over
+            for done in range(0, ROOM, 8):
+                store_u64(target + offset + done, load_u64(source + done))
+            if length > ROOM:
+                copy_eights(source + ROOM, target + offset + ROOM, length - ROOM)
         offset += length
         counts[row] = np.int64(load_u64(entry + VALUE))
         offsets[row + 1] = offset

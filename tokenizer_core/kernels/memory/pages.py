@@ -41,8 +41,10 @@ def in_pages(number: int, kind: type[Number]) -> NDArray[Number]:
     size = number * np.dtype(kind).itemsize + _SLACK
     if size < _LARGE or not _GIVES_PAGES:
         return np.zeros(size, np.uint8)[: size - _SLACK].view(kind)
-    memory = _mapped(size)
-    if size >= _HUGE:
+    if size < _HUGE:
+        memory = _mapped(size)
+    else:  # see `in_lines`
+        memory = _mapped(-(-size // _HUGE_PAGE) * _HUGE_PAGE)
         _ask_for_huge_pages(memory)
     return np.frombuffer(memory, np.uint8, size - _SLACK).view(kind)
 
@@ -65,6 +67,21 @@ def in_lines(number: int, kind: type[Number]) -> NDArray[Number]:
     if size % _HUGE_PAGE == 0:
         _ask_for_huge_pages(pages)
     return np.frombuffer(pages, kind, number)
+
+
+def give_back(part: NDArray[Any]) -> None:
+    """Let the system have the large pages within what `in_lines` gave; what they held is gone."""
+    whole = part
+    while isinstance(whole.base, np.ndarray):
+        whole = whole.base
+    pages = getattr(whole.base, "obj", None)
+    if isinstance(pages, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        place = part.ctypes.data - whole.ctypes.data
+        begin = -(-place // _HUGE_PAGE) * _HUGE_PAGE
+        end = (place + part.nbytes) // _HUGE_PAGE * _HUGE_PAGE
+        if begin < end:
+            with suppress(OSError):  # then it stays until all of it goes
+                pages.madvise(mmap.MADV_DONTNEED, begin, end - begin)
 
 
 def reserved(number: int, dtype: np.dtype[Any]) -> NDArray[Any]:
