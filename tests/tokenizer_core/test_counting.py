@@ -19,6 +19,7 @@ from record_files import as_arrow_stream, as_csv, as_jsonl, as_parquet
 
 from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.corpus import (
+    ChunkGroup,
     cut_chunks,
     find_source_files,
     plan_chunk_groups,
@@ -74,6 +75,29 @@ def test_neither_threads_nor_grid_change_the_digest(
         )
         assert counts.digest == expected.digest
         assert counts.words() == expected.words()
+
+
+@pytest.mark.parametrize("workers", [2, 3, 7])
+def test_the_last_groups_are_cut_smaller_and_leave_nothing_out(
+    tmp_path: Path, workers: int
+) -> None:
+    for name, size in (("a.txt", 990), ("b.txt", 10_041), ("c.txt", 30)):
+        (tmp_path / name).write_bytes(b"x" * size)
+    files = find_source_files([Source(str(tmp_path))])
+    groups = list(enumerate(plan_chunk_groups(files, 100, 9)))  # of several chunks
+    pieces = count_corpus._with_small_last(list(groups), 100, workers)
+    assert len(groups) < len(pieces)
+    whole = [(group.file.path, at) for _, group in groups for at in bytes_of(group)]
+    assert [(one.file.path, at) for _, one in pieces for at in bytes_of(one)] == whole
+    assert max(len(bytes_of(group)) for _, group in pieces[-workers:]) <= 25
+    for number, piece in pieces:
+        group = groups[number][1]
+        assert piece.file is group.file
+        assert (piece.end is None) == (max(bytes_of(piece)) == piece.file.size - 1)
+
+
+def bytes_of(group: ChunkGroup) -> range:
+    return range(group.begin, group.file.size if group.end is None else group.end)
 
 
 @pytest.mark.parametrize("workers", [1, 3])
