@@ -18,6 +18,7 @@ from bpeline.tokenizer_core.kernels.counting.word_walk import (
     add_waiting,
     count_marked,
 )
+from bpeline.tokenizer_core.kernels.memory.pages import in_lines
 from bpeline.tokenizer_core.kernels.tables.word_queue import QUEUE_BYTES
 from bpeline.tokenizer_core.splitting import Splitter
 from bpeline.tokenizer_core.text import Text
@@ -31,6 +32,7 @@ million words, and for 128 MiB of words above 15 bytes."""
 _FRONT_BITS = 13
 _MAIN_BITS = 10, 19
 _BYTES_PER_WORD = 16  # of text for each distinct word, as a first guess
+_LINE = 8  # int64 of a cache line
 _SMALLEST_BOUND = 1 << 21  # entries for twice the words that front and queue can hold
 
 
@@ -72,10 +74,11 @@ class TextCounter:
         self._splitter, self._pass_on = splitter, pass_on
         parts = len(words.tables)
         self._front = empty_entries(min(words.bits, _FRONT_BITS))
-        self._queue = np.zeros(4 * QUEUE * parts, np.uint64)
-        self._waiting = np.zeros((parts, 2), np.int64)
-        self._ahead = np.zeros(QUEUE_BYTES // 8, np.uint64)
-        self._walk = np.zeros(1, WALK)
+        # Whole lines for each: what another thread writes may lie beside small arrays.
+        self._queue = in_lines(4 * QUEUE * parts, np.uint64)
+        self._waiting = in_lines(max(2 * parts, _LINE), np.int64)[: 2 * parts].reshape(parts, 2)
+        self._ahead = in_lines(QUEUE_BYTES // 8, np.uint64)
+        self._walk = in_lines(_LINE, np.int64)[: WALK.itemsize // 8].view(WALK)
         self.words = words
 
     def count(

@@ -19,6 +19,7 @@ from bpeline.tokenizer_core.counting.word_tables import (
     first_arena,
 )
 from bpeline.tokenizer_core.kernels.counting.word_table import USED, hold_table, let_table_go
+from bpeline.tokenizer_core.kernels.memory.pages import in_lines
 
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.splitting import SplitPattern
@@ -57,9 +58,9 @@ class WordParts:
             each = 1 if threads == 1 and bits < _FEWEST_BITS else _PARTS_OF_EACH
             part_bits = (min(each * threads, _MOST_PARTS) - 1).bit_length()
             entries = empty_entries(max(self.bits - part_bits, FEWEST_BITS) + part_bits)
-            self.used = np.zeros(1 << part_bits, USED)
+            self.used = in_lines(USED.itemsize << part_bits, np.uint8).view(USED)
             self.tables = [
-                WordTable(memory=(part, first_arena(), used))
+                WordTable(memory=(part, first_arena(for_many=bits >= _FEWEST_BITS), used))
                 for part, used in zip(
                     np.split(entries, 1 << part_bits),
                     np.split(self.used, 1 << part_bits),

@@ -253,8 +253,14 @@ def too_many(total: int) -> InvalidOption:
     )
 
 
-def first_arena() -> NDArray[np.uint8]:
-    """What holds the first long words, with as many readable bytes behind as kernels may read."""
+def first_arena(*, for_many: bool = False) -> NDArray[np.uint8]:
+    """What holds the first long words, with as many readable bytes behind as kernels may read.
+
+    Args:
+        for_many: whether it grows anyway; what is not written takes no memory then.
+    """
+    if for_many:
+        return in_pages(_SECOND_ARENA, np.uint8)
     return np.empty(_FIRST_ARENA + ROOM, np.uint8)[:_FIRST_ARENA]
 
 
