@@ -201,7 +201,7 @@ def threads_block(results: Sequence[Mapping[str, Any]]) -> str:
         "counts, merges and ids were compared first. *Encoding* is that of a tokenizer which has "
         "met no word yet, *encoding again* finds all words known. *Share*: processor seconds of "
         "two threads to those of one. Merging is shared from 8 million symbols of distinct words "
-        "on; beside one thread or two that encode, the calling one joins their ids. "
+        "on; one thread is the calling one, which joins the ids of two. "
         f"The quickest of {min(one['rounds'] for one in results)} runs of each or more, "
         f"{_company(max(results, key=lambda one: float(one['load'])))}. "
         "`python -m benchmarks threads FILE…` measures it."
