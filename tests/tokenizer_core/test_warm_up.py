@@ -30,7 +30,6 @@ from bpeline.tokenizer_core.encoding import (
 from bpeline.tokenizer_core.evaluation import MadeTokens
 from bpeline.tokenizer_core.formats import printable
 from bpeline.tokenizer_core.kernels.compiling.compilation import is_entry
-from bpeline.tokenizer_core.kernels.scanning import cl100k, gpt2
 from bpeline.tokenizer_core.kernels.tables import word_queue
 from bpeline.tokenizer_core.kernels.encoding.measure_text import SUMS, measure_spans
 from bpeline.tokenizer_core.merging import merge_engine
@@ -137,10 +136,8 @@ while pending:
         inner = getattr(function.__globals__.get(name), "py_func", None)
         if inner is not None and inner not in reached:
             pending.append(inner)
-# Of two ways a processor has use for one.
+# Of two ways to fill the queue a processor has use for one.
 ways = {word_queue.queue_one_by_one, word_queue.queue_by_simd} - {word_queue.queue_words}
-for one in (cl100k, gpt2):
-    ways |= {one.mark_ascii_blocks, one.no_ascii_blocks} - {one.mark_ascii}
 reached.update(one.py_func for one in ways)
 # What is loaded holds what it calls: an inner kernel has a signature where something was compiled.
 print(sorted(one.__name__ for one in set(kernels) - reached))

@@ -1,7 +1,7 @@
 """Where pre-tokens of ASCII text start, 64 bytes at a time; knows no other characters.
 
 Each byte is looked at with its neighbours, so that little is carried from one block to the next.
-By AVX-512 alone: elsewhere no block is done here, and `class_masks` tells runs of characters apart.
+By AVX-512 alone: elsewhere `is_ascii_around` is never true, and `class_masks` tells runs apart.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from numba import types
 from numba.extending import intrinsic
 
 from bpeline.tokenizer_core.kernels.memory.addresses import BLOCK, filled, load_block
-from bpeline.tokenizer_core.kernels.memory.simd import looked_up
+from bpeline.tokenizer_core.kernels.memory.simd import HAS_SIMD, looked_up
 
 _I64 = ir.IntType(64)
 _BYTES = ir.VectorType(ir.IntType(8), BLOCK)
-_LETTER, _NUMBER, _OTHER, _WHITE, _SPACE, _NEWLINE, _BLANK, _SHORTENED = (
+_LETTER, _NUMBER, _OTHER, _WHITE, _SPACE, _NEWLINE, _BLANK, _CONTRACTED = (
     1 << bit for bit in range(8)
 )
 _CLASS = _LETTER | _NUMBER | _OTHER | _WHITE
 
 
-def _facts_of(byte: int, shortened: str) -> int:
+def _facts_of(byte: int, contracted: str) -> int:
     """What there is to know of a character; letters that contractions begin with are given."""
     character = chr(byte)
     if character.isalpha():
-        return _LETTER | _SHORTENED * (character in shortened)
+        return _LETTER | _CONTRACTED * (character in contracted)
     if character.isdigit():
         return _NUMBER
     if character in "\n\r":
@@ -66,11 +66,11 @@ def _all_of(builder: Any, *bits: Any) -> Any:
     return functools.reduce(builder.and_, bits)
 
 
-def _shortening(builder: Any, address: Any, behind: Any) -> Any:
+def _contracting(builder: Any, address: Any, behind: Any) -> Any:
     """Apostrophes before a letter that contractions begin with."""
     here = _block_at(builder, address, 0)
     apostrophes = builder.icmp_unsigned("==", here, filled(ord("'")))
-    return builder.and_(apostrophes, _has(builder, behind, _SHORTENED))
+    return builder.and_(apostrophes, _has(builder, behind, _CONTRACTED))
 
 
 def _masks(number: int, emit: Callable[[Any, Any], list[Any]]) -> Any:
@@ -79,7 +79,9 @@ def _masks(number: int, emit: Callable[[Any, Any], list[Any]]) -> Any:
     @intrinsic
     def masks(_context: Any, address: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            numbers = [builder.bitcast(bits, _I64) for bits in emit(builder, arguments[0])]
+            numbers = [ir.Constant(_I64, 0)] * number
+            if HAS_SIMD:
+                numbers = [builder.bitcast(bits, _I64) for bits in emit(builder, arguments[0])]
             return context.make_tuple(builder, signature.return_type, numbers)
 
         return types.UniTuple(types.uint64, number)(types.int64), generate
@@ -89,9 +91,14 @@ def _masks(number: int, emit: Callable[[Any, Any], list[Any]]) -> Any:
 
 @intrinsic
 def is_ascii_around(_context: Any, address: Any) -> Any:
-    """``is_ascii_around(address)``: whether 64 bytes, two before and one behind are all ASCII."""
+    """``is_ascii_around(address)``: whether 64 bytes, two before and one behind are all ASCII.
+
+    Never, where a processor has not the SIMD to go on with.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        if not HAS_SIMD:
+            return ir.Constant(ir.IntType(1), 0)
         blocks = [_block_at(builder, arguments[0], step) for step in (-2, 1)]
         some = builder.or_(*blocks)
         beyond = builder.bitcast(builder.icmp_signed("<", some, filled(0)), _I64)
@@ -105,7 +112,7 @@ def _of_gpt2(builder: Any, address: Any) -> list[Any]:
     first_of_run = _has(builder, builder.xor(before, here), _CLASS)
     starts = builder.and_(first_of_run, _lacks(builder, before, _SPACE))
     last_white = builder.and_(_has(builder, here, _WHITE), _lacks(builder, behind, _WHITE))
-    return [builder.or_(starts, last_white), _shortening(builder, address, behind)]
+    return [builder.or_(starts, last_white), _contracting(builder, address, behind)]
 
 
 # ``gpt2_starts(address)``: what `gpt2` says of 64 bytes for which `is_ascii_around` holds, but for
@@ -135,7 +142,7 @@ def _of_cl100k(builder: Any, address: Any) -> list[Any]:
         newlines,
         builder.and_(newlines, _has(builder, before, _OTHER)),
         numbers,
-        _shortening(builder, address, behind),
+        _contracting(builder, address, behind),
     ]
 
 

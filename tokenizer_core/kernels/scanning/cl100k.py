@@ -32,7 +32,6 @@ from bpeline.tokenizer_core.kernels.memory.addresses import (
     trailing_zeros,
 )
 from bpeline.tokenizer_core.kernels.memory.bitmaps import mark, unmark
-from bpeline.tokenizer_core.kernels.memory.simd import HAS_SIMD
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64Rows, U8s, U64s
 from bpeline.tokenizer_core.kernels.scanning.ascii_starts import cl100k_starts, is_ascii_around
 from bpeline.tokenizer_core.kernels.scanning.character_masks import (
@@ -110,25 +109,6 @@ def mark_ascii_blocks(
 
 
 @kernel
-def no_ascii_blocks(
-    base: I64,
-    block: I64,
-    end: I64,
-    starts: U64s,
-    digits: I64,
-    absorbed_before: U64,
-    numbers_before: U64,
-    in_group: I64,
-    pending: I64,
-) -> tuple[I64, U64, U64, I64, I64]:
-    """`mark_ascii_blocks` where a processor has no such SIMD."""
-    return block, absorbed_before, numbers_before, in_group, pending
-
-
-mark_ascii = mark_ascii_blocks if HAS_SIMD else no_ascii_blocks
-
-
-@kernel
 def mark_span(
     base: I64,
     begin: I64,
@@ -150,7 +130,7 @@ def mark_span(
     while block < end:
         if block >= begin + 2 and continued == _0:
             first = block
-            block, absorbed_before, numbers_before, in_group, pending = mark_ascii(
+            block, absorbed_before, numbers_before, in_group, pending = mark_ascii_blocks(
                 base,
                 block,
                 end,

@@ -22,7 +22,6 @@ from bpeline.tokenizer_core.kernels.memory.addresses import (
     trailing_zeros,
 )
 from bpeline.tokenizer_core.kernels.memory.bitmaps import mark
-from bpeline.tokenizer_core.kernels.memory.simd import HAS_SIMD
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64Rows, U8s, U64s
 from bpeline.tokenizer_core.kernels.scanning.ascii_starts import gpt2_starts, is_ascii_around
 from bpeline.tokenizer_core.kernels.scanning.character_masks import (
@@ -95,17 +94,6 @@ def mark_ascii_blocks(
 
 
 @kernel
-def no_ascii_blocks(
-    base: I64, block: I64, end: I64, suppressed: U64, starts: U64s
-) -> tuple[I64, U64]:
-    """`mark_ascii_blocks` where a processor has no such SIMD."""
-    return block, suppressed
-
-
-mark_ascii = mark_ascii_blocks if HAS_SIMD else no_ascii_blocks
-
-
-@kernel
 def mark_span(base: I64, begin: I64, end: I64, table: I64, starts: U64s) -> None:
     letters_before = numbers_before = others_before = spaces_before = white_before = _0
     straddling = (_0, _0, _0)
@@ -115,7 +103,7 @@ def mark_span(base: I64, begin: I64, end: I64, table: I64, starts: U64s) -> None
     while block < end:
         if block >= begin + 2 and continued == _0:
             first = block
-            block, suppressed = mark_ascii(base, block, end, suppressed, starts)
+            block, suppressed = mark_ascii_blocks(base, block, end, suppressed, starts)
             if block > first:
                 if white_before and not is_ascii_white(load_u8(base + first)):
                     mark(starts, first - 1)
