@@ -23,6 +23,7 @@ from bpeline.flows.steps import (
     TrainingSummary,
     choose_size,
     combine_counts,
+    compiled_ahead,
     count_words,
     evaluate,
     learn,
@@ -30,7 +31,6 @@ from bpeline.flows.steps import (
     prepared,
     promote_if_better,
     publish,
-    rehearsed,
     remarks_on,
     screen_tokens,
     set_up_evaluation,
@@ -52,7 +52,7 @@ def train_tokenizer(request: TrainingRequest, workspace: str | None) -> Training
     request, found = with_findings(request, workspace)
     with (
         training_run(request, workspace) as run,
-        rehearsed(request),
+        compiled_ahead(request) as compile_the_rest,
         prepared(run.registry.tracker, run.show_begin) as preparing,
     ):
         registry = run.registry
@@ -73,6 +73,7 @@ def train_tokenizer(request: TrainingRequest, workspace: str | None) -> Training
                     words = combine_counts(corpus, request, registry, run.id)
                     outcome(words.outcome, 0 if words.table.reused else corpus.corpus_bytes)
                 with run.step(LEARN_MERGES, request.merges_shown, "merges") as outcome:
+                    compile_the_rest()
                     learned = learn(words, request, run.workspace)
                     outcome(learned.outcome, 0 if learned.resumed else corpus.corpus_bytes)
                 sized = Sized(request, learned)

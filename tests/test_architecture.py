@@ -51,7 +51,7 @@ FLOORS = {
         ("derived", "training"),
         ("algorithms", "evaluation"),
         ("continuation",),
-        ("rehearsal", "warm_up"),
+        ("ahead", "warm_up"),
     ),
     "registry": (
         ("closed_duckdb", "environment", "exports", "figures", "references"),

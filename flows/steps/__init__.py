@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from .learning import learn as learn
     from .learning import learned_from as learned_from
     from .mixture_requests import requests_of_mixtures as requests_of_mixtures
+    from .preparation import compiled_ahead as compiled_ahead
     from .preparation import prepared as prepared
-    from .preparation import rehearsed as rehearsed
     from .promotion import promote_if_better as promote_if_better
     from .publishing import corpus_inputs as corpus_inputs
     from .publishing import evaluation_inputs as evaluation_inputs

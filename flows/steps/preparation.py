@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 
 from bpeline.flows.requests import BYTE_BPE, TrainingRequest
 from bpeline.registry.tracking import MlflowTracker
-from bpeline.tokenizer_core.rehearsal import rehearsing
+from bpeline.tokenizer_core.ahead import compiling_ahead
 
 
 @contextmanager
@@ -42,8 +42,15 @@ def _prepare(tracker: MlflowTracker, then: Callable[[], object]) -> None:
         return
 
 
-def rehearsed(request: TrainingRequest) -> AbstractContextManager[None]:
-    """Let another core compile what learning and evaluating need, while words are counted."""
+@contextmanager
+def compiled_ahead(request: TrainingRequest) -> Iterator[Callable[[], None]]:
+    """Let another core compile what learning and evaluating need, while words are counted.
+
+    Yields:
+        What takes part in that, for when words are counted.
+    """
     if request.algorithm != BYTE_BPE:
-        return nullcontext()
-    return rehearsing(request.pattern, request.tie_break)
+        yield lambda: None
+        return
+    with compiling_ahead() as take_part:
+        yield take_part

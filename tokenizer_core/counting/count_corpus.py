@@ -206,20 +206,19 @@ def _paths_or_texts(given: Any) -> tuple[Any, Iterable[Any] | None]:
 
 
 def compile_counting(pattern: SplitPattern) -> None:
-    """Compile, or load, every kernel that counting can call; before worker threads start."""
+    """Compile, or load, the kernels of counting that every corpus needs.
+
+    What some files alone need, JSON lines and those with special tokens among them, is compiled
+    when the first of them is read.
+    """
     from bpeline.tokenizer_core.kernels.counting import word_rows, word_table, word_walk
-    from bpeline.tokenizer_core.kernels.scanning import (
-        find_cuts,
-        find_specials,
-        fingerprint,
-        json_lines,
-        utf8,
-    )
+    from bpeline.tokenizer_core.kernels.scanning import fingerprint, utf8
+    from bpeline.tokenizer_core.kernels.scanning.find_cuts import cut_sections
     from bpeline.tokenizer_core.kernels.tables import word_keys
 
-    scanning = (utf8, json_lines, find_specials, find_cuts, fingerprint)
-    for module in (*scanning, word_walk, word_table, word_rows, word_keys):
+    for module in (utf8, fingerprint, word_walk, word_table, word_rows, word_keys):
         compile_declared(*entry_kernels(module))
+    compile_declared(cut_sections)
     known_by = pattern.name or pattern.regex
     if known_by in MASK_KERNELS:
         compile_declared(MASK_KERNELS[known_by][0])

@@ -123,9 +123,9 @@ def are_kept(*kernels: Any) -> bool:
     """Whether the machine code of entry kernels seems to be kept, so nothing will be compiled."""
     if not internals_are_known():
         return False
-    from bpeline.tokenizer_core.kernels.compiling.numba_internals import is_kept
+    from bpeline.tokenizer_core.kernels.compiling import numba_internals
 
-    return all(map(is_kept, kernels))
+    return numba_internals.are_kept(kernels)
 
 
 def _entry(function: Function, *, nogil: bool) -> Function:

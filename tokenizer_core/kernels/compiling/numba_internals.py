@@ -9,6 +9,7 @@ import contextlib
 import functools
 import pickle
 import sys
+from collections.abc import Iterable
 from importlib.util import find_spec
 from typing import Any, ClassVar
 
@@ -70,11 +71,11 @@ def code_of(compiled: Any) -> Any:
     return compiled.overloads[declared].entry_point
 
 
-def is_kept(compiled: Any) -> bool:
-    """Whether the machine code of an entry kernel seems to be kept; does not load it."""
+def are_kept(kernels: Iterable[Any]) -> bool:
+    """Whether the machine code of all these entry kernels seems to be kept; does not load it."""
     try:
         with kept() as directory:
-            return compiled._cache.index_name in holding(directory).files
+            return {one._cache.index_name for one in kernels} <= set(holding(directory).files)
     except OSError:
         return False
 
