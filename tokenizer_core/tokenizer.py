@@ -540,17 +540,13 @@ class Tokenizer:
         if dtype is np.uint32:
             return ids
         wanted = _dtype_of(dtype)
-        if max(self._largest_id, another) > _largest_whole(wanted):
+        if max(self.spec.largest_id, another) > _largest_whole(wanted):
             raise InvalidOption(
-                f"ids up to {max(self._largest_id, another):,} do not fit the dtype {wanted}",
+                f"ids up to {max(self.spec.largest_id, another):,} do not fit the dtype {wanted}",
                 "a dtype that holds every id of the vocab, as np.uint32 and np.int64 do",
                 "leave dtype out, or give dtype=np.int64",
             )
         return ids.astype(wanted, copy=False)
-
-    @cached_property
-    def _largest_id(self) -> int:
-        return max(self.spec.vocab)
 
     def encode_iterable(
         self,

@@ -72,18 +72,16 @@ def test_what_one_thread_learned_another_finds() -> None:
     assert encoder._words.table._counts[0] == known == kept
 
 
-@pytest.mark.parametrize("dtype", ["uint16", "uint32", "int32"])
-def test_narrow_ids_are_the_callers_alone(dtype: str) -> None:
-    """They are written to memory that the next call uses again, and given as a copy."""
+def test_ids_are_lent_to_one_block_at_a_time() -> None:
     encoder = encoder_of(1 << 10)
     texts = [Text.of(b" ".join(words_of(seed)[:size])) for seed, size in ((4, 900), (5, 50))]
     asked = [(one, np.array([[0, one.size]]), np.array([7])) for one in texts]
-    narrow = [encoder.encode_narrow(*one, dtype) for one in asked]
-    for (ids, ends), one in zip(narrow, asked, strict=True):
-        expected, expected_ends = encoder.encode(*one)
-        assert ids.dtype == dtype
-        assert ids.tolist() == expected.tolist()
-        assert ends.tolist() == expected_ends.tolist()
+    expected = [encoder.encode(*one) for one in asked]
+    with encoder.lending(*asked[0]) as first, encoder.lending(*asked[1]) as second:
+        for lent, own in zip((first, second), expected, strict=True):
+            assert [part.tolist() for part in lent] == [part.tolist() for part in own]
+    with encoder.lending(*asked[1]) as (ids, _):
+        assert np.shares_memory(ids, first[0]) or np.shares_memory(ids, second[0])
 
 
 def test_a_full_table_has_one_successor_with_its_words() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,12 +46,15 @@ class Encoder(Protocol):
         """Token ids of words, each one pre-token whatever the pattern says; returns as `encode`."""
         ...
 
-    def encode_narrow(
-        self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64], dtype: str
-    ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """`encode`, and the ids of another dtype."""
-        ids, ends = self.encode(text, spans, behind)
-        return ids.astype(dtype), ends
+    @contextmanager
+    def lending(
+        self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]
+    ) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.int64]]]:
+        """`encode`, for who has done with the ids when the block ends: others may lie there then.
+
+        So that ids of many long texts do not take fresh memory for each.
+        """
+        yield self.encode(text, spans, behind)
 
     def encode_rows(
         self, content: NDArray[np.uint8], offsets: NDArray[np.int64]

@@ -243,15 +243,15 @@ class BytePairEncoder(Encoder):
             ends = self._write_ids(workspace, text, marks, spans, behind, ids)
         return ids[: ends[-1] if len(ends) else 0], ends
 
-    def encode_narrow(
-        self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64], dtype: str
-    ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        # A copy, of ids that are written to the same memory each time: see `room_for_ids`.
+    @contextmanager
+    def lending(
+        self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]
+    ) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.int64]]]:
         marks = self._splitter.mark_every_byte(text, spans)
         with self._workspace() as workspace:
             ids = workspace.room_for_ids(_room_for(text, spans))
             ends = self._write_ids(workspace, text, marks, spans, behind, ids)
-            return ids[: ends[-1] if len(ends) else 0].astype(dtype), ends
+            yield ids[: ends[-1] if len(ends) else 0], ends
 
     def _write_ids(
         self,

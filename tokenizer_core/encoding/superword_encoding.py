@@ -91,7 +91,7 @@ class SuperwordEncoder(BytePairEncoder):
         # Made for the first text that is not short. Threads that ask at once make the same.
         return SuperwordLayers.of(self) if self.merges_once else None
 
-    encode_narrow = Encoder.encode_narrow  # by way of `encode_marked`
+    lending = Encoder.lending  # by way of `encode_marked`
 
     def encode_marked(
         self,

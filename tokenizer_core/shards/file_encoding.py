@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -44,7 +45,8 @@ class EncodedPiece:
     """The ids of one piece of a file.
 
     Attributes:
-        head: ids that go on with the document that the piece before left open.
+        head: uint32, or the dtype of `copied`: ids that go on with the document that the piece
+            before left open.
         closes_head: whether that document ends here.
         ids: what follows, end-of-text ids included.
         ends: int64: where documents end in ``ids``; what is behind the last one stays open.
@@ -66,6 +68,10 @@ class EncodedPiece:
     tail_span: tuple[int, int] | None = None
     row_ids: Sequence[bytes] = ()
     row_values: Sequence[bytes] = ()
+
+    def copied(self, dtype: str) -> EncodedPiece:
+        """With ids of its own, of a dtype that holds them."""
+        return replace(self, head=self.head.astype(dtype), ids=self.ids.astype(dtype))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,13 +175,20 @@ class FileEncoding:
 
     def encode(self, piece: Piece) -> EncodedPiece:
         """Read a piece and encode its documents; empty ones are left out."""
+        with self.encoded(piece) as encoded:
+            return encoded.copied(self.dtype)
+
+    @contextmanager
+    def encoded(self, piece: Piece) -> Iterator[EncodedPiece]:
+        """`encode`, for who has done with the ids when the block ends; they are uint32."""
         text = piece.read(self.reading, self.carried)
         number = _number_of(piece.file) if self.dropping is not None else 0
-        if piece.file.format == "text":
-            return self.plain(text, piece.begin, number)
-        return self._records(text, piece.begin, number)
+        encoded = self.plain if piece.file.format == "text" else self._records
+        with encoded(text, piece.begin, number) as one:
+            yield one
 
-    def plain(self, text: ChunkText, begin: int = 0, file: int = 0) -> EncodedPiece:
+    @contextmanager
+    def plain(self, text: ChunkText, begin: int = 0, file: int = 0) -> Iterator[EncodedPiece]:
         """The ids of text with separators, which may begin and end inside of documents.
 
         Args:
@@ -196,22 +209,23 @@ class FileEncoding:
         encoder = self.encoder
         if isinstance(encoder, PreparedEncoder):
             encoder = encoder.without(self.reading.special_bytes)  # none of them stands in a span
-        ids, ends = self._ids(encoder, whole, spans, behind, file, places[:, 0])
-        head = int(ends[0])
-        rest, ends, filled = _filled(ids[head:], ends[1:-1] - head, self.end_of_text)
-        first, last = _span(places[0]), _span(places[-1])
-        closes = len(found) > 0
-        return EncodedPiece(
-            ids[:head],
-            closes,
-            rest,
-            ends,
-            _size(spans),
-            first,
-            places[1:-1][filled],
-            last if closes else None,
-        )
+        with self._ids(encoder, whole, spans, behind, file, places[:, 0]) as (ids, ends):
+            head = int(ends[0])
+            rest, ends, filled = _filled(ids[head:], ends[1:-1] - head, self.end_of_text)
+            first, last = _span(places[0]), _span(places[-1])
+            closes = len(found) > 0
+            yield EncodedPiece(
+                ids[:head],
+                closes,
+                rest,
+                ends,
+                _size(spans),
+                first,
+                places[1:-1][filled],
+                last if closes else None,
+            )
 
+    @contextmanager
     def _ids(
         self,
         encoder: Encoder,
@@ -220,15 +234,17 @@ class FileEncoding:
         behind: NDArray[np.int64],
         file: int,
         begins: NDArray[np.int64],
-    ) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    ) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.int64]]]:
         """Ids of spans of a file that begin at these places of it, and where those of each end."""
         if self.dropping is None:
-            return encoder.encode_narrow(text, spans, behind, self.dtype)
-        places = Places(np.full(len(begins), file, np.int64), begins)
-        ids, ends = self.dropping.encode(text, spans, behind, places)
-        return ids.astype(self.dtype), ends
+            with encoder.lending(text, spans, behind) as lent:
+                yield lent
+        else:
+            places = Places(np.full(len(begins), file, np.int64), begins)
+            yield self.dropping.encode(text, spans, behind, places)
 
-    def _records(self, text: ChunkText, begin: int, file: int) -> EncodedPiece:
+    @contextmanager
+    def _records(self, text: ChunkText, begin: int, file: int) -> Iterator[EncodedPiece]:
         """The ids of the documents of rows or JSON lines, each complete."""
         filled = text.documents[:, 0] < text.documents[:, 1]
         spans = np.ascontiguousarray(text.documents[filled])
@@ -236,19 +252,19 @@ class FileEncoding:
         assert text.rows is not None
         # No document is longer than its row, so no two have a place in common.
         begins = begin + text.rows[filled, 0]
-        ids, ends = self._ids(self.encoder, text.text, spans, behind, file, begins)
-        ids, ends, with_ids = _filled(ids, ends, self.end_of_text)
-        kept = np.flatnonzero(filled)[with_ids]
-        named, values = (
-            [of_rows[row] for row in kept.tolist()] if of_rows else ()
-            for of_rows in (text.row_ids, text.row_values if self.columns else ())
-        )
-        nowhere = begin, begin
-        size = _size(spans)
-        places = begin + text.rows[kept]
-        return EncodedPiece(
-            ids[:0], False, ids, ends, size, nowhere, places, row_ids=named, row_values=values
-        )
+        with self._ids(self.encoder, text.text, spans, behind, file, begins) as (ids, ends):
+            ids, ends, with_ids = _filled(ids, ends, self.end_of_text)
+            kept = np.flatnonzero(filled)[with_ids]
+            named, values = (
+                [of_rows[row] for row in kept.tolist()] if of_rows else ()
+                for of_rows in (text.row_ids, text.row_values if self.columns else ())
+            )
+            nowhere = begin, begin
+            size = _size(spans)
+            places = begin + text.rows[kept]
+            yield EncodedPiece(
+                ids[:0], False, ids, ends, size, nowhere, places, row_ids=named, row_values=values
+            )
 
 
 def _as_told(separators: tuple[str, ...]) -> str | list[str] | None:
@@ -346,7 +362,7 @@ def file_encoding_of(
     if end_of_text is not None:
         policy = SpecialPolicy.of(spec.special_tokens, {end_of_text}, "text")
         (end,) = policy.allowed.values()
-    count = max(spec.vocab) + 1
+    count = spec.largest_id + 1
     dtype = smallest_dtype(count)
     return FileEncoding(
         tokenizer.encoder,
@@ -381,7 +397,8 @@ def encode_in_order(
         for piece in pieces:
             yield (piece, encoding.encode(piece)) if isinstance(piece, Piece) else piece
         return
-    encoding.plain(ChunkText.of(Text.of(b"compile first")))  # before threads do
+    with encoding.plain(ChunkText.of(Text.of(b"compile first"))):  # before threads do
+        pass
     waiting: deque[tuple[Any, Future[EncodedPiece] | None]] = deque()
     with ThreadPoolExecutor(threads, thread_name_prefix="encode") as pool:
         try:

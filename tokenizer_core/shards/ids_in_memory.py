@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.corpus import SourceFile
 from bpeline.tokenizer_core.kernels.memory.pages import reserved
-from bpeline.tokenizer_core.shards.file_encoding import EncodedPiece, FileEncoding, encode_in_order
+from bpeline.tokenizer_core.shards.file_encoding import FileEncoding, encode_in_order
+from bpeline.tokenizer_core.shards.in_turn import encode_in_turn
 from bpeline.tokenizer_core.shards.shard_job import OpenShard
-from bpeline.tokenizer_core.shards.shard_plan import Piece, whole_files
+from bpeline.tokenizer_core.shards.shard_plan import whole_files
 
 
 class DocumentIds(Sequence[NDArray[Any]]):
@@ -91,8 +92,9 @@ def gather_files(
 
     piece_bytes = encoding.piece_of(sum(file.size for file in files), threads)
     shard = OpenShard(add, encoding)
-    for piece, ids in _encoded(encoding, files, piece_bytes, threads, on_progress):
-        shard.add(piece, ids)
+    pieces = whole_files(files, encoding.reading, piece_bytes, encoding.carried)
+    with closing(pieces):
+        encode_in_turn(encoding, pieces, threads, shard.add, on_progress)
     shard.close_document()
     return DocumentIds(gathered[:size], np.frombuffer(edges, np.int64))
 
@@ -108,27 +110,16 @@ def count_files(
     When a file cannot be read, the counts of the files before it have been given.
     """
     counted = OpenShard(_let_go, encoding)
-    for piece, ids in _encoded(encoding, files, encoding.piece_bytes, threads, on_progress):
-        counted.add(piece, ids)
-        if piece.ends_file:
-            yield FileCount(piece.file.path, counted.tokens, counted.documents, counted.size)
-            counted = OpenShard(_let_go, encoding)
-
-
-def _let_go(ids: NDArray[Any], ends: NDArray[np.int64]) -> None:
-    pass
-
-
-def _encoded(
-    encoding: FileEncoding,
-    files: Sequence[SourceFile],
-    piece_bytes: int,
-    threads: int | None,
-    on_progress: Callable[[int], None] | None,
-) -> Iterator[tuple[Piece, EncodedPiece]]:
-    pieces = whole_files(files, encoding.reading, piece_bytes, encoding.carried)
+    pieces = whole_files(files, encoding.reading, encoding.piece_bytes, encoding.carried)
     with closing(encode_in_order(encoding, pieces, threads)) as encoded:
         for piece, ids in encoded:
             if on_progress is not None:
                 on_progress(piece.spent)
-            yield piece, ids
+            counted.add(piece, ids)
+            if piece.ends_file:
+                yield FileCount(piece.file.path, counted.tokens, counted.documents, counted.size)
+                counted = OpenShard(_let_go, encoding)
+
+
+def _let_go(ids: NDArray[Any], ends: NDArray[np.int64]) -> None:
+    pass

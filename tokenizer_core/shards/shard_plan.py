@@ -9,7 +9,7 @@ document and so is never divided.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -139,7 +139,7 @@ def shard_ends(file: SourceFile, reading: Reading, shard_bytes: int) -> list[int
 
 def whole_files(
     files: Iterable[SourceFile], reading: Reading, piece_bytes: int, carried: RowFields
-) -> Iterator[Piece]:
+) -> Generator[Piece, None, None]:
     """The pieces of files, the last of which ends each; an empty file has one as well."""
     for file in files:
         if not file.is_streamed and file.size <= piece_bytes:

@@ -163,6 +163,11 @@ class TokenizerSpec:
         return len(self.vocab)
 
     @cached_property
+    def largest_id(self) -> int:
+        """The greatest id of the vocab."""
+        return max(self.vocab)
+
+    @cached_property
     def digest(self) -> str:
         """SHA-256 of the behaviour: pattern, special tokens, ids, merges. Equal digests, equal ids.
 

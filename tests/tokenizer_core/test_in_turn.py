@@ -1,0 +1,122 @@
+"""Pieces are handed over in order, by one thread at a time, whoever encoded them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bpeline.tokenizer_core import Tokenizer
+from bpeline.tokenizer_core.corpus.sources import find_source_files, sources_of
+from bpeline.tokenizer_core.errors import InvalidUtf8
+from bpeline.tokenizer_core.shards.file_encoding import EncodedPiece, FileEncoding, file_encoding_of
+from bpeline.tokenizer_core.shards.in_turn import encode_in_turn
+from bpeline.tokenizer_core.shards.shard_plan import Piece, whole_files
+
+PIECES = 60
+LINE = b"lower and the lowest "  # a piece ends behind each
+
+
+@pytest.fixture(scope="module")
+def encoding(trained: Callable[..., Tokenizer]) -> FileEncoding:
+    return file_encoding_of(trained("gpt2"))
+
+
+def pieces_of(path: Path, encoding: FileEncoding) -> Iterator[Piece]:
+    return whole_files(
+        find_source_files(sources_of(path)), encoding.reading, len(LINE), encoding.carried
+    )
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_pieces_come_in_order_one_at_a_time(
+    encoding: FileEncoding, tmp_path: Path, threads: int
+) -> None:
+    (tmp_path / "a.txt").write_bytes(LINE * PIECES)
+    pieces = list(pieces_of(tmp_path / "a.txt", encoding))
+    assert len(pieces) == PIECES
+    busy = threading.Lock()
+    given: list[tuple[Piece, list[int]]] = []
+    said: list[tuple[int, int]] = []
+
+    def take(piece: Piece, encoded: EncodedPiece) -> None:
+        assert busy.acquire(blocking=False)
+        time.sleep(0.001 * (len(given) % 3 == 0))  # so that others have to leave theirs
+        given.append((piece, encoded.head.tolist()))
+        busy.release()
+
+    def say(spent: int) -> None:
+        said.append((threading.get_ident(), spent))
+
+    encode_in_turn(encoding, iter(pieces), threads, take, say)
+    assert [piece for piece, _ in given] == pieces
+    assert [ids for _, ids in given] == [encoding.encode(one).head.tolist() for one in pieces]
+    assert {thread for thread, _ in said} == {threading.get_ident()}
+    assert sum(spent for _, spent in said) == len(LINE) * PIECES
+
+
+def test_of_several_errors_the_first_is_raised(encoding: FileEncoding, tmp_path: Path) -> None:
+    content = bytearray(LINE * PIECES)
+    for bad in (20, 21, 22, 40):
+        content[bad * len(LINE) + 3] = 0xFF
+    (tmp_path / "a.txt").write_bytes(content)
+    first = 20 * len(LINE) + 3
+    pieces = list(pieces_of(tmp_path / "a.txt", encoding))
+    given: list[Piece] = []
+    with pytest.raises(InvalidUtf8, match=str(first)):
+        encode_in_turn(encoding, iter(pieces), 4, lambda piece, _: given.append(piece))
+    assert given == [piece for piece in pieces if piece.end <= first]
+
+
+def raises(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("by", ["take", "on_progress", "pieces"])
+def test_whatever_is_raised_ends_it_and_its_threads(
+    encoding: FileEncoding, tmp_path: Path, by: str
+) -> None:
+    (tmp_path / "a.txt").write_bytes(LINE * PIECES)
+    asked: list[Piece] = []
+
+    def pieces() -> Iterator[Piece]:
+        for piece in pieces_of(tmp_path / "a.txt", encoding):
+            if by == "pieces" and len(asked) == 10:
+                raises()
+            asked.append(piece)
+            yield piece
+
+    def ignore(*_: Any) -> None:
+        pass
+
+    take, say = (raises if by == name else ignore for name in ("take", "on_progress"))
+    before = threading.active_count()
+    with pytest.raises(KeyboardInterrupt):
+        encode_in_turn(encoding, pieces(), 3, take, say)
+    assert threading.active_count() == before
+    # Others may have done all of it before the thread that asks has a word.
+    assert by == "on_progress" or len(asked) < PIECES
+
+
+def test_who_waits_for_a_turn_takes_few_pieces(encoding: FileEncoding, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(LINE * PIECES)
+    asked: list[Piece] = []
+    most: list[int] = []
+
+    def pieces() -> Iterator[Piece]:
+        for piece in pieces_of(tmp_path / "a.txt", encoding):
+            asked.append(piece)
+            yield piece
+
+    def take(piece: Piece, _: EncodedPiece) -> None:
+        if piece.begin == 0:
+            time.sleep(0.2)  # the other thread could take all of them meanwhile
+            most.append(len(asked))
+
+    encode_in_turn(encoding, pieces(), 2, take)
+    assert len(asked) == PIECES
+    assert 2 < most[0] <= 10
