@@ -18,7 +18,8 @@ from bpeline.tokenizer_core.shards.in_turn import encode_in_turn
 from bpeline.tokenizer_core.shards.shard_plan import Piece, whole_files
 
 PIECES = 60
-LINE = b"lower and the lowest "  # a piece ends behind each
+LINE = b"lower and the lowest "  # a piece ends about there
+TEXT = b"".join(LINE.replace(b"and", b"n%02d" % number) for number in range(PIECES))
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def pieces_of(path: Path, encoding: FileEncoding) -> Iterator[Piece]:
 def test_pieces_come_in_order_one_at_a_time(
     encoding: FileEncoding, tmp_path: Path, threads: int
 ) -> None:
-    (tmp_path / "a.txt").write_bytes(LINE * PIECES)
+    (tmp_path / "a.txt").write_bytes(TEXT)
     pieces = list(pieces_of(tmp_path / "a.txt", encoding))
     assert len(pieces) == PIECES
     busy = threading.Lock()
@@ -60,7 +61,7 @@ def test_pieces_come_in_order_one_at_a_time(
 
 
 def test_of_several_errors_the_first_is_raised(encoding: FileEncoding, tmp_path: Path) -> None:
-    content = bytearray(LINE * PIECES)
+    content = bytearray(TEXT)
     for bad in (20, 21, 22, 40):
         content[bad * len(LINE) + 3] = 0xFF
     (tmp_path / "a.txt").write_bytes(content)
@@ -80,7 +81,7 @@ def raises(*_: Any) -> None:
 def test_whatever_is_raised_ends_it_and_its_threads(
     encoding: FileEncoding, tmp_path: Path, by: str
 ) -> None:
-    (tmp_path / "a.txt").write_bytes(LINE * PIECES)
+    (tmp_path / "a.txt").write_bytes(TEXT)
     asked: list[Piece] = []
 
     def pieces() -> Iterator[Piece]:
@@ -103,7 +104,7 @@ def test_whatever_is_raised_ends_it_and_its_threads(
 
 
 def test_who_waits_for_a_turn_takes_few_pieces(encoding: FileEncoding, tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_bytes(LINE * PIECES)
+    (tmp_path / "a.txt").write_bytes(TEXT)
     asked: list[Piece] = []
     most: list[int] = []
 
