@@ -158,6 +158,16 @@ def test_both_ways_queue_the_same(seed: int) -> None:
         np.testing.assert_array_equal(rows[:both], others[:both])
 
 
+@needs_simd
+def test_nothing_is_loaded_for_words_that_are_none() -> None:
+    """Of two words sixteen rows are written: their entries are asked for, and the first one."""
+    text, marks = Text.of(b"ab " + b"c" * 20), np.array([1 | 1 << 3, 0], np.uint64)
+    assert len(queued(by_simd, text, marks, 0, text.size, kept=0)[0]) == 2
+    entries = MEMORY[ENTRIES // 8 :][:16]
+    assert entries[0] != TABLE
+    assert set(entries[2:].tolist()) == {int(TABLE)}
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("before", [0, 1, 5, 100, BATCH])
 def test_a_word_that_is_too_long_is_the_next_one(way: Any, before: int) -> None:

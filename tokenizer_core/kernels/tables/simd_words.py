@@ -129,8 +129,8 @@ def queue_eight(
 ) -> Any:
     """``queue_eight(block, places, columns, column, table, slots, hash_key)``: of eight words.
 
-    What is written of a word of more than `INLINE` bytes, and of none at all, is of no use; its
-    entry lies in the table.
+    What is written of a word of more than `INLINE` bytes, and of none at all, is of no use. Its
+    entry is the first of the table: another would be loaded from memory for nothing.
 
     Args:
         block: int64, address of 64 bytes of text, and 64 more.
@@ -171,6 +171,8 @@ def queue_eight(
         offsets = builder.and_(
             _shuffled(builder, hashes, _EVENS), _in_turn(builder, _NUMBERS, slots)
         )
+        short = builder.icmp_unsigned("<=", lengths, ir.Constant(_EIGHT_BYTES, [INLINE] * LANES))
+        offsets = builder.select(short, offsets, ir.Constant(_NUMBERS, [0] * LANES))
         for vector in (
             builder.add(builder.zext(begins, _NUMBERS), _in_turn(builder, _NUMBERS, block)),
             _shuffled(builder, keys, _EVENS),
