@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from bpeline.tokenizer_core.companions import COMPANIONS
+from bpeline.tokenizer_core.kernels.compiling.machine_code import cache_directory
 
 ROOT = Path(__file__).parents[2]
 # The words "low lower lowest" tokenized by whoever is left; every module of the core imported.
@@ -21,6 +23,9 @@ import bpeline.tokenizer_core as core
 from pathlib import Path
 assert Path(core.__file__).is_relative_to(sys.argv[1])
 from bpeline.tokenizer_core.companions import COMPANIONS
+# Machine code is kept by the sources of all kernels: those that are left are what they were.
+from bpeline.tokenizer_core.kernels.compiling import machine_code
+machine_code.source_digest = lambda: sys.argv[2]
 for module in pkgutil.walk_packages(core.__path__, "bpeline.tokenizer_core."):
     # Continues imported tokenizers, those of this algorithm among them.
     if not module.name.endswith(".continuation") or "sentencepiece-bpe" in COMPANIONS:
@@ -50,8 +55,16 @@ for number, tokenizer in enumerate(made):
 
 
 def outcome(copy: Path) -> dict[str, str]:
+    machine_code = cache_directory()
+    assert machine_code is not None
+    unfinished = shutil.ignore_patterns("*.tmp")
+    shutil.copytree(machine_code, copy / "kernels" / machine_code.name, ignore=unfinished)
     ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(copy)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", PROGRAM, str(copy), machine_code.name],
+        env={**os.environ, "BPELINE_KERNEL_CACHE": str(copy / "kernels")},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert ended.returncode == 0, ended.stderr[-2000:]
     return dict(line.split() for line in ended.stdout.splitlines())
