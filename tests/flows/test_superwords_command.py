@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from bpeline.tokenizer_core import (
 )
 
 Command = Callable[..., Result]
+MakeFolder = Callable[[Mapping[str, str], Sequence[Sequence[object]]], Path]
 END = "<|endoftext|>"
 COMMAND = ("superwords", "news/1", "--vocab-size", "420", "--transition-size", "360")
 
@@ -31,23 +33,33 @@ def summary_of(result: Result) -> dict[str, Any]:
     return found
 
 
-@pytest.fixture
-def base(corpus: Path, bpeline: Command) -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def begun(folder_after: MakeFolder, english_and_code: str) -> Path:
+    """A folder with ``news/1`` and its corpus, to be copied."""
+    files = {
+        f"corpus/part-{number}.txt": english_and_code[begin : begin + 40_000]
+        for number, begin in enumerate((0, 40_000, 90_000))
+    }
     options = ("--special-token", END, "--vocab-size", "400", "--held-out", "0")
-    return summary_of(bpeline("train", "corpus", "--name", "news", *options, "--json"))
+    return folder_after(files, [("train", "corpus", "--name", "news", *options)])
+
+
+@pytest.fixture
+def base(begun: Path, tmp_path: Path) -> Path:
+    """The corpus of ``news/1``, in the working directory."""
+    shutil.copytree(begun, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "corpus"
 
 
 @pytest.mark.slow
-def test_it_is_what_the_api_makes_of_the_same_text(
-    base: dict[str, Any], corpus: Path, bpeline: Command
-) -> None:
+def test_it_is_what_the_api_makes_of_the_same_text(base: Path, bpeline: Command) -> None:
     plan = json.loads(bpeline(*COMMAND, "--plan", "--json").stdout)
     assert plan["extends"].startswith("news/1")
     assert any("across spaces" in step["said"] for step in plan["steps"])
     made = summary_of(bpeline(*COMMAND, "--json"))
     assert (made["reference"], made["vocab_size"]) == ("news/2", 420)
     tokenizer, words = load_tokenizer("news/2"), load_tokenizer("news/1")
-    texts = [path.read_text() for path in sorted(corpus.glob("**/*.txt"))]
+    texts = [path.read_text() for path in sorted(base.glob("**/*.txt"))]
     lines = count_texts(texts, superword_lines(), special_tokens=[END])
     assert train_superbpe(words, lines, 420, transition_size=360).digest == tokenizer.digest
     assert len(tokenizer.encode(texts[0])) < len(words.encode(texts[0]))
@@ -62,7 +74,7 @@ def test_it_is_what_the_api_makes_of_the_same_text(
 
 
 @pytest.mark.slow
-def test_what_cannot_be_is_refused_with_what_can(base: dict[str, Any], bpeline: Command) -> None:
+def test_what_cannot_be_is_refused_with_what_can(base: Path, bpeline: Command) -> None:
     for options in (("--vocab-size", "400"), ("--vocab-size", "500", "--transition-size", "401")):
         refused = bpeline("superwords", "news/1", *options)
         assert refused.exit_code == 2
@@ -79,13 +91,13 @@ def test_what_cannot_be_is_refused_with_what_can(base: dict[str, Any], bpeline: 
 
 @pytest.mark.slow
 def test_runs_of_words_are_learned_from_the_corpus_of_a_version(
-    base: dict[str, Any], corpus: Path, bpeline: Command
+    base: Path, bpeline: Command
 ) -> None:
     command = ("superwords", "news/1", "--rule", "runs")
     made = summary_of(bpeline(*command, "--json"))
     assert (made["reference"], made["vocab_size"]) == ("news/2", 400)
     tokenizer = load_tokenizer("news/2")
-    texts = [path.read_text() for path in sorted(corpus.glob("**/*.txt"))]
+    texts = [path.read_text() for path in sorted(base.glob("**/*.txt"))]
     counts = count_texts(texts, superword_passages("gpt2"), special_tokens=[END])
     expected = train_superword_bpe(counts, 400, special_tokens=[END])
     assert expected.digest == tokenizer.digest == made["digest"]
@@ -125,16 +137,14 @@ def test_runs_of_words_are_learned_from_the_corpus_of_a_version(
 
 
 @pytest.mark.slow
-def test_superwords_cut_at_digits_go_to_llama_cpp(
-    base: dict[str, Any], corpus: Path, bpeline: Command
-) -> None:
+def test_superwords_cut_at_digits_go_to_llama_cpp(base: Path, bpeline: Command) -> None:
     assert summary_of(bpeline(*COMMAND, "--json"))["reference"] == "news/2"
     refused = bpeline("export", "news/2", "--format", "gguf", "--output", "x.gguf")
     assert refused.exit_code != 0
     assert "--cuts digits" in refused.stderr
     made = summary_of(bpeline(*COMMAND, "--cuts", "digits", "--json"))
     assert made["reference"] == "news/3"
-    texts = [path.read_text() for path in sorted(corpus.glob("**/*.txt"))]
+    texts = [path.read_text() for path in sorted(base.glob("**/*.txt"))]
     lines = count_texts(texts, superword_lines("digits"), special_tokens=[END])
     expected = train_superbpe(load_tokenizer("news/1"), lines, 420, transition_size=360)
     assert made["digest"] == expected.digest

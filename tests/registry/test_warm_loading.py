@@ -12,12 +12,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from kept_registry import KeptRegistry
+from small_publications import publication_of
 
 from bpeline.registry import configure, load_tokenizer, promote, publish_version
 from bpeline.registry.loading.resolution import StaleAlias
 from bpeline.registry.loading.resolved import recall
 from bpeline.registry.opening import Registry
-from bpeline.registry.records.publication import Publication
 from bpeline.registry.references import ByNumber
 from bpeline.registry.tracking.lookup import Unsure, lookup
 from bpeline.registry.tracking.tracking import MlflowTracker
@@ -39,16 +40,27 @@ print(*[name for name in ("mlflow", "sqlalchemy", "duckdb", "prefect") if name i
 """
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory, empty_mlflow: Path) -> KeptRegistry:
+    """news/1 and news/2; champion is 1, candidate 2."""
+    root = tmp_path_factory.mktemp("kept")
+
+    def fill(registry: Registry) -> list[str]:
+        digests = []
+        for word in (b"the", b"and"):
+            publication = publication_of(root / "made", word)
+            publish_version(registry, publication)
+            digests.append(publication.digest)
+        promote("news/1")
+        return digests
+
+    return KeptRegistry(root, empty_mlflow, fill)
+
+
 @pytest.fixture
-def news(registry: Registry, made: Callable[..., Publication]) -> list[str]:
-    """The digests of news/1 and news/2; champion is 1, candidate 2."""
-    digests = []
-    for word in (b"the", b"and"):
-        publication = made(word)
-        publish_version(registry, publication)
-        digests.append(publication.digest)
-    promote("news/1")
-    return digests
+def news(kept: KeptRegistry) -> list[str]:
+    """The digests of its versions."""
+    return list(kept.filled)
 
 
 def loaded_elsewhere(registry: Registry, *references: str) -> tuple[list[str], list[str]]:
