@@ -213,7 +213,7 @@ def compile_counting(pattern: SplitPattern) -> None:
     """
     from bpeline.tokenizer_core.kernels.counting import word_rows, word_table, word_walk
     from bpeline.tokenizer_core.kernels.scanning import fingerprint, utf8
-    from bpeline.tokenizer_core.kernels.scanning.find_cuts import cut_sections
+    from bpeline.tokenizer_core.kernels.scanning.find_cuts import cut_sections, find_cut
     from bpeline.tokenizer_core.kernels.tables import word_keys
 
     for module in (utf8, fingerprint, word_walk, word_table, word_rows, word_keys):
@@ -223,7 +223,7 @@ def compile_counting(pattern: SplitPattern) -> None:
     if known_by in MASK_KERNELS:
         compile_declared(MASK_KERNELS[known_by][0])
     elif pattern.automaton is not None:
-        compile_declared(mark_by_automaton)
+        compile_declared(mark_by_automaton, find_cut)  # there may be no cut at a space
 
 
 def _with_small_last(
