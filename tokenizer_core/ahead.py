@@ -103,7 +103,7 @@ def kernels_after_counting() -> tuple[Any, ...]:
         fill_whole_words,
         find_whole_words,
     )
-    from bpeline.tokenizer_core.kernels.encoding.word_cache import move_kept
+    from bpeline.tokenizer_core.kernels.encoding.word_cache import move_kept, move_long
     from bpeline.tokenizer_core.kernels.memory.list_filling import fill_lists
     from bpeline.tokenizer_core.kernels.merging.merge_layout import (
         collect_dense_pairs,
@@ -119,7 +119,7 @@ def kernels_after_counting() -> tuple[Any, ...]:
         *(lay_out_words, count_dense_pairs, fill_slots, collect_dense_pairs),
         *(queue_new_pairs, learn),
         *(hash_windows, keep_merges, measure_tokens, spell_tokens, fill_trie),
-        *(encode_spans, move_kept, measure_spans, join_tokens, fill_merges, add_gains),
+        *(encode_spans, move_kept, move_long, measure_spans, join_tokens, fill_merges, add_gains),
         *(join_values, find_passages, mark_rows),
         *(fill_lists, fill_whole_words, find_whole_words),
     )

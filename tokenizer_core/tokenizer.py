@@ -124,7 +124,7 @@ class Tokenizer:
         ignore_merges: a pre-token that is itself in the vocab becomes that one token, whatever
             its merges say (a flag of HuggingFace's format, which Llama 3 sets). Special tokens
             are not among these: they are found where they are allowed, and nowhere else.
-        cache_words: how many words all threads together remember (up to 128 bytes each); 0: none.
+        cache_words: how many words all threads together remember (up to 144 bytes each); 0: none.
 
     Raises:
         InvalidTokenizer: vocab, merges and special tokens contradict each other.

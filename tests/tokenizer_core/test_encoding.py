@@ -206,7 +206,7 @@ def test_any_merges_give_what_the_reference_gives(proper: bool) -> None:
 def test_a_cache_that_is_full_grows_then_forgets_and_never_errs() -> None:
     random_ = random.Random(31)
     encoder = encoder_of([(b"a", b"b"), (b"ab", b"a")], cache_words=5_000)
-    words = [bytes(random_.choices(b"abcdefgh", k=random_.randint(1, 30))) for _ in range(20_000)]
+    words = [bytes(random_.choices(b"abcdefgh", k=random_.randint(1, 20))) for _ in range(24_000)]
     content = b" ".join(words)
     text = Text.of(content)
     without = encoder_of([(b"a", b"b"), (b"ab", b"a")], cache_words=0)
@@ -215,7 +215,9 @@ def test_a_cache_that_is_full_grows_then_forgets_and_never_errs() -> None:
         assert np.array_equal(encoder.encode_whole(text), expected)
     (workspace,) = encoder._idle.values()
     assert workspace.words is encoder._words.table
-    assert 0 < int(workspace.words._counts[0]) <= workspace.record["cache_limit"] == 8_192
+    for table in (workspace.words.short, workspace.words.long):
+        assert 0 < int(table.used[0]) <= table.slots // 2
+    assert workspace.words.short.slots == 16_384
 
 
 def test_workspaces_are_as_many_as_calls_at_once(trained: MakeTokenizer) -> None:

@@ -37,6 +37,10 @@ def words_of(seed: int) -> list[bytes]:
     ]
 
 
+def words_in(table: WordCache) -> int:
+    return int(table.short.used[0] + table.long.used[0])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("cache_words", [1, 1_000, 1 << 16])
 def test_threads_that_learn_the_same_words_at_once_agree(cache_words: int) -> None:
@@ -57,19 +61,20 @@ def test_threads_that_learn_the_same_words_at_once_agree(cache_words: int) -> No
     with ThreadPoolExecutor(THREADS) as pool:
         for round_ in range(4):
             assert all(pool.map(encode, range(THREADS * round_, THREADS * (round_ + 1))))
-    assert shared._words.table._counts[0] <= 3 * shared._words.table.slots // 4 + THREADS * 64
+    for table in (shared._words.table.short, shared._words.table.long):
+        assert table.used[0] <= 3 * table.slots // 4 + THREADS * 64
 
 
 def test_what_one_thread_learned_another_finds() -> None:
     encoder = encoder_of(1 << 16)
     words = sorted(set(words_of(2)))[:500]
     encoder.encode_words(words)
-    known = encoder._words.table._counts[0]
+    known = words_in(encoder._words.table)
     thread = threading.Thread(target=encoder.encode_words, args=(words,))
     thread.start()
     thread.join()
     kept = sum(len(word) <= LONGEST_KEPT for word in words)
-    assert encoder._words.table._counts[0] == known == kept
+    assert words_in(encoder._words.table) == known == kept
 
 
 def test_ids_are_lent_to_one_block_at_a_time() -> None:
@@ -87,18 +92,44 @@ def test_ids_are_lent_to_one_block_at_a_time() -> None:
 def test_a_full_table_has_one_successor_with_its_words() -> None:
     words = SharedWords(1 << 16)
     first = words.table
+    first.short.used[0] = first.short.slots // 2
     with ThreadPoolExecutor(THREADS) as pool:
         successors = list(pool.map(lambda _: words.after(first), range(4 * THREADS)))
     assert all(table is successors[0] for table in successors)
-    assert first.slots < successors[0].slots
+    assert first.short.slots < successors[0].short.slots
     assert words.after(first) is successors[0], "a late thread gets the newest one"
 
 
-def test_the_largest_table_is_followed_by_an_empty_one_of_its_size() -> None:
+@pytest.mark.parametrize("full", ["short", "long", "arena"])
+def test_the_largest_table_is_followed_by_an_empty_one_of_its_size(full: str) -> None:
     words = SharedWords(1)
-    full = words.table
-    assert words.after(full).slots == full.slots
-    assert words.table is not full
+    table = words.table
+    part = getattr(table, full)
+    part.used[0] = part.content.size if full == "arena" else part.slots // 2
+    after = words.after(table)
+    assert (after.short.slots, after.long.slots) == (table.short.slots, table.long.slots)
+    assert words_in(after) == 0
+    assert words.table is after is not table
+    assert not np.shares_memory(after.arena.content, table.arena.content)
+
+
+@pytest.mark.parametrize("full", ["short", "long"])
+def test_a_table_that_is_not_full_stays_where_the_other_grows(full: str) -> None:
+    encoder = encoder_of(1 << 16)
+    words = sorted(set(words_of(6)))[:300]
+    expected = encoder.encode_words(words)[0]
+    table = encoder._words.table
+    known = words_in(table)
+    part = getattr(table, full)
+    part.used[0] = part.slots // 2
+    larger = encoder._words.after(table)
+    stayed = "long" if full == "short" else "short"
+    assert getattr(larger, stayed) is getattr(table, stayed)
+    assert getattr(larger, full).slots == 8 * part.slots
+    assert larger.arena is table.arena
+    assert words_in(larger) == known
+    assert np.array_equal(encoder.encode_words(words)[0], expected)
+    assert words_in(larger) == known, "nothing was learned anew"
 
 
 def test_enlarging_moves_complete_words_alone() -> None:
@@ -106,20 +137,48 @@ def test_enlarging_moves_complete_words_alone() -> None:
     distinct = sorted(set(words_of(3)))[:300]
     expected = encoder.encode_words(distinct)[0]
     table = encoder._words.table
-    empty = int(np.flatnonzero(table._entries[1::4] == 0)[0])
-    table._entries[4 * empty + 1] = 1  # a thread has just taken this entry
-    larger = table.enlarged(4 * table.slots)
+    empty = int(np.flatnonzero(table.short.places[1::4] == 0)[0])
+    table.short.places[4 * empty + 1] = 1  # a thread has just taken this entry
+    larger = table.enlarged(4 * table.short.slots, 8 * table.long.slots)
     kept = sum(len(word) <= LONGEST_KEPT for word in distinct)
-    assert larger._counts[0] == np.count_nonzero(larger._entries[1::4]) == kept
+    in_use = np.count_nonzero(larger.short.places[1::4]), np.count_nonzero(larger.long.places)
+    assert in_use == (larger.short.used[0], larger.long.used[0])
+    assert min(in_use) > 0
+    assert sum(in_use) == kept
     encoder._words.table = larger
     assert np.array_equal(encoder.encode_words(distinct)[0], expected)
-    assert larger._counts[0] == kept, "nothing was learned anew"
+    assert words_in(larger) == kept, "nothing was learned anew"
+
+
+def test_longer_words_of_which_the_same_is_kept_are_told_apart() -> None:
+    """Each has the place in the table, and beside it, that the word before it had."""
+    encoder = encoder_of(1 << 13)
+    words = [b"ab" * 20, b"ab" * 19 + b"aa", b"ab" * 20 + b"c", b"b" * 39 + b"c"]
+    expected = [encoder_of(0).encode_words([word])[0].tolist() for word in words]
+    table = encoder._words.table
+    for word in words:
+        assert encoder.encode_words([word])[0].tolist() == expected[words.index(word)]
+    places = table.long.places
+    homes = np.flatnonzero(places)
+    assert len(homes) == len(words)
+    records = places[homes] & np.uint64(0xFFFF_FFFF)
+    for i, home in enumerate(homes):  # another word's record, as if it had the same bits
+        kept = places[home] & ~np.uint64(0xFFFF_FFFF)
+        for other in range(len(words)):
+            line = places[home // 8 * 8 : home // 8 * 8 + 8]
+            line[:] = 0
+            line[home % 8] = kept | records[other]
+            line[(home + 1) % 8] = kept | records[i]
+            used = int(table.long.used[0])
+            for word, ids in zip(words, expected, strict=True):
+                assert encoder.encode_words([word])[0].tolist() == ids
+            assert table.long.used[0] >= used
 
 
 def test_a_fork_frees_the_lock_on_replacing() -> None:
     held = encoding_memory._replacing
     with held:
         encoding_memory._renew_lock()
-        table = WordCache(0)
+        table = WordCache.empty(0, 0)
         assert SharedWords(0).after(table) is not table
     assert not encoding_memory._replacing.locked()

@@ -61,7 +61,8 @@ def test_a_table_that_others_fill_holds_up_nobody(monkeypatch: pytest.MonkeyPatc
 
     def full_at_once(words: SharedWords, full: WordCache) -> WordCache:
         table = after(words, full)
-        table._counts[0] = 3 * table.slots // 4
+        for part in (table.short, table.long):
+            part.used[0] = 3 * part.slots // 4
         return table
 
     monkeypatch.setattr(SharedWords, "after", full_at_once)

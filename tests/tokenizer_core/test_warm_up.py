@@ -85,7 +85,7 @@ tokenizer.decode(ids)
 tokenizer.decode(np.array(ids, np.uint32))
 tokenizer.merge_gains(WordCounts.from_mapping({b"abab": 2}))
 derive_merges(np.arange(256), {256: b"ab"})
-WordCache(256).enlarged(512)
+WordCache.empty(256, 512).enlarged(512, 512)
 find_merges(vocab, b"ab", np.ones(2, np.int64))
 printable._SMALL = 0
 printable.cut_out_merges(b'{"model": {"merges": ["a b"]}}')

@@ -33,6 +33,7 @@ LONGEST, KEPT = 900, 512  # bytes
 # Nothing is read at a table's address, only asked for to be near.
 TABLE, SLOTS = np.int64(1 << 20), 1 << 12
 SLOT_BITS = np.uint64(ENTRY * (SLOTS - 1))
+LONG_TABLE, LONG_BITS = np.int64(1 << 22), np.uint64(16 * (SLOTS - 1))
 KEY = HashKey(np.uint64(0x243F_6A88_85A3_08D3), np.uint64(0x1319_8A2E_0370_7345))
 NO_KEY = (1 << 64) - 1
 MEMORY = np.zeros(QUEUE_BYTES // 8, np.uint64)
@@ -56,7 +57,7 @@ def one_by_one(
     text: U8s, marks: U64s, start: I64, end: I64, kept: I64, memory: U64s, rows: U64s, stop: I64s
 ) -> I64:
     base, queue = np.int64(text.ctypes.data), np.int64(memory.ctypes.data)
-    sought = Sought(queue, TABLE, SLOT_BITS, KEY, kept, np.int64(LONGEST))
+    sought = Sought(queue, TABLE, SLOT_BITS, LONG_TABLE, LONG_BITS, KEY, kept, np.int64(LONGEST))
     number, after = queue_one_by_one(base, marks, start, end, sought)
     copy_rows(number, base, queue, rows)
     stop[0] = after
@@ -68,7 +69,7 @@ def by_simd(
     text: U8s, marks: U64s, start: I64, end: I64, kept: I64, memory: U64s, rows: U64s, stop: I64s
 ) -> I64:
     base, queue = np.int64(text.ctypes.data), np.int64(memory.ctypes.data)
-    sought = Sought(queue, TABLE, SLOT_BITS, KEY, kept, np.int64(LONGEST))
+    sought = Sought(queue, TABLE, SLOT_BITS, LONG_TABLE, LONG_BITS, KEY, kept, np.int64(LONGEST))
     number, after = queue_by_simd(base, marks, start, end, sought)
     copy_rows(number, base, queue, rows)
     stop[0] = after
@@ -136,7 +137,10 @@ def test_each_word_of_a_span_is_queued_with_its_key(way: Any, kept: int, seed: i
                 else:
                     key = content.ljust(INLINE, b"\0") + bytes([len(content)])
                     assert row[1:3] == np.frombuffer(key, np.uint64).tolist()
-                if len(content) <= kept:
+                if INLINE < len(content) <= kept:
+                    offset = row[3] - int(LONG_TABLE)
+                    assert offset == (row[1] >> 29) & int(LONG_BITS)
+                elif len(content) <= kept:
                     offset = row[3] - int(TABLE)
                     assert 0 <= offset < ENTRY * SLOTS
                     assert offset % ENTRY == 0

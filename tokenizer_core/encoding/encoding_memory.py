@@ -19,8 +19,16 @@ from bpeline.tokenizer_core.kernels.encoding.encode_word import (
     SHORT_WORD,
 )
 from bpeline.tokenizer_core.kernels.encoding.short_texts import SHORT
-from bpeline.tokenizer_core.kernels.encoding.word_cache import ROOM, move_kept
+from bpeline.tokenizer_core.kernels.encoding.word_cache import (
+    FIRST_RECORD,
+    LARGEST_RECORD,
+    LONG_PLACE,
+    ROOM,
+    move_kept,
+    move_long,
+)
 from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
+from bpeline.tokenizer_core.kernels.memory.pages import filled_from_begin
 from bpeline.tokenizer_core.kernels.memory.text_objects import TEXTS
 from bpeline.tokenizer_core.kernels.scanning.automaton import PROGRESS
 from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
@@ -33,9 +41,11 @@ SHORT_TEXT = 1 << 14  # bytes; no thread waits longer for the interpreter's lock
 _BLANK = bytes(PADDING)
 _NO_MARKS = bytes(SHORT_TEXT // 8 + 16)
 
-_FIRST_SLOTS = 1 << 13  # 256 KiB of entries: what a few short texts need
+_FIRST_SLOTS = 1 << 13  # 320 KiB: what a few short texts need
 _LEAST_SLOTS = 4 * BATCH
-_GROWTH = 8
+_MANY_SLOTS = 1 << 19  # from where on tables grow by less: their pages are cleared, and never used
+_GROWTH, _LATER_GROWTH = 8, 4
+_ARENA_OF_SLOT = 32  # bytes; with both tables 72, and only half the slots are used
 _CACHE_LINE = 64
 _KEPT_IDS = 1 << 24  # bytes: those of pieces of files
 _KEPT_SCRATCH = 1 << 20  # bytes; more is given back after the text that needed it
@@ -53,49 +63,119 @@ def _merging_scratch(longest: int) -> int:
 _LEAST_SCRATCH = _merging_scratch(SHORT_TEXT)  # uint64: 0.5 MiB, of which little is touched
 
 
+class WordTable:
+    """Memory of a table of words, at most half of which may be in use.
+
+    Attributes:
+        slots: a power of two, or 0.
+        places: uint64, zeros, some for each slot.
+        used: uint64 ``[1]``: how many slots are in use, in a cache line of its own.
+    """
+
+    __slots__ = ("places", "slots", "used")
+
+    def __init__(self, slots: int, bytes_each: int) -> None:
+        self.slots = slots
+        self.places = at_cache_line(slots * bytes_each // 8)
+        self.used = at_cache_line(_CACHE_LINE // 8)
+
+    def next_slots(self, most: int) -> int:
+        """How many there are next, which is as many as now where it is not full."""
+        if int(self.used[0]) < self.slots // 2:
+            return self.slots
+        return min((_GROWTH if self.slots < _MANY_SLOTS else _LATER_GROWTH) * self.slots, most)
+
+
+class Arena:
+    """Memory that is filled from its begin.
+
+    Attributes:
+        content: uint8.
+        used: uint64 ``[1]``: how many bytes are in use, in a cache line of its own.
+    """
+
+    __slots__ = ("content", "used")
+
+    def __init__(self, size: int) -> None:
+        self.content = filled_from_begin(size)
+        self.used = at_cache_line(_CACHE_LINE // 8)
+        self.used[0] = FIRST_RECORD
+
+    def is_full(self) -> bool:
+        return int(self.used[0]) + LARGEST_RECORD > self.content.size
+
+
 class WordCache:
     """Words and their ids, in memory that threads share: see `kernels.encoding.word_cache`.
 
     Args:
-        slots: a power of two; half of them may be filled. 0: nothing is ever remembered.
-
-    Attributes:
-        slots: how many there are.
+        short, long: tables of words of their own key, and of longer ones.
+        arena: what is neither's.
     """
 
-    __slots__ = ("_arena", "_counts", "_entries", "slots")
+    __slots__ = ("arena", "long", "short")
 
-    def __init__(self, slots: int) -> None:
-        self.slots = slots
-        self._entries = at_cache_line(4 * slots)
-        self._arena = np.empty(ENTRY * slots, np.uint8)
-        self._counts = at_cache_line(_CACHE_LINE // 8)
+    def __init__(self, short: WordTable, long: WordTable, arena: Arena) -> None:
+        self.short, self.long, self.arena = short, long, arena
 
-    def enlarged(self, slots: int) -> WordCache:
-        """A larger table with the words of this one, to which threads may go on adding."""
-        larger = WordCache(slots)
-        larger._counts[0] = move_kept(self._entries, larger._entries, HASH_KEY)
-        used = min(int(self._counts[1]), self._arena.size)
-        larger._arena[:used] = self._arena[:used]
-        larger._counts[1] = used
-        return larger
+    @classmethod
+    def empty(cls, slots: int, most: int, long_slots: int | None = None) -> WordCache:
+        """One that knows no words.
+
+        Args:
+            slots: of the tables at first. most: when they do not grow any more. 0: nothing is ever
+                remembered.
+            long_slots: of the second table, where it is another number.
+        """
+        long_slots = slots if long_slots is None else long_slots
+        tables = WordTable(slots, ENTRY), WordTable(long_slots, LONG_PLACE)
+        return cls(*tables, Arena(most * _ARENA_OF_SLOT))
+
+    def following(self, most: int) -> WordCache:
+        """What follows when this is full: larger tables with its words, or none of them.
+
+        Threads may go on adding to this one. What a table of the two has no need to leave, and the
+        arena, both have in common from now on.
+        """
+        slots, long_slots = self.short.next_slots(most), self.long.next_slots(most)
+        if self.arena.is_full() or (slots, long_slots) == (self.short.slots, self.long.slots):
+            return self.empty(self.short.slots, most, self.long.slots)
+        return self.enlarged(slots, long_slots)
+
+    def enlarged(self, slots: int, long_slots: int) -> WordCache:
+        """The same words in tables of so many slots, which may be as many as now."""
+        short, long = self.short, self.long
+        if slots > short.slots:
+            short = WordTable(slots, ENTRY)
+            short.used[0] = move_kept(self.short.places, short.places, HASH_KEY)
+        if long_slots > long.slots:
+            long = WordTable(long_slots, LONG_PLACE)
+            long.used[0] = move_long(self.long.places, long.places)
+        return WordCache(short, long, self.arena)
 
     def lend_to(self, record: NDArray[Any]) -> None:
-        """Write the table's addresses where kernels look for them."""
-        record["cache"] = self._entries.ctypes.data
-        record["cache_end"] = self._entries.ctypes.data + ENTRY * self.slots
-        record["cache_slots"] = ENTRY * (self.slots - 1) if self.slots else 0
-        record["cache_used"] = self._counts.ctypes.data
-        record["cache_limit"] = self.slots // 2 if self.slots else 1 << 62
-        record["arena"] = self._arena.ctypes.data
-        record["arena_bytes"] = self._arena.size
+        """Write the tables' addresses where kernels look for them."""
+        tables = (
+            ("cache", self.short, ENTRY, ENTRY),
+            ("long", self.long, LONG_PLACE, 2 * LONG_PLACE),
+        )
+        for name, table, bytes_each, begins in tables:
+            size, address = bytes_each * table.slots, table.places.ctypes.data
+            record[name] = address
+            record[f"{name}_end"] = address + size
+            record[f"{name}_slots"] = max(size - begins, 0)
+            record[f"{name}_used"] = table.used.ctypes.data
+            record[f"{name}_limit"] = table.slots // 2 if table.slots else 1 << 62
+        record["arena"] = self.arena.content.ctypes.data
+        record["arena_bytes"] = self.arena.content.size
+        record["arena_used"] = self.arena.used.ctypes.data
 
 
 class SharedWords:
     """The words that all threads of an encoder have met.
 
-    The table begins small, grows as it fills, and is replaced by an empty one when it is full and
-    may not grow: words that matter are soon met again.
+    Tables begin small, grow as they fill, and are replaced by empty ones when one is full and may
+    not grow: words that matter are soon met again.
 
     Args:
         most: how many words are remembered; 0: none.
@@ -107,22 +187,19 @@ class SharedWords:
     __slots__ = ("_most_slots", "table")
 
     def __init__(self, most: int) -> None:
-        # A power of two, so that the table is at most half full.
+        # A power of two, so that tables are at most half full.
         self._most_slots = max(_LEAST_SLOTS, 1 << (2 * most - 1).bit_length()) if most else 0
         self.forget()
 
     def forget(self) -> None:
         """Begin anew; who is encoding goes on with what it knows."""
-        self.table = WordCache(min(_FIRST_SLOTS, self._most_slots))
+        self.table = WordCache.empty(min(_FIRST_SLOTS, self._most_slots), self._most_slots)
 
     def after(self, full: WordCache) -> WordCache:
         """The table that follows one that is full; made by the first thread that asks."""
         with _replacing:
             if self.table is full:
-                if full.slots < self._most_slots:
-                    self.table = full.enlarged(min(_GROWTH * full.slots, self._most_slots))
-                else:
-                    self.table = WordCache(full.slots)
+                self.table = full.following(self._most_slots)
             return self.table
 
 

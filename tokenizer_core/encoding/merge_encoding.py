@@ -75,7 +75,7 @@ from bpeline.tokenizer_core.splitting import SplitPattern, Splitter
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.vocabulary import MergeIds
 
-DEFAULT_CACHE_WORDS = 1 << 21  # at most 128 bytes each: 256 MiB, as they fill
+DEFAULT_CACHE_WORDS = 1 << 21  # at most 144 bytes each: 288 MiB, as they fill
 MAX_CACHE_WORDS = 1 << 24
 
 # Kernels for short texts are compiled where there are many: the others do as well for a few.

@@ -221,7 +221,8 @@ def count_marked(
     address = np.int64(text.ctypes.data)
     near, of_part = np.int64(front.ctypes.data), np.int64(len(parts) - 1)
     slots, any_length = np.uint64(ENTRY * ((front.size >> 2) - 1)), np.int64(NOWHERE)
-    sought = Sought(np.int64(ahead.ctypes.data), near, slots, key_of(parts), any_length, any_length)
+    first, key = np.int64(ahead.ctypes.data), key_of(parts)
+    sought = Sought(first, near, slots, near, slots, key, any_length, any_length)
     queues = np.int64(queue.ctypes.data)
     most = np.int64(QUEUE) if walk.begin != FRESH else np.int64(0)  # that wait for one part
     drops = dropped.size > 0

@@ -21,9 +21,12 @@ from bpeline.tokenizer_core.kernels.encoding.word_cache import (
     LONGEST_KEPT,
     copy_found,
     copy_ids,
+    copy_record,
+    find_long,
     find_word,
     is_full,
     remember,
+    remember_long,
 )
 from bpeline.tokenizer_core.kernels.encoding.workspace_record import key_of, workspace_at
 from bpeline.tokenizer_core.kernels.memory.addresses import (
@@ -37,7 +40,7 @@ from bpeline.tokenizer_core.kernels.memory.records import Record, one_record
 from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, I64s, U8s, U32s, U64s
 from bpeline.tokenizer_core.kernels.tables.hashing import ALL, ZERO
 from bpeline.tokenizer_core.kernels.tables.pair_tables import PairTable
-from bpeline.tokenizer_core.kernels.tables.word_keys import HIGH, LOW, key_length
+from bpeline.tokenizer_core.kernels.tables.word_keys import HIGH, LONG, LOW, key_length
 from bpeline.tokenizer_core.kernels.tables.word_queue import (
     ENTRIES,
     HIGHS,
@@ -89,7 +92,10 @@ def sought_by(workspace: Record) -> Sought:
     cache = workspace.cache
     kept = np.int64(LONGEST_KEPT if cache != workspace.cache_end else 0)
     key, longest = key_of(workspace), workspace.longest
-    return Sought(workspace.queue, cache, workspace.cache_slots, key, kept, longest)
+    long, long_slots = workspace.long, workspace.long_slots
+    return Sought(
+        workspace.queue, cache, workspace.cache_slots, long, long_slots, key, kept, longest
+    )
 
 
 @kernel
@@ -100,12 +106,18 @@ def encode_missed(queued: I64, workspace: Record, target: I64) -> I64:
     low, high = load_u64(queued + LOWS), load_u64(queued + HIGHS)
     if high == ALL:
         return encode_anew(word, np.int64(low), workspace, target)
-    length = key_length(high)
-    entry, known = find_word(workspace, entry, low, high, word, length)
+    length, known = key_length(high), False
+    if high >= LONG:
+        entry, known = find_long(workspace, entry, low, word, length)
+    else:
+        entry, known = find_word(workspace, entry, low, high)
     if known:
-        return copy_found(workspace, entry, target)
+        return copy_record(entry, target) if high >= LONG else copy_found(workspace, entry, target)
     count = encode_anew(word, length, workspace, target)
-    remember(workspace, entry, low, high, word, length, target, count)
+    if high >= LONG:
+        remember_long(workspace, entry, low, word, length, target, count)
+    else:
+        remember(workspace, entry, low, high, target, count)
     return count
 
 

@@ -1,24 +1,31 @@
-"""Words met before and their ids, in a table that threads share; knows nothing of how ids are made.
+"""Words met before and their ids, in tables that threads share; knows nothing of how ids are made.
 
-The table is that of `word_keys`: entries of 32 bytes, found by the word itself or, above 15 bytes,
-by hash and comparison. In place of value and place an entry holds
+Words of up to 15 bytes are in a table of `word_keys`: entries of 32 bytes, found by the word
+itself. In place of value and place an entry holds
 
     ids     up to three of them, 4 bytes each
     count   how many (4 bytes)
 
-Longer words, and words of more ids, lie in the *arena*: bytes of the word, padded to eight, if it
-is a long one, then its ids. Then the entry holds where the ids begin (8 bytes) and the count, and
-the highest bit of its ``high`` is not that of the word's key, so that one comparison with a key
-finds words whose ids are in the entry, and no others. Neither table nor arena grows here: see
-`is_full`. Other than in all other tables a search begins where low bits of `queue_hash` say, those
-of ``cache_slots``, and looks at both entries of a cache line before it goes on to the next line.
+More ids lie in the *arena*, padded to 16 bytes. Then the entry holds where they begin (8 bytes) and
+the count, and the highest bit of its ``high`` is not that of the word's key, so that one comparison
+with a key finds words whose ids are in the entry, and no others.
+
+Longer words are in another table, of eight bytes for each: some bits of the word's hash above the
+place of its *record* in the arena, in fours of bytes. A record is the length of the word and the
+count of its ids, two bytes each, then the ids, then the word, which is compared with what is
+sought. The highest bit is zero, which that of such a word's key is not: who compares the key with
+what is there, as if it were an entry, finds nothing.
+
+Neither tables nor arena grow here: see `is_full`. Other than in all other tables a search begins
+where low bits of `queue_hash` say, or upper bits of the low of a longer word's key: see `Sought`.
+It looks at all of a cache line before it goes on to the next line.
 
 Any number of threads read and add words at once, without locks. An entry is empty (its ``high`` is
 0), then taken by the one thread that wins it (`TAKEN`, which is no word's key), and complete when
-its ``high`` is stored, behind all else; from then on it never changes, nor do its bytes in the
+its ``high`` is stored, behind all else; from then on it never changes, nor does what it has in the
 arena. So a thread that has read a word's ``high`` reads that word's ids, whole. Who passes an entry
 that is only taken goes on as if it were another word's: the worst that can happen is that a word is
-encoded, or kept, twice.
+encoded, or kept, twice. A record is complete before its place is stored.
 """
 
 from __future__ import annotations
@@ -28,8 +35,10 @@ import numpy as np
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import (
     copy_sixteen,
+    load_u16,
     load_u32,
     load_u64,
+    store_u16,
     store_u32,
     store_u64,
 )
@@ -41,39 +50,46 @@ from bpeline.tokenizer_core.kernels.memory.atomics import (
 )
 from bpeline.tokenizer_core.kernels.memory.records import Record
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, U64s
-from bpeline.tokenizer_core.kernels.tables.hashing import ZERO, key_in
+from bpeline.tokenizer_core.kernels.tables.hashing import ONE, ZERO, key_in
 from bpeline.tokenizer_core.kernels.tables.simd_words import queue_hash
 from bpeline.tokenizer_core.kernels.tables.word_keys import (
     ENTRY,
     HIGH,
-    INLINE,
-    LONG,
     LOW,
     TAKEN,
     copy_entry,
     same_bytes,
 )
+from bpeline.tokenizer_core.kernels.tables.word_queue import LONG_HASH
 
 IDS, COUNT = 16, 28  # places in an entry, in bytes
-WORDS, ARENA_USED = 0, 8  # places in the counts of a table, in bytes
 INLINE_IDS = 3  # ids that an entry holds
 IN_ARENA = np.uint64(1 << 63)  # of high: other than in the word's key
 THE_REST = np.uint64((1 << 63) - 1)
 LENGTH_BITS = np.uint64(60)  # of high, from where on a word with its ids in the entry has none
 LONGEST_KEPT = 512  # bytes; longer words are not met again
 ROOM = INLINE_IDS + 1  # ids that may be written beyond the last one
-LARGEST_RECORD = LONGEST_KEPT + 4 * LONGEST_KEPT + 16  # bytes in the arena
+LONG_PLACE = 8  # bytes of the table of longer words for each; searches begin at every other one
+RECORD_IDS = 4  # where they begin in a record; before them its length, and where their count is:
+RECORD_COUNT = 2
+LARGEST_RECORD = RECORD_IDS + LONGEST_KEPT + 4 * LONGEST_KEPT + 16  # bytes in the arena
+FIRST_RECORD = 16  # no record is at 0, so that what says where it is never is 0
+# Of the low of a longer word's key the upper bits are kept above the place of its record; a search
+# begins by the lowest of these.
+HASH_KEPT, IN_FOURS = np.uint64(((1 << 31) - 1) << 32), np.uint64((1 << 32) - 1)
+LINE = 64  # bytes
 
 
 @kernel
 def is_full(workspace: Record) -> bool:
     """Whether it is time for another table.
 
-    Nobody has to go and get one: a fuller table remembers less, and `remember` keeps a quarter of
+    Nobody has to go and get one: a fuller table remembers less, and `has_room` keeps a quarter of
     it empty, so that every search in it ends.
     """
-    used = np.int64(load_u64(workspace.cache_used + WORDS))
-    return bool(used >= workspace.cache_limit)
+    used = np.int64(load_u64(workspace.cache_used))
+    long = np.int64(load_u64(workspace.long_used))
+    return bool(used >= workspace.cache_limit or long >= workspace.long_limit)
 
 
 @kernel
@@ -100,10 +116,8 @@ def next_entry(entry: I64, home: I64) -> I64:
 
 
 @kernel
-def find_word(
-    workspace: Record, entry: I64, low: U64, high: U64, word: I64, length: I64
-) -> tuple[I64, bool]:
-    """A word's entry and True, or one that was empty, where the word belongs, and False.
+def find_word(workspace: Record, entry: I64, low: U64, high: U64) -> tuple[I64, bool]:
+    """A short word's entry and True, or one that was empty, where the word belongs, and False.
 
     (Another thread may have filled that one meanwhile, so it is not looked at again.)
 
@@ -116,11 +130,7 @@ def find_word(
         if found == ZERO:
             return entry, False
         if (found ^ high) & THE_REST == ZERO and load_u64(entry + LOW) == low:
-            if high < LONG:
-                return entry, True
-            place = np.int64(load_u64(entry + IDS)) - ((length + 7) & ~7)
-            if same_bytes(workspace.arena + place, word, length):
-                return entry, True
+            return entry, True
         entry = next_entry(entry, home)
         if entry >= end:
             entry += workspace.cache - end
@@ -139,54 +149,116 @@ def copy_found(workspace: Record, entry: I64, target: I64) -> I64:
 
 
 @kernel
-def remember(
-    workspace: Record,
-    entry: I64,
-    low: U64,
-    high: U64,
-    word: I64,
-    length: I64,
-    ids: I64,
-    count: I64,
-) -> None:
-    """Keep a word in an entry that was empty, if there is room and no other thread takes it."""
-    counts, limit = workspace.cache_used, workspace.cache_limit
-    if add_and_tell(counts + WORDS, np.int64(1)) >= limit + (limit >> 1):
+def has_room(used: I64, limit: I64) -> bool:
+    """Count one more word of a table; whether it may be put there."""
+    return bool(add_and_tell(used, np.int64(1)) < limit + (limit >> 1))
+
+
+@kernel
+def room_in_arena(workspace: Record, size: I64) -> I64:
+    """Where so many bytes of the arena are this thread's own, or −1."""
+    place = add_and_tell(workspace.arena_used, size)
+    if place + LARGEST_RECORD <= workspace.arena_bytes:
+        return place
+    limit = workspace.cache_limit
+    store_u64(workspace.cache_used, np.uint64(limit + (limit >> 1)))  # full
+    return np.int64(-1)
+
+
+@kernel
+def remember(workspace: Record, entry: I64, low: U64, high: U64, ids: I64, count: I64) -> None:
+    """Keep a short word in an entry that was empty, if no other thread takes it."""
+    if not has_room(workspace.cache_used, workspace.cache_limit):
         return
-    if length <= INLINE and count <= INLINE_IDS:
+    if count <= INLINE_IDS:
         if not take_if_zero(entry + HIGH, TAKEN):
             return
         store_u64(entry + IDS, load_u64(ids))
         store_u32(entry + IDS + 8, load_u32(ids + 8))
-        store_u32(entry + COUNT, np.uint32(count))
     else:
-        padded = np.int64(0)
-        if length > INLINE:
-            padded = (length + 7) & ~7
         # Ids are copied 16 bytes at a time.
-        place = add_and_tell(counts + ARENA_USED, padded + ((4 * count + 15) & ~15))
-        if place + LARGEST_RECORD > workspace.arena_bytes:
-            store_u64(counts + WORDS, np.uint64(limit + (limit >> 1)))  # full
+        place = room_in_arena(workspace, (4 * count + 15) & ~15)
+        if place < 0 or not take_if_zero(entry + HIGH, TAKEN):
             return
-        if not take_if_zero(entry + HIGH, TAKEN):
-            return
-        record = workspace.arena + place
-        for at in range(0, padded, 8):
-            store_u64(record + at, load_u64(word + at))
-        copy_ids(ids, record + padded, count)
-        store_u64(entry + IDS, np.uint64(place + padded))
-        store_u32(entry + COUNT, np.uint32(count))
+        copy_ids(ids, workspace.arena + place, count)
+        store_u64(entry + IDS, np.uint64(place))
         high ^= IN_ARENA
+    store_u32(entry + COUNT, np.uint32(count))
     store_u64(entry + LOW, low)
     store_release(entry + HIGH, high)
 
 
+@kernel
+def next_long(at: I64, home: I64) -> I64:
+    """Where a search for a longer word goes on: see `next_entry`."""
+    other = (at & ~(LINE - 1)) | ((at + LONG_PLACE) & (LINE - 1))
+    return other if (other ^ home) & (LINE - 1) != 0 else other + LINE
+
+
+@kernel
+def kept_of(low: U64) -> U64:
+    """What is kept of the low of a longer word's key."""
+    return (low >> ONE) & HASH_KEPT
+
+
+@kernel
+def find_long(workspace: Record, at: I64, low: U64, word: I64, length: I64) -> tuple[I64, bool]:
+    """A longer word's record and True, or where there was none and the word belongs, and False.
+
+    Args:
+        at: where the search begins. low: of the word's key.
+    """
+    kept = kept_of(low)
+    home, end = at, workspace.long_end
+    while True:
+        found = load_acquire(at)
+        if found == ZERO:
+            return at, False
+        if found & HASH_KEPT == kept:
+            record = workspace.arena + 4 * np.int64(found & IN_FOURS)
+            if np.int64(load_u16(record)) == length:
+                begin = record + RECORD_IDS + 4 * np.int64(load_u16(record + RECORD_COUNT))
+                if same_bytes(begin, word, length):
+                    return record, True
+        at = next_long(at, home)
+        if at >= end:
+            at += workspace.long - end
+
+
+@kernel
+def copy_record(record: I64, target: I64) -> I64:
+    """Write the ids of a longer word; returns how many."""
+    count = np.int64(load_u16(record + RECORD_COUNT))
+    copy_ids(record + RECORD_IDS, target, count)
+    return count
+
+
+@kernel
+def remember_long(
+    workspace: Record, at: I64, low: U64, word: I64, length: I64, ids: I64, count: I64
+) -> None:
+    """Keep a longer word where there was none, if no other thread does."""
+    if not has_room(workspace.long_used, workspace.long_limit):
+        return
+    behind = RECORD_IDS + 4 * count
+    place = room_in_arena(workspace, (behind + length + 3) & ~3)
+    if place < 0:
+        return
+    record = workspace.arena + place
+    store_u16(record, np.uint16(length))
+    store_u16(record + RECORD_COUNT, np.uint16(count))
+    copy_ids(ids, record + RECORD_IDS, count)  # and up to 12 bytes behind, where the word will be
+    for begin in range(0, length - 16, 16):
+        copy_sixteen(word + begin, record + behind + begin)
+    copy_sixteen(word + length - 16, record + behind + length - 16)
+    take_if_zero(at, kept_of(low) | np.uint64(place >> 2))
+
+
 @entry_kernel
 def move_kept(table: U64s, larger: U64s, hash_key: U64s) -> I64:
-    """Enter every word of a table into a larger, zeroed one; returns how many.
+    """Enter every short word of a table into a larger, zeroed one; returns how many.
 
-    Other threads may go on adding words: what they add is lost or moved. Records in its arena are
-    complete when their entries are, so the arena is copied afterwards.
+    Other threads may go on adding words: what they add is lost or moved.
     """
     entry, end = np.int64(table.ctypes.data), np.int64(table.ctypes.data) + 8 * table.size
     target, key = np.int64(larger.ctypes.data), key_in(hash_key)
@@ -202,4 +274,23 @@ def move_kept(table: U64s, larger: U64s, hash_key: U64s) -> I64:
             copy_entry(entry, target + place)
             number += 1
         entry += ENTRY
+    return number
+
+
+@entry_kernel
+def move_long(table: U64s, larger: U64s) -> I64:
+    """`move_kept` of longer words, by what is kept of their hashes."""
+    at, end = np.int64(table.ctypes.data), np.int64(table.ctypes.data) + 8 * table.size
+    target, bytes_ = np.int64(larger.ctypes.data), np.int64(8 * larger.size)
+    slots = np.uint64(bytes_ - 2 * LONG_PLACE)
+    number = np.int64(0)
+    while at < end:
+        found = load_acquire(at)
+        if found != ZERO:
+            home = place = np.int64(((found << ONE) >> LONG_HASH) & slots)
+            while load_u64(target + place) != ZERO:
+                place = next_long(place, home) & (bytes_ - 1)
+            store_u64(target + place, found)
+            number += 1
+        at += LONG_PLACE
     return number

@@ -25,14 +25,20 @@ WORKSPACE = np.dtype(
         ("whole", _ADDRESS),  # the table of whole words, or 0: see `whole_words`
         ("whole_shift", _BITS),
         ("whole_text", _ADDRESS),  # the bytes of these words
-        # The table of words, which threads share: see `word_cache`. All of it is replaced at once.
-        ("cache", _ADDRESS),  # its entries
+        # The tables of words, which threads share: see `word_cache`. All are replaced at once.
+        ("cache", _ADDRESS),  # entries of short ones
         ("cache_slots", _BITS),  # those of a hash that say behind how many bytes a search begins
         ("cache_end", _ADDRESS),  # behind them; as `cache` where nothing is remembered
-        ("cache_used", _ADDRESS),  # int64 [2]: words in it, bytes of the arena in use
+        ("cache_used", _ADDRESS),  # int64: words in it
         ("cache_limit", _NUMBER),  # words it may hold
+        ("long", _ADDRESS),  # where records of longer ones are; the same of these:
+        ("long_slots", _BITS),
+        ("long_end", _ADDRESS),
+        ("long_used", _ADDRESS),
+        ("long_limit", _NUMBER),
         ("arena", _ADDRESS),  # long words, and ids of words that have many
         ("arena_bytes", _NUMBER),
+        ("arena_used", _ADDRESS),  # int64: bytes of it in use
         # A thread's own memory.
         ("queue", _ADDRESS),  # the words that are under way: see `word_queue`
         ("scratch", _ADDRESS),  # for `encode_by_backtracking` or `merge_word`

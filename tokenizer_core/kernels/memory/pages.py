@@ -99,6 +99,23 @@ def reserved(number: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     return np.frombuffer(memory, dtype, number)
 
 
+def filled_from_begin(size: int) -> NDArray[np.uint8]:
+    """Room for so many bytes, all zero, of which only the first ones may ever be written.
+
+    Those come in small pages, what is beyond `_HUGE` bytes in large ones.
+
+    Raises:
+        MemoryError: the system has not so many addresses left.
+    """
+    if size < _LARGE or not _GIVES_PAGES:
+        return np.zeros(size, np.uint8)
+    memory = _mapped(size, _NO_RESERVE)
+    if size > _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):
+            memory.madvise(mmap.MADV_HUGEPAGE, _HUGE, size - _HUGE)
+    return np.frombuffer(memory, np.uint8, size)
+
+
 class Reused:
     """Memory for one thing at a time: who asks for more has done with what was given before."""
 

@@ -44,6 +44,7 @@ WORDS, LOWS, HIGHS, ENTRIES = 0, COLUMN, 2 * COLUMN, 3 * COLUMN
 _NEVER_FILLED = 4 * COLUMN
 _PLACES = _NEVER_FILLED + 2 * ENTRY
 QUEUE_BYTES = _PLACES + PLACES
+LONG_HASH = np.uint64(29)
 
 
 class Sought(NamedTuple):
@@ -53,6 +54,8 @@ class Sought(NamedTuple):
         queue: address of `QUEUE_BYTES`, zeros at first.
         table, slots: address of a table; those bits of `queue_hash` that say behind how many bytes
             of it a search begins.
+        long, long_slots: the same of words that are not their own key, and of bits of their low
+            from `LONG_HASH` on.
         key: of the hashes.
         kept: bytes of the longest word that the table holds; 0: none.
         longest: bytes of the longest word that may be queued.
@@ -61,6 +64,8 @@ class Sought(NamedTuple):
     queue: I64
     table: I64
     slots: U64
+    long: I64
+    long_slots: U64
     key: HashKey
     kept: I64
     longest: I64
@@ -100,7 +105,7 @@ def queue_long(row: I64, word: I64, length: I64, sought: Sought) -> bool:
     """The same for a word that is not its own key, or not held; False: it is too long."""
     if length <= sought.kept:
         low, high = long_word_key(word, length, sought.key)
-        entry = sought.table + np.int64(queue_hash(low, high, sought.key) & sought.slots)
+        entry = sought.long + np.int64((low >> LONG_HASH) & sought.long_slots)
         prefetch_to_read(entry)
         queue_word(row, low, high, entry)
     elif length <= sought.longest:
