@@ -376,6 +376,7 @@ def test_texts_are_told_as_texts(tmp_path: Path) -> None:
         ("long.txt", 60_000, "gpt2", 4),
         ("short.jsonl", 2_900, "gpt2", 4),  # whose lines cost more than their words
         ("slow.txt", 2_900, r"(?<=a)b|[^b]+|b", 4),  # which no kernel cuts
+        ("many.txt", 60_000, "gpt2", 1),
     ],
 )
 def test_small_files_take_no_more_threads_than_pay(
@@ -388,6 +389,8 @@ def test_small_files_take_no_more_threads_than_pay(
 ) -> None:
     line = '{"text": "a b"}\n' if name.endswith(".jsonl") else "ab cd\n"
     (tmp_path / name).write_text(line * (size // len(line)))
+    for number in range(9 * (name == "many.txt")):
+        (tmp_path / f"{number}.txt").write_text(line)
     started = []
 
     class Counted(ThreadPoolExecutor):
@@ -396,5 +399,5 @@ def test_small_files_take_no_more_threads_than_pay(
             super().__init__(workers, **options)
 
     monkeypatch.setattr(count_corpus, "ThreadPoolExecutor", Counted)
-    count_words(tmp_path / name, pattern, workers=4, chunk_bytes=1_000)
+    count_words(tmp_path, pattern, workers=4, chunk_bytes=1_000)
     assert started == [expected]

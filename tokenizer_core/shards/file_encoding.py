@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from codecs import BOM_UTF8
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,7 +14,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.corpus import ChunkText, Reading, RowFields, SourceFile
+from bpeline.tokenizer_core.corpus import (
+    ChunkText,
+    Reading,
+    RowFields,
+    SourceFile,
+    read_documents,
+)
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.encoding import (
     DropoutEncoder,
@@ -27,9 +34,15 @@ from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.processors import thread_count
 from bpeline.tokenizer_core.shards.carried_columns import CarriedColumn, carried_columns
 from bpeline.tokenizer_core.shards.shard_formats import smallest_dtype
-from bpeline.tokenizer_core.shards.shard_plan import Piece
+from bpeline.tokenizer_core.shards.shard_plan import (
+    AnyPiece,
+    Piece,
+    SmallFiles,
+    whole_files,
+    with_small_together,
+)
 from bpeline.tokenizer_core.splitting import Cuts, behind_lines
-from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.text import Text, invalid_utf8_at
 from bpeline.tokenizer_core.vocabulary import SpecialPolicy, find_special_tokens
 
 PIECE_BYTES = 2 << 20  # what is made for one is then used again for the next: LOG.md
@@ -37,6 +50,7 @@ _LEAST_PIECE = 1 << 17
 _SHARE = 8  # pieces per thread, so that all end at about the same time
 _AHEAD = 4  # pieces per thread under way or waiting to be written
 NO_SEPARATOR = "none"  # typed for text files that are one document each
+_PIECES = Piece, SmallFiles
 _VERSION = 5  # raised whenever the same files and settings give other shards than before
 
 
@@ -52,7 +66,8 @@ class EncodedPiece:
         ends: int64: where documents end in ``ids``; what is behind the last one stays open.
         size: bytes of documents, separators left out.
         head_span: where the head stands: bytes of the file's text.
-        spans: int64 ``[n, 2]``: the same of each document that ends in ``ids``.
+        spans: int64 ``[n, 2]``: the same of each document that ends in ``ids``; of `SmallFiles`,
+            where it stands in the text of all of them.
         tail_span: the same of what stays open; None where nothing does.
         row_ids, row_values: for each document that ends in ``ids`` what `ChunkText` says; or
             nothing at all.
@@ -156,6 +171,13 @@ class FileEncoding:
         share = size // (_SHARE * thread_count(threads))
         return min(self.piece_bytes, max(_LEAST_PIECE, share))
 
+    def pieces(
+        self, files: Iterable[SourceFile], piece_bytes: int
+    ) -> Generator[AnyPiece, None, None]:
+        """What whole files are encoded in, in their order."""
+        cut = whole_files if self.dropping is not None else with_small_together
+        yield from cut(files, self.reading, piece_bytes, self.carried)
+
     def key(self, files: Sequence[SourceFile], *place: Any) -> str:
         """Digest of everything that ids of these files (or of a place in one) depend on."""
         return digest_of(
@@ -173,14 +195,18 @@ class FileEncoding:
             }
         )
 
-    def encode(self, piece: Piece) -> EncodedPiece:
+    def encode(self, piece: AnyPiece) -> EncodedPiece:
         """Read a piece and encode its documents; empty ones are left out."""
         with self.encoded(piece) as encoded:
             return encoded.copied(self.dtype)
 
     @contextmanager
-    def encoded(self, piece: Piece) -> Iterator[EncodedPiece]:
+    def encoded(self, piece: AnyPiece) -> Iterator[EncodedPiece]:
         """`encode`, for who has done with the ids when the block ends; they are uint32."""
+        if isinstance(piece, SmallFiles):
+            with self._together(piece) as one:
+                yield one
+            return
         text = piece.read(self.reading, self.carried)
         number = _number_of(piece.file) if self.dropping is not None else 0
         encoded = self.plain if piece.file.format == "text" else self._records
@@ -206,10 +232,7 @@ class FileEncoding:
         behind = np.full(len(spans), self.end_of_text, np.int64)
         behind[[0, -1]] = -1
         places = begin + _in_chunk(spans, text.anchors)
-        encoder = self.encoder
-        if isinstance(encoder, PreparedEncoder):
-            encoder = encoder.without(self.reading.special_bytes)  # none of them stands in a span
-        with self._ids(encoder, whole, spans, behind, file, places[:, 0]) as (ids, ends):
+        with self._ids(self._of_text, whole, spans, behind, file, places[:, 0]) as (ids, ends):
             head = int(ends[0])
             rest, ends, filled = _filled(ids[head:], ends[1:-1] - head, self.end_of_text)
             first, last = _span(places[0]), _span(places[-1])
@@ -224,6 +247,37 @@ class FileEncoding:
                 places[1:-1][filled],
                 last if closes else None,
             )
+
+    @contextmanager
+    def _together(self, small: SmallFiles) -> Iterator[EncodedPiece]:
+        """The ids of files, each complete."""
+        text, begins = small.text, small.edges[:, 0]
+        invalid = invalid_utf8_at(text)
+        if invalid >= 0:
+            number = int(np.searchsorted(begins, invalid, side="right")) - 1
+            read_documents(small.raw(number), small.files[number], 0, self.reading)  # raises
+        found = find_special_tokens(text, 0, text.size, self.reading.special_bytes)
+        # Each document ends before the next one begins, and each file before the next.
+        spans = np.column_stack(
+            (
+                np.sort(np.concatenate((_behind_mark(text, begins), found[:, 1]))),
+                np.sort(np.concatenate((small.edges[:, 1], found[:, 0]))),
+            )
+        )
+        spans = np.ascontiguousarray(spans[spans[:, 0] < spans[:, 1]])
+        behind = np.full(len(spans), self.end_of_text, np.int64)
+        with self._ids(self._of_text, text, spans, behind, 0, spans[:, 0]) as (ids, ends):
+            ids, ends, filled = _filled(ids, ends, self.end_of_text)
+            size, nowhere = _size(spans), (0, 0)
+            yield EncodedPiece(ids[:0], False, ids, ends, size, nowhere, spans[filled])
+
+    @property
+    def _of_text(self) -> Encoder:
+        """The encoder of documents of text files, in which no separator stands."""
+        encoder = self.encoder
+        if isinstance(encoder, PreparedEncoder):
+            return encoder.without(self.reading.special_bytes)
+        return encoder
 
     @contextmanager
     def _ids(
@@ -270,6 +324,14 @@ class FileEncoding:
 def _as_told(separators: tuple[str, ...]) -> str | list[str] | None:
     """None, the one there is, or a list of several."""
     return list(separators) if len(separators) > 1 else next(iter(separators), None)
+
+
+def _behind_mark(text: Text, begins: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where the text of files begins: there, or behind a byte order mark."""
+    marked = np.ones(len(begins), np.bool_)
+    for place, byte in enumerate(BOM_UTF8):
+        marked &= text.data[begins + place] == byte
+    return begins + len(BOM_UTF8) * marked
 
 
 def _size(spans: NDArray[np.int64]) -> int:
@@ -381,7 +443,7 @@ def file_encoding_of(
 def encode_in_order(
     encoding: FileEncoding, pieces: Iterable[Any], threads: int | None
 ) -> Generator[Any, None, None]:
-    """Encode pieces, by several threads a few ahead of who asks; what is no piece passes through.
+    """Encode pieces, by several threads a few ahead of who asks; what is none passes through.
 
     One thread is the one that asks: to hand pieces over takes time, and a second processor.
 
@@ -395,7 +457,7 @@ def encode_in_order(
     threads = thread_count(threads)
     if threads == 1:
         for piece in pieces:
-            yield (piece, encoding.encode(piece)) if isinstance(piece, Piece) else piece
+            yield (piece, encoding.encode(piece)) if isinstance(piece, _PIECES) else piece
         return
     with encoding.plain(ChunkText.of(Text.of(b"compile first"))):  # before threads do
         pass
@@ -403,7 +465,7 @@ def encode_in_order(
     with ThreadPoolExecutor(threads, thread_name_prefix="encode") as pool:
         try:
             for piece in pieces:
-                is_piece = isinstance(piece, Piece)
+                is_piece = isinstance(piece, _PIECES)
                 future = pool.submit(encoding.encode, piece) if is_piece else None
                 waiting.append((piece, future))
                 if len(waiting) > _AHEAD * threads:

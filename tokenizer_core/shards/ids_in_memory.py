@@ -92,8 +92,7 @@ def gather_files(
 
     piece_bytes = encoding.piece_of(sum(file.size for file in files), threads)
     shard = OpenShard(add, encoding)
-    pieces = whole_files(files, encoding.reading, piece_bytes, encoding.carried)
-    with closing(pieces):
+    with closing(encoding.pieces(files, piece_bytes)) as pieces:
         encode_in_turn(encoding, pieces, threads, shard.add, on_progress)
     shard.close_document()
     return DocumentIds(gathered[:size], np.frombuffer(edges, np.int64))

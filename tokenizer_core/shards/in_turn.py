@@ -9,19 +9,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from bpeline.tokenizer_core.processors import thread_count
 from bpeline.tokenizer_core.shards.file_encoding import EncodedPiece, FileEncoding
-from bpeline.tokenizer_core.shards.shard_plan import Piece
+from bpeline.tokenizer_core.shards.shard_plan import AnyPiece
 
-Take = Callable[[Piece, EncodedPiece], None]
+Pieces = Iterator[AnyPiece]
+Take = Callable[[Any, EncodedPiece], None]
 
 _AHEAD = 4  # pieces per thread that are taken before it is their turn
 
 
 def encode_in_turn(
     encoding: FileEncoding,
-    pieces: Iterator[Piece],
+    pieces: Pieces,
     threads: int | None,
     take: Take,
     on_progress: Callable[[int], None] | None = None,
@@ -68,9 +70,7 @@ class _Work:
     hands over those behind it that others left, and were copied.
     """
 
-    def __init__(
-        self, encoding: FileEncoding, pieces: Iterator[Piece], take: Take, ahead: int
-    ) -> None:
+    def __init__(self, encoding: FileEncoding, pieces: Pieces, take: Take, ahead: int) -> None:
         self._encoding = encoding
         self._pieces = pieces
         self._take = take
@@ -79,7 +79,7 @@ class _Work:
         self._changed = threading.Condition()  # guards what follows
         self._taken = 0  # pieces
         self._turn = 0  # the number of the next one to be handed over
-        self._left: dict[int, tuple[Piece, EncodedPiece]] = {}  # by those whose turn it was not
+        self._left: dict[int, tuple[AnyPiece, EncodedPiece]] = {}  # by who had no turn
         self._errors: dict[int, BaseException] = {}  # by the number of the piece
         self._stopped = False
         self._spent = 0
@@ -134,7 +134,7 @@ class _Work:
         with self._changed:
             return number == self._turn
 
-    def _leave(self, number: int, piece: Piece, kept: EncodedPiece) -> None:
+    def _leave(self, number: int, piece: AnyPiece, kept: EncodedPiece) -> None:
         """Leave a piece to whoever hands over the one before; or hand it over, if that is done."""
         with self._changed:
             if number != self._turn:
@@ -143,7 +143,7 @@ class _Work:
         self._take(piece, kept)
         self._hand_over_what_follows(piece)
 
-    def _hand_over_what_follows(self, done: Piece) -> None:
+    def _hand_over_what_follows(self, done: AnyPiece) -> None:
         while True:
             with self._changed:
                 self._turn += 1

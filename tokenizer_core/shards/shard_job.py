@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,12 @@ from bpeline.tokenizer_core.shards.file_encoding import EncodedPiece, FileEncodi
 from bpeline.tokenizer_core.shards.shard_formats import ShardFormat, ShardWriter
 from bpeline.tokenizer_core.shards.shard_places import ShardPlace
 from bpeline.tokenizer_core.shards.shard_plan import (
+    AnyPiece,
     FileCutter,
-    Piece,
     ShardPart,
+    SmallFiles,
     plan_parts,
     plan_shards,
-    whole_files,
 )
 from bpeline.tokenizer_core.shards.token_shards import (
     FileRecord,
@@ -182,7 +183,7 @@ class ShardJob:
                 yield kept, sum(file.size for file in part.files)
             else:
                 yield _Begin(_name(number, key), key)
-                yield from whole_files(part.files, reading, piece_bytes, self.encoding.carried)
+                yield from self.encoding.pieces(part.files, piece_bytes)
                 yield 0
             return number + 1
         carried = self.encoding.carried
@@ -324,8 +325,11 @@ class OpenShard:
         end = encoding.end_of_text
         self._end_of_text = np.array([end] if end >= 0 else [], encoding.dtype)
 
-    def add(self, piece: Piece, encoded: EncodedPiece) -> None:
+    def add(self, piece: AnyPiece, encoded: EncodedPiece) -> None:
         self.size += encoded.size
+        if isinstance(piece, SmallFiles):
+            self._add_together(piece, encoded)
+            return
         self._file = piece.file
         begin, end = encoded.head_span
         self._span = (begin if self._span is None else self._span[0], end)
@@ -339,6 +343,15 @@ class OpenShard:
             self._span = encoded.tail_span
         if piece.ends_file:
             self.close_document()
+
+    def _add_together(self, small: SmallFiles, encoded: EncodedPiece) -> None:
+        if self._place is not None:
+            edges = np.searchsorted(encoded.spans[:, 0], small.edges[:, 0])
+            documents = pairwise([*edges.tolist(), len(encoded.spans)])
+            begins = small.edges[:, 0].tolist()
+            for file, begin, (first, end) in zip(small.files, begins, documents, strict=True):
+                self._place(file, encoded.spans[first:end] - begin, (), ())
+        self._append(encoded.ids, encoded.ends)
 
     def close_document(self) -> None:
         """End the open document, unless nothing is in it."""
