@@ -104,12 +104,13 @@ def test_a_word_met_earlier_by_another_thread_stands_where_that_met_it() -> None
         assert rows.words() == list(plain(texts))
 
 
-@pytest.mark.parametrize("rows_of_a_range", [part_rows._ROWS, 9])
+@pytest.mark.parametrize(("few", "rows_of_a_range"), [(part_rows._FEW, part_rows._ROWS), (-1, 9)])
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])
 @pytest.mark.parametrize("number", [0, 1, 2, 9, 5_000])
 def test_rows_made_by_threads_are_those_of_one_table(
-    monkeypatch: pytest.MonkeyPatch, threads: int, number: int, rows_of_a_range: int
+    monkeypatch: pytest.MonkeyPatch, threads: int, number: int, few: int, rows_of_a_range: int
 ) -> None:
+    monkeypatch.setattr(part_rows, "_FEW", few)
     monkeypatch.setattr(part_rows, "_ROWS", rows_of_a_range)
     source = random.Random(number)
     given: set[bytes] = set()

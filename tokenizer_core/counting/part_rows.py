@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 # Rows of a range are sorted in the second-level cache of a core.
 _ROWS, _MOST_RANGES = 1 << 15, 1 << 10
+_FEW = 1 << 11
 _SAMPLE = 1 << 6  # positions for each range that are looked at
 _CELL_BITS = 12  # cells of positions, of which ranges are made
 _APART = 4  # ranges whose numbers fill a cache line
@@ -58,14 +59,14 @@ def rows_of(
     rows = _Rows(tables, moved)
     with _Threads(threads) as at_once:
         rows.last = max(at_once(rows.pack, range(len(tables))))
-        if rows.fit_in_numbers:
+        if rows.are_few or not rows.fit_in_numbers:
+            least = rows.write_all()
+        else:
             ranges = rows.find_ranges(threads)
             at_once(rows.count, range(len(tables)))
             rows.place_ranges()
             at_once(rows.share_out, range(len(tables)))
             least = min(at_once(rows.write, range(ranges)))
-        else:
-            least = rows.write_all()
     if least < 0:
         raise too_many(int(rows.counts.view(np.uint64).max()))
     return WordCounts(
@@ -109,6 +110,11 @@ class _Rows:
         if self._moved is not None:
             positions[:] = self._moved(positions)
         return int(positions.max(initial=0))
+
+    @property
+    def are_few(self) -> bool:
+        """Whether ranges of them are not worth making."""
+        return len(self.positions) <= _FEW
 
     @property
     def fit_in_numbers(self) -> bool:
@@ -164,7 +170,7 @@ class _Rows:
         return count
 
     def write_all(self) -> int:
-        """All rows where positions leave no room for numbers."""
+        """All rows, where they are few or positions leave no room for numbers."""
         numbers = np.concatenate(
             [
                 np.arange(len(table), dtype=np.int64) << self._part_bits | part
