@@ -52,6 +52,7 @@ class Threads:
         named: Callable[[Item], str],
         prepare: Callable[[], object],
         on_interrupt: Callable[[], None] | None = None,
+        most_threads: int | None = None,
         **shared: Any,
     ) -> list[R]:
         """Run ``step(item, **shared)`` for every item.
@@ -62,6 +63,7 @@ class Threads:
             named: what people are told when a parcel cannot be done.
             prepare: called once where parcels are done, before the first of them.
             on_interrupt: see `map_step`.
+            most_threads: of one process; None where each is worth it.
             shared: handles too.
 
         Returns:
@@ -73,7 +75,8 @@ class Threads:
         """
         if items:
             prepare()
-        return map_step(step, items, self._workers, on_interrupt, **shared)
+        threads = min(self._workers, most_threads or self._workers)
+        return map_step(step, items, threads, on_interrupt, **shared)
 
 
 Engine: TypeAlias = "Threads | DaskEngine"

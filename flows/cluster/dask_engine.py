@@ -115,6 +115,7 @@ class DaskEngine:
         named: Callable[[Item], str],
         prepare: Callable[[], object],
         on_interrupt: Callable[[], None] | None = None,
+        most_threads: int | None = None,
         **shared: Any,
     ) -> list[R]:
         def on_the_cluster() -> list[R]:

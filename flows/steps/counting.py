@@ -32,10 +32,11 @@ from bpeline.tokenizer_core.counting import (
     digest_documents,
     find_copies,
 )
-from bpeline.tokenizer_core.splitting import abandon_matching
+from bpeline.tokenizer_core.splitting import Splitter, abandon_matching
 
 # So few are written one by one, so that a killed run has lost none of them.
 _FEW = 4
+_SMALL = 1 << 15  # bytes of files, in the mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +148,7 @@ def count_chunks(plan: CorpusPlan, request: TrainingRequest, workspace: Workspac
         named=files_of,
         prepare=partial(compile_counting, reading.pattern),
         on_interrupt=abandon_matching,
+        most_threads=1 if _threads_would_wait(plan) else None,
         workspace=workspace,
         reading=reading,
         table_bytes=request.table_memory << 20,
@@ -175,6 +177,16 @@ def count_chunks(plan: CorpusPlan, request: TrainingRequest, workspace: Workspac
     return CountedCorpus(
         tuple(readings), unread + reused, unread, new, sources, copies, bool(request.counts)
     )
+
+
+def _threads_would_wait(plan: CorpusPlan) -> bool:
+    """Whether most of the time goes into what one thread at a time can do.
+
+    So it does with small files, of each of which more is to be said than counted; but for a pattern
+    that other processes cut by.
+    """
+    read = len(plan.files) - len(plan.known)
+    return plan.bytes_to_read < _SMALL * read and Splitter(plan.reading.pattern).is_native
 
 
 def _in_a_row(chunks: Sequence[ChunkRecord]) -> list[ChunkRecord]:

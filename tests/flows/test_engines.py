@@ -20,7 +20,13 @@ from bpeline.flows.cluster.errands import Errand, errand, program_digest, run_pa
 from bpeline.flows.engines import Threads, check_engine, working
 from bpeline.flows.requests.training_request import TrainingRequest
 from bpeline.flows.running.steps import MOST_TASKS, Stopped
+from bpeline.flows.steps.chunk_plan import plan_reading
+from bpeline.flows.steps.counting import count_chunks
+from bpeline.registry.workspace.workspace import Workspace
+from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.corpus.sources import find_source_files, sources_of
 from bpeline.tokenizer_core.errors import InvalidOption, WorkerLost, WorkerRefused
+from bpeline.tokenizer_core.splitting import SplitPattern
 
 
 @pytest.mark.parametrize(
@@ -266,3 +272,37 @@ def _step() -> Any:
 def _request(tmp_path: Path, **changed: Any) -> TrainingRequest:
     given = {"paths": [str(tmp_path / "a.txt")], "name": "a", "workers": 2}
     return TrainingRequest.checked(**given | changed)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "pattern", "threads"),
+    [
+        ([1000] * 9, "gpt2", 1),
+        ([1000] * 8 + [400_000], "gpt2", 2),
+        ([1000] * 9, r"(?<=a)b|[^b]+|b", 2),  # cut by other processes
+    ],
+)
+def test_small_files_are_counted_by_one_thread(
+    sizes: list[int],
+    pattern: str,
+    threads: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for number, size in enumerate(sizes):
+        (tmp_path / f"{number}.txt").write_text("ab cd\n" * (size // 6))
+    found = find_source_files(sources_of(tmp_path))
+    request = _request(tmp_path, pattern=pattern, workers=2)
+    taken = []
+    working_threads = engines.map_step
+
+    def told(step: Any, items: Any, workers: int, *rest: Any, **shared: Any) -> Any:
+        taken.append(workers)
+        return working_threads(step, items, workers, *rest, **shared)
+
+    monkeypatch.setattr(engines, "map_step", told)
+    reading = Reading(SplitPattern.parse(pattern))
+    plan = plan_reading(found, {}, reading, Threads(2))
+    corpus = count_chunks(plan, request, Workspace.open(tmp_path / "workspace"))
+    assert corpus.corpus_bytes == sum(file.size for file in found)
+    assert taken == [threads]
