@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from click.testing import Result
 from hub_server import Hub, hub_server
-from transformers import AutoTokenizer
 
 from bpeline.flows.hub.model_card import OURS
 
@@ -86,6 +85,8 @@ def test_what_is_pushed_loads_and_can_be_imported_at_its_commit(
     }  # fmt: skip
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
+    from transformers import AutoTokenizer  # a second, which every worker would take to collect
+
     theirs = AutoTokenizer.from_pretrained(tmp_path, local_files_only=True)
     said = [{"role": "user", "content": "hello"}]
     assert theirs.apply_chat_template(said, tokenize=False) == "<|user|>hello"

@@ -41,7 +41,8 @@ OWN_REGEXES = (r"\w+|[^\w\s]+|\s+(?!\S)|\s+", r"\p{Lu}?\p{Ll}+|\d{1,3}+|[^\s\p{L
 TEXTS_AT_ONCE = 2_000
 
 
-def _of_one_class_everywhere() -> list[str]:
+@cache
+def assigned() -> list[str]:
     """Characters of the same class in the Unicode of Python and in that of `regex`.
 
     What is newer, or was put elsewhere since (U+0295 is no lower case any more), has another
@@ -59,7 +60,6 @@ def _of_one_class_everywhere() -> list[str]:
     ]
 
 
-ASSIGNED = _of_one_class_everywhere()
 COMMON = (
     *"aAbzZsStTeExyz019 \n\t\r.,'-_!?\"#/([{<|>}&~^$\\", *("  ", "   ", "\n\n", "\r\n", " \n"),
     *("\u00a0", "\u3000", "\u2028", "\x85", "\x1c", "\x0b", "\u200b", "\u1680", "\u180e"),
@@ -89,7 +89,7 @@ def _text(random_: random.Random) -> str:
         pool = random_.sample(COMMON, random_.randint(2, 5))
         return "".join(random_.choices(pool, k=random_.randint(2, 20)))
     if kind < 0.90:
-        pool = random_.choices(ASSIGNED, k=6) + random_.choices(COMMON, k=4)
+        pool = random_.choices(assigned(), k=6) + random_.choices(COMMON, k=4)
         return "".join(random_.choices(pool, k=random_.randint(1, 16)))
     if kind < 0.97:  # runs around the sizes at which code paths change
         run = random_.choice(COMMON) * random_.choice((7, 15, 16, 17, 63, 64, 65, 99, 100, 101))

@@ -7,6 +7,7 @@ named here is a short one.
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,7 @@ LONGEST = (
 TOGETHER = ("tests/flows/scheduled/", "tests/reliability/")
 
 
+@cache
 def place_of(path: Path, tests: Path) -> int:
     """Where a file comes in a run: after all that take longer."""
     name = path.relative_to(tests).as_posix()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -23,18 +25,24 @@ from bpeline.tokenizer_core.word_encoding import explain_words
 
 WORDS = {b"low": 5, b"lower": 2, b"newest": 6, b"widest": 3, "мама".encode(): 4}
 COUNTS = WordCounts.from_mapping(WORDS, "whitespace")
-MADE: dict[str, Tokenizer] = {
-    "char-bpe": train_char_bpe(COUNTS, 9),
-    "joined": train_char_bpe(COUNTS, 9, joined=True),
-    "frequency-bpe": train_frequency_bpe(COUNTS, 9),
-    "wordpiece": train_wordpiece(COUNTS, 40),
-    "greedy": greedy_longest(train_char_bpe(COUNTS, 9), COUNTS, "</u>"),
+MAKING: dict[str, Callable[[], Tokenizer]] = {
+    "char-bpe": lambda: train_char_bpe(COUNTS, 9),
+    "joined": lambda: train_char_bpe(COUNTS, 9, joined=True),
+    "frequency-bpe": lambda: train_frequency_bpe(COUNTS, 9),
+    "wordpiece": lambda: train_wordpiece(COUNTS, 40),
+    "greedy": lambda: greedy_longest(train_char_bpe(COUNTS, 9), COUNTS, "</u>"),
 }
 
 
-@pytest.mark.parametrize("name", MADE)
+@cache
+def tokenizer_of(name: str) -> Tokenizer:
+    """Made when it is asked for: it takes NLTK, which takes a second to import."""
+    return MAKING[name]()
+
+
+@pytest.mark.parametrize("name", MAKING)
 def test_the_last_step_is_what_the_encoder_gives(name: str, seed: int) -> None:
-    tokenizer, random = MADE[name], Random(seed)
+    tokenizer, random = tokenizer_of(name), Random(seed)
     words = ["".join(random.choices("lowernstdiма", k=random.randint(1, 9))) for _ in range(900)]
     explained = explain_words(tokenizer, " ".join(words))
     assert [one.word for one in explained] == words
@@ -50,16 +58,16 @@ def test_the_last_step_is_what_the_encoder_gives(name: str, seed: int) -> None:
 
 
 def test_each_decision_says_why() -> None:
-    (word,) = explain_words(MADE["char-bpe"], "lowest")
+    (word,) = explain_words(tokenizer_of("char-bpe"), "lowest")
     assert [step.takes for step in word.steps[:2]] == [("e", "s"), ("es", "t")]
     assert word.steps[0].why == "rank 0"
     assert word.steps[0].symbols == ("l", "o", "w", "es", "t", "</w>")
-    (piece,) = explain_words(MADE["wordpiece"], "lowest")
+    (piece,) = explain_words(tokenizer_of("wordpiece"), "lowest")
     assert piece.steps[0].why == "the longest at character 0"
-    assert "frequency" in explain_words(MADE["frequency-bpe"], "lowest")[0].steps[0].why
-    (unknown,) = explain_words(MADE["wordpiece"], "lowx")
+    assert "frequency" in explain_words(tokenizer_of("frequency-bpe"), "lowest")[0].steps[0].why
+    (unknown,) = explain_words(tokenizer_of("wordpiece"), "lowx")
     assert "unknown" in unknown.steps[-1].why
-    assert explain_words(MADE["char-bpe"], "x")[0].steps == ()
+    assert explain_words(tokenizer_of("char-bpe"), "x")[0].steps == ()
 
 
 def test_bytes_are_explained_elsewhere() -> None:

@@ -14,7 +14,7 @@ from bpeline.tokenizer_core.errors import InvalidUtf8
 from bpeline.tokenizer_core.evaluation.measuring import TextSize, added, measure
 
 BYTES = Tokenizer({k: bytes([k]) for k in range(256)}, [])
-SPACES = [chr(point) for point in range(sys.maxunicode + 1) if chr(point).isspace()]
+SPACES = [*filter(str.isspace, map(chr, range(sys.maxunicode + 1)))]
 
 
 def size_of(texts: list[str]) -> TextSize:
