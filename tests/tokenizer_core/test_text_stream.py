@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 
 import pytest
 import regex
@@ -105,18 +106,24 @@ def test_a_stream_of_chinese_without_spaces_takes_little_memory(name: str) -> No
 
 
 COUNTS = WordCounts.from_mapping({b"low": 5, b"lower": 2, b"newest": 6}, "whitespace")
-OVER_CHARACTERS: dict[str, Tokenizer] = {
-    "char-bpe": train_char_bpe(COUNTS, 6),
-    "wordpiece": train_wordpiece(COUNTS, 30),
-    "frequency-bpe, lines": train_frequency_bpe(COUNTS, 6, sentences="lines"),
-    "frequency-bpe, punkt": train_frequency_bpe(COUNTS, 6, min_sentence_characters=2),
-    "frequency-bpe, none": train_frequency_bpe(COUNTS, 6, sentences="none"),
+OVER_CHARACTERS: dict[str, Callable[[], Tokenizer]] = {
+    "char-bpe": lambda: train_char_bpe(COUNTS, 6),
+    "wordpiece": lambda: train_wordpiece(COUNTS, 30),
+    "frequency-bpe, lines": lambda: train_frequency_bpe(COUNTS, 6, sentences="lines"),
+    "frequency-bpe, punkt": lambda: train_frequency_bpe(COUNTS, 6, min_sentence_characters=2),
+    "frequency-bpe, none": lambda: train_frequency_bpe(COUNTS, 6, sentences="none"),
 }
+
+
+@cache
+def over_characters(name: str) -> Tokenizer:
+    """Made when it is asked for: it takes NLTK, which takes a second to import."""
+    return OVER_CHARACTERS[name]()
 
 
 @pytest.mark.parametrize("name", OVER_CHARACTERS)
 def test_ids_over_characters_come_in_pieces_too(name: str, seed: int) -> None:
-    tokenizer, random_ = OVER_CHARACTERS[name], random.Random(seed)
+    tokenizer, random_ = over_characters(name), random.Random(seed)
     parts = [
         "low ",
         "newest",
@@ -171,8 +178,8 @@ def test_where_punkt_finds_sentences_no_more_than_one_is_held() -> None:
             held += 1
             yield "A newest low is low. " * 4_000
 
-    first = next(iter(OVER_CHARACTERS["frequency-bpe, punkt"].encode_iterable(pieces())))
-    assert first == OVER_CHARACTERS["frequency-bpe, punkt"].token_to_id("<line/>")
+    first = next(iter(over_characters("frequency-bpe, punkt").encode_iterable(pieces())))
+    assert first == over_characters("frequency-bpe, punkt").token_to_id("<line/>")
     assert held == 1
 
 
@@ -185,7 +192,7 @@ def sentences(text: str) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OVER_CHARACTERS)
 def test_a_stream_of_words_takes_little_memory(name: str) -> None:
-    tokenizer = OVER_CHARACTERS[name]
+    tokenizer = over_characters(name)
     list(tokenizer.encode_iterable(["low\n"]))
     piece = "Low lower newest.\n" * 4_000
     tracemalloc.start()
