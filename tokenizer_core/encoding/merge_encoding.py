@@ -65,6 +65,7 @@ from bpeline.tokenizer_core.kernels.encoding.token_trie import (
 from bpeline.tokenizer_core.kernels.encoding.whole_words import fill_whole_words
 from bpeline.tokenizer_core.kernels.encoding.word_cache import ROOM
 from bpeline.tokenizer_core.kernels.encoding.workspace_record import WORKSPACE
+from bpeline.tokenizer_core.kernels.memory.pages import HUGE_PAGE, LINE, in_lines
 from bpeline.tokenizer_core.kernels.memory.python_lists import bytes_are_known, text_facts
 from bpeline.tokenizer_core.kernels.scanning.cl100k import mark_cl100k
 from bpeline.tokenizer_core.kernels.scanning.gpt2 import mark_gpt2
@@ -87,6 +88,7 @@ _SHORT_KERNELS: dict[Callable[..., bool], ShortKernel] = {
     mark_o200k: encode_short_o200k,
 }
 _MAX_TOKEN_TEXT = 1 << 26  # bytes of all tokens together
+_LEAST_LARGE = 1 << 20  # bytes of all tables that are worth large pages, some of which stay empty
 _NODES_PER_TOKEN = 4  # of the trie; doubled where it is not enough
 
 
@@ -473,7 +475,23 @@ def _token_tables(
     infos |= lengths.astype(np.uint64) << LENGTH_SHIFT
     infos |= shorter.astype(np.uint64) << SHORTER_SHIFT
     record["pair_shift"] = pair_shift
-    return {"pairs": pairs, "tokens": tokens, "trie": trie}
+    return _side_by_side({"pairs": pairs, "tokens": tokens, "trie": trie})
+
+
+def _side_by_side(tables: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """The same tables in large pages, where they are many small ones.
+
+    A search jumps about in them: the processor knows where few pages are without looking that up.
+    """
+    begins = np.cumsum([0, *(-(-table.nbytes // LINE) * LINE for table in tables.values())])
+    if begins[-1] < _LEAST_LARGE:
+        return tables
+    words = int(-(-begins[-1] // HUGE_PAGE)) * HUGE_PAGE // 8
+    room, placed = in_lines(words, np.uint64), {}
+    for (name, table), begin in zip(tables.items(), begins.tolist(), strict=False):
+        placed[name] = room[begin // 8 : begin // 8 + table.size]
+        placed[name][:] = table
+    return placed
 
 
 def _trie(

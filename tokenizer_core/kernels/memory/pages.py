@@ -27,8 +27,8 @@ _HUGE_IF_RESERVED = 1 << 28
 # Python has a name for it from 3.13 on. Elsewhere than under Linux nothing is promised beforehand.
 _NO_RESERVE = 0x4000 if sys.platform == "linux" else 0
 _SLACK = 64  # bytes behind the last item that may be read
-_LINE = 64  # bytes of a cache line
-_HUGE_PAGE = 1 << 21
+LINE = 64  # bytes of a cache line
+HUGE_PAGE = 1 << 21
 _GIVES_PAGES = hasattr(mmap, "MAP_ANONYMOUS")
 
 
@@ -44,7 +44,7 @@ def in_pages(number: int, kind: type[Number]) -> NDArray[Number]:
     if size < _HUGE:
         memory = _mapped(size)
     else:  # see `in_lines`
-        memory = _mapped(-(-size // _HUGE_PAGE) * _HUGE_PAGE)
+        memory = _mapped(-(-size // HUGE_PAGE) * HUGE_PAGE)
         _ask_for_huge_pages(memory)
     return np.frombuffer(memory, np.uint8, size - _SLACK).view(kind)
 
@@ -60,11 +60,11 @@ def in_lines(number: int, kind: type[Number]) -> NDArray[Number]:
     """
     size = number * np.dtype(kind).itemsize
     if size < _LARGE or not _GIVES_PAGES:
-        memory = np.zeros(size + _LINE, np.uint8)
-        begin = -memory.ctypes.data % _LINE
+        memory = np.zeros(size + LINE, np.uint8)
+        begin = -memory.ctypes.data % LINE
         return memory[begin : begin + size].view(kind)
     pages = _mapped(size)
-    if size % _HUGE_PAGE == 0:
+    if size % HUGE_PAGE == 0:
         _ask_for_huge_pages(pages)
     return np.frombuffer(pages, kind, number)
 
@@ -77,8 +77,8 @@ def give_back(part: NDArray[Any]) -> None:
     pages = getattr(whole.base, "obj", None)
     if isinstance(pages, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
         place = part.ctypes.data - whole.ctypes.data
-        begin = -(-place // _HUGE_PAGE) * _HUGE_PAGE
-        end = (place + part.nbytes) // _HUGE_PAGE * _HUGE_PAGE
+        begin = -(-place // HUGE_PAGE) * HUGE_PAGE
+        end = (place + part.nbytes) // HUGE_PAGE * HUGE_PAGE
         if begin < end:
             with suppress(OSError):  # then it stays until all of it goes
                 pages.madvise(mmap.MADV_DONTNEED, begin, end - begin)
