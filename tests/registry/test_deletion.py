@@ -7,11 +7,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
+from kept_registry import KeptRegistry
 from mlflow_proxy import running_server
 from mlflow_tables import copy_database
+from small_publications import publication_of
 
 from bpeline.registry import configure, load_tokenizer, promote, publish_version, rollback
 from bpeline.registry.agreement import disagreements
@@ -50,11 +53,32 @@ SECRET = b"ada@example.org"
 FIRST = ByNumber("news", 1)
 
 
-def both(registry: Registry, made: Made) -> None:
+def publish_both(registry: Registry, made: Made) -> None:
     """news/1, which knows the secret, and news/2, to which ``candidate`` points."""
     publish_version(registry, replace(made(SECRET), report=f"found {SECRET.decode()}"))
     publish_version(registry, made(b"the"))
     registry.catalogue.add_metrics("news", registry.tracker.versions()[0].digest, {"x": 1.0})
+
+
+@pytest.fixture(scope="module")
+def kept_both(tmp_path_factory: pytest.TempPathFactory, empty_mlflow: Path) -> KeptRegistry:
+    root = tmp_path_factory.mktemp("kept")
+    made = partial(publication_of, root / "made")
+    return KeptRegistry(root, empty_mlflow, lambda registry: publish_both(registry, made))
+
+
+@pytest.fixture
+def kept(request: pytest.FixtureRequest) -> KeptRegistry | None:
+    """What tests begin with that ask for `both`; others begin with an empty registry."""
+    if "both" not in request.fixturenames:
+        return None
+    found: KeptRegistry = request.getfixturevalue("kept_both")
+    return found
+
+
+@pytest.fixture
+def both(registry: Registry) -> None:
+    """news/1 and news/2 of `publish_both`."""
 
 
 def files_with(secret: bytes, *roots: Path) -> list[Path]:
@@ -82,8 +106,8 @@ def require_gone(registry: Registry, digest: str) -> None:
     assert disagreements(registry, registry.tracker.versions()) == []
 
 
+@pytest.mark.usefixtures("both")
 def test_a_deleted_version_is_nowhere_and_is_remembered(registry: Registry, made: Made) -> None:
-    both(registry, made)
     digest = load_tokenizer("news/1").digest  # and what the number means is remembered
     before = len(artifacts_of(registry))
     (seen,) = find_deletable(registry, FIRST)
@@ -107,11 +131,11 @@ def test_a_deleted_version_is_nowhere_and_is_remembered(registry: Registry, made
 
 
 @pytest.mark.rotating(3)
+@pytest.mark.usefixtures("both")
 def test_the_database_of_mlflow_holds_no_tokens_of_it_after_its_own_gc(
     registry: Registry, made: Made, tmp_path: Path
 ) -> None:
     """The command that is printed is one that MLflow has, and does what is said."""
-    both(registry, made)
     (gone,) = delete_versions(registry, FIRST)
     (said,) = [one for one in gone.stays if "mlflow gc" in one]
     command = said.split("`")[1].split()
@@ -126,10 +150,10 @@ def test_the_database_of_mlflow_holds_no_tokens_of_it_after_its_own_gc(
     assert load_tokenizer("news@candidate").digest
 
 
+@pytest.mark.usefixtures("both")
 def test_what_an_alias_points_to_is_refused_and_aliases_can_be_removed(
     registry: Registry, made: Made
 ) -> None:
-    both(registry, made)
     promote("news/1", alias="old")
     for wanted, said in ((FIRST, "news@old to news/1"), ("news", "news@candidate to news/2")):
         with pytest.raises(VersionInUse, match=said) as refused:
@@ -151,10 +175,10 @@ def test_what_an_alias_points_to_is_refused_and_aliases_can_be_removed(
     assert registry.tracker.version_of_alias("news", "old").number == 1
 
 
+@pytest.mark.usefixtures("both")
 def test_all_versions_of_a_name_and_numbers_that_are_never_used_again(
     registry: Registry, made: Made
 ) -> None:
-    both(registry, made)
     remove_alias(registry, "news", "candidate")
     gone = delete_versions(registry, "news")
     assert [one.reference for one in gone] == ["news/1", "news/2"]
@@ -178,8 +202,8 @@ def test_only_versions_aliases_and_names_can_be_deleted(text: str) -> None:
 
 
 @pytest.mark.rotating(3)
+@pytest.mark.usefixtures("both")
 def test_what_another_name_needs_stays(registry: Registry, made: Made) -> None:
-    both(registry, made)
     publish_version(registry, made(SECRET, name="blog"))
     (gone,) = delete_versions(registry, FIRST)
     assert any("blog/1" in one for one in gone.stays)
@@ -193,10 +217,10 @@ def test_what_another_name_needs_stays(registry: Registry, made: Made) -> None:
 
 
 @pytest.mark.rotating(3)
+@pytest.mark.usefixtures("both")
 def test_a_copy_that_mlflow_made_of_a_version_keeps_its_files(
     registry: Registry, made: Made
 ) -> None:
-    both(registry, made)
     client = registry.tracker._client
     client.copy_model_version("models:/news/1", "copied")
     (gone,) = delete_versions(registry, FIRST)
@@ -205,10 +229,10 @@ def test_a_copy_that_mlflow_made_of_a_version_keeps_its_files(
 
 
 @pytest.mark.rotating(3)
+@pytest.mark.usefixtures("both")
 def test_another_mlflow_keeps_its_version_and_that_is_said(
     registry: Registry, made: Made, empty_mlflow: Path, tmp_path: Path
 ) -> None:
-    both(registry, made)
     copy_database(empty_mlflow, tmp_path / "other.sqlite")
     configure(tracking_uri=f"sqlite:///{tmp_path / 'other.sqlite'}")
     other = open_registry()
@@ -221,10 +245,10 @@ def test_another_mlflow_keeps_its_version_and_that_is_said(
     assert disagreements(other, other.tracker.versions()) == []
 
 
+@pytest.mark.usefixtures("both")
 def test_while_mlflow_is_down_it_is_noted_and_done_later(
     registry: Registry, made: Made, disconnected: Registry
 ) -> None:
-    both(registry, made)
     known = registry.catalogue.registrations("news")
     with pytest.raises(RegistryUnreachable):
         delete_versions(disconnected, ByNumber("news", 9))
@@ -247,10 +271,10 @@ def test_while_mlflow_is_down_it_is_noted_and_done_later(
 
 
 @pytest.mark.rotating(3)
+@pytest.mark.usefixtures("both")
 def test_an_alias_that_was_moved_there_meanwhile_keeps_the_version(
     registry: Registry, made: Made, disconnected: Registry
 ) -> None:
-    both(registry, made)
     with pytest.raises(RegistryUnreachable):
         delete_versions(disconnected, FIRST)
     configure(tracking_uri=registry.tracker.settings.uri)
@@ -261,8 +285,8 @@ def test_an_alias_that_was_moved_there_meanwhile_keeps_the_version(
     assert load_tokenizer("news@champion").digest == registry.tracker.versions()[0].digest
 
 
+@pytest.mark.usefixtures("both")
 def test_a_lost_catalogue_does_not_bring_it_back(registry: Registry, made: Made) -> None:
-    both(registry, made)
     publish_version(registry, made(SECRET, name="blog"))
     (gone,) = delete_versions(registry, FIRST, reason="holds an address")
     registry.catalogue.close()
@@ -301,19 +325,19 @@ def test_a_lost_mlflow_does_not_bring_it_back(
 
 
 @pytest.mark.rotating(3)
+@pytest.mark.usefixtures("both")
 def test_what_waits_of_a_deleted_version_is_not_published(registry: Registry, made: Made) -> None:
-    both(registry, made)
     keep_in_outbox(registry.workspace, keep_files(registry.workspace, made(SECRET, run_id="again")))
     delete_versions(registry, FIRST)
     assert waiting_records(registry.workspace) == []
 
 
 @pytest.mark.rotating(3)
+@pytest.mark.usefixtures("both")
 def test_another_workspace_is_told_and_takes_it_over(
     registry: Registry, made: Made, tmp_path: Path
 ) -> None:
     """With a catalogue of its own, over the same MLflow."""
-    both(registry, made)
     configure(workspace=tmp_path / "another")
     other = open_registry()
     publish_version(other, made(SECRET, run_id="other"))
@@ -336,7 +360,7 @@ def test_copies_in_the_store_go_too(registry: Registry, made: Made, tmp_path: Pa
     shared = Workspace.open(tmp_path / "shared", store=url)
     place = Place(shared, registry.place.tracking_uri, f"sqlite:///{tmp_path / 'cat.sqlite'}")
     sharing = Registry(place, registry.tracker)
-    both(sharing, made)
+    publish_both(sharing, made)
     digest = sharing.tracker.versions()[0].digest
     memory = fsspec.filesystem("memory")
     assert [one for one in memory.find(f"/store-{tmp_path.name}") if digest in one]
@@ -354,7 +378,7 @@ def test_an_mlflow_server_gives_up_all_of_it(
     with running_server(tmp_path) as server:
         configure(tracking_uri=f"http://127.0.0.1:{server.port}")
         registry = open_registry()
-        both(registry, made)
+        publish_both(registry, made)
         digest = registry.tracker.versions()[0].digest
         (gone,) = delete_versions(registry, FIRST, by="ada", reason="holds an address")
         require_gone(registry, digest)
@@ -369,11 +393,11 @@ def test_an_mlflow_server_gives_up_all_of_it(
 
 
 @pytest.mark.rotating(3)
+@pytest.mark.usefixtures("both")
 def test_a_number_that_means_another_tokenizer_now_is_not_deleted(
     registry: Registry, made: Made, disconnected: Registry, empty_mlflow: Path
 ) -> None:
     """MLflow was put back from a backup between the note and the deletion."""
-    both(registry, made)
     with pytest.raises(RegistryUnreachable):
         delete_versions(disconnected, FIRST)
     (noted,) = registry.catalogue.unfinished_deletions()
