@@ -44,6 +44,8 @@ from bpeline.tokenizer_core.kernels.counting.word_rows import DIGIT_BITS, sort_b
 open("corpus.txt", "w").write("a word, another <|end|> and more\\n" * 3000)
 for pattern in ("gpt2", "cl100k", "o200k", "starcoder"):
     count_words("corpus.txt", pattern, ["<|end|>"], 2, chunk_bytes=10_000)
+open("many.txt", "w").write(" ".join(map(str, range(5000))))
+count_words("many.txt")  # more words than become rows at once
 WordTable().add(count_words("corpus.txt"))
 WordTable().added_to(count_words("corpus.txt"))
 WordParts(10, 2).make_room(0, 1000, 0)
