@@ -13,6 +13,8 @@ from typing import Any
 from unicodedata import category
 
 import pytest
+from kept_registry import KeptRegistry
+from small_publications import publication_of
 
 from bpeline.registry import export, load_tokenizer, publish_version
 from bpeline.registry.exporting import export_version
@@ -20,7 +22,6 @@ from bpeline.registry.exports import asking, native_readers
 from bpeline.registry.exports.certificates import certificates_of, certify
 from bpeline.registry.exports.sample_texts import _PIECES, certificate_texts
 from bpeline.registry.opening import Registry
-from bpeline.registry.records.publication import Publication
 from bpeline.registry.version_files import write_exports
 from bpeline.tokenizer_core.algorithms.character_bpe.trainer import train_char_bpe
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
@@ -70,11 +71,22 @@ def library_in(tmp_path: Path) -> Callable[[str], Path]:
     return make
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory, empty_mlflow: Path) -> KeptRegistry:
+    root = tmp_path_factory.mktemp("kept")
+
+    def fill(registry: Registry) -> str:
+        publication = publication_of(root / "made", b"the", b"and")
+        publish_version(registry, publication)
+        return publication.digest
+
+    return KeptRegistry(root, empty_mlflow, fill)
+
+
 @pytest.fixture
-def news(registry: Registry, made: Callable[..., Publication]) -> str:
-    publication = made(b"the", b"and")
-    publish_version(registry, publication)
-    return publication.digest
+def news(kept: KeptRegistry, registry: Registry) -> str:
+    """The digest of news/1."""
+    return str(kept.filled)
 
 
 PATTERNS = ["gpt2", "cl100k", "llama3", r"\p{L}+|\s+|."]

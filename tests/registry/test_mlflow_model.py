@@ -12,17 +12,17 @@ import sys
 import sysconfig
 import tarfile
 import zipfile
-from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kept_registry import KeptRegistry
+from small_publications import publication_of
 
 from bpeline import Tokenizer
 from bpeline.registry import load_tokenizer, publish_version
 from bpeline.registry.opening import Registry
-from bpeline.registry.records.publication import Publication
 from bpeline.registry.tracking.core_wheel import CORE_PACKAGES, core_wheel
 from bpeline.tokenizer_core.digests import sealed, unsealed
 from bpeline.tokenizer_core.errors import InvalidTokenizer
@@ -99,11 +99,19 @@ def packages_without(place: Path, *names: str) -> Path:
     return place
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory, empty_mlflow: Path) -> KeptRegistry:
+    root = tmp_path_factory.mktemp("kept")
+
+    def fill(registry: Registry) -> None:
+        publish_version(registry, publication_of(root / "made", b"the", b" the"))
+
+    return KeptRegistry(root, empty_mlflow, fill)
+
+
 @pytest.fixture
-def stored(registry: Registry, made: Callable[..., Publication]) -> Path:
+def stored(registry: Registry) -> Path:
     """The files of a published model, as MLflow keeps them."""
-    publication = made(b"the", b" the")
-    publish_version(registry, publication)
     (model,) = registry.workspace.mlflow_artifacts.rglob("MLmodel")
     return model.parent
 
