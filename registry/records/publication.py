@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.registry.references import validate_name
-from bpeline.tokenizer_core.arguments import check_fields
 from bpeline.tokenizer_core.digests import DIGEST_LENGTH, canonical_json, sealed, unsealed
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
 from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN
@@ -47,9 +46,6 @@ class CorpusInput:
     source: str
     digest: str
     context: str = "training"
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +106,6 @@ class Publication:
     set_number: int = 1
 
     def __post_init__(self) -> None:
-        check_fields(self)
         validate_name(self.name)
         if not _DIGEST.fullmatch(self.digest) or not _RUN_ID.fullmatch(self.run_id):
             raise InvalidOption(
@@ -136,6 +131,7 @@ class Publication:
             "format": RECORD_FORMAT,
             "tokenizer_directory": str(self.tokenizer_directory),
             "inputs": [astuple(one) for one in self.inputs],
+            "tags": {key: str(value) for key, value in self.tags.items()},
             "figures": [str(path) for path in self.figures],
             "pages": [str(path) for path in self.pages],
         }
@@ -157,9 +153,7 @@ class Publication:
             if record.pop("format") != RECORD_FORMAT:
                 raise ValueError("unknown format version")
             record["tokenizer_directory"] = Path(record["tokenizer_directory"])
-            record["curve"] = _points(record["curve"])
-            curves = record.get("curves", {}).items()
-            record["curves"] = {name: _points(curve) for name, curve in curves}
+            record["curve"] = tuple(tuple(point) for point in record["curve"])
             record["inputs"] = tuple(CorpusInput(*one) for one in record["inputs"])
             for files in ("figures", "pages"):
                 record[files] = tuple(Path(one) for one in record.get(files, ()))
@@ -170,10 +164,6 @@ class Publication:
                 f"accepted are records of format {RECORD_FORMAT} as `bpeline train` writes them",
                 "delete the file; the tokenizer itself is kept, train or resume publishes it again",
             ) from error
-
-
-def _points(lists: Iterable[Iterable[Any]]) -> tuple[tuple[Any, ...], ...]:
-    return tuple(tuple(point) for point in lists)
 
 
 @dataclass(frozen=True, slots=True)

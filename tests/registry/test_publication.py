@@ -7,14 +7,10 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from bpeline.registry import publish_version
 from bpeline.registry.opening import Registry
 from bpeline.registry.records.publication import CorpusInput, Publication
-from bpeline.tokenizer_core.errors import InvalidOption
 
 Made = Callable[..., Publication]
 
@@ -62,31 +58,3 @@ def test_pages_and_curves_are_kept_with_the_version_and_shown(
     assert [(one.step, one.value) for one in shown] == list(curve)
     (stored,) = registry.workspace.mlflow_artifacts.rglob("comparison/comparison.html")
     assert stored.read_text(encoding="utf-8") == "<p>better</p>"
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"name": 3},
-        {"digest": b"x"},
-        {"tokenizer_directory": 5},
-        {"vocab_size": "3"},
-        {"metrics": [1]},
-        {"curve": 5},
-        {"curves": {"x": 3}},
-        {"inputs": ("web",)},
-        {"tags": {"a": 1}},
-        {"figures": "a.svg"},
-        {"set_number": True},
-    ],
-)
-def test_what_is_of_the_wrong_kind_is_not_published(made: Made, wrong: dict[str, Any]) -> None:
-    with pytest.raises(InvalidOption) as refused:
-        replace(made(b"the"), **wrong)
-    assert next(iter(wrong)) in str(refused.value)
-    assert refused.value.next_step
-
-
-def test_an_input_has_texts() -> None:
-    with pytest.raises(InvalidOption, match="source=2"):
-        CorpusInput("web", 2, "f" * 64)  # type: ignore[arg-type]
