@@ -37,7 +37,7 @@ from bpeline.flows.cli.main import main
 source = random.Random(3)  # many different words, in documents that are long enough for passages
 with open("corpus.jsonl", "w") as corpus:
     for _ in range(3000):
-        words = (f"{source.randrange(10**6):x}" for _ in range(60))
+        words = (f"{source.randrange(10**6):x}" * source.choice([1, 4]) for _ in range(60))
         corpus.write(json.dumps({"text": " ".join(words)}) + "\\n")
 sys.argv = ["bpeline", "train", "corpus.jsonl", "--name", "n", "--vocab-size", "270"]
 try:
