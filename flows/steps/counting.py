@@ -31,12 +31,12 @@ from bpeline.tokenizer_core.counting import (
     counts_given,
     digest_documents,
     find_copies,
+    threads_would_wait,
 )
-from bpeline.tokenizer_core.splitting import Splitter, abandon_matching
+from bpeline.tokenizer_core.splitting import abandon_matching
 
 # So few are written one by one, so that a killed run has lost none of them.
 _FEW = 4
-_SMALL = 1 << 15  # bytes of files, in the mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +142,15 @@ def count_chunks(plan: CorpusPlan, request: TrainingRequest, workspace: Workspac
     """Count everything that is not counted yet; arguments and errors as `count_words`."""
     reading = plan.reading
     copies = _copies_in(plan, request) if reading.deduplicated else None
+    to_read = len(plan.files) - len(plan.known)
+    alone = threads_would_wait(plan.bytes_to_read, to_read, reading.pattern)
     parts: list[list[CountedChunk]] = engines.current(request.workers).map(
         count_bundle,
         plan.bundles,
         named=files_of,
         prepare=partial(compile_counting, reading.pattern),
         on_interrupt=abandon_matching,
-        most_threads=1 if _threads_would_wait(plan) else None,
+        most_threads=1 if alone else None,
         workspace=workspace,
         reading=reading,
         table_bytes=request.table_memory << 20,
@@ -177,16 +179,6 @@ def count_chunks(plan: CorpusPlan, request: TrainingRequest, workspace: Workspac
     return CountedCorpus(
         tuple(readings), unread + reused, unread, new, sources, copies, bool(request.counts)
     )
-
-
-def _threads_would_wait(plan: CorpusPlan) -> bool:
-    """Whether most of the time goes into what one thread at a time can do.
-
-    So it does with small files, of each of which more is to be said than counted; but for a pattern
-    that other processes cut by.
-    """
-    read = len(plan.files) - len(plan.known)
-    return plan.bytes_to_read < _SMALL * read and Splitter(plan.reading.pattern).is_native
 
 
 def _in_a_row(chunks: Sequence[ChunkRecord]) -> list[ChunkRecord]:

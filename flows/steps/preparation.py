@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from bpeline.flows.requests import BYTE_BPE, TrainingRequest
 from bpeline.registry.tracking import MlflowTracker
@@ -42,15 +42,12 @@ def _prepare(tracker: MlflowTracker, then: Callable[[], object]) -> None:
         return
 
 
-@contextmanager
-def compiled_ahead(request: TrainingRequest) -> Iterator[Callable[[], None]]:
+def compiled_ahead(request: TrainingRequest) -> AbstractContextManager[Callable[[], None]]:
     """Let another core compile what learning and evaluating need, while words are counted.
 
     Yields:
         What takes part in that, for when words are counted.
     """
     if request.algorithm != BYTE_BPE:
-        yield lambda: None
-        return
-    with compiling_ahead() as take_part:
-        yield take_part
+        return nullcontext(lambda: None)
+    return compiling_ahead()

@@ -12,10 +12,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from kept_registry import KeptRegistry
-from small_publications import publication_of
+from kept_registry import KeptRegistry, with_two_versions
 
-from bpeline.registry import configure, load_tokenizer, promote, publish_version
+from bpeline.registry import configure, load_tokenizer
 from bpeline.registry.loading.resolution import StaleAlias
 from bpeline.registry.loading.resolved import recall
 from bpeline.registry.opening import Registry
@@ -42,19 +41,7 @@ print(*[name for name in ("mlflow", "sqlalchemy", "duckdb", "prefect") if name i
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory, empty_mlflow: Path) -> KeptRegistry:
-    """news/1 and news/2; champion is 1, candidate 2."""
-    root = tmp_path_factory.mktemp("kept")
-
-    def fill(registry: Registry) -> list[str]:
-        digests = []
-        for word in (b"the", b"and"):
-            publication = publication_of(root / "made", word)
-            publish_version(registry, publication)
-            digests.append(publication.digest)
-        promote("news/1")
-        return digests
-
-    return KeptRegistry(root, empty_mlflow, fill)
+    return with_two_versions(tmp_path_factory.mktemp("kept"), empty_mlflow)
 
 
 @pytest.fixture

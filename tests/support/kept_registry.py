@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from mlflow_tables import copy_database
+from small_publications import publication_of
 
-from bpeline.registry import environment
+from bpeline.registry import environment, promote, publish_version
 from bpeline.registry.opening import Registry, open_registry
 
 
@@ -46,3 +47,18 @@ class KeptRegistry:
         shutil.rmtree(self.home)
         shutil.copytree(self._root / "kept", self.home)
         copy_database(self._root / "kept.sqlite", self._root / "mlflow.sqlite")
+
+
+def with_two_versions(root: Path, empty_mlflow: Path) -> KeptRegistry:
+    """news/1 and news/2; champion is 1, candidate 2. Their digests are what was filled in."""
+
+    def fill(registry: Registry) -> list[str]:
+        digests = []
+        for word in (b"the", b"and"):
+            publication = publication_of(root / "made", word)
+            publish_version(registry, publication)
+            digests.append(publication.digest)
+        promote("news/1", by="a person", reason="better on held-out text")
+        return digests
+
+    return KeptRegistry(root, empty_mlflow, fill)

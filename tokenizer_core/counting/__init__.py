@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .count_corpus import FilesCounted as FilesCounted
     from .count_corpus import compile_counting as compile_counting
     from .count_corpus import count_words as count_words
+    from .count_corpus import threads_would_wait as threads_would_wait
     from .document_copies import Copies as Copies
     from .document_copies import FileDocuments as FileDocuments
     from .document_copies import digest_documents as digest_documents

@@ -48,6 +48,7 @@ from bpeline.tokenizer_core.kernels.memory.atomics import (
     store_release,
     take_if_zero,
 )
+from bpeline.tokenizer_core.kernels.memory.pages import LINE
 from bpeline.tokenizer_core.kernels.memory.records import Record
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, U64s
 from bpeline.tokenizer_core.kernels.tables.hashing import ONE, ZERO, key_in
@@ -77,7 +78,6 @@ FIRST_RECORD = 16  # no record is at 0, so that what says where it is never is 0
 # Of the low of a longer word's key the upper bits are kept above the place of its record; a search
 # begins by the lowest of these.
 HASH_KEPT, IN_FOURS = np.uint64(((1 << 31) - 1) << 32), np.uint64((1 << 32) - 1)
-LINE = 64  # bytes
 
 
 @kernel
