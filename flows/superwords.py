@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from bpeline.flows.extend import across_spaces, on_paths, size_to_choose, version_to_continue
 from bpeline.flows.requests import OF_PARITY
@@ -17,11 +16,14 @@ from bpeline.tokenizer_core.training import Cuts, merges_to_continue
 @checked
 def run_parameters(
     reference: str,
-    vocab_size: int | None = None,
+    vocab_size: int | str | None = None,
     paths: Sequence[str | Path] = (),
     name: str | None = None,
     reserve: int = 0,
     round_to: int = 1,
+    *,
+    largest_size: int | None = None,
+    model_shape: str | None = None,
 ) -> dict[str, Any]:
     """The parameters of `train_tokenizer` that learn superwords over runs of a version's words.
 
@@ -30,14 +32,17 @@ def run_parameters(
 
     Args:
         reference: a registered version of byte-level BPE, trained here.
-        vocab_size: superwords included; that of the version when None.
-        paths, name, reserve, round_to: as for `superword_parameters`.
+        vocab_size: superwords included; that of the version when None; ``auto`` for the one at
+            which text costs a model least.
+        paths, name, reserve, round_to, largest_size, model_shape: as for `superword_parameters`.
 
     Raises:
         InvalidOption: a version whose words are learned in another way.
         UnknownVersion: there is no such version.
     """
     version, base, config = version_to_continue(reference)
+    size = base.vocab_size if vocab_size is None else vocab_size
+    chosen, size = size_to_choose(size, largest_size, model_shape)
     against = {
         "was not trained here": not config,
         f"follows {base.algorithm.name}": bool(config) and config["algorithm"] != "byte-bpe",
@@ -59,38 +64,11 @@ def run_parameters(
         **{key: value for key, value in on_paths(config, paths).items() if key not in OF_PARITY},
         "name": name or version.name or config["name"],
         "algorithm": "superword-bpe",
-        "vocab_size": vocab_size or base.vocab_size,
+        "vocab_size": size,
+        **chosen,
         "reserve": reserve,
         "round_to": round_to,
     }
-
-
-def refuse_to_choose(
-    reference: str, paths: Sequence[str | Path] = (), model_shape: str | None = None
-) -> NoReturn:
-    """Say how the number of ids is chosen of superwords over runs: not by one training.
-
-    What each merge saves is counted of merges within words alone, see `Tokenizer.merge_gains`.
-
-    Raises:
-        InvalidOption: naming the commands that measure sizes of this version, and train one.
-        UnknownVersion: there is no such version.
-    """
-    asked = run_parameters(reference, None, paths)
-    size = asked["vocab_size"]
-    tokens = [part for token in asked["special_tokens"] for part in ("--special-token", token)]
-    sweep = [
-        *("bpeline", "sweep", *(asked["paths"] or ["FILES"]), "--name", asked["name"]),
-        *("--sizes", f"{size},{2 * size}", "--pattern", asked["pattern"], *tokens),
-        *("--variant", "superword-runs", "--model-shape", model_shape or "llama-3.2-1b"),
-    ]
-    raise InvalidOption(
-        f"the number of ids of superwords over runs was to be chosen for {reference}",
-        "a number: all sizes of one training are measured at once where merges stay within words; "
-        "with this rule each size is trained and measured by itself",
-        f"type `{shlex.join(sweep)}`, which says what these sizes cost, then "
-        f"`bpeline superwords {shlex.quote(reference)} --rule runs --vocab-size N`",
-    )
 
 
 @checked

@@ -30,6 +30,7 @@ from bpeline.tokenizer_core.encoding import (
     FindingEncoder,
     LegalCuts,
     OnInvalid,
+    OrderedEncoder,
     PartingEncoder,
     PlacedIds,
     PlacingEncoder,
@@ -697,8 +698,16 @@ class Tokenizer:
         ``total_bytes - gains[:k].sum()`` tokens: one pass gives the counts at every vocab size.
         (Two merges with the same result, which training never makes, would break this; and words
         that are one token by ``ignore_merges`` are counted here as if they were not.)
+
+        Args:
+            words: cut by the pattern of the tokenizer: of superwords over runs these are passages.
+
+        Raises:
+            InvalidOption: an algorithm whose merges have no such order.
         """
-        return self.byte_pairs.gains(words.word_bytes, words.offsets, words.counts)
+        encoder = self.encoder
+        merging = encoder if isinstance(encoder, OrderedEncoder) else self.byte_pairs
+        return merging.gains(words.word_bytes, words.offsets, words.counts)
 
     def encode_with_offsets(
         self,

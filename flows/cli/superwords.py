@@ -14,6 +14,7 @@ from bpeline.flows.cli.options import SIZE, chosen_size_options, command
     "bpeline superwords news/3 --vocab-size 64000 --name news-super --json",
     "bpeline superwords news@champion --vocab-size 32000 --cuts digits --name news-llama",
     "bpeline superwords news@champion --rule runs --name news-runs",
+    "bpeline superwords news@champion --rule runs --vocab-size auto --model-shape llama-3.2-1b",
     "bpeline superwords news/3 --vocab-size auto --model-shape llama-3.2-1b --name news-super",
     "bpeline superwords news@champion --vocab-size 64000 --plan",
 )
@@ -31,8 +32,8 @@ from bpeline.flows.cli.options import SIZE, chosen_size_options, command
     "--vocab-size",
     type=SIZE,
     metavar="NUMBER|auto",
-    help="Number of ids, superwords included; with auto, for --rule superbpe, the one at which "
-    "text costs a model least.  [default with --rule runs: that of the version]",
+    help="Number of ids, superwords included; with auto the one at which text costs a model "
+    "least.  [default with --rule runs: that of the version]",
 )
 @chosen_size_options
 @click.option(
@@ -90,11 +91,7 @@ def superwords(
     REF is name@alias, name/number or a digest.
     """
     from bpeline.flows.cli.train import print_plan, print_summary, run_training
-    from bpeline.flows.superwords import (
-        refuse_to_choose,
-        run_parameters,
-        superword_parameters,
-    )
+    from bpeline.flows.superwords import run_parameters, superword_parameters
     from bpeline.tokenizer_core.errors import InvalidOption
 
     if rule == "runs":
@@ -110,9 +107,16 @@ def superwords(
                 "with this rule superwords end where the split pattern of the version cuts",
                 "leave --cuts out",
             )
-        if isinstance(vocab_size, str) or largest_size is not None or model_shape is not None:
-            refuse_to_choose(reference, paths, model_shape)
-        parameters = run_parameters(reference, vocab_size, paths, name, reserve, round_to)
+        parameters = run_parameters(
+            reference,
+            vocab_size,
+            paths,
+            name,
+            reserve,
+            round_to,
+            largest_size=largest_size,
+            model_shape=model_shape,
+        )
     elif vocab_size is None:
         raise InvalidOption(
             "no --vocab-size was given",

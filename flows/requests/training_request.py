@@ -46,6 +46,7 @@ SMALLEST_SIZE, LARGEST_SIZE = 1024, 1 << 17  # of those that are asked about whe
 LEAST_TABLE_MEMORY = 2  # MiB
 TieBreak = Literal["smallest-ids", "greatest-bytes", "first-seen"]
 Algorithm = Literal["byte-bpe", "char-bpe", "wordpiece", "frequency-bpe", "superword-bpe"]
+_MEASURED_AT_ONCE = ("byte-bpe", "superword-bpe")  # whose first merges save what they saved before
 usable_cores = available_processors
 OPEN: Any = None  # nobody says it; in a request it has a value
 # What says where, how and for whom, and nothing about the tokenizer once words are counted.
@@ -349,11 +350,11 @@ class TrainingRequest(Request):
                 "add `--model-shape llama-3.2-1b`",
             )
         _ = self.model  # refuses what there is none of
-        if not self.over_bytes:
+        if self.algorithm not in _MEASURED_AT_ONCE:
             raise InvalidOption(
                 f"the number of ids is to be chosen, with the algorithm {self.algorithm}",
-                "byte-bpe, all of whose sizes are measured at once; of others each size is trained "
-                "and measured by itself",
+                f"{' and '.join(_MEASURED_AT_ONCE)}, all of whose sizes are measured at once; of "
+                "others each size is trained and measured by itself",
                 "type a number; what several cost is said by `bpeline sweep FILES --name NAME "
                 f"--algorithm {self.algorithm} --sizes 16000,32000 --model-shape llama-3.2-1b`",
             )

@@ -337,7 +337,7 @@ def evaluate(
         references,
         made_tokens,
         use,
-        token_usage(tokenizer, use) if has_curve(tokenizer) else None,
+        token_usage(tokenizer, use) if tokenizer.merges_words and has_curve(tokenizer) else None,
         _compared(registry, request.name, learned, tokenizer, champion, evaluation, measured, made),
         made,
         measuring.set_number,

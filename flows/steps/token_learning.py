@@ -39,6 +39,7 @@ from bpeline.tokenizer_core.algorithms import (
     words_of_passages,
 )
 from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.derived import of_size
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.errors import (
     CorruptFile,
@@ -143,13 +144,39 @@ def learn_tokens(
     made = training.encoding(made)
     mark = getattr(made.algorithm, "end_of_word", "").encode()
     holding = sum(mark in word for word in counts.words()) if mark else 0
-    said = {"merges": merges, "wanted": wanted, "pruned": asdict(pruned), "holding_mark": holding}
-    bpeline.save(made, directory, said)
+    bpeline.save(made, directory, _said(merges, wanted, pruned, holding))
     share_directory(workspace, directory, MANIFEST)
     passages = None if pruned.words or training.passages is None else training.passages()
     return LearnedTokens(
         directory, merges, wanted, min(resumed, merges), pruned, holding, passages=passages
     )
+
+
+def of_smaller_size(
+    learned: LearnedTokens,
+    words: CountedWords,
+    request: TrainingRequest,
+    workspace: Workspace,
+) -> LearnedTokens:
+    """What `learn_tokens` makes of a request for fewer ids: the first merges of what was learned.
+
+    Args:
+        learned: superwords over runs.
+        request: of the smaller size.
+
+    Raises:
+        CorruptFile: what was learned was damaged since.
+    """
+    directory = tokenizer_of(words.table.counts_digest, request, workspace)
+    fetch_directory(workspace, directory, MANIFEST)
+    merges = min(request.learned_size - _BYTES - len(request.special_tokens), learned.merges)
+    if found_in(directory) is None:
+        all_ids = learned.without_slots(request)
+        made = of_size(all_ids, all_ids.vocab_size - learned.merges + merges)
+        bpeline.save(made, directory, _said(merges, merges, learned.pruned, learned.holding_mark))
+        share_directory(workspace, directory, MANIFEST)
+    resumed = min(learned.resumed, merges)
+    return replace(learned, place=directory, merges=merges, wanted=merges, resumed=resumed)
 
 
 def tokenizer_of(counts_digest: str, request: TrainingRequest, workspace: Workspace) -> Path:
@@ -174,6 +201,16 @@ def _checkpoint(
     """Where the merges of these counts are, or would be, kept."""
     digest = digest_of([request.reading.pattern.digest, settings])
     return workspace.checkpoint(words.table.counts_digest, digest)
+
+
+def _said(merges: int, wanted: int, pruned: PrunedWords, holding: int) -> dict[str, Any]:
+    """What is kept beside a finished tokenizer, see `found_in`."""
+    return {
+        "merges": merges,
+        "wanted": wanted,
+        "pruned": asdict(pruned),
+        "holding_mark": holding,
+    }
 
 
 def found_in(directory: Path) -> dict[str, Any] | None:

@@ -108,7 +108,7 @@ REFUSED: dict[Callable[..., Any], dict[str, object]] = {
     rename: {"reference": 3, "names": ["a"]},
     verify_version: {"reference": 3, "reuse_counts": "no"},
     extension_parameters: {"reference": 3, "vocab_size": None, "paths": "a.txt"},
-    run_parameters: {"reference": 3, "vocab_size": "auto", "paths": "a.txt"},
+    run_parameters: {"reference": 3, "vocab_size": 2.5, "paths": "a.txt"},
     superword_parameters: {"reference": 3, "vocab_size": 2.5, "cuts": "words"},
     evaluation.list_sets: {"name": 3},
     evaluation.evaluate: {"reference": 3},

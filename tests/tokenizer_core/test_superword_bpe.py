@@ -31,6 +31,7 @@ from bpeline.tokenizer_core.algorithms.superword_bpe.passage_rows import cut_pas
 from bpeline.tokenizer_core.algorithms.superword_bpe.run_engine import RunEngine
 from bpeline.tokenizer_core.derived import of_size
 from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, InvalidPattern
+from bpeline.tokenizer_core.evaluation import bytes_per_token_at, evaluate, has_curve
 from bpeline.tokenizer_core.merging import load_checkpoint
 from bpeline.tokenizer_core.splitting import NAMED_PATTERNS, SplitPattern, pre_tokens
 from bpeline.tokenizer_core.word_encoding import explain_words
@@ -320,6 +321,28 @@ def test_a_smaller_size_is_what_training_it_makes(name: str, seed: int) -> None:
             with pytest.raises(InvalidOption, match="was asked for"):
                 of_size(largest, wrong)
     assert joined > 10, "else there is little to go wrong"
+
+
+@pytest.mark.parametrize("name", ["gpt2", "o200k"])
+def test_gains_tell_how_many_tokens_each_smaller_size_takes(name: str, seed: int) -> None:
+    """Of text that was learned from, and of other text: each size encodes it by itself."""
+    random_ = random.Random(f"gains {name} {seed}")
+    for _ in range(6):
+        parts = random_.sample(PARTS, random_.randint(2, len(PARTS)))
+        documents = [" ".join(random_.choices(parts, k=30)) for _ in range(20)]
+        others = [" ".join(random_.choices(PARTS, k=30)) for _ in range(5)]
+        counts = counted(documents, name)
+        largest = train_superword_bpe(counts, 258 + 60, special_tokens=["<s>", "<t>"])
+        assert has_curve(largest)
+        for texts, words in ((documents, counts), (others, counted(others, name))):
+            gains = largest.merge_gains(words)
+            sizes = range(258, largest.vocab_size + 1)
+            curve = bytes_per_token_at(largest, words.total_bytes, gains, sizes)
+            for size, value in curve:
+                smaller = of_size(largest, size)
+                tokens = sum(len(smaller.encode(text)) for text in texts)
+                assert words.total_bytes / value == pytest.approx(tokens, abs=1e-6), size
+            assert evaluate(largest, [text.encode() for text in texts]).curve[-1] == curve[-1]
 
 
 def test_the_last_step_of_an_explanation_is_what_the_encoder_gives(seed: int) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .encoder import Encoder as Encoder
     from .encoder import FindingEncoder as FindingEncoder
     from .encoder import LegalCuts as LegalCuts
+    from .encoder import OrderedEncoder as OrderedEncoder
     from .encoder import PartingEncoder as PartingEncoder
     from .encoder import PlacedIds as PlacedIds
     from .encoder import PlacingEncoder as PlacingEncoder

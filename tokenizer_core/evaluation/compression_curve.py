@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.display import line_chart
+from bpeline.tokenizer_core.encoding import OrderedEncoder
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
@@ -41,7 +42,9 @@ _FEWEST_POINTS = 4  # with which a knee can be spoken of
 def has_curve(tokenizer: Tokenizer) -> bool:
     """Whether gains tell of smaller sizes: words taken whole take no merges, words of other
     algorithms come about in other ways."""
-    return tokenizer.merges_words and not tokenizer.byte_pairs.has_whole_words
+    if tokenizer.merges_words:
+        return not tokenizer.byte_pairs.has_whole_words
+    return isinstance(tokenizer.encoder, OrderedEncoder) and tokenizer.spec.pipeline is None
 
 
 def gains_on(tokenizer: Tokenizer, words: WordCounts) -> NDArray[np.int64] | None:
@@ -52,7 +55,7 @@ def gains_on(tokenizer: Tokenizer, words: WordCounts) -> NDArray[np.int64] | Non
 def curve_sizes(tokenizer: Tokenizer) -> list[int]:
     """512, 1024, 2048, … as far as the merges reach, and the size itself."""
     full = tokenizer.vocab_size
-    without_merges = full - tokenizer.byte_pairs.merges
+    without_merges = full - len(tokenizer.merges)
     sizes = [_FIRST_SIZE << doubling for doubling in range(full.bit_length())]
     return [size for size in sizes if without_merges <= size < full] + [full]
 

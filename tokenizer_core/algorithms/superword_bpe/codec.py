@@ -117,11 +117,12 @@ class SuperwordEncoder(Encoder):
         above = np.zeros(len(spec.merges), np.bool_)
         above[list(algorithm.whole)] = True
         byte_ids = np.array([spec.ids[bytes([byte])] for byte in range(256)], np.int64)
-        left, right, results = (part[~above] for part in spec.merge_ids)
+        self._merge_ids = spec.merge_ids
+        left, right, results = (part[~above] for part in self._merge_ids)
         pattern = words_of(spec.pattern)
         self.words = BytePairEncoder(byte_ids, left, right, results, pattern)
         self._splitter = Splitter(pattern)
-        left, right, results = (part[above] for part in spec.merge_ids)
+        left, right, results = (part[above] for part in self._merge_ids)
         self._table = merge_table((left, right, results))
         self._sizes = np.zeros(max(spec.vocab) + 1, np.int64)
         self._joins = np.zeros(len(self._sizes), np.bool_)
@@ -160,6 +161,24 @@ class SuperwordEncoder(Encoder):
     ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         text, spans = as_spans(content, offsets)
         return self.encode(text, spans, np.full(len(spans), -1, np.int64))
+
+    def gains(
+        self, words: NDArray[np.uint8], offsets: NDArray[np.int64], counts: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """How often each merge fires on counted passages, as `OrderedEncoder` has it.
+
+        A token that is left was made by its merge, and its parts by theirs: so what each merge made
+        is what is left of its token and what later merges took of that.
+        """
+        ids, ends = self.encode_rows(words, offsets)
+        made = np.zeros(len(self._sizes), np.int64)
+        np.add.at(made, ids, np.repeat(counts, np.diff(ends, prepend=0)))
+        of_token = made.tolist()
+        left, right, results = (part.tolist() for part in self._merge_ids)
+        for first, second, token in zip(*map(reversed, (left, right, results)), strict=True):
+            of_token[first] += of_token[token]
+            of_token[second] += of_token[token]
+        return np.array(of_token, np.int64)[self._merge_ids[2]]
 
     def encode_passages(
         self, passages: CutPassages
