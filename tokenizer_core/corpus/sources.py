@@ -36,6 +36,7 @@ from bpeline.tokenizer_core.remote_files import RemoteFile, find_remote_files, r
 from bpeline.tokenizer_core.urls import is_url, local_name
 
 _STANDARD_INPUT = "-"
+_READABLE = 0o444  # by everybody: who may read the file need not be asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ class SourceFile:
     @property
     def is_remote(self) -> bool:
         """Whether it lies in a store; all others have absolute paths."""
-        return not os.path.isabs(self.path)
+        return not self.path.startswith("/")
 
     @property
     def is_streamed(self) -> bool:
@@ -386,6 +387,7 @@ def _is_remote_taken(file: RemoteFile, source: Source, skipping: Skipping) -> bo
 def _text_files_below(
     directory: str, include: tuple[str, ...], skipping: Skipping
 ) -> Iterator[str]:
+    below = len(os.path.join(directory, ""))
     for parent, directories, names in os.walk(directory, onerror=_refuse_directory):
         walked = []
         for name in directories:
@@ -401,7 +403,7 @@ def _text_files_below(
             path = os.path.join(parent, name)
             if name.startswith("."):
                 skipping.hide(path)
-            elif not is_taken_from_directories(os.path.relpath(path, directory), include):
+            elif not is_taken_from_directories(path[below:], include):
                 skipping.skip(path, shown_kind(path))
             elif _begins_as_text(path, skipping):
                 yield path
@@ -427,7 +429,7 @@ def _status_of_text(path: str) -> os.stat_result:
     if not stat.S_ISREG(status.st_mode):
         raise not_a_regular_file(path, status.st_mode)
     _refuse_by_name(path)
-    if not os.access(path, os.R_OK):
+    if status.st_mode & _READABLE != _READABLE and not os.access(path, os.R_OK):
         raise UnreadableSource(
             f"{path} cannot be read: permission denied",
             "files that this user may read",

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
-from typing import Any, Literal, TypeVar
+from itertools import chain, groupby
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +21,14 @@ from bpeline.tokenizer_core.corpus import (
     AnyPath,
     ChunkGroup,
     Reading,
+    SmallFiles,
     Source,
     SourceFile,
     documents_between,
+    filled_up_to,
     find_source_files,
     plan_chunk_groups,
+    read_alike_together,
     read_chunks,
     sources_of,
     without_copies,
@@ -60,6 +63,7 @@ _LONGEST_PATH = 4096  # characters
 _REPORT_SECONDS = 0.1
 
 Result = TypeVar("Result")
+Work: TypeAlias = ChunkGroup | tuple[SourceFile, ...]  # small files are read together
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,42 +240,61 @@ def threads_would_wait(size: int, files: int, pattern: SplitPattern) -> bool:
     return files > 1 and size < _SMALL * files and Splitter(pattern).is_native
 
 
+def _with_small_together(groups: Sequence[ChunkGroup], most: int) -> Iterator[Work]:
+    """The same work, where several small files in a row, at most so many bytes, are one piece."""
+    for together, run in groupby(groups, _is_small):
+        if not together:
+            yield from run
+            continue
+        for files in filled_up_to(most, (group.file for group in run)):
+            yield tuple(files) if len(files) > 1 else ChunkGroup(files[0])
+
+
+def _is_small(group: ChunkGroup) -> bool:
+    return group.begin == 0 and group.end is None and SmallFiles.may_hold(group.file)
+
+
 def _with_small_last(
-    groups: list[tuple[int, ChunkGroup]], chunk_bytes: int, workers: int
-) -> list[tuple[int, ChunkGroup]]:
-    """Groups of plain files, of which the last are cut into chunks, and the last of these smaller.
+    numbered: list[tuple[int, Work]], chunk_bytes: int, workers: int
+) -> list[tuple[int, Work]]:
+    """Work on plain files, of which the last groups are cut into chunks, and the last of these
+    smaller.
 
     One for each worker, so that they end at about the same time: one would count alone for half of
     what a group takes, in the mean.
     """
     for size in (chunk_bytes, max(chunk_bytes // _PIECES, 1)):
-        groups[-workers:] = [
-            (stretch, ChunkGroup(group.file, begin, end if end < group.file.size else None))
-            for stretch, group in groups[-workers:]
-            for begin, end in _pieces(group, size)
+        numbered[-workers:] = [
+            (stretch, piece)
+            for stretch, work in numbered[-workers:]
+            for piece in (_pieces(work, size) if isinstance(work, ChunkGroup) else [work])
         ]
-    return groups
+    return numbered
 
 
-def _pieces(group: ChunkGroup, size: int) -> Iterator[tuple[int, int]]:
+def _pieces(group: ChunkGroup, size: int) -> Iterator[ChunkGroup]:
     last = group.file.size if group.end is None else group.end
     for begin in range(group.begin, last, size):
-        yield begin, min(begin + size, last)
+        end = min(begin + size, last)
+        yield ChunkGroup(group.file, begin, end if end < group.file.size else None)
 
 
-def _stretches(groups: Sequence[ChunkGroup]) -> tuple[list[tuple[int, ChunkGroup]], list[int]]:
-    """Groups with the number of the stretch their positions count in; the length of each stretch.
+def _stretches(pieces: Iterable[Work]) -> tuple[list[tuple[int, Work]], list[int]]:
+    """Work with the number of the stretch its positions count in; the length of each stretch.
 
-    A stretch is a file, or a part of one that has parts; 0 while its length is not known.
+    A stretch is a file, or a part of one that has parts, or several small files; 0 while its length
+    is not known.
     """
-    numbered: list[tuple[int, ChunkGroup]] = []
+    numbered: list[tuple[int, Work]] = []
     lengths: list[int] = []
     before = None
-    for group in groups:
-        if group.file is not before or group.file.has_parts:
-            lengths.append(0 if group.file.is_streamed else group.file.size)
-        before = group.file
-        numbered.append((len(lengths) - 1, group))
+    for work in pieces:
+        if not isinstance(work, ChunkGroup):
+            lengths.append(sum(file.size for file in work))
+        elif work.file is not before or work.file.has_parts:
+            lengths.append(0 if work.file.is_streamed else work.file.size)
+        before = work.file if isinstance(work, ChunkGroup) else None
+        numbered.append((len(lengths) - 1, work))
     return numbered, lengths
 
 
@@ -340,7 +363,7 @@ class _FilesProgress:
 
 
 class _Counting:
-    """A corpus being counted: its groups, handed out in order, and the words of all workers.
+    """A corpus being counted: pieces of work, handed out in order, and the words of all workers.
 
     While workers count, nobody knows how long the text of a compressed file is, or that of a part
     of a Parquet file. So the bits of a position are shared out between the number of that stretch
@@ -356,7 +379,11 @@ class _Counting:
         progress: _FilesProgress,
     ) -> None:
         groups = plan_chunk_groups(files, chunk_bytes)
-        self._groups, lengths = _stretches(groups)
+        # Copies are known by their file.
+        alone = copies is not None or not read_alike_together(reading)
+        self._work, lengths = _stretches(
+            groups if alone else _with_small_together(groups, chunk_bytes)
+        )
         self._reading, self._chunk_bytes = reading, chunk_bytes
         self._copies, self._progress = copies, progress
         self._splitter = Splitter(reading.pattern)
@@ -372,9 +399,10 @@ class _Counting:
         self._lengths = np.array(lengths, np.int64)
         self._byte_bits = 62 - len(lengths).bit_length()
         self._next = 0
-        self._failed = len(groups)  # the first group with an error
+        self._failed = len(self._work)  # the first piece with an error
         self._errors: dict[int, Exception] = {}
         self._handing_out = threading.Lock()
+        self._reading_small = threading.Lock()
 
     def words(self, workers: int) -> WordCounts:
         """The words of the corpus, counted by so many threads at most."""
@@ -383,8 +411,8 @@ class _Counting:
             if threads_would_wait(self._size, len(self._lengths), self._reading.pattern):
                 workers = 1
             if workers > 1 and self._copies is None:  # which are known by their whole chunk
-                self._groups = _with_small_last(self._groups, self._chunk_bytes, workers)
-                self._failed = len(self._groups)
+                self._work = _with_small_last(self._work, self._chunk_bytes, workers)
+                self._failed = len(self._work)
         words = words_of(self._size, workers)
         with ThreadPoolExecutor(workers, thread_name_prefix="count") as threads:
             try:
@@ -406,40 +434,61 @@ class _Counting:
             give_back_compiler()
 
     def _count_share(self, words: WordParts) -> None:
-        """What one worker does: count one group after the other."""
-        reading, memory = self._reading, Reused()
-        counter = TextCounter(self._splitter, words)
+        """What one worker does: count one piece of work after the other."""
+        memory, counter = Reused(), TextCounter(self._splitter, words)
         while (number := self._take()) is not None:
-            stretch, group = self._groups[number]
-            origin = stretch << self._byte_bits
-            chunks = read_chunks(
-                group,
-                reading,
-                self._chunk_bytes,
-                with_digests=False,
-                quick=self._copies is None,
-                memory=memory,
-            )
+            stretch, work = self._work[number]
             try:
-                for chunk, text in chunks:
-                    if number >= self._failed:
-                        return
-                    documents, _ = documents_between(text, reading.special_bytes)
-                    if self._copies is not None:
-                        copies = self._copies.within(group.file.path, chunk.ordinal)
-                        documents = without_copies(documents, copies)
-                    begin, end = origin + chunk.begin, origin + chunk.end
-                    counter.count(text.text, documents, text.anchors, begin, end)
-                    del text  # before the next chunk is read
-                    if group.file.is_streamed:
-                        self._lengths[stretch] = chunk.end
-                    self._progress.add(chunk.spent)
+                if isinstance(work, ChunkGroup):
+                    self._count_group(number, stretch, work, counter, memory)
+                else:
+                    self._count_together(stretch, work, counter, memory)
             except Exception as error:
                 self._errors[number] = error
                 self._fail(number)
 
+    def _count_group(
+        self, number: int, stretch: int, group: ChunkGroup, counter: TextCounter, memory: Reused
+    ) -> None:
+        """Count the chunks of a group, one after the other while they are wanted."""
+        reading, origin = self._reading, stretch << self._byte_bits
+        chunks = read_chunks(
+            group,
+            reading,
+            self._chunk_bytes,
+            with_digests=False,
+            quick=self._copies is None,
+            memory=memory,
+        )
+        for chunk, text in chunks:
+            if number >= self._failed:
+                return
+            documents, _ = documents_between(text, reading.special_bytes)
+            if self._copies is not None:
+                copies = self._copies.within(group.file.path, chunk.ordinal)
+                documents = without_copies(documents, copies)
+            begin, end = origin + chunk.begin, origin + chunk.end
+            counter.count(text.text, documents, text.anchors, begin, end)
+            del text  # before the next chunk is read
+            if group.file.is_streamed:
+                self._lengths[stretch] = chunk.end
+            self._progress.add(chunk.spent)
+
+    def _count_together(
+        self, stretch: int, files: Sequence[SourceFile], counter: TextCounter, memory: Reused
+    ) -> None:
+        """Count small files, which follow each other in their stretch."""
+        with self._reading_small:  # threads would wait for each other at each file
+            small = SmallFiles.read(files, memory)
+        documents, _ = small.documents(self._reading)
+        begins = small.edges[:, 0]
+        anchors = np.column_stack((begins, begins - np.arange(len(begins))))
+        origin = stretch << self._byte_bits
+        counter.count(small.text, documents, anchors, origin, origin + small.spent)
+        self._progress.add(small.spent)
+
     def _take(self) -> int | None:
-        """The number of the next group; None when there is no more, or no more is wanted."""
+        """The number of the next piece; None when there is no more, or no more is wanted."""
         with self._handing_out:
             if self._next >= self._failed:
                 return None
@@ -447,7 +496,7 @@ class _Counting:
             return self._next - 1
 
     def _fail(self, number: int) -> None:
-        """End the work, but for groups before this one: the first error is the one to tell."""
+        """End the work, but for pieces before this one: the first error is the one to tell."""
         with self._handing_out:
             self._failed = min(self._failed, number)
 

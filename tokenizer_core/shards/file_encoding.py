@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from codecs import BOM_UTF8
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,8 +17,8 @@ from bpeline.tokenizer_core.corpus import (
     ChunkText,
     Reading,
     RowFields,
+    SmallFiles,
     SourceFile,
-    read_documents,
 )
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.encoding import (
@@ -37,12 +36,11 @@ from bpeline.tokenizer_core.shards.shard_formats import smallest_dtype
 from bpeline.tokenizer_core.shards.shard_plan import (
     AnyPiece,
     Piece,
-    SmallFiles,
     whole_files,
     with_small_together,
 )
 from bpeline.tokenizer_core.splitting import Cuts, behind_lines
-from bpeline.tokenizer_core.text import Text, invalid_utf8_at
+from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.vocabulary import SpecialPolicy, find_special_tokens
 
 PIECE_BYTES = 2 << 20  # what is made for one is then used again for the next: LOG.md
@@ -251,20 +249,8 @@ class FileEncoding:
     @contextmanager
     def _together(self, small: SmallFiles) -> Iterator[EncodedPiece]:
         """The ids of files, each complete."""
-        text, begins = small.text, small.edges[:, 0]
-        invalid = invalid_utf8_at(text)
-        if invalid >= 0:
-            number = int(np.searchsorted(begins, invalid, side="right")) - 1
-            read_documents(small.raw(number), small.files[number], 0, self.reading)  # raises
-        found = find_special_tokens(text, 0, text.size, self.reading.special_bytes)
-        # Each document ends before the next one begins, and each file before the next.
-        spans = np.column_stack(
-            (
-                np.sort(np.concatenate((_behind_mark(text, begins), found[:, 1]))),
-                np.sort(np.concatenate((small.edges[:, 1], found[:, 0]))),
-            )
-        )
-        spans = np.ascontiguousarray(spans[spans[:, 0] < spans[:, 1]])
+        text = small.text
+        spans, _ = small.documents(self.reading)
         behind = np.full(len(spans), self.end_of_text, np.int64)
         with self._ids(self._of_text, text, spans, behind, 0, spans[:, 0]) as (ids, ends):
             ids, ends, filled = _filled(ids, ends, self.end_of_text)
@@ -324,14 +310,6 @@ class FileEncoding:
 def _as_told(separators: tuple[str, ...]) -> str | list[str] | None:
     """None, the one there is, or a list of several."""
     return list(separators) if len(separators) > 1 else next(iter(separators), None)
-
-
-def _behind_mark(text: Text, begins: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where the text of files begins: there, or behind a byte order mark."""
-    marked = np.ones(len(begins), np.bool_)
-    for place, byte in enumerate(BOM_UTF8):
-        marked &= text.data[begins + place] == byte
-    return begins + len(BOM_UTF8) * marked
 
 
 def _size(spans: NDArray[np.int64]) -> int:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.corpus import SourceFile
+from bpeline.tokenizer_core.corpus import SmallFiles, SourceFile
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.shards.document_index import INDEX_SUFFIXES, INDEX_VERSION, IndexWriter
@@ -30,7 +30,6 @@ from bpeline.tokenizer_core.shards.shard_plan import (
     AnyPiece,
     FileCutter,
     ShardPart,
-    SmallFiles,
     plan_parts,
     plan_shards,
 )

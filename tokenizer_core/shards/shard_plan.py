@@ -12,30 +12,28 @@ import itertools
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.corpus import (
     RECORD_END,
     ChunkText,
     Reading,
     RowFields,
+    SmallFiles,
     SourceFile,
+    filled_up_to,
     first_cut,
     open_source,
+    read_alike_together,
     read_documents,
 )
-from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
 from bpeline.tokenizer_core.splitting import Cuts
 from bpeline.tokenizer_core.text import Text
 
 _COMPRESSED_STEP = 2 << 20  # bytes of text in memory while shards are only counted
 _GROWTH = 4  # what text of a compressed file is reckoned to be of its size on disk
-_SMALL = 1 << 16  # bytes of files that are encoded together, if neither text nor reading forbids it
-_BETWEEN = "\0"  # stands behind each of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,69 +66,7 @@ class Piece:
         return read_documents(raw, self.file, self.begin, reading, carried, self.values)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SmallFiles:
-    """Whole files of plain text that one thread encodes at once.
-
-    For each alone there is more to do than to encode it, and threads wait for each other then.
-
-    Attributes:
-        files: which.
-        text: of all of them, with a byte that belongs to none behind each.
-        edges: int64 ``[n, 2]``: where each lies in the text.
-        spent: bytes on disk.
-    """
-
-    files: tuple[SourceFile, ...]
-    text: Text
-    edges: NDArray[np.int64]
-    spent: int
-
-    @classmethod
-    def read(cls, files: Sequence[SourceFile]) -> SmallFiles:
-        """Read the files; errors as `open_source`."""
-        sizes = np.array([file.size for file in files], np.int64)
-        ends = np.cumsum(sizes + 1) - 1
-        edges = np.column_stack((ends - sizes, ends))
-        memory = np.empty(int(ends[-1]) + PADDING, np.uint8)
-        for file, (begin, end) in zip(files, edges.tolist(), strict=True):
-            room = partial(_beginning, memory[begin : end + PADDING])
-            with closing(open_source(file, 0, memory=room)) as source:
-                source.take(0, file.size)
-        spent = int(sizes.sum())
-        return cls(tuple(files), Text(memory, int(ends[-1])), edges, spent)
-
-    @staticmethod
-    def may_hold(file: SourceFile) -> bool:
-        return (
-            file.format == "text"
-            and not file.is_streamed
-            and not file.is_remote
-            and file.size <= _SMALL
-        )
-
-    def raw(self, number: int) -> Text:
-        """What one of the files holds."""
-        begin, end = self.edges[number].tolist()
-        return Text.of(self.text.data[begin:end].data)
-
-
 AnyPiece: TypeAlias = Piece | SmallFiles
-
-
-def _beginning(memory: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
-    return memory[:size]
-
-
-def read_alike_together(reading: Reading, carried: RowFields) -> bool:
-    """Whether reading files one by one is the same as reading `SmallFiles`."""
-    marks = _BETWEEN, "\ufeff"
-    return (
-        reading.invalid_utf8 == "strict"
-        and not reading.text_form
-        and not carried.columns
-        and not any(mark in one for one in reading.special_tokens for mark in marks)
-    )
 
 
 def plan_shards(
@@ -227,28 +163,15 @@ def with_small_together(
 
     They are read here, by who asks for what is next: one at a time.
     """
-    if not read_alike_together(reading, carried):
+    if carried.columns or not read_alike_together(reading):
         yield from whole_files(files, reading, piece_bytes, carried)
         return
     for small, run in itertools.groupby(files, SmallFiles.may_hold):
         if small:
-            for together in _filled_up_to(piece_bytes, run):
+            for together in filled_up_to(piece_bytes, run):
                 yield SmallFiles.read(together)
         else:
             yield from whole_files(run, reading, piece_bytes, carried)
-
-
-def _filled_up_to(most: int, files: Iterable[SourceFile]) -> Iterator[list[SourceFile]]:
-    """Files in lists of at most so many bytes, or of one file."""
-    together, size = list[SourceFile](), 0
-    for file in files:
-        if together and size + file.size > most:
-            yield together
-            together, size = [], 0
-        together.append(file)
-        size += file.size
-    if together:
-        yield together
 
 
 class FileCutter:
