@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -15,6 +16,8 @@ from hypothesis import strategies as st
 from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.errors import InvalidSpecialToken
 from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.vocabulary import special_tokens
+from bpeline.tokenizer_core.vocabulary.added_tokens import AddedToken, AddedTokenMatcher
 from bpeline.tokenizer_core.vocabulary.special_tokens import (
     SpecialTokenMatcher,
     find_special_tokens,
@@ -105,8 +108,16 @@ def test_more_occurrences_than_any_buffer_are_all_found() -> None:
     assert (occurrences[1:, 0] >= occurrences[:-1, 1]).all()
 
 
+def found_by_windows(content: bytes, tokens: Sequence[bytes]) -> list[list[int]]:
+    """By the search that is used where the other one compares too much."""
+    matcher = SpecialTokenMatcher(tokens)
+    rows = matcher._with_indexes(matcher._find_longest(Text.of(content), 0, len(content)))
+    return rows.tolist()
+
+
 @pytest.mark.slow
-def test_tempting_random_texts_agree_with_regex() -> None:
+def test_tempting_random_texts_agree_with_regex(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(special_tokens, "_WINDOW", 7)
     generator = random.Random(5)
     total = 0
     for _ in range(6000):
@@ -119,6 +130,7 @@ def test_tempting_random_texts_agree_with_regex() -> None:
         expected = found_by_regex(content, tokens)
         total += len(expected)
         assert found(content, tokens) == expected, (content, tokens)
+        assert found_by_windows(content, tokens) == expected, (content, tokens)
     assert total > 10_000
 
 
@@ -136,7 +148,70 @@ def test_many_tokens_that_begin_differently_agree_with_regex() -> None:
         expected = found_by_regex(content, tokens)
         total += len(expected)
         assert found(content, tokens) == expected, (content, tokens)
+        assert found_by_windows(content, tokens) == expected, (content, tokens)
     assert total > 2000
+
+
+SELF_OVERLAPPING = (
+    [b"a" * 300],
+    [b"a" * 300 + b"b"],
+    [b"a", b"a" * 300 + b"b"],
+    [b"b" + b"a" * 300, b"a" * 299 + b"b", b"aab"],
+    [b"ab" * 200 + b"b", b"ab" * 150 + b"c", b"bb"],
+)
+
+
+@pytest.mark.parametrize("tokens", SELF_OVERLAPPING, ids=lambda tokens: repr(tokens)[:20])
+def test_tokens_that_overlap_themselves_agree_with_regex(
+    tokens: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In texts where the quick search gives up in between, at one place of many ranges."""
+    monkeypatch.setattr(special_tokens, "_WINDOW", 1 << 9)
+    asked: list[int] = []
+    search = SpecialTokenMatcher._find_longest
+    monkeypatch.setattr(
+        SpecialTokenMatcher,
+        "_find_longest",
+        lambda self, text, begin, end: asked.append(begin) or search(self, text, begin, end),
+    )
+    generator = random.Random(repr(tokens))
+    unit = b"ab" if b"abab" in tokens[0] else b"a"
+    runs = [b"b", b"c", *(unit * number for number in (149, 150, 199, 200, 299, 300, 301, 700))]
+    for _ in range(3):
+        content = b" plain" * 50 + b"".join(generator.choices(runs, k=80))
+        expected = found_by_regex(content, tokens)
+        assert found(content, tokens) == expected
+        edges = sorted(generator.choices(range(len(content)), k=4))
+        spans = np.array([*pairwise([0, *edges, len(content)])], np.int64)
+        rows, counts = SpecialTokenMatcher(tokens).find_in_spans(Text.of(content), spans)
+        each = [
+            [[row[0] + begin, row[1] + begin, row[2]] for row in inside]
+            for begin, end in spans.tolist()
+            for inside in [found_by_regex(content[begin:end], tokens)]
+        ]
+        assert rows.tolist() == [row for one in each for row in one]
+        assert counts.tolist() == [len(one) for one in each]
+    assert asked, "else the quick search is compared with itself"
+    assert min(asked) > 0
+
+
+def test_tokens_of_thousands_of_equal_letters_are_sought_in_linear_time() -> None:
+    long = b"a" * 4096
+    for tokens, content, number in (
+        ([long + b"b"], b"a" * 10_000_000, 0),
+        ([long], (long[:-1] + b" ") * 2_500, 0),
+        ([b"a", long + b"b"], b"a" * 3_000_000, 3_000_000),
+        ([long, long + b"b"], b"a" * 10_000_000, 10_000_000 // 4096),
+    ):
+        text = Text.of(content)
+        began = time.perf_counter()
+        assert len(find_special_tokens(text, 0, text.size, tokens)) == number
+        added = [AddedToken(300 + id_, one.decode()) for id_, one in enumerate(tokens)]
+        matcher = AddedTokenMatcher(added, tokens)
+        assert matcher.may_be_in(content)
+        spans, _ = matcher.cut(text, np.array([[0, text.size]], np.int64), np.array([-1]))
+        assert len(spans) == number + 1
+        assert time.perf_counter() - began < 10  # quadratic takes minutes
 
 
 @pytest.mark.parametrize("many", [3, 200])

@@ -38,6 +38,7 @@ from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training import train_bpe, train_parity_bpe
 from bpeline.tokenizer_core.vocabulary import AddedToken, TokenizerSpec, find_merges
+from bpeline.tokenizer_core.vocabulary.special_tokens import SpecialTokenMatcher
 from bpeline.tokenizer_core.corpus.held_out import hold_out
 from bpeline.tokenizer_core.kernels.counting.word_rows import DIGIT_BITS, sort_by_digit
 
@@ -59,6 +60,7 @@ places = np.empty(1 << DIGIT_BITS, np.int64)
 sort_by_digit(np.arange(9), np.empty(9, np.int64), 0, 0, places)
 LeftOut.of([bytes(range(64))]).spans_in(text)
 TextPreparation([AddedToken(0, "word")]).prepare(text)
+SpecialTokenMatcher([b"word" * 9000]).find(Text.of(b"word" * 20_000), 4, 79_000)
 
 counts = WordCounts.from_mapping({b"low": 5, b"lower": 2, b"newest": 6, b"aaaa": 3})
 for tie_break in ("smallest-ids", "greatest-bytes", "first-seen"):

@@ -33,7 +33,7 @@ _SPACE_BEHIND = regex.compile(_SPACE)
 _SPACE_BEFORE = regex.compile(b"(?r)" + _SPACE)
 
 _OPENING = 2  # bytes of a token that are looked for first
-_FEW = 16  # tokens that may as well be looked for whole
+_FEW, _LONG_OPENING = 16, 32  # tokens of which more bytes are looked for, and how many
 _MOST_IN_REGEX = 512
 _NO_ID = -1
 _KEPT_CHOICES = 32
@@ -108,7 +108,7 @@ class AddedTokenMatcher:
         #: What is found.
         self.tokens = tuple(tokens)
         self._matcher = SpecialTokenMatcher(contents)
-        size = _OPENING if len(contents) > _FEW else None
+        size = _OPENING if len(contents) > _FEW else _LONG_OPENING
         openings = sorted({content[:size] for content in contents}, key=len, reverse=True)
         self._opening = re.compile(b"|".join(map(re.escape, openings))) if openings else None
         firsts = {content[0] for content in contents}

@@ -14,9 +14,15 @@ from bpeline.tokenizer_core.kernels.scanning.find_specials import (
     find_specials,
     find_specials_in_spans,
 )
+from bpeline.tokenizer_core.kernels.scanning.longest_strings import (
+    COLUMNS,
+    find_longest,
+    read_from_right,
+)
 from bpeline.tokenizer_core.text import Text
 
 _FEW_AT_ONCE, _MOST_AT_ONCE = 64, 1 << 16  # occurrences
+_WINDOW = 1 << 16  # bytes
 _KEPT_POLICIES = 32
 _MOST_COMPARED = 32  # first two bytes, beyond which a table of all is quicker than comparing
 
@@ -91,7 +97,7 @@ class SpecialTokenMatcher:
         tokens: non-empty byte strings.
     """
 
-    __slots__ = ("_index", "_tables")
+    __slots__ = ("_index", "_states", "_tables")
 
     def __init__(self, tokens: Sequence[bytes]) -> None:
         index_of = {token: index for index, token in reversed([*enumerate(tokens)])}
@@ -111,6 +117,7 @@ class SpecialTokenMatcher:
         few = openings[: len(openings) if len(openings) <= _MOST_COMPARED else 0]
         self._index = np.array([index_of[token] for token in in_order], np.int64)
         self._tables = few, pairs, firsts, sought, offsets
+        self._states: NDArray[np.int32] | None = None  # made when it is first needed
 
     def find(self, text: Text, begin: int, end: int) -> NDArray[np.int64]:
         """Where the tokens stand in [begin, end): leftmost first, the longest at one place.
@@ -126,6 +133,9 @@ class SpecialTokenMatcher:
             found = np.empty((capacity, 3), np.int64)
             count, begin = find_specials(text.data, begin, end, *self._tables, found)
             parts.append(found[:count])
+            if begin < end and count < capacity:
+                parts += self._find_longest(text, begin, end)
+                break
             capacity = min(capacity * 8, _MOST_AT_ONCE)
         return self._with_indexes(parts)
 
@@ -151,8 +161,36 @@ class SpecialTokenMatcher:
                 text.data, spans, *self._tables, found, counts, span, position
             )
             parts.append(found[:count])
+            if span < len(spans) and count < capacity:
+                rest = self._find_longest(text, position, int(spans[span, 1]))
+                counts[span] += sum(map(len, rest))
+                parts += rest
+                span += 1
+                position = int(spans[span, 0]) if span < len(spans) else 0
             capacity = min(capacity * 8, _MOST_AT_ONCE)
         return self._with_indexes(parts), counts
+
+    def _find_longest(self, text: Text, begin: int, end: int) -> list[NDArray[np.int64]]:
+        """What is found in [begin, end), in linear time whatever stands there, by windows.
+
+        Where tokens overlap themselves (``aaaab``, and a text of a's) the other search, which
+        begins anew at each place, would compare each byte as often as the token is long.
+        """
+        *_, sought, offsets = self._tables
+        if self._states is None:
+            states = np.empty((len(sought) + 1, COLUMNS), np.int32)
+            used = read_from_right(sought, offsets, states, np.empty(len(states), np.int32))
+            self._states = states[:used].copy()
+        longest = int(np.diff(offsets).max())
+        window = max(_WINDOW, longest)
+        strings, found = np.empty(window, np.int32), np.empty((window, 3), np.int64)
+        parts = []
+        while begin < end:
+            until = min(begin + window, end)
+            tables = longest, self._states, offsets, strings, found
+            count, begin = find_longest(text.data, begin, until, end, *tables)
+            parts.append(found[:count].copy())
+        return parts
 
     def _with_indexes(self, parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
         if not parts:

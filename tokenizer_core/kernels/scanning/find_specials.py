@@ -21,6 +21,9 @@ from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I16Rows, I64Ro
 _VECTOR = ir.VectorType(ir.IntType(8), BLOCK)
 _LANES = ir.VectorType(ir.IntType(32), BLOCK)
 
+# Bytes compared in vain: so many for each byte of the text, and some, before the search gives up.
+_COMPARED, _COMPARED_FIRST = 64, 1 << 14
+
 _0 = np.uint64(0)
 _1 = np.uint64(1)
 
@@ -71,8 +74,8 @@ def _first_from(low: I64, high: I64, depth: I64, least: I64, sought: U8s, offset
 @kernel
 def _longest_at(
     base: I64, position: I64, end: I64, firsts: I64s, sought: U8s, offsets: I64s
-) -> I64:
-    """Index of the longest of ``sought`` that stands at ``position``, or -1.
+) -> tuple[I64, I64]:
+    """Index of the longest of ``sought`` that stands at ``position``, or -1; bytes looked at.
 
     Byte by byte fewer strings are left: they are sorted, so these are neighbours, and what is
     shorter stands before what it begins.
@@ -93,7 +96,7 @@ def _longest_at(
         if low < high and sought[offsets[high - 1] + depth] != byte:
             high = _first_from(low, high, depth, byte + 1, sought, offsets)
         depth += 1
-    return longest
+    return longest, depth
 
 
 @kernel
@@ -111,6 +114,7 @@ def _find(
 ) -> tuple[I64, I64]:
     """Find strings in one range; see `find_specials`. ``count`` were found before."""
     position = np.int64(begin)
+    compared = np.int64(0)
     few = openings.shape[0] > 0
     while position < end:
         if few:
@@ -130,7 +134,8 @@ def _find(
             candidates &= candidates - _1
             if place >= end:
                 break
-            index = _longest_at(base, place, end, firsts, sought, offsets)
+            index, looked_at = _longest_at(base, place, end, firsts, sought, offsets)
+            compared += looked_at
             if index >= 0:
                 if count == found.shape[0]:
                     return count, place
@@ -139,7 +144,11 @@ def _find(
                 found[count, 1] = position
                 found[count, 2] = index
                 count += 1
+                if compared > _COMPARED_FIRST + _COMPARED * (position - begin):
+                    return count, position
                 break
+            if compared > _COMPARED_FIRST + _COMPARED * (place - begin):
+                return count, place
     return count, np.int64(end)
 
 
@@ -168,7 +177,8 @@ def find_specials(
         found: int64 [capacity, 3], receives begin, end and index of each occurrence.
 
     Returns:
-        How many were found, and where to go on when ``found`` was too small (else ``end``).
+        How many were found, and where to go on: at ``end``; before it where ``found`` is full, or
+        where so much was compared in vain that another search is quicker (`find_longest`).
     """
     base = text.ctypes.data
     tables = openings, pairs, firsts, sought, offsets
@@ -198,7 +208,8 @@ def find_specials_in_spans(
         span, position: where to begin: 0 and the begin of the first range, or what was returned.
 
     Returns:
-        How many were found, and in which range (the number of ranges: in none) and where to go on.
+        How many were found, and in which range (the number of ranges: in none) and where to go on,
+        as of `find_specials`.
     """
     base = text.ctypes.data
     tables = openings, pairs, firsts, sought, offsets
