@@ -87,7 +87,7 @@ def _described(tokenizer: Tokenizer, plan: PrunePlan) -> dict[str, Any]:
         ],
         "kept_as_parts": plan.kept_as_parts,
         "old_of_new": plan.old_ids.tolist(),
-        "new_of_old": [new_ids.get(old) for old in range(max(tokenizer.vocab) + 1)],
+        "new_of_old": [new_ids.get(old) for old in range(tokenizer.spec.largest_id + 1)],
     }  # fmt: skip
 
 

@@ -93,7 +93,7 @@ def language_counts(
             f"known are {', '.join(known)}" if known else "those it was trained on, here none",
             "train with --joint LANGUAGE=FILES, or leave --language out",
         )
-    counts = np.zeros(max(tokenizer.vocab) + 1, np.int64)
+    counts = np.zeros(tokenizer.spec.largest_id + 1, np.int64)
     try:
         record = unsealed(json.loads(path.read_bytes()))
         listed = np.array(record["counts"], np.int64).reshape(-1, 2)

@@ -171,7 +171,7 @@ class _Growing:
         self._spec = spec
         self._tokens: dict[int, bytes] = {}
         self._merges: list[tuple[int, int, int]] = []  # ids: left, right, result
-        self._next = max(spec.vocab) + 1
+        self._next = spec.largest_id + 1
         self._ids = dict(spec.ids)
 
     @property
@@ -316,7 +316,7 @@ def _seen(base: Tokenizer, counts: WordCounts) -> tuple[WordCounts, list[bytes]]
 def _rows(tokenizer: Tokenizer, words: list[bytes], counts: WordCounts) -> _Rows:
     """The ids of words, cut at those that stand for what is no token."""
     ids, ends = _encoder_of_words(tokenizer).encode_words(words)
-    barred = np.zeros(max(tokenizer.vocab) + 2, np.bool_)
+    barred = np.zeros(tokenizer.spec.largest_id + 2, np.bool_)
     if isinstance(tokenizer.algorithm, SentencePieceBpe):
         barred[_stand_ins(tokenizer)] = True
     of_word = np.repeat(np.arange(len(words)), np.diff(ends, prepend=0))

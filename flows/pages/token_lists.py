@@ -22,7 +22,7 @@ def by_id(
 ) -> dict[str, NDArray[np.int64]]:
     """Numbers for every id: counts where they are known, and signs."""
     tokenizer, use, screening = contents.tokenizer, contents.use, contents.screening
-    signs = np.zeros(max(tokenizer.vocab) + 1, np.int64)
+    signs = np.zeros(tokenizer.spec.largest_id + 1, np.int64)
     parts = [id_ for id_, token in tokenizer.vocab.items() if not _is_text(token)]
     for ids, sign in (
         (tokenizer.special_tokens.values(), _SPECIAL),

@@ -183,7 +183,7 @@ def _by_llama_cpp(
     tokenizer: Tokenizer, texts: Sequence[str], answer: Mapping[str, Any]
 ) -> Iterator[Comparison]:
     facts = answer["facts"]
-    yield "number of tokens", max(tokenizer.vocab) + 1, facts["number of tokens"]
+    yield "number of tokens", tokenizer.spec.largest_id + 1, facts["number of tokens"]
     if gguf.END in answer["written"]:
         yield "end of a text", answer["written"][gguf.END], facts["end of a text"]
     yield from _both_ways(tokenizer, texts, answer)

@@ -52,7 +52,7 @@ def with_reserved_slots(tokenizer: Tokenizer, reserve: int = 0, round_to: int = 
                 "the defaults are reserve=0 and round_to=1: no slots",
             )
     spec = tokenizer.spec
-    first = max(spec.vocab) + 1
+    first = spec.largest_id + 1
     slots = -(-(first + reserve) // round_to) * round_to - first
     if not slots:
         return tokenizer

@@ -35,7 +35,7 @@ class RestrictedEncoding:
                 "tokens of byte-bpe and char-bpe can be undone",
                 "encode without a vocabulary",
             )
-        size = max(tokenizer.vocab) + 1
+        size = tokenizer.spec.largest_id + 1
         if len(counts) != size:
             raise InvalidOption(
                 f"{len(counts)} tokens are counted, and ids go up to {size - 1}",

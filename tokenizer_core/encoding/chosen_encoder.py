@@ -25,7 +25,7 @@ def byte_pair_encoder(
     byte_ids = spec.byte_ids.copy()
     absent = byte_ids < 0
     if absent.any():
-        first = max(spec.vocab) + 1
+        first = spec.largest_id + 1
         byte_ids[absent] = first + np.arange(absent.sum())  # never met: see AbsentBytes
     # Named patterns cut at spaces: under them no token holds several words.
     kind = BytePairEncoder if spec.pattern.cuts_at_spaces else SuperwordEncoder

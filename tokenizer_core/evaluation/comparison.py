@@ -231,7 +231,7 @@ def _boundaries(
     if tokenizer.words is not None:  # whose tokens need not be pieces of the text
         places = _without_sentences(tokenizer.words).placed(*_spans_of(words)).places
         return np.unique(places[:, 1]), np.diff(ends, prepend=0)
-    lengths = np.zeros(max(tokenizer.vocab) + 1, np.int64)
+    lengths = np.zeros(tokenizer.spec.largest_id + 1, np.int64)
     lengths[list(tokenizer.vocab)] = list(map(len, tokenizer.vocab.values()))
     places = np.cumsum(lengths[ids])
     if not tokenizer.merges_words:

@@ -35,7 +35,7 @@ class MergeTree:
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self.size = max(tokenizer.vocab) + 1
+        self.size = tokenizer.spec.largest_id + 1
         self.is_exact = True  # each token is made of two parts in one way only, or of none
         self._levels: list[tuple[NDArray[np.int64], ...]] = []
         if not tokenizer.merges_words or tokenizer.byte_pairs.has_whole_words:

@@ -136,7 +136,7 @@ class _Sum:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
-        self.occurrences = np.zeros(max(tokenizer.vocab) + 1, np.int64)
+        self.occurrences = np.zeros(tokenizer.spec.largest_id + 1, np.int64)
         self.tokens: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
         self.failures = 0
         self.encode_seconds = self.decode_seconds = 0.0

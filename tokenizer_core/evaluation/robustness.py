@@ -357,7 +357,7 @@ class _Contestant:
 
     def __init__(self, tokenizer: Tokenizer, text: CharacterText) -> None:
         self._tokenizer, self._text = tokenizer, text
-        self._lengths = np.zeros(max(tokenizer.vocab) + 1, np.int64)
+        self._lengths = np.zeros(tokenizer.spec.largest_id + 1, np.int64)
         self._lengths[list(tokenizer.vocab)] = list(map(len, tokenizer.vocab.values()))
         self.tokens, bounds = self._encode(text.data, text.ends)
         if not self.tokens.sum():

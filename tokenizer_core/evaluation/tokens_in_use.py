@@ -59,7 +59,7 @@ def token_use(
         tokens: of these words, where they have been encoded before: they are not again, unless
             their tokens can be made in several ways.
     """
-    size = max(tokenizer.vocab) + 1
+    size = tokenizer.spec.largest_id + 1
     if not tokenizer.merges_words or tokenizer.byte_pairs.has_whole_words:
         left = (tokens or MadeTokens.of(tokenizer, words)).totals(words.counts)
         return TokenUse(left, left, np.zeros(size), np.zeros(0, np.int64), words.total_bytes)

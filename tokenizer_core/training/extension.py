@@ -70,7 +70,7 @@ def extended(base: Tokenizer, pairs: Sequence[tuple[int, int]], tie_break: str) 
     merges = base.merges + [(tokens[left], tokens[right]) for left, right in pairs[len(old) :]]
     known = set(tokens[: 256 + len(old)])
     new = [token for token in dict.fromkeys(tokens) if token not in known]
-    vocab = dict(base.vocab) | dict(enumerate(new, max(base.vocab) + 1))
+    vocab = dict(base.vocab) | dict(enumerate(new, base.spec.largest_id + 1))
     return Tokenizer(vocab, merges, base.special_tokens, base.pattern)
 
 

@@ -124,7 +124,7 @@ class SuperwordEncoder(Encoder):
         self._splitter = Splitter(pattern)
         left, right, results = (part[above] for part in self._merge_ids)
         self._table = merge_table((left, right, results))
-        self._sizes = np.zeros(max(spec.vocab) + 1, np.int64)
+        self._sizes = np.zeros(spec.largest_id + 1, np.int64)
         self._joins = np.zeros(len(self._sizes), np.bool_)
         for token, id_ in spec.ids.items():
             self._sizes[id_] = len(token)
