@@ -34,6 +34,7 @@ from bpeline.tokenizer_core.corpus import (
     without_copies,
 )
 from bpeline.tokenizer_core.counting.document_copies import Copies, digest_documents, find_copies
+from bpeline.tokenizer_core.counting.part_rows import load_kernels_of_rows
 from bpeline.tokenizer_core.counting.text_counter import TextCounter, words_of
 from bpeline.tokenizer_core.counting.text_streams import count_texts, is_keyed
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
@@ -417,6 +418,8 @@ class _Counting:
         with ThreadPoolExecutor(workers, thread_name_prefix="count") as threads:
             try:
                 shares = [threads.submit(self._count_share, words) for _ in range(workers)]
+                if self._size >= self._chunk_bytes:
+                    load_kernels_of_rows()
                 self._give_back_compiler()
                 self._progress.results(shares)
             except BaseException:  # of who listens, or interrupted

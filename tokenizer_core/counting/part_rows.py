@@ -20,12 +20,14 @@ from bpeline.tokenizer_core.counting.word_counts import (
     sorted_keys,
 )
 from bpeline.tokenizer_core.counting.word_tables import WordTable, too_many
+from bpeline.tokenizer_core.kernels.compiling.compilation import compile_declared
 from bpeline.tokenizer_core.kernels.counting.word_rows import (
     ROOM,
     count_shares,
     gather_rows,
     pack_entries,
     share_rows,
+    sort_by_digit,
 )
 from bpeline.tokenizer_core.kernels.memory.pages import give_back, in_lines, in_pages
 
@@ -72,6 +74,11 @@ def rows_of(
     return WordCounts(
         rows.word_bytes[: rows.size], rows.offsets, rows.counts, rows.positions, pattern
     )
+
+
+def load_kernels_of_rows() -> None:
+    """Load, or compile, what makes many words rows, while other threads still count them."""
+    compile_declared(pack_entries, count_shares, share_rows, sort_by_digit, gather_rows)
 
 
 class _Rows:
@@ -124,7 +131,8 @@ class _Rows:
     def find_ranges(self, threads: int) -> int:
         """Ranges of positions with about as many words in each, some for each thread; how many."""
         words = len(self.positions)
-        number = min(max(threads, words // _ROWS), _MOST_RANGES)
+        # As many for each thread, so that all of them end at about the same time.
+        number = min(max(words // (_ROWS * threads), 1) * threads, _MOST_RANGES)
         sample = np.sort(self.positions[:: max(words // (_SAMPLE * number), 1)])
         self._shift = max(self.last.bit_length() - _CELL_BITS, 0)
         cells = np.zeros((self.last >> self._shift) + 1, np.int64)

@@ -195,11 +195,11 @@ mask_non_ascii = range_mask(0x80, 0x80)
 mask_continuations = range_mask(0x80, 0x40)  # UTF-8 bytes 10xxxxxx
 
 
-_KEEP_IN_ALL_CACHES, _DATA = 3, 1
+_KEEP_IN_NONE, _KEEP_IN_ALL_CACHES, _DATA = 0, 3, 1
 
 
-def _prefetcher(for_writing: bool) -> Any:
-    hints = [ir.Constant(_I32, hint) for hint in (int(for_writing), _KEEP_IN_ALL_CACHES, _DATA)]
+def _prefetcher(*, for_writing: bool, keep: int = _KEEP_IN_ALL_CACHES) -> Any:
+    hints = [ir.Constant(_I32, hint) for hint in (int(for_writing), keep, _DATA)]
     kind = ir.FunctionType(ir.VoidType(), [_I8.as_pointer(), _I32, _I32, _I32])
 
     def emit(builder: Any, address: Any) -> Any:
@@ -214,3 +214,6 @@ def _prefetcher(for_writing: bool) -> Any:
 # away from other processors, so what threads share is only ever asked for to be read.
 prefetch = _prefetcher(for_writing=True)
 prefetch_to_read = _prefetcher(for_writing=False)
+# The same of what is looked at once and soon: it does not take the place of other things in caches
+# beyond the nearest one.
+prefetch_non_temporal = _prefetcher(for_writing=False, keep=_KEEP_IN_NONE)

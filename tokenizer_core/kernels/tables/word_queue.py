@@ -13,7 +13,7 @@ from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import (
     load_u64,
     ones_in,
-    prefetch_to_read,
+    prefetch_non_temporal,
     store_u64,
     trailing_zeros,
 )
@@ -106,7 +106,7 @@ def queue_long(row: I64, word: I64, length: I64, sought: Sought) -> bool:
     if length <= sought.kept:
         low, high = long_word_key(word, length, sought.key)
         entry = sought.long + np.int64((low >> LONG_HASH) & sought.long_slots)
-        prefetch_to_read(entry)
+        prefetch_non_temporal(entry)
         queue_word(row, low, high, entry)
     elif length <= sought.longest:
         queue_word(row, np.uint64(length), ALL, sought.queue + _NEVER_FILLED)
@@ -135,7 +135,7 @@ def queue_one_by_one(
             if length <= inline:
                 low, high = short_word_key(word, length)
                 entry = sought.table + np.int64(queue_hash(low, high, sought.key) & sought.slots)
-                prefetch_to_read(entry)
+                prefetch_non_temporal(entry)
                 queue_word(row, low, high, entry)
             elif not queue_long(row, word, length, sought):
                 return (row - first) >> 3, word - base
@@ -172,12 +172,12 @@ def queue_by_simd(base: I64, marks: U64s, start: I64, end: I64, sought: Sought) 
         queue_eight(place, places, row, column, table, slots, key)
         queue_eight(place, places + LANES, row + 8 * LANES, column, table, slots, key)
         for at in range(0, 16 * LANES, 8):
-            prefetch_to_read(np.int64(load_u64(row + ENTRIES + at)))
+            prefetch_non_temporal(np.int64(load_u64(row + ENTRIES + at)))
         for done in range(2 * LANES, number, LANES):
             more = row + 8 * done
             queue_eight(place, places + done, more, column, table, slots, key)
             for at in range(0, 8 * LANES, 8):
-                prefetch_to_read(np.int64(load_u64(more + ENTRIES + at)))
+                prefetch_non_temporal(np.int64(load_u64(more + ENTRIES + at)))
         behind = row + 8 * number
         store_u64(behind + WORDS, np.uint64(base + stop))
         if sought.kept == 0:
