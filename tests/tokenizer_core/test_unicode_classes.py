@@ -10,15 +10,17 @@ from itertools import product
 import pytest
 import regex
 
-from bpeline.tokenizer_core.kernels.scanning.character_masks import (
-    ALTERNATING,
+from bpeline.tokenizer_core.kernels.scanning.character_classes import (
     CASELESS,
-    CLASS_RANGES,
     LOWER,
     MARK,
     NUMBER,
     UPPER,
     WHITE_SPACE,
+)
+from bpeline.tokenizer_core.kernels.scanning.class_ranges import (
+    ALTERNATING,
+    CLASS_RANGES,
     _sequences,
 )
 from bpeline.tokenizer_core.splitting import unicode_classes

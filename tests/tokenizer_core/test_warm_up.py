@@ -30,6 +30,7 @@ from bpeline.tokenizer_core.encoding import (
 from bpeline.tokenizer_core.evaluation import MadeTokens
 from bpeline.tokenizer_core.formats import printable
 from bpeline.tokenizer_core.kernels.compiling.compilation import is_entry
+from bpeline.tokenizer_core.kernels.scanning import class_pages, class_ranges
 from bpeline.tokenizer_core.kernels.tables import word_queue
 from bpeline.tokenizer_core.kernels.encoding.measure_text import SUMS, measure_spans
 from bpeline.tokenizer_core.merging import merge_engine
@@ -132,7 +133,10 @@ for module in walk_packages(core.__path__, "bpeline.tokenizer_core."):
         if isinstance(value, Dispatcher):
             kernels[value.py_func] = value
 entries = {function for function, one in kernels.items() if is_entry(one)}
-reached, pending = set(), list(entries)
+# Of two ways to fill the queue, or to classify characters, a processor has use for one.
+ways = {word_queue.queue_one_by_one, word_queue.queue_by_simd} - {word_queue.queue_words}
+ways |= {class_ranges.classes_by_range, class_pages.classes_by_page}
+reached, pending = set(), [*entries, *(one.py_func for one in ways)]
 while pending:
     function = pending.pop()
     reached.add(function)
@@ -140,9 +144,6 @@ while pending:
         inner = getattr(function.__globals__.get(name), "py_func", None)
         if inner is not None and inner not in reached:
             pending.append(inner)
-# Of two ways to fill the queue a processor has use for one.
-ways = {word_queue.queue_one_by_one, word_queue.queue_by_simd} - {word_queue.queue_words}
-reached.update(one.py_func for one in ways)
 # What is loaded holds what it calls: an inner kernel has a signature where something was compiled.
 print(sorted(one.__name__ for one in set(kernels) - reached))
 print(sorted(one.__name__ for one in entries if not kernels[one].signatures))

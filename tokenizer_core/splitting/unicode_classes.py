@@ -16,16 +16,15 @@ import regex
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.digests import digest_of
-from bpeline.tokenizer_core.kernels.scanning.character_masks import (
-    ALTERNATING,
+from bpeline.tokenizer_core.kernels.scanning.character_classes import (
     CASELESS,
-    CLASS_RANGES,
     LOWER,
     MARK,
     NUMBER,
     UPPER,
     WHITE_SPACE,
 )
+from bpeline.tokenizer_core.kernels.scanning.class_ranges import ALTERNATING, CLASS_RANGES
 
 CODE_POINTS = 0x110000
 _SURROGATES = (0xD800, 0xE000)

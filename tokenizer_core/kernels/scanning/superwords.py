@@ -24,13 +24,13 @@ from bpeline.tokenizer_core.kernels.memory.addresses import (
 )
 from bpeline.tokenizer_core.kernels.memory.bitmaps import mark
 from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, U8s, U64s
-from bpeline.tokenizer_core.kernels.scanning.character_masks import (
+from bpeline.tokenizer_core.kernels.scanning.character_classes import (
     MARK,
     NUMBER,
     OTHER,
     WHITE_SPACE,
-    class_masks,
 )
+from bpeline.tokenizer_core.kernels.scanning.character_masks import class_masks
 from bpeline.tokenizer_core.kernels.scanning.characters import character_size, decode_beyond_ascii
 
 _0, _1, _63 = np.uint64(0), np.uint64(1), np.uint64(63)
