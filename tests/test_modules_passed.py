@@ -13,6 +13,8 @@ PROGRAM = """
 import sys, threading
 from pathlib import Path
 from bpeline import Tokenizer, WordCounts, count_words, train_bpe
+from bpeline.tokenizer_core.kernels.compiling.compilation import compile_declared, entry_kernels
+from bpeline.tokenizer_core.kernels.encoding import short_texts
 
 def passed(call):
     modules = set()
@@ -30,6 +32,7 @@ def passed(call):
     names = (name.removeprefix(core) for name in modules if name.startswith(core))
     return result, sorted(name for name in names if not name.startswith("kernels."))
 
+compile_declared(*entry_kernels(short_texts))  # short texts go other ways until this is done
 path = Path(sys.argv[1])
 counts, counting = passed(lambda: count_words([path]))
 tokenizer, training = passed(lambda: train_bpe(counts, 300, special_tokens=["<|end|>"]))
