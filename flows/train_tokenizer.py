@@ -81,7 +81,7 @@ def train_tokenizer(request: TrainingRequest, workspace: str | None) -> Training
                     with run.step(CHOOSE_SIZE) as outcome:
                         sized = choose_size(learned, words, plan, setup, request, registry)
                         outcome(sized.outcome)
-                preparing.join()
+                preparing.let_measure()
                 with run.step(EVALUATE) as outcome:
                     evaluated = evaluate(sized.learned, words, plan, setup, sized.request, registry)
                     outcome(evaluated.outcome)
@@ -91,7 +91,7 @@ def train_tokenizer(request: TrainingRequest, workspace: str | None) -> Training
         trained = Trained(sized, plan, corpus, words, evaluated, screened)
         summary = summarize(run, trained)
         with run.step(PUBLISH) as outcome:
-            version = publish(run, trained, summary)
+            version = publish(run, trained, summary, preparing.join)
             outcome(version.reference)
         promotion = None
         if setup.rules is not None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bpeline.registry.environment import addresses, where_it_was_looked_for, workspace_of
-from bpeline.registry.tracking import MlflowTracker, TrackingSettings, is_server
+from bpeline.registry.tracking import MlflowTracker, TrackingSettings, is_server, tracker_of
 from bpeline.registry.workspace import (
     Workspace,
     known_store,
@@ -74,9 +74,8 @@ class Registry:
     def __init__(self, place: Place, tracker: MlflowTracker | None = None) -> None:
         self.place = place
         self.workspace: Workspace = place.workspace
-        self.tracker: MlflowTracker = tracker or MlflowTracker(
-            tracking_settings(place.tracking_uri, place.workspace)
-        )
+        settings = tracking_settings(place.tracking_uri, place.workspace)
+        self.tracker: MlflowTracker = tracker or tracker_of(settings)
 
     @cached_property
     def catalogue(self) -> Catalogue:

@@ -294,6 +294,7 @@ def test_the_environment_is_read_in_named_places_only() -> None:
         "flows/running/settings.py",
         "registry/environment.py",
         "registry/exports/asking.py",  # hands it on to a child process
+        "registry/tracking/beside.py",  # sets it for the process that it begins
         SERVES_MLFLOW,  # hands it on to MLflow's application
         "tokenizer_core/kernels/compiling/cache_directory.py",
         "tokenizer_core/redaction.py",  # the secrets among it, to hide them

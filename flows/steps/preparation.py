@@ -1,7 +1,8 @@
 """Slow beginnings made early: MLflow is imported and its database made while words are counted.
 
-Both take seconds of plain Python, and the kernels at work meanwhile do not need the interpreter.
-Nothing depends on it: whoever publishes asks again and finds it done.
+Both take seconds of plain Python. From the command line it is that of another process; else the
+kernels at work meanwhile do not need the interpreter. Nothing depends on it: whoever publishes asks
+again and finds it done.
 """
 
 from __future__ import annotations
@@ -15,10 +16,30 @@ from bpeline.registry.tracking import MlflowTracker
 from bpeline.tokenizer_core.ahead import compiling_ahead
 
 
+class Preparing(threading.Thread):
+    """The thread in which a tracker prepares itself."""
+
+    def __init__(self, tracker: MlflowTracker, then: Callable[[], object]) -> None:
+        super().__init__(name="prepare to publish")
+        self._tracker, self._then = tracker, then
+
+    def run(self) -> None:
+        try:
+            self._tracker.prepare()
+            self._then()
+        except Exception:  # publishing meets the same error, and tells it
+            return
+
+    def let_measure(self) -> None:
+        """Wait where it takes the time of this process, which is measured next."""
+        if not self._tracker.is_beside:
+            self.join()
+
+
 @contextmanager
 def prepared(
     tracker: MlflowTracker, then: Callable[[], object] = lambda: None
-) -> Iterator[threading.Thread]:
+) -> Iterator[Preparing]:
     """Let the tracker prepare itself in a thread while the block runs; join it before publishing.
 
     The block does not end before the thread, so that no migration is cut short.
@@ -26,20 +47,12 @@ def prepared(
     Args:
         then: what is said to MLflow as soon as it is imported.
     """
-    thread = threading.Thread(target=_prepare, args=(tracker, then), name="prepare to publish")
+    thread = Preparing(tracker, then)
     thread.start()
     try:
         yield thread
     finally:
         thread.join()
-
-
-def _prepare(tracker: MlflowTracker, then: Callable[[], object]) -> None:
-    try:
-        tracker.prepare()
-        then()
-    except Exception:  # publishing meets the same error, and tells it
-        return
 
 
 def compiled_ahead(request: TrainingRequest) -> AbstractContextManager[Callable[[], None]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -73,8 +73,13 @@ PACKAGES = ("bpeline", "regex", "numba", "numpy", "duckdb", "mlflow")
 
 
 @step(PUBLISH)
-def publish(run: TrainingRun, trained: Trained, summary: TrainingSummary) -> PublishedVersion:
+def publish(
+    run: TrainingRun, trained: Trained, summary: TrainingSummary, until_ready: Callable[[], object]
+) -> PublishedVersion:
     """Write the files, then register them once, whatever happens in between.
+
+    Args:
+        until_ready: waits until MLflow can be told, called when the files are written.
 
     Raises:
         RegistryUnreachable: MLflow does not answer; the result is kept in the outbox.
@@ -129,6 +134,7 @@ def publish(run: TrainingRun, trained: Trained, summary: TrainingSummary) -> Pub
             evaluation_set="" if evaluated.made is None else evaluated.made.digest,
             set_number=evaluated.set_number,
         )
+        until_ready()
         version = publish_version(registry, publication)
         for remark in version.remarks:
             run.note(remark)

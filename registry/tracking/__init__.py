@@ -9,6 +9,7 @@ from bpeline.lazy_names import lazy_names
 if TYPE_CHECKING:
     from . import mlflow_server as mlflow_server
     from . import ui_links as ui_links
+    from .beside import mlflow_beside as mlflow_beside
     from .bounded_http import answers as answers
     from .mlflow_database import DatabaseState as DatabaseState
     from .mlflow_database import database_of as database_of
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from .tracked import TrackedVersion as TrackedVersion
     from .tracked import TrackingSettings as TrackingSettings
     from .tracked import UnendedRun as UnendedRun
+    from .tracker_beside import tracker_of as tracker_of
     from .tracking import MlflowTracker as MlflowTracker
     from .ui_links import is_server as is_server
     from .ui_links import model_link as model_link

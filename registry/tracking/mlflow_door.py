@@ -52,10 +52,22 @@ class MlflowConnection:
     All methods of those who inherit it raise RegistryUnreachable when MLflow does not answer
     within the settings' limits, RegistryError when it refuses, and StorageError when its database,
     where that is a SQLite file, cannot be made ready.
+
+    Attributes:
+        is_beside: whether another process does the work.
     """
+
+    is_beside = False
 
     def __init__(self, settings: TrackingSettings) -> None:
         self.settings = settings
+
+    def load(self) -> None:
+        """Import what of MLflow is used with its databases; asks and makes nothing."""
+        self._before_import()
+        _import_pyfunc()
+        import mlflow.store.model_registry.sqlalchemy_store
+        import mlflow.store.tracking.sqlalchemy_store  # noqa: F401
 
     def prepare(self) -> None:
         """Import MLflow and make its database or bring it up to date; asks no server anything."""

@@ -19,7 +19,7 @@ DRIFT = "drift"
 DRIFTED = "drift/drifted"  # every observation has it, so its last step is their number
 # What was not judged has a value of its own, which neither a search for 0 nor a chart takes for
 # "not drifted", and in whose place no value of an observation before it stands.
-DRIFTED_VALUES = {"drifted": 1.0, "not drifted": 0.0, "not judged": -1.0}
+DRIFTED_VALUES: dict[str, float] = {"drifted": 1.0, "not drifted": 0.0, "not judged": -1.0}
 
 
 class MlflowDrift(MlflowRuns):

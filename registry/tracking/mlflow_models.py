@@ -10,7 +10,7 @@ import secrets
 import shutil
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,14 +54,13 @@ _LINKED = "mlflow.modelVersions"  # MLflow's own tag on a model that versions ar
 class MlflowModels(MlflowConnection):
     """Registered models and their versions."""
 
+    def load(self) -> None:
+        with _packing():
+            super().load()
+
     def prepare(self) -> None:
-        # Compressing does not hold the interpreter, as importing MLflow does.
-        packing = threading.Thread(target=_pack, name="pack the core")
-        packing.start()
-        try:
+        with _packing():
             super().prepare()
-        finally:
-            packing.join()
 
     def ensure_registered_model(self, name: str) -> None:
         """Make room for versions of ``name`` unless there is."""
@@ -334,6 +333,17 @@ class MlflowModels(MlflowConnection):
         with self._fine_if_missing():
             return TrackedVersion.of(ask())
         return None
+
+
+@contextmanager
+def _packing() -> Iterator[None]:
+    """Compress the core, which does not hold the interpreter, as importing MLflow does."""
+    thread = threading.Thread(target=_pack, name="pack the core")
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
 
 
 def _pack() -> None:

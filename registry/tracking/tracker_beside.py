@@ -1,0 +1,119 @@
+"""`MlflowTracker` in two processes: one asks, the other is asked, imports MLflow and answers.
+
+Knows which questions need MLflow; neither what they mean nor how they are carried.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from functools import wraps
+from typing import Any
+
+from bpeline.registry.tracking.beside import Beside, NobodyThere, answering, present
+from bpeline.registry.tracking.mlflow_database import database_of
+from bpeline.registry.tracking.tracked import TrackingSettings
+from bpeline.registry.tracking.tracking import MlflowTracker
+from bpeline.tokenizer_core.ahead import end_with
+from bpeline.tokenizer_core.errors import BpelineError
+
+# These are read from the database without MLflow, see `MlflowConnection._quickly`.
+LOOKED_UP = {"identity", "aliases", "model_tags", "versions", "version", "version_of_alias"}
+ASKED = {
+    name
+    for kind in MlflowTracker.__mro__
+    for name, value in vars(kind).items()
+    if callable(value) and not name.startswith("_") and name not in LOOKED_UP
+}
+
+
+def tracker_of(settings: TrackingSettings) -> MlflowTracker:
+    """Who speaks to this MLflow: where it is a SQLite file, a process that was begun for that."""
+    beside = present()
+    if beside is None or database_of(settings.uri) is None:
+        return MlflowTracker(settings)
+    return TrackerBeside(settings, beside)
+
+
+class _NeedsMlflow(BpelineError):
+    """What is looked up in tables is not certain."""
+
+
+class TrackerBeside(MlflowTracker):
+    """Asks a process beside this one; where that is gone, MLflow is imported here."""
+
+    is_beside = True
+
+    def __init__(self, settings: TrackingSettings, beside: Beside) -> None:
+        super().__init__(settings)
+        self._beside = beside
+
+    def _quickly(self, read: Callable[[Any], Any], ask: Callable[[], Any]) -> Any:
+        def ask_beside() -> Any:
+            if self._beside.is_gone:
+                return ask()
+            raise _NeedsMlflow("it is to be asked of MLflow")
+
+        return super()._quickly(read, ask_beside)
+
+
+def _asking(name: str) -> Callable[..., Any]:
+    here = getattr(MlflowTracker, name)
+
+    @wraps(here)
+    def ask(self: TrackerBeside, *args: Any, **named: Any) -> Any:
+        try:
+            error, answer, remarks = self._beside.ask((self.settings, name, args, named))
+        except NobodyThere:
+            return here(self, *args, **named)
+        for text, category in remarks:
+            warnings.warn(text, category, stacklevel=2)
+        if isinstance(error, BpelineError):  # made anew: without the secrets that are known here
+            raise type(error)(error.happened, error.accepted, error.next_step)
+        if error is not None:
+            raise error
+        return answer
+
+    return ask
+
+
+def _looking_up(name: str) -> Callable[..., Any]:
+    here, ask = getattr(MlflowTracker, name), _asking(name)
+
+    @wraps(here)
+    def look(self: TrackerBeside, *args: Any, **named: Any) -> Any:
+        with suppress(_NeedsMlflow):
+            return here(self, *args, **named)
+        return ask(self, *args, **named)
+
+    return look
+
+
+for _names, _kind in ((ASKED, _asking), (LOOKED_UP, _looking_up)):
+    for _name in _names:
+        setattr(TrackerBeside, _name, _kind(_name))
+
+
+def answer_beside(end: int) -> None:
+    """The other process: import MLflow, then answer until nobody asks any more."""
+    end_with(sys.stdin)
+    with suppress(Exception):  # who asks for what needs it meets the same error, and is told
+        MlflowTracker(TrackingSettings("")).load()
+    trackers: dict[TrackingSettings, MlflowTracker] = {}
+
+    def answer(question: tuple[TrackingSettings, str, tuple[Any, ...], dict[str, Any]]) -> Any:
+        settings, name, args, named = question
+        tracker = trackers.setdefault(settings, MlflowTracker(settings))
+        error = found = None
+        with warnings.catch_warnings(record=True) as remarks:
+            try:
+                found = getattr(tracker, name)(*args, **named)
+            except Exception as raised:
+                error = raised
+        return error, found, [(str(one.message), one.category) for one in remarks]
+
+    answering(end, answer)
+    os._exit(0)  # without taking MLflow apart

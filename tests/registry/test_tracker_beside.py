@@ -1,0 +1,232 @@
+"""MLflow in a process beside: the same answers, the same errors, and what comes of losing it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from bpeline.registry.opening import open_registry
+from bpeline.registry.tracking import beside, lookup
+from bpeline.registry.tracking.beside import Beside, NobodyThere, mlflow_beside
+from bpeline.registry.tracking.tracked import StartedRun, TrackedRun, TrackingSettings
+from bpeline.registry.tracking.tracker_beside import ASKED, LOOKED_UP, TrackerBeside, tracker_of
+from bpeline.registry.tracking.tracking import MlflowTracker
+from bpeline.tokenizer_core.errors import BpelineError, RegistryError, RegistryUnreachable
+
+ROOT = Path(__file__).parents[2]
+MISSING = "0" * 32
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[Beside]:
+    begun = Beside()
+    yield begun
+    begun.end()
+
+
+@pytest.fixture
+def settings(mlflow_uri: str, tmp_path: Path) -> TrackingSettings:
+    return TrackingSettings(mlflow_uri, (tmp_path / "artifacts").as_uri(), owner="ours")
+
+
+@pytest.fixture
+def tracker(settings: TrackingSettings, process: Beside) -> TrackerBeside:
+    return TrackerBeside(settings, process)
+
+
+def test_what_needs_mlflow_is_asked_beside() -> None:
+    def looks_up(name: str) -> bool:
+        return "_quickly" in inspect.getsource(getattr(MlflowTracker, name))
+
+    assert {name for name in ASKED | LOOKED_UP if looks_up(name)} == LOOKED_UP
+    assert {"prepare", "open_run", "create_version", "show_name_page", "tombstones"} <= ASKED
+
+
+def test_it_writes_and_reads_what_the_tracker_here_does(
+    tracker: TrackerBeside, settings: TrackingSettings, tmp_path: Path
+) -> None:
+    here = MlflowTracker(settings)
+    tracker.prepare()
+    assert tracker.ensure_identity() == here.identity() == tracker.identity() != ""
+    run = tracker.open_run(StartedRun("news", "r1", "2026-01-02T03:04:05+00:00"))
+    assert isinstance(run, TrackedRun)
+    assert tracker.unended_runs() == here.unended_runs() != []
+    page = tmp_path / "page.html"
+    page.write_text("<p>")
+    tracker.add_files(run.run_id, [page], folder="pages")
+    assert here._files_of(run.run_id).list_artifacts("pages")[0].path == "pages/page.html"
+    tracker.close_run("news", "r1", "KILLED", error="why")
+    assert here._client.get_run(run.run_id).info.status == "KILLED"
+
+
+def test_its_errors_are_those_of_the_tracker_here(
+    tracker: TrackerBeside, settings: TrackingSettings
+) -> None:
+    told = []
+    for one in (tracker, MlflowTracker(settings)):
+        with pytest.raises(RegistryError) as raised:
+            one.artifact_page(MISSING, "page.html")
+        told.append((type(raised.value), str(raised.value), raised.value.next_step))
+    assert told[0] == told[1]
+    assert MISSING in told[0][1]
+
+
+def test_what_tables_do_not_say_for_certain_is_asked_beside(
+    tracker: TrackerBeside, settings: TrackingSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = tracker.ensure_identity()
+    monkeypatch.setattr(lookup, "KNOWN_SCHEMAS", set())
+    assert (tracker.identity(), tracker.version("news", 1)) == (known, None)
+    assert "_client" not in vars(tracker)
+    gone = Beside()
+    gone.end()
+    assert TrackerBeside(settings, gone).identity() == known
+
+
+def test_every_error_of_ours_can_be_made_of_its_three_parts() -> None:
+    kinds: list[type[BpelineError]] = [BpelineError]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+        assert str(kind("happened", "accepted", "next")) == "happened\naccepted\nnext"
+
+
+def test_its_remarks_are_said_here(process: Beside, tmp_path: Path) -> None:
+    path = tmp_path / "mlflow.sqlite"
+    with closing(sqlite3.connect(path)) as connection:  # as a killed MLflow leaves one
+        connection.execute("CREATE TABLE alembic_version (version_num TEXT)")
+    with pytest.warns(UserWarning, match=path.name):
+        TrackerBeside(TrackingSettings(f"sqlite:///{path}"), process).prepare_database()
+
+
+def test_one_that_is_gone_is_done_without(settings: TrackingSettings) -> None:
+    begun = Beside()
+    begun.end()
+    with pytest.raises(NobodyThere):
+        begun.ask("anything")
+    tracker = TrackerBeside(settings, begun)
+    assert tracker.ensure_identity() == MlflowTracker(settings).identity() != ""
+
+
+def test_one_that_ends_before_it_answers_may_have_done_it(settings: TrackingSettings) -> None:
+    begun = Beside()
+    tracker = TrackerBeside(settings, begun)
+    os.kill(begun._process.pid, signal.SIGSTOP)
+    threading.Timer(0.2, begun._process.kill).start()
+    with pytest.raises(RegistryUnreachable, match="before it answered"):
+        tracker.ensure_identity()
+    assert MlflowTracker(settings).identity() == ""
+    assert tracker.ensure_identity() != ""
+
+
+def test_an_interruption_does_not_wait_for_the_answer(settings: TrackingSettings) -> None:
+    begun = Beside()
+    os.kill(begun._process.pid, signal.SIGSTOP)
+    main = threading.main_thread().ident
+    assert main is not None
+    threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        begun.ask((settings, "ensure_identity", (), {}))
+    assert begun._process.returncode == -signal.SIGKILL
+    with pytest.raises(NobodyThere):
+        begun.ask((settings, "identity", (), {}))
+
+
+_PARENT = """
+import time
+from bpeline.registry.tracking.beside import Beside
+print(Beside()._process.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_it_ends_with_this_process() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", _PARENT], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        os.kill(pid, 0)
+        parent.kill()
+    deadline = time.monotonic() + 60
+    while _runs(pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return " Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def test_a_registry_asks_the_one_that_was_begun(
+    settings: TrackingSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "mlflow", raising=False)
+    monkeypatch.setattr(beside, "available_processors", lambda: 2)
+    with mlflow_beside(), mlflow_beside():
+        assert type(tracker_of(settings)) is TrackerBeside
+        assert type(tracker_of(TrackingSettings("http://127.0.0.1:9"))) is MlflowTracker
+    assert type(tracker_of(settings)) is MlflowTracker
+
+
+@pytest.mark.parametrize(("processors", "imported"), [(1, False), (2, True)])
+def test_where_it_would_gain_nothing_none_is_begun(
+    settings: TrackingSettings, monkeypatch: pytest.MonkeyPatch, processors: int, imported: bool
+) -> None:
+    monkeypatch.delitem(sys.modules, "mlflow", raising=False)
+    if imported:
+        monkeypatch.setitem(sys.modules, "mlflow", sys)
+    monkeypatch.setattr(beside, "available_processors", lambda: processors)
+    with mlflow_beside():
+        assert type(tracker_of(settings)) is MlflowTracker
+
+
+def test_no_room_for_it_is_no_error(
+    settings: TrackingSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise BlockingIOError("no more processes")
+
+    monkeypatch.delitem(sys.modules, "mlflow", raising=False)
+    monkeypatch.setattr(beside, "available_processors", lambda: 2)
+    monkeypatch.setattr(subprocess, "Popen", refused)
+    with mlflow_beside():
+        assert type(tracker_of(settings)) is MlflowTracker
+
+
+_TRAIN = """
+import json, sys
+from bpeline.flows.cli.train import run_training
+from bpeline.registry.tracking import beside, lookup
+beside.available_processors = lambda: 2
+summary = run_training({"paths": [sys.argv[1]], "name": "news", "vocab_size": 300})
+print(json.dumps([summary.version, "mlflow" in sys.modules]))
+"""
+
+
+def test_a_training_does_not_import_mlflow(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("low lower lowest newest widest\n" * 400)
+    done = subprocess.run(
+        [sys.executable, "-c", _TRAIN, str(text)],
+        cwd=ROOT,
+        env={**os.environ, "BPELINE_HOME": str(tmp_path / "home")},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    assert json.loads(done.stdout.splitlines()[-1]) == [1, False]
+    assert len(open_registry(tmp_path / "home").tracker.versions("news")) == 1
