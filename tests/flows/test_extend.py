@@ -12,6 +12,9 @@ import pytest
 from click.testing import Result
 
 from bpeline.registry import load_tokenizer
+from bpeline.registry.loading import resolve
+from bpeline.registry.opening import open_registry
+from bpeline.registry.references import parse_registered
 from bpeline.tokenizer_core.formats.bpeline import read_manifest
 
 Command = Callable[..., Result]
@@ -51,13 +54,19 @@ def test_on_the_recorded_corpus_it_is_what_training_more_makes(base: str, bpelin
     required = ("--required-token", " zebra")
     direct = summary_of(bpeline(*BEGIN, "--vocab-size", "500", *required, "--json"))
     assert (direct["digest"], direct["newly_registered"]) == (larger["digest"], False)
-    record = json.loads((Path(larger["directory"]) / "extension.json").read_text())
+    files = Path(larger["directory"])
+    record = json.loads((files / "extension.json").read_text())
     assert record["base"] == base
     assert (record["ids_kept"], record["first_new_id"], record["new_ids"]) == (400, 400, 100)
     details = json.loads(bpeline("show", "news/2", "--json").stdout)
     assert details["parameters"]["extends"] == base
     assert details["extension"]["base"] == base
-    assert read_manifest(Path(larger["directory"]))["provenance"]["request"]["extends"]
+    assert read_manifest(files)["provenance"]["request"]["extends"] == base
+    recipe = json.loads((files / "extension-recipe.json").read_text())
+    assert (recipe["base"], [id_ for id_, _ in recipe["new_ids"]]) == (base, [*range(400, 500)])
+    registry = open_registry()
+    run = resolve(registry, parse_registered("news/2")).mlflow_run_id
+    assert registry.tracker._client.get_run(run).data.tags["extends"] == base
     again = bpeline("extend", "news/2", "--vocab-size", "510", "--name", "more")
     assert again.exit_code == 0, again.output
     assert load_tokenizer("more/1").merges[:143] == load_tokenizer("news/1").merges

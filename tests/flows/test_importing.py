@@ -17,6 +17,7 @@ from bpeline.flows.importing import import_tokenizer
 from bpeline.registry import load_tokenizer
 from bpeline.registry.imported import copy_originals, imported_in
 from bpeline.tokenizer_core import Tokenizer
+from bpeline.tokenizer_core.formats.bpeline import read_manifest
 
 Command = Callable[..., Result]
 pytestmark = pytest.mark.slow
@@ -300,6 +301,9 @@ def test_it_is_extended_from_a_corpus_and_says_what_new_ids_stand_for(
     assert larger.vocab_size == base.vocab_size + 40
     assert larger.spec.normalizer_name == "NFC"
     assert {id_: larger.vocab[id_] for id_ in base.vocab} == dict(base.vocab)
+    files = Path(json.loads(made.stdout)["directory"])
+    assert read_manifest(files)["provenance"]["request"]["extends"] == base.digest
+    assert json.loads((files / "extension-recipe.json").read_text())["base"] == base.digest
     recipe = json.loads(bpeline("show", "larger/1", "--recipe", "--json").stdout)
     assert len(recipe) == 40
     for one in recipe:

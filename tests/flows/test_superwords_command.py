@@ -19,6 +19,7 @@ from bpeline.tokenizer_core import (
     train_superbpe,
     train_superword_bpe,
 )
+from bpeline.tokenizer_core.formats.bpeline import read_manifest
 
 Command = Callable[..., Result]
 MakeFolder = Callable[[Mapping[str, str], Sequence[Sequence[object]]], Path]
@@ -61,6 +62,9 @@ def test_it_is_what_the_api_makes_of_the_same_text(base: Path, bpeline: Command)
     texts = [path.read_text() for path in sorted(base.glob("**/*.txt"))]
     lines = count_texts(texts, superword_lines(), special_tokens=[END])
     assert train_superbpe(words, lines, 420, transition_size=360).digest == tokenizer.digest
+    files = Path(made["directory"])
+    assert read_manifest(files)["provenance"]["request"]["extends"] == words.digest
+    assert not (files / "extension-recipe.json").exists(), "ids of words become others"
     assert len(tokenizer.encode(texts[0])) < len(words.encode(texts[0]))
     again = summary_of(bpeline(*COMMAND, "--json"))
     assert (again["digest"], again["newly_registered"]) == (made["digest"], False)
