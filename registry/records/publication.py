@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.registry.references import validate_name
+from bpeline.tokenizer_core.arguments import MeasuredNumber, TextWithNames, check_fields
 from bpeline.tokenizer_core.digests import DIGEST_LENGTH, canonical_json, sealed, unsealed
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
 from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN
@@ -42,10 +43,13 @@ class CorpusInput:
         context: what it was read for: ``training``, ``development`` or ``evaluation``.
     """
 
-    name: str
-    source: str
+    name: TextWithNames
+    source: TextWithNames
     digest: str
     context: str = "training"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,24 +92,25 @@ class Publication:
     counts_digest: str = ""
     vocab_size: int = 0
     pattern: str = ""
-    params: Mapping[str, Any] = field(default_factory=dict)
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    params: Mapping[TextWithNames, Any] = field(default_factory=dict)
+    metrics: Mapping[TextWithNames, MeasuredNumber] = field(default_factory=dict)
     curve: tuple[tuple[int, float], ...] = ()
-    curves: Mapping[str, tuple[tuple[int, float], ...]] = field(default_factory=dict)
+    curves: Mapping[TextWithNames, tuple[tuple[int, float], ...]] = field(default_factory=dict)
     inputs: tuple[CorpusInput, ...] = ()
-    tags: Mapping[str, str] = field(default_factory=dict)
+    tags: Mapping[TextWithNames, TextWithNames] = field(default_factory=dict)
     figures: tuple[Path, ...] = ()
     pages: tuple[Path, ...] = ()
-    report: str = ""
+    report: TextWithNames = ""
     created_at: str = ""
     started_at: str = ""
-    started_by: str = ""
+    started_by: TextWithNames = ""
     kept: Mapping[str, str] = field(default_factory=dict)
     trained: int = 0
     evaluation_set: str = ""
     set_number: int = 1
 
     def __post_init__(self) -> None:
+        check_fields(self)
         validate_name(self.name)
         if not _DIGEST.fullmatch(self.digest) or not _RUN_ID.fullmatch(self.run_id):
             raise InvalidOption(
@@ -131,7 +136,6 @@ class Publication:
             "format": RECORD_FORMAT,
             "tokenizer_directory": str(self.tokenizer_directory),
             "inputs": [astuple(one) for one in self.inputs],
-            "tags": {key: str(value) for key, value in self.tags.items()},
             "figures": [str(path) for path in self.figures],
             "pages": [str(path) for path in self.pages],
         }
@@ -153,7 +157,9 @@ class Publication:
             if record.pop("format") != RECORD_FORMAT:
                 raise ValueError("unknown format version")
             record["tokenizer_directory"] = Path(record["tokenizer_directory"])
-            record["curve"] = tuple(tuple(point) for point in record["curve"])
+            record["curve"] = _points(record["curve"])
+            curves = record.get("curves", {}).items()
+            record["curves"] = {name: _points(curve) for name, curve in curves}
             record["inputs"] = tuple(CorpusInput(*one) for one in record["inputs"])
             for files in ("figures", "pages"):
                 record[files] = tuple(Path(one) for one in record.get(files, ()))
@@ -164,6 +170,10 @@ class Publication:
                 f"accepted are records of format {RECORD_FORMAT} as `bpeline train` writes them",
                 "delete the file; the tokenizer itself is kept, train or resume publishes it again",
             ) from error
+
+
+def _points(lists: Iterable[Iterable[Any]]) -> tuple[tuple[Any, ...], ...]:
+    return tuple(tuple(point) for point in lists)
 
 
 @dataclass(frozen=True, slots=True)

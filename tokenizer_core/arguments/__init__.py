@@ -14,5 +14,7 @@ if TYPE_CHECKING:
     from .checking import require_options_of as require_options_of
     from .checking import row_number as row_number
     from .checking import whole_number as whole_number
+    from .kinds import MeasuredNumber as MeasuredNumber
+    from .kinds import TextWithNames as TextWithNames
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

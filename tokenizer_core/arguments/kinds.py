@@ -17,7 +17,7 @@ from inspect import Parameter
 from numbers import Integral, Real
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, ForwardRef, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ForwardRef, Literal, TypeVar, Union, get_args, get_origin
 
 REFUSED: Any = object()
 _MEND_ITEM = "put that item right, or take it out"
@@ -98,6 +98,8 @@ def _is_path(annotation: Any) -> bool:
 
 def _kind_of(annotation: Any) -> Kind:
     origin, parts = _origin(annotation), get_args(annotation)
+    if origin is Annotated:  # the type for who reads it, and what is taken
+        return next(part for part in parts if isinstance(part, Kind))
     if isinstance(annotation, ForwardRef):
         return _instances(annotation.__forward_arg__)
     if annotation in _PLAIN:
@@ -193,6 +195,23 @@ def _text(given: Any) -> Any:
     return given
 
 
+def _text_with_names(given: Any) -> Any:
+    if not isinstance(given, str):
+        return REFUSED
+    try:
+        str.encode(given, "utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return REFUSED
+    return given
+
+
+def _number(given: Any) -> Any:
+    """A number for Python's ``float``: NaN and infinities, too."""
+    if isinstance(given, Real) and not isinstance(given, bool):
+        return given if isinstance(given, (int, float)) else float(given)
+    return REFUSED
+
+
 def _meant_text(given: Any) -> str:
     if isinstance(given, bytes) and _text(given.decode("utf-8", "surrogateescape")) is not REFUSED:
         return repr(given.decode())
@@ -242,6 +261,12 @@ _PATH_OF_TEXT = Kind(
     "a path", _path_of_text, (str, os.PathLike), _meant_text, '"file.txt"', _flaw_of_path
 )
 _PATH = replace(_PATH_OF_TEXT, taken=_path)
+
+#: Text in which names of files may stand: of these no system asks that they are UTF-8, and
+#: `os.fsdecode` writes other bytes as lone surrogates.
+TextWithNames = Annotated[str, replace(_PLAIN[str], taken=_text_with_names)]
+#: What was measured, also where that has no value.
+MeasuredNumber = Annotated[float, Kind("a number", _number, (), _meant_real, "0.5")]
 
 
 def _one_of(values: tuple[Any, ...]) -> Kind:
