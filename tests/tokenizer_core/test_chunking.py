@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -10,8 +11,15 @@ import pytest
 from corpus_files import GPT2, READING, SPECIALS, counted, words_of, write
 
 from bpeline.tokenizer_core import reference
-from bpeline.tokenizer_core.corpus.chunking import Chunk, ChunkGroup, plan_chunk_groups, read_chunks
+from bpeline.tokenizer_core.corpus.chunking import (
+    Chunk,
+    ChunkGroup,
+    cut_chunks,
+    plan_chunk_groups,
+    read_chunks,
+)
 from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.corpus.source_bytes import PlainBytes
 from bpeline.tokenizer_core.counting.chunk_counts import ChunkCounts
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
@@ -173,6 +181,48 @@ def test_a_plan_covers_each_file_in_order(tmp_path: Path) -> None:
         assert [part.end for part in parts] == [part.begin for part in parts[1:]] + [None]
         assert all(part.begin % 100 == 0 for part in parts)
     assert groups[-1] == ChunkGroup(files[-1])
+
+
+@pytest.mark.parametrize("quick", [False, True])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.jsonl", b'{"text": "' + b"a word " * 40_000 + b'"}\n{"text": "and another"}\n' * 9),
+        ("a.txt", b"some words, " * 4_000 + b"a" * 300_000 + b" and others" * 4_000),
+        ("b.txt", b"a" * 300_000),
+    ],
+)
+def test_what_cannot_be_cut_is_read_for_one_group_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes, quick: bool
+) -> None:
+    """All groups that begin in such a stretch would look for its end, each from its own begin."""
+    looked_at: list[int] = []
+    peek = PlainBytes.peek
+
+    def counting(self: PlainBytes, begin: int, size: int) -> bytes:
+        found = peek(self, begin, size)
+        looked_at.append(len(found))
+        return found
+
+    monkeypatch.setattr(PlainBytes, "peek", counting)
+    file = write(tmp_path / name, content)
+    groups = plan_chunk_groups([file], 4_000, max_groups=50)
+    assert len(groups) > 30
+
+    def chunks_of(groups: Sequence[ChunkGroup]) -> list[Chunk]:
+        cut = (cut_chunks(one, READING, 4_000, quick=quick) for one in groups)
+        return [chunk for chunks in cut for chunk, _ in chunks]
+
+    known = chunks_of(groups)
+    assert sum(looked_at) < 3 * len(content)
+    alone = [ChunkGroup(one.file, one.begin, one.end) for one in groups]
+    assert chunks_of(alone) == known
+    together = plan_chunk_groups([file], 4_000, max_groups=50)
+    random.Random(name).shuffle(together)
+    in_any_order = chunks_of(together)
+    assert sorted(in_any_order, key=lambda chunk: chunk.begin) == known
+    assert [chunk.begin for chunk in known] == [0, *(chunk.end for chunk in known)][:-1]
+    assert known[-1].end == len(content)
 
 
 def test_a_chunk_knows_its_size(tmp_path: Path) -> None:

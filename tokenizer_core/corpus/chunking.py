@@ -11,7 +11,7 @@ from __future__ import annotations
 import codecs
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from bpeline.tokenizer_core.corpus.documents import ChunkText, read_documents
 from bpeline.tokenizer_core.corpus.reading import Reading
@@ -26,7 +26,8 @@ from bpeline.tokenizer_core.text import Text
 CHUNK_BYTES = 64 << 20
 MAX_GROUPS = 64
 _FIRST_LOOK = 1 << 12  # bytes; natural text has a legal cut every few words
-_LONGEST_LOOK = 1 << 24
+_LONGEST_LOOK = 1 << 20  # larger ones would take memory from the system anew each time
+_NOTHING = 0, -1
 # The same bytes are other words as JSON lines than as text, so their chunks have other digests.
 _MARKS = {"jsonl": b"JSON lines\0", "counts": b"counts\0"}
 _RECORDS = b"records\0"
@@ -49,11 +50,15 @@ class ChunkGroup:
         end: bytes; a multiple of the chunk size, or None for the end of the file. Files that are
             streamed are one group each, but for those that have parts: of these, a group holds
             what begins in this range of the bytes on disk, which are multiples of `PART_BYTES`.
+        uncut: what the groups of one file, as they are planned together, tell each other: a long
+            stretch in which no cut is legal, from where on and where the next one is. A file of one
+            line of JSON, or of one word, would be read as often as it has groups.
     """
 
     file: SourceFile
     begin: int = 0
     end: int | None = None
+    uncut: dict[Cuts, tuple[int, int]] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +110,9 @@ def plan_chunk_groups(
             groups.append(ChunkGroup(file))
             continue
         own = -(-step // PART_BYTES) * PART_BYTES if file.has_parts else step
+        uncut: dict[Cuts, tuple[int, int]] = {}
         groups += [
-            ChunkGroup(file, begin, begin + own if begin + own < file.size else None)
+            ChunkGroup(file, begin, begin + own if begin + own < file.size else None, uncut)
             for begin in range(0, file.size, own)
         ]
     return groups
@@ -209,9 +215,16 @@ def _cut(
     file = group.file
 
     def cut_at(position: int) -> int:
-        found = first_cut(source, near, position)
-        if near is not cuts and found >= position + chunk_bytes:
-            found = first_cut(source, cuts, position)
+        if near is not cuts:
+            found = first_cut(source, near, position, position + chunk_bytes - 1)
+            if found >= 0:
+                return found
+        begin, end = group.uncut.get(cuts, _NOTHING)
+        if begin <= position <= end:
+            return end
+        found = first_cut(source, cuts, position)
+        if found >= position + chunk_bytes:
+            group.uncut[cuts] = position, found  # whichever thread writes it last: it is true
         return found
 
     try:

@@ -277,7 +277,7 @@ def _pieces(group: ChunkGroup, size: int) -> Iterator[ChunkGroup]:
     last = group.file.size if group.end is None else group.end
     for begin in range(group.begin, last, size):
         end = min(begin + size, last)
-        yield ChunkGroup(group.file, begin, end if end < group.file.size else None)
+        yield ChunkGroup(group.file, begin, end if end < group.file.size else None, group.uncut)
 
 
 def _stretches(pieces: Iterable[Work]) -> tuple[list[tuple[int, Work]], list[int]]:
