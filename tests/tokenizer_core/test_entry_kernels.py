@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -120,6 +121,38 @@ def test_other_types_are_refused_by_the_name_of_the_argument() -> None:
 def test_python_calls_entry_kernels_only() -> None:
     with pytest.raises(TypeError, match=r"only kernels call kernels\.scanning\.fingerprint\.scram"):
         scramble(np.uint64(1))
+
+
+@entry_kernel
+def _calls_an_entry(content: ReadOnlyU8s) -> I64:
+    return _first_or_number(content, np.int64(1), False)
+
+
+LOADED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import numpy
+from test_entry_kernels import _calls_an_entry, _first_or_number, compile_declared
+compile_declared(_first_or_number)
+assert _first_or_number(numpy.full(1, 9, numpy.uint8), 7, False) == 9
+kept = next(iter(_first_or_number.overloads.values())).library._shared_module
+if kept is not None:
+    print(sum(len(list(block.instructions)) for one in kept.functions for block in one.blocks))
+compile_declared(_calls_an_entry)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("own_cache")
+def test_entries_are_called_by_no_kernel_whether_compiled_or_loaded() -> None:
+    told = r"kernels call no entries; .*_first_or_number.* is marked @entry_kernel"
+    with pytest.raises(TypeError, match=told):
+        compile_declared(_calls_an_entry)
+    for _ in range(2):  # compiled, then loaded
+        command = [sys.executable, "-c", LOADED, str(Path(__file__).parent)]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert re.search(told, ended.stderr), ended.stderr
+    assert int(ended.stdout) <= 2  # instructions: LLVM's code is not kept beside machine code
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from typing import Any, ClassVar
 
 import numba
+from llvmlite.binding import parse_assembly
 from numba.core.caching import (
     CompileResultCacheImpl,
     FunctionCache,
@@ -31,6 +32,8 @@ from bpeline.tokenizer_core.kernels.compiling.cache_directory import (
 )
 from bpeline.tokenizer_core.kernels.compiling.machine_code import kept, source_digest
 from bpeline.tokenizer_core.kernels.compiling.signatures import name_of, signature_of
+
+_NAMES_ALONE = "bpeline_names_alone"  # declared by a module that says what is defined, not how
 
 
 def compiled_entry(function: Any, *, nogil: bool) -> Any:
@@ -114,10 +117,40 @@ class _Whole(JITCodeLibrary):  # type: ignore[misc]
     """The code of an entry, and of all kernels that it calls, directly or not."""
 
     def add_linking_library(self, library: CodeLibrary) -> None:
+        if not isinstance(library, _Part) and _is_whole(library):
+            raise TypeError(f"kernels call no entries; {library.name} is marked @entry_kernel")
         # What calls comes before what is called: LLVM leaves out what nothing calls yet.
         super().add_linking_library(library)
         if isinstance(library, _Part):
             self._linking_libraries += library._linking_libraries
+
+    def serialize_using_object_code(self) -> tuple[str, str, tuple[bytes, bytes]]:
+        """What is kept: machine code, and the names in it.
+
+        Numba keeps LLVM's whole module beside machine code, for others to be linked with; with a
+        kept entry nothing is. Parsing it took two fifths of loading.
+        """
+        self._ensure_finalized()
+        return self.name, "object", (self._get_compiled_object(), _names_in(self._final_module))
+
+
+def _is_whole(library: CodeLibrary) -> bool:
+    """Whether it is an entry's, compiled or loaded."""
+    if isinstance(library, _Whole):
+        return True
+    kept = library._shared_module
+    return kept is not None and any(one.name == _NAMES_ALONE for one in kept.functions)
+
+
+def _names_in(module: Any) -> bytes:
+    """A module of nothing but the names that another defines, as bitcode."""
+    functions = [one.name for one in module.functions if not one.is_declaration]
+    values = [one.name for one in module.global_variables if not one.is_declaration]
+    lines = [f"declare void @{_NAMES_ALONE}()"]
+    lines += [f'define void @"{name}"() {{ unreachable }}' for name in functions]
+    lines += [f'@"{name}" = global i8 0' for name in values]
+    bitcode: bytes = parse_assembly("\n".join(lines)).as_bitcode()
+    return bitcode
 
 
 class _Part(_Whole):

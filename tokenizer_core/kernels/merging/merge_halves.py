@@ -21,7 +21,7 @@ from bpeline.tokenizer_core.kernels.memory.atomics import (
 )
 from bpeline.tokenizer_core.kernels.memory.types import I64, I64s
 from bpeline.tokenizer_core.kernels.merging.merge_layout import symbol_at
-from bpeline.tokenizer_core.kernels.merging.merge_queue import next_pair, queue_new_pairs
+from bpeline.tokenizer_core.kernels.merging.merge_queue import next_pair, queue_pairs
 from bpeline.tokenizer_core.kernels.merging.merge_state import (
     GAINED,
     MET_LEFT,
@@ -208,7 +208,7 @@ def merge_in_halves(
     for side in range(2):
         place_occurrences(state, side, 0, merged)
     see_to_end(half, task)
-    queue_new_pairs(state, limits, first_new, state.sizes[PAIRS])
+    queue_pairs(state, limits, first_new, state.sizes[PAIRS])
 
 
 @entry_kernel

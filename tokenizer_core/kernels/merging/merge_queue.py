@@ -65,8 +65,8 @@ def class_of(count: I64) -> I64:
     return np.int64(_EXACT + (exponent - _EXACT_BITS) * _STEPS + step)
 
 
-@entry_kernel
-def prefix_tie(text: U8s, start: I64, length: I64) -> I64:
+@kernel
+def tie_of_bytes(text: U8s, start: I64, length: I64) -> I64:
     """The first eight bytes of a token as a number that is smaller for greater bytes."""
     prefix = np.uint64(0)
     for index in range(_PREFIX):
@@ -74,6 +74,12 @@ def prefix_tie(text: U8s, start: I64, length: I64) -> I64:
         if index < length:
             prefix |= np.uint64(text[start + index])
     return np.int64(prefix ^ np.uint64(0x7FFFFFFFFFFFFFFF))
+
+
+@entry_kernel
+def prefix_tie(text: U8s, start: I64, length: I64) -> I64:
+    """`tie_of_bytes`, for Python."""
+    return tie_of_bytes(text, start, length)
 
 
 @kernel
@@ -231,14 +237,20 @@ def queue_pair(state: MergeState, limits: Limits, pair: I64) -> None:
         state.waiting[its_class] = pair
 
 
-@entry_kernel
-def queue_new_pairs(state: MergeState, limits: Limits, first: I64, behind: I64) -> None:
+@kernel
+def queue_pairs(state: MergeState, limits: Limits, first: I64, behind: I64) -> None:
     """Queue the pairs in rows ``first`` … ``behind - 1``, except those that would be too long."""
     for pair in range(first, behind):
         key = state.pairs[pair, KEY]
         length = state.token_lengths[key >> 32] + state.token_lengths[key & _LOW]
         if length <= limits.max_length:
             queue_pair(state, limits, pair)
+
+
+@entry_kernel
+def queue_new_pairs(state: MergeState, limits: Limits, first: I64, behind: I64) -> None:
+    """`queue_pairs`, for Python."""
+    queue_pairs(state, limits, first, behind)
 
 
 @kernel

@@ -29,7 +29,7 @@ from bpeline.tokenizer_core.kernels.memory.types import (
     I64s,
     U64Rows,
 )
-from bpeline.tokenizer_core.kernels.merging.merge_queue import next_pair, queue_new_pairs
+from bpeline.tokenizer_core.kernels.merging.merge_queue import next_pair, queue_pairs
 from bpeline.tokenizer_core.kernels.merging.merge_state import (
     LEFT,
     MERGED_COUNT,
@@ -286,8 +286,8 @@ def enter_stage(
         if stage == TOGETHER:
             add_up(together, own, np.int64(0))
         else:
-            queue_new_pairs(own, limits, np.int64(0), own.sizes[PAIRS])
-    queue_new_pairs(together, limits, np.int64(0), together.sizes[PAIRS])
+            queue_pairs(own, limits, np.int64(0), own.sizes[PAIRS])
+    queue_pairs(together, limits, np.int64(0), together.sizes[PAIRS])
     for source in range(sources.rows.size):
         note_need(sources, choice, source)
 
@@ -347,9 +347,9 @@ def merge_in_all(
             if stage == TOGETHER:
                 add_up(together, own, first_new)
             elif stage == WORST_OFF:
-                queue_new_pairs(own, limits, first_new, own.sizes[PAIRS])
+                queue_pairs(own, limits, first_new, own.sizes[PAIRS])
     if stage == TOGETHER:
-        queue_new_pairs(together, limits, first_joined, together.sizes[PAIRS])
+        queue_pairs(together, limits, first_joined, together.sizes[PAIRS])
     state.learned[token, MERGED_COUNT] = count_of_all
 
 

@@ -102,7 +102,7 @@ class MergeState(NamedTuple):
         token_starts: int32 [T] a position where the token can be read in ``text``.
         token_lengths: int32 [T] base tokens in each token.
         token_widths: int32 [T] cells of each token: as many, or fewer once cells were closed up.
-        token_ties: int64 [T] see `prefix_tie`.
+        token_ties: int64 [T] see `tie_of_bytes`.
         learned: int64 [T, 3] left, right and count of the merge that made each token.
         changes: int64 [2, T + 1, 2] what this merge does to the pairs with the neighbour in row
             id + 1: the count and the occurrences its new pair gains. Zero between merges, except

@@ -18,8 +18,8 @@ from bpeline.tokenizer_core.kernels.merging.merge_queue import (
     HEAP_PAIR,
     drop_first,
     next_pair,
-    prefix_tie,
-    queue_new_pairs,
+    queue_pairs,
+    tie_of_bytes,
 )
 from bpeline.tokenizer_core.kernels.merging.merge_state import (
     AFTER,
@@ -301,7 +301,7 @@ def enter_merged(
     state.sizes[FREE_END] = pairs[pair, START] + pairs[pair, LENGTH]
     if limits.order == GREATEST_BYTES and place > 0:
         state.token_starts[token] = place
-        state.token_ties[token] = prefix_tie(
+        state.token_ties[token] = tie_of_bytes(
             state.text, place * state.width, state.token_lengths[token] * state.width
         )
     for side in range(2):
@@ -345,7 +345,7 @@ def merge(state: MergeState, limits: Limits, pair: I64) -> None:
     """`merge_everywhere`, and the new pairs enter the queue."""
     first_new = state.sizes[PAIRS]
     merge_everywhere(state, limits, pair)
-    queue_new_pairs(state, limits, first_new, state.sizes[PAIRS])
+    queue_pairs(state, limits, first_new, state.sizes[PAIRS])
 
 
 @kernel
