@@ -142,7 +142,7 @@ class ScoringEngine(TokenCountingEngine):
             hash_key=state.hash_key,
             sizes=np.zeros(2, np.int64),
         )
-        merge_score.wait(state, self._limits, groups, self._kind, self._total[0], 0, size)
+        merge_score.wait_in_levels(state, self._limits, groups, self._kind, self._total[0], 0, size)
         return groups
 
     def _grow(self, status: Integer) -> None:

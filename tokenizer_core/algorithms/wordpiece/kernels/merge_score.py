@@ -128,7 +128,7 @@ def enter_and_renew(scoring: Scoring, group: I64, pair: I64, key: I64) -> None:
     renew_group(scoring, group)
 
 
-@entry_kernel
+@kernel
 def wait(
     state: MergeState,
     limits: Limits,
@@ -147,6 +147,20 @@ def wait(
             groups.alike[pair] = groups.waiting[level]
             groups.waiting[level] = pair
             promise(groups, level, most_for(kind, count, total))
+
+
+@entry_kernel
+def wait_in_levels(
+    state: MergeState,
+    limits: Limits,
+    groups: Groups,
+    kind: I64,
+    total: I64,
+    first: I64,
+    behind: I64,
+) -> None:
+    """`wait`, for Python."""
+    wait(state, limits, groups, kind, total, first, behind)
 
 
 @kernel
