@@ -28,6 +28,9 @@ DASK = "dask"
 _ADDRESS = re.compile(r"(?:tcp|tls)://(?:\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5}")
 
 
+_LEAST_PARCEL = 4 << 20  # bytes
+
+
 class Threads:
     """Threads of this process; under Prefect each parcel is a task.
 
@@ -40,9 +43,14 @@ class Threads:
     def __init__(self, workers: int) -> None:
         self._workers = workers
 
-    def parcels(self, size: int) -> int:
-        """How many parcels ``size`` bytes of files make at most."""
-        return MOST_TASKS
+    def parcels(self, size: int, by_one_thread: bool = False) -> int:
+        """How many parcels ``size`` bytes of files make at most.
+
+        Args:
+            by_one_thread: whether one of them is done after the other: what each leaves behind is
+                written by itself, so that few are better.
+        """
+        return min(MOST_TASKS, max(1, size // _LEAST_PARCEL)) if by_one_thread else MOST_TASKS
 
     def map(
         self,

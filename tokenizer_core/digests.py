@@ -9,6 +9,10 @@ from typing import Any
 
 DIGEST_LENGTH = 64  # hexadecimal digits of a SHA-256
 SEAL = "seal"
+# Made once: `json.dumps` makes one for each value, which takes as long as a short one does.
+_CANONICAL = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+)
 
 
 def digest_of_bytes(*parts: Any) -> str:
@@ -63,10 +67,7 @@ def canonical_json(value: Any) -> bytes:
     Bytes are not JSON: callers write them as hexadecimal or through the printable mapping.
     NaN and infinities raise ``ValueError``.
     """
-    text = json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-    )
-    return text.encode()
+    return _CANONICAL.encode(value).encode()
 
 
 def digest_of(value: Any) -> str:

@@ -101,7 +101,8 @@ class DaskEngine:
 
     # ---- the engine ------------------------------------------------------------------------
 
-    def parcels(self, size: int) -> int:
+    def parcels(self, size: int, by_one_thread: bool = False) -> int:
+        # Each worker is a process of its own, which waits for no other.
         if not size:
             return 1
         workers = self._own_workers if self._address is None else len(self._workers())

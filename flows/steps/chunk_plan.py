@@ -28,6 +28,7 @@ from bpeline.tokenizer_core.corpus import (
     search_sources,
     split_of,
 )
+from bpeline.tokenizer_core.counting import threads_would_wait
 
 Recall = Callable[[Sequence[SourceFile], int, str], dict[str, FileReading]]
 Bundle = tuple[ChunkGroup, ...]
@@ -45,6 +46,7 @@ class CorpusPlan:
         bundles: what is to be read, in parcels of about equal size for the workers.
         bytes_to_read: bytes on disk of these.
         reading: how all of them are read.
+        by_one_thread: whether one thread counts them sooner than two.
         skipped, shared: what else the search for them met, see `FoundFiles`.
     """
 
@@ -53,6 +55,7 @@ class CorpusPlan:
     bundles: tuple[Bundle, ...]
     bytes_to_read: int
     reading: Reading
+    by_one_thread: bool = False
     skipped: SkippedFiles = field(default_factory=SkippedFiles)
     shared: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
@@ -217,9 +220,10 @@ def plan_reading(
     """How the files that are not known yet are shared out."""
     unread = [file for file in files if file.path not in known]
     size = sum(file.size for file in unread)
-    most = MOST_TASKS if engine is None else engine.parcels(size)
+    alone = threads_would_wait(size, len(unread), reading.pattern)
+    most = MOST_TASKS if engine is None else engine.parcels(size, alone)
     groups = plan_chunk_groups(unread, CHUNK_BYTES, most)
-    return CorpusPlan(tuple(files), known, _bundled(groups, most), size, reading)
+    return CorpusPlan(tuple(files), known, _bundled(groups, most), size, reading, alone)
 
 
 def file_parcels(files: Sequence[SourceFile]) -> tuple[Bundle, ...]:

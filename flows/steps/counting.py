@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
+from itertools import groupby
 
 from bpeline.flows import engines
 from bpeline.flows.requests import TrainingRequest
@@ -15,28 +16,43 @@ from bpeline.registry.catalogue import ChunkRecord, FileReading
 from bpeline.registry.opening import Registry
 from bpeline.registry.word_counts import (
     ShardRef,
+    SmallShards,
     WordCountStore,
     digest_of_corpus,
     digest_without,
     shard_key,
 )
 from bpeline.registry.workspace import Workspace
-from bpeline.tokenizer_core.corpus import CHUNK_BYTES, Reading, cut_chunks, read_documents
+from bpeline.tokenizer_core.corpus import (
+    CHUNK_BYTES,
+    Chunk,
+    ChunkGroup,
+    Reading,
+    SourceFile,
+    cut_chunks,
+    read_alike_together,
+    read_documents,
+    with_small_together,
+)
 from bpeline.tokenizer_core.counting import (
     CopiedSections,
     Copies,
     FileDocuments,
+    SmallChunks,
     compile_counting,
     count_chunk,
     counts_given,
     digest_documents,
     find_copies,
-    threads_would_wait,
 )
 from bpeline.tokenizer_core.splitting import abandon_matching
 
 # So few are written one by one, so that a killed run has lost none of them.
 _FEW = 4
+# So many small files in a row are counted at once, up to so many bytes: for fewer, the kernels that
+# do so would take longer to be compiled, once, than these files to be counted.
+_MANY = 16
+_TOGETHER = 2 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,15 +158,13 @@ def count_chunks(plan: CorpusPlan, request: TrainingRequest, workspace: Workspac
     """Count everything that is not counted yet; arguments and errors as `count_words`."""
     reading = plan.reading
     copies = _copies_in(plan, request) if reading.deduplicated else None
-    to_read = len(plan.files) - len(plan.known)
-    alone = threads_would_wait(plan.bytes_to_read, to_read, reading.pattern)
     parts: list[list[CountedChunk]] = engines.current(request.workers).map(
         count_bundle,
         plan.bundles,
         named=files_of,
         prepare=partial(compile_counting, reading.pattern),
         on_interrupt=abandon_matching,
-        most_threads=1 if alone else None,
+        most_threads=1 if plan.by_one_thread else None,
         workspace=workspace,
         reading=reading,
         table_bytes=request.table_memory << 20,
@@ -186,7 +200,9 @@ def _in_a_row(chunks: Sequence[ChunkRecord]) -> list[ChunkRecord]:
     placed: list[ChunkRecord] = []
     for chunk in chunks:
         begin = placed[-1].end if placed else 0
-        placed.append(replace(chunk, begin=begin, end=begin + chunk.end - chunk.begin))
+        if chunk.begin != begin:
+            chunk = replace(chunk, begin=begin, end=begin + chunk.end - chunk.begin)
+        placed.append(chunk)
     return placed
 
 
@@ -260,33 +276,83 @@ def count_bundle(
     Raises:
         CorpusError, DiskFull: see `count_words`.
     """
-    listener = progress.current()
     digests = reading.digests_of({group.file.source for group in bundle})
-    counted_chunks = []
+    counted_chunks: list[CountedChunk] = []
     with WordCountStore(workspace).putting(together=len(bundle) > _FEW) as store:
-        for group in bundle:
-            own = reading.of_source(group.file.source)
-            digest = digests[group.file.source]
-            for chunk, raw in cut_chunks(group, own, CHUNK_BYTES):
-                raise_if_stopped()
-                told = _Told(listener, chunk.size)
-                left_out = copies.within(group.file.path, chunk.ordinal)
-                chunk = replace(chunk, digest=digest_without(chunk.digest, left_out))
-                reused = store.has(chunk.digest, digest)
-                if not reused and group.file.format == "counts":
-                    with store.rows_of(chunk.digest, digest) as rows:
-                        store.put(counts_given(chunk, raw, own), digest, rows)
-                elif not reused:
-                    documents = read_documents(raw, group.file, chunk.begin, own)
-                    with store.rows_of(chunk.digest, digest) as rows:
-                        counts = count_chunk(
-                            chunk, documents, own, table_bytes, rows.add, left_out, told.advance
-                        )
-                    store.put(counts, digest, rows)
-                record = ChunkRecord(chunk.digest, chunk.begin, chunk.end, chunk.ordinal)
-                counted_chunks.append(CountedChunk(group.file.path, record, reused))
-                told.advance(chunk.size)
+        for digest, groups in groupby(bundle, lambda group: digests[group.file.source]):
+            some = list(groups)
+            own = reading.of_source(some[0].file.source)
+            counting = _Counting(store, own, digest, table_bytes, copies)
+            for work in with_small_together(some, _TOGETHER, _MANY) if _is_alike(own) else some:
+                if isinstance(work, ChunkGroup):
+                    counted_chunks += counting.group(work)
+                else:
+                    counted_chunks += counting.together(work)
     return counted_chunks
+
+
+def _is_alike(reading: Reading) -> bool:
+    """Whether small files give the same counts together and one by one."""
+    # What is left out, or a copy, is found chunk by chunk.
+    return read_alike_together(reading) and not (reading.leaves_out or reading.deduplicated)
+
+
+class _Counting:
+    """Chunks that are read in one way, on their way into a store."""
+
+    def __init__(
+        self, store: SmallShards, reading: Reading, digest: str, table_bytes: int, copies: Copies
+    ) -> None:
+        self._store, self._reading, self._digest = store, reading, digest
+        self._table_bytes, self._copies = table_bytes, copies
+        self._listener = progress.current()
+
+    def group(self, group: ChunkGroup) -> Iterator[CountedChunk]:
+        """Count the chunks of a group that are not counted yet, one after the other."""
+        store, own, digest = self._store, self._reading, self._digest
+        for chunk, raw in cut_chunks(group, own, CHUNK_BYTES):
+            raise_if_stopped()
+            told = _Told(self._listener, chunk.size)
+            left_out = self._copies.within(group.file.path, chunk.ordinal)
+            chunk = replace(chunk, digest=digest_without(chunk.digest, left_out))
+            reused = store.has(chunk.digest, digest)
+            if not reused and group.file.format == "counts":
+                with store.rows_of(chunk.digest, digest) as rows:
+                    store.put(counts_given(chunk, raw, own), digest, rows)
+            elif not reused:
+                documents = read_documents(raw, group.file, chunk.begin, own)
+                with store.rows_of(chunk.digest, digest) as rows:
+                    limits = self._table_bytes, rows.add
+                    counts = count_chunk(chunk, documents, own, *limits, left_out, told.advance)
+                store.put(counts, digest, rows)
+            yield _counted(chunk, reused)
+            told.advance(chunk.size)
+
+    def together(self, files: Sequence[SourceFile]) -> Iterator[CountedChunk]:
+        """The same of small files, which are read and counted at once."""
+        raise_if_stopped()
+        small = self._small.read(files)
+        chunks = small.chunks()
+        there = self._store.there([chunk.digest for chunk in chunks], self._digest)
+        wanted = []
+        for number, chunk in enumerate(chunks):
+            reused = chunk.digest in there
+            if not reused:
+                wanted.append(number)
+                there.add(chunk.digest)  # for a copy
+            yield _counted(chunk, reused)
+        for counts in self._small.count(small, chunks, wanted):
+            self._store.put(counts, self._digest)
+        self._listener.step_advanced(COUNT_WORDS.name, small.spent)
+
+    @cached_property
+    def _small(self) -> SmallChunks:
+        return SmallChunks(self._reading)
+
+
+def _counted(chunk: Chunk, reused: bool) -> CountedChunk:
+    record = ChunkRecord(chunk.digest, chunk.begin, chunk.end, chunk.ordinal)
+    return CountedChunk(chunk.file.path, record, reused)
 
 
 @dataclass(slots=True)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .shard_records import digest_without as digest_without
     from .shard_records import shard_key as shard_key
     from .shards import ShardFiles as ShardFiles
+    from .shards import SmallShards as SmallShards
     from .store import WordCountStore as WordCountStore
     from .table_records import recorded_table as recorded_table
 else:

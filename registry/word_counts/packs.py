@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -24,10 +24,8 @@ from bpeline.registry.word_counts.arrow_columns import (
 from bpeline.registry.word_counts.shard_records import (
     Packed,
     Placed,
-    RowSums,
     Shard,
     shard_key,
-    shard_of,
 )
 from bpeline.registry.workspace import (
     FileSeal,
@@ -39,7 +37,7 @@ from bpeline.registry.workspace import (
     write_record,
     write_sealed,
 )
-from bpeline.tokenizer_core.counting import WordCounts, concatenated
+from bpeline.tokenizer_core.counting import COUNT_LIMIT, WordCounts, concatenated
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidPattern
 from bpeline.tokenizer_core.splitting import SplitPattern
@@ -111,22 +109,21 @@ class Packs:
         if documents:
             path = self._workspace.pack_held_out(name)
             held_out_seal = write_sealed(path, documents_as_file(documents), self._workspace)
-        shards = [
-            shard_of(part, key, RowSums().with_rows(part.counts), counts_seal, held_out_seal)
-            for key, part in zip(keys, parts, strict=True)
-        ]
+        sums = _sums_of(parts, counts)
         record = {
             "format": _FORMAT,
             "pattern": counts.pattern.as_record(),
             "counts_seal": [counts_seal.size, counts_seal.sha256],
             "held_out_seal": held_out_seal and [held_out_seal.size, held_out_seal.sha256],
             "keys": keys,
-            **{name: [getattr(shard, name) for shard in shards] for name in _SUMS},
+            **sums,
         }
         manifest = self._workspace.pack_manifest(name)
         write_record(manifest, record, self._workspace)
+        shards = _shards_of(name, counts.pattern, (counts_seal, held_out_seal), keys, sums)
+        _read[manifest] = _state_of(manifest), shards
         if self._index is not None:
-            self._index |= {shard.key: shard for shard in _shards_in(manifest)}
+            self._index |= {shard.key: shard for shard in shards}
 
     def counts(self, packed: Packed, pattern: SplitPattern) -> WordCounts:
         """The words of one shard of a pack, verified; positions are bytes of its chunk.
@@ -226,14 +223,18 @@ def _kept_open(kept: OrderedDict[str, V], name: str, read: Callable[[], V]) -> V
 def _shards_in(manifest: Path) -> tuple[Shard, ...]:
     """The shards of a pack; none where its record is missing or damaged."""
     try:
-        status = os.stat(manifest)
+        state = _state_of(manifest)
     except OSError:
         return ()
-    state = status.st_mtime_ns, status.st_size, status.st_ino
     known = _read.get(manifest)
     if known is None or known[0] != state:
         known = _read[manifest] = state, _from_record(manifest)
     return known[1]
+
+
+def _state_of(manifest: Path) -> State:
+    status = os.stat(manifest)
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _from_record(manifest: Path) -> tuple[Shard, ...]:
@@ -246,25 +247,66 @@ def _from_record(manifest: Path) -> tuple[Shard, ...]:
         pattern = SplitPattern.from_record(record["pattern"])
         counts_seal = FileSeal(*record["counts_seal"])
         held_out_seal = record["held_out_seal"] and FileSeal(*record["held_out_seal"])
-        columns = zip(keys, *(record[name] for name in _SUMS), strict=True)
-        row = document = 0
-        shards = []
-        for key, *sums in columns:
-            values = dict(zip(_SUMS, sums, strict=True))
-            rows = row, row + values["words"]
-            documents = document, document + values["held_out_documents"]
-            packed = Packed(name, rows, documents)
-            (_, row), (_, document) = rows, documents
-            shards.append(
-                Shard(
-                    key=key,
-                    pattern=pattern,
-                    counts_seal=counts_seal,
-                    held_out_seal=held_out_seal,
-                    packed=packed,
-                    **values,
-                )
-            )
+        seals = counts_seal, held_out_seal
+        return _shards_of(name, pattern, seals, keys, {name: record[name] for name in _SUMS})
     except (CorruptFile, InvalidPattern, KeyError, TypeError, ValueError):
         return ()
+
+
+def _shards_of(
+    pack: str,
+    pattern: SplitPattern,
+    seals: tuple[FileSeal, FileSeal | None],
+    keys: Sequence[str],
+    sums: Mapping[str, Sequence[int]],
+) -> tuple[Shard, ...]:
+    """The shards of a pack, of each of which all `_SUMS` are given."""
+    row = document = 0
+    shards = []
+    for key, *values in zip(keys, *(sums[name] for name in _SUMS), strict=True):
+        of_shard = dict(zip(_SUMS, values, strict=True))
+        rows = row, row + of_shard["words"]
+        documents = document, document + of_shard["held_out_documents"]
+        (_, row), (_, document) = rows, documents
+        shards.append(
+            Shard(
+                key=key,
+                pattern=pattern,
+                counts_seal=seals[0],
+                held_out_seal=seals[1],
+                packed=Packed(pack, rows, documents),
+                **of_shard,
+            )
+        )
     return tuple(shards)
+
+
+def _sums_of(parts: Sequence[ChunkCounts], counts: WordCounts) -> dict[str, list[int]]:
+    """`_SUMS` of the chunks of a pack.
+
+    Args:
+        counts: of all of them, one chunk after the other.
+    """
+    words = [len(part.counts) for part in parts]
+    ends = np.cumsum([0, *words])
+    most = int(counts.counts.max(initial=0)) * int(counts.lengths.max(initial=0))
+    if most * len(counts) <= COUNT_LIMIT:
+        columns = counts.counts, counts.counts * counts.lengths
+        total, total_bytes = (
+            np.diff(np.cumsum(np.append(0, one))[ends]).tolist() for one in columns
+        )
+    else:
+        total = [part.counts.total for part in parts]
+        total_bytes = [part.counts.total_bytes for part in parts]
+    return {
+        "words": words,
+        "total": total,
+        "total_bytes": total_bytes,
+        "documents": [int(part.documents) for part in parts],
+        "bytes_counted": [int(part.bytes_counted) for part in parts],
+        "special_tokens_seen": [int(part.special_tokens_seen) for part in parts],
+        "replaced_utf8": [int(part.replaced_utf8) for part in parts],
+        "held_out_documents": [len(part.held_out) for part in parts],
+        "held_out_bytes": [sum(map(len, part.held_out)) for part in parts],
+        "parts": [int(part.parts) for part in parts],
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from bpeline.registry.workspace import FileSeal
@@ -122,6 +123,8 @@ class RowSums:
 _RECORDED = tuple(name for name in Shard.__slots__ if name != "packed")
 
 
+# A small chunk is asked for, put down and written, each by its key.
+@lru_cache(maxsize=1 << 12)
 def shard_key(chunk_digest: str, reading_digest: str) -> str:
     """The name of the counts of one chunk, read in one way."""
     return digest_of(["shard", SHARD_FORMAT, chunk_digest, reading_digest])

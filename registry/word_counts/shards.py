@@ -193,7 +193,9 @@ class ShardFiles:
                 alone.append(key)
             else:
                 packs.setdefault(shard.packed.pack, []).append(key)
-        fetch_all(self._workspace, map(self._workspace.shard_manifest, alone))
+        if self._workspace.store:
+            fetch_all(self._workspace, map(self._workspace.shard_manifest, alone))
+        alone = [key for key in alone if self._workspace.has_shard_manifest(key)]
         found = set(filter(self._is_there_alone, alone))
         return found.union(*(packs[name] for name in packs if self._packs.is_there(name)))
 
@@ -297,8 +299,14 @@ class SmallShards:
 
     def has(self, chunk_digest: str, reading_digest: str) -> bool:
         """Whether a chunk was counted: by anybody, or here just now."""
-        key = shard_key(chunk_digest, reading_digest)
-        return key in self._pending or self._files.is_there(key)
+        return bool(self.there([chunk_digest], reading_digest))
+
+    def there(self, chunk_digests: Iterable[str], reading_digest: str) -> set[str]:
+        """Those of several chunks, by their digests, for which `has` says yes."""
+        keys = {digest: shard_key(digest, reading_digest) for digest in chunk_digests}
+        found = self._files.there(key for key in keys.values() if key not in self._pending)
+        found.update(self._pending)
+        return {digest for digest, key in keys.items() if key in found}
 
     def rows_of(self, chunk_digest: str, reading_digest: str) -> AbstractContextManager[ShardRows]:
         """See `ShardFiles.rows_of`."""

@@ -60,8 +60,9 @@ def fetch(workspace: Workspace, path: Path) -> bool:
         StorageError: the store does not answer.
         DiskFull: no space for it.
     """
-    if path.exists() or not workspace.store:
-        return path.exists()
+    is_here = path.exists()
+    if is_here or not workspace.store:
+        return is_here
     try:
         with DURABLE.writing_aside(path) as temporary, _answering(workspace):
             try:

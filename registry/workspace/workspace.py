@@ -263,13 +263,17 @@ class Workspace:
 
     def shard_manifest(self, key: str) -> Path:
         # 256 folders: ten thousand shards do not make one slow directory
-        return self.shards / key[:2] / f"{key}.json"
+        return self.shards.joinpath(key[:2], f"{key}.json")
+
+    def has_shard_manifest(self, key: str) -> bool:
+        """Whether it is here, for thousands of keys: a `Path` takes longer than the look."""
+        return os.path.exists(f"{self.root}/shards/{key[:2]}/{key}.json")
 
     def shard_counts(self, key: str) -> Path:
-        return self.shards / key[:2] / f"{key}.arrow"
+        return self.shards.joinpath(key[:2], f"{key}.arrow")
 
     def shard_held_out(self, key: str) -> Path:
-        return self.shards / key[:2] / f"{key}.held-out.arrow"
+        return self.shards.joinpath(key[:2], f"{key}.held-out.arrow")
 
     @property
     def packs(self) -> Path:

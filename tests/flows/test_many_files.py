@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine, event
 
 from bpeline.flows.requests.training_request import TrainingRequest
+from bpeline.flows.steps import counting
 from bpeline.flows.steps.chunk_plan import CorpusPlan, plan_chunks
 from bpeline.flows.steps.combining import add_up
-from bpeline.flows.steps.counting import CountedCorpus, count_words
+from bpeline.flows.steps.counting import CountedCorpus, count_words, placed_shards
 from bpeline.registry.opening import Registry, open_registry
-from bpeline.registry.word_counts import packs, shards
+from bpeline.registry.word_counts import WordCountStore, packs, shards
+from bpeline.tokenizer_core.corpus import SmallFiles
 from bpeline.tokenizer_core.counting import count_words as counted_by_core
+from bpeline.tokenizer_core.errors import InvalidUtf8
 
 FILES = 600
 
@@ -48,11 +52,9 @@ def statements() -> Iterator[list[str]]:
         event.remove(Engine, "before_cursor_execute", hear)
 
 
-def counted(many: Path, home: Path) -> tuple[CorpusPlan, CountedCorpus, str]:
-    request, registry = (
-        TrainingRequest.checked(paths=[str(many)], name="many", held_out=0.0),
-        opened(home),
-    )
+def counted(many: Path, home: Path, **settings: Any) -> tuple[CorpusPlan, CountedCorpus, str]:
+    asked = {"paths": [str(many)], "name": "many", "held_out": 0.0, **settings}
+    request, registry = TrainingRequest.checked(**asked), opened(home)
     plan = plan_chunks(request, registry)
     corpus = count_words(plan, request, registry)
     return plan, corpus, add_up(corpus, request, registry.workspace).table.counts_digest
@@ -108,5 +110,76 @@ def test_of_many_files_only_what_is_new_is_counted(many: Path, tmp_path: Path) -
     assert read == {"0250-and-a-half.txt", "0333.txt"}
     assert len(corpus.chunks) - corpus.reused == 2
     assert {path: path.read_bytes() for path in before} == before
+    _, fresh, expected = counted(many, tmp_path / "fresh")
+    assert (corpus.digest, digest) == (fresh.digest, expected)
+
+
+def together_and_alone(
+    many: Path, home: Path, monkeypatch: pytest.MonkeyPatch, **settings: Any
+) -> list[Any]:
+    """What is known of a corpus that was counted, and of its table: small files together, alone."""
+    found: list[Any] = []
+    for name, fewest in (("together", 2), ("alone", 1 << 30)):
+        monkeypatch.setattr(counting, "_MANY", fewest)
+        numbers: list[int] = []
+        read = SmallFiles.read
+
+        def noting(
+            files: Any, *more: Any, read: Any = read, numbers: list[int] = numbers
+        ) -> SmallFiles:
+            numbers.append(len(files))
+            return read(files, *more)
+
+        monkeypatch.setattr(SmallFiles, "read", noting)
+        _, corpus, digest = counted(many, home / name, **settings)
+        monkeypatch.setattr(SmallFiles, "read", read)
+        assert bool(numbers) == (name == "together")
+        store = WordCountStore(opened(home / name).workspace)
+        keys = [ref.key for refs in placed_shards(corpus) for ref in refs]
+        held_out = store.held_out_documents(keys, 1 << 30)
+        found.append((corpus, digest, store.statistics(keys), held_out))
+    return found
+
+
+@pytest.mark.parametrize("held_out", [0.0, 0.2])
+def test_a_corpus_is_the_same_whether_small_files_are_counted_together_or_alone(
+    many: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held_out: float
+) -> None:
+    (many / "1" / "0100.jsonl").write_text('{"text": "between"}\n')
+    (many / "1" / "0101.txt").write_text("")
+    (many / "1" / "0102.txt").write_bytes(b"\xef\xbb\xbfmarked")
+    (many / "1" / "0103.txt").write_text("large " * 12_000)
+    settings = {"held_out": held_out, "special_tokens": ["<|endoftext|>", "the"]}
+    together, alone = together_and_alone(many, tmp_path, monkeypatch, **settings)
+    assert together == alone
+    corpus = together[0]
+    assert corpus.reused == 1  # the copy
+    assert len(corpus.chunks) == FILES  # one more, and one that is empty
+    assert corpus.bytes_counted == corpus.corpus_bytes - corpus.copied_bytes
+
+
+def test_small_files_are_counted_alone_where_a_corpus_decides_what_counts(
+    many: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SmallFiles, "read", None)
+    for number, settings in enumerate(
+        [{"deduplicate": True}, {"invalid_utf8": "replace"}, {"text_form": "NFC"}]
+    ):
+        _, corpus, _ = counted(many, tmp_path / f"{number}", **settings)
+        assert len(corpus.readings) == FILES
+
+
+def test_what_was_counted_before_a_file_that_cannot_be_read_is_kept(
+    many: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counting, "_TOGETHER", 1 << 14)
+    bad = many / "4" / "0450.txt"
+    good = bad.read_bytes()
+    bad.write_bytes(b"low\xe6\x97")
+    with pytest.raises(InvalidUtf8, match=r"0450\.txt is not UTF-8 at byte 3"):
+        counted(many, tmp_path / "home")
+    bad.write_bytes(good)
+    _, corpus, digest = counted(many, tmp_path / "home")
+    assert 300 < corpus.reused < FILES
     _, fresh, expected = counted(many, tmp_path / "fresh")
     assert (corpus.digest, digest) == (fresh.digest, expected)

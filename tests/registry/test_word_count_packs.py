@@ -57,6 +57,16 @@ def test_hundreds_of_small_chunks_are_a_few_files_and_a_few_syncs(
     assert disk.syncs < 15
 
 
+def test_sums_of_a_pack_may_exceed_64_bits_together(store: WordCountStore) -> None:
+    large = [counted({b"word %d" % k: 2**61, b"all": k + 1}, f"{k}") for k in range(40)]
+    refs = put(store, large)
+    assert all(store.statistics([ref.key]).total == 2**61 + k + 1 for k, ref in enumerate(refs))
+    assert store.statistics([ref.key for ref in refs]).total == 40 * 2**61 + 820
+    lengths = [6 + (k > 9) for k in range(40)]
+    sums = [store.statistics([ref.key]).total_bytes for ref in refs]
+    assert sums == [2**61 * size + 3 * k + 3 for k, size in enumerate(lengths)]
+
+
 def test_a_pack_says_what_shards_with_files_of_their_own_say(
     store: WordCountStore, tmp_path: Path
 ) -> None:

@@ -19,8 +19,8 @@ from pkgutil import walk_packages
 from numba.core.dispatcher import Dispatcher
 import bpeline.tokenizer_core as core
 from bpeline.tokenizer_core import algorithms
-from bpeline.tokenizer_core.corpus import LeftOut
-from bpeline.tokenizer_core.counting import WordCounts, count_words
+from bpeline.tokenizer_core.corpus import LeftOut, Reading, find_source_files, sources_of
+from bpeline.tokenizer_core.counting import SmallChunks, WordCounts, count_words
 from bpeline.tokenizer_core.counting.word_parts import WordParts
 from bpeline.tokenizer_core.counting.word_tables import WordTable
 from bpeline.tokenizer_core.derived import DropoutEncoding
@@ -54,6 +54,9 @@ WordParts(10, 2).make_room(0, 1000, 0)
 WordTable()._grow_entries(1 << 20)
 open("corpus.jsonl", "w").write('{"text": "a word"}\\n' * 9)
 count_words("corpus.jsonl")
+small = SmallChunks(Reading(SplitPattern.named("gpt2")))
+read = small.read(find_source_files(sources_of("many.txt")))
+small.count(read, read.chunks(), [0])
 text = Text.of(b"a word, another " * 9)
 SplitPattern.named("gpt2").cut_pairs.first(text.bytes(), 0, text.size)
 hold_out(text, np.array([[0, text.size]], np.int64), 1, SplitPattern.named("gpt2").cut_pairs)

@@ -39,8 +39,10 @@ if TYPE_CHECKING:
     from .sentences import sentence_spans as sentence_spans
     from .skipped_files import SkippedFiles as SkippedFiles
     from .small_files import SmallFiles as SmallFiles
+    from .small_files import Work as Work
     from .small_files import filled_up_to as filled_up_to
     from .small_files import read_alike_together as read_alike_together
+    from .small_files import with_small_together as with_small_together
     from .source_bytes import SourceBytes as SourceBytes
     from .source_bytes import open_source as open_source
     from .sources import AnyPath as AnyPath

@@ -13,6 +13,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from bpeline.tokenizer_core.corpus.documents import ChunkText, read_documents
 from bpeline.tokenizer_core.corpus.reading import Reading
 from bpeline.tokenizer_core.corpus.source_bytes import SourceBytes, open_source
@@ -240,7 +243,9 @@ def _cut(
             if end == begin:  # of the file, or of a group in which no chunk begins
                 return
             raw = source.take(begin, end)
-            digest = _digest_of(raw, file, begin) if with_digests else ""
+            digest = ""
+            if with_digests:
+                digest = digest_of_chunk(raw.data[: raw.size], file, begin)
             spent = source.spent(end)
             yield Chunk(file, ordinal, begin, end, digest, spent - before), raw
             del raw
@@ -249,11 +254,12 @@ def _cut(
         source.close()
 
 
-def _digest_of(raw: Text, file: SourceFile, begin: int) -> str:
+def digest_of_chunk(content: NDArray[np.uint8], file: SourceFile, begin: int) -> str:
+    """The name of a chunk: of its bytes, and of what these are."""
     mark = _MARKS.get(file.format, _RECORDS if file.is_of_records else b"")
-    if begin == 0 and file.format == "text" and raw.bytes(0, 3) == codecs.BOM_UTF8:
+    if begin == 0 and file.format == "text" and content[:3].tobytes() == codecs.BOM_UTF8:
         mark = _BYTE_ORDER_MARK
-    return digest_of_bytes(*[mark] * bool(mark), raw.data.data[: raw.size])
+    return digest_of_bytes(*[mark] * bool(mark), content)
 
 
 def first_cut(source: SourceBytes, cuts: Cuts, position: int, last: int = sys.maxsize) -> int:

@@ -8,10 +8,13 @@ from __future__ import annotations
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.corpus.chunking import Chunk, ChunkGroup, digest_of_chunk
 from bpeline.tokenizer_core.corpus.documents import read_documents
 from bpeline.tokenizer_core.corpus.reading import Reading
 from bpeline.tokenizer_core.corpus.source_bytes import read_plain
@@ -74,6 +77,14 @@ class SmallFiles:
         begin, end = self.edges[number].tolist()
         return Text.of(self.text.data[begin:end].data)
 
+    def chunks(self) -> list[Chunk]:
+        """What the files are, as `cut_chunks` gives it of each: one chunk."""
+        data = self.text.data
+        return [
+            Chunk(file, 0, 0, file.size, digest_of_chunk(data[begin:end], file, 0), file.size)
+            for file, (begin, end) in zip(self.files, self.edges.tolist(), strict=True)
+        ]
+
     def documents(self, reading: Reading) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Documents and special tokens of all files, as `documents_between` finds them in each.
 
@@ -116,6 +127,33 @@ def read_alike_together(reading: Reading) -> bool:
         and not reading.text_form
         and not any(mark in one for one in reading.special_tokens for mark in marks)
     )
+
+
+Work: TypeAlias = ChunkGroup | tuple[SourceFile, ...]  # small files are read together
+
+
+def with_small_together(groups: Iterable[ChunkGroup], most: int, fewest: int = 2) -> Iterator[Work]:
+    """The same work, where several small files in a row are one piece.
+
+    Args:
+        groups: of files that are read alike together, see `read_alike_together`.
+        most: bytes of these files.
+        fewest: of these files.
+    """
+    for small, run in groupby(groups, _is_small):
+        if not small:
+            yield from run
+            continue
+        for files in filled_up_to(most, (group.file for group in run)):
+            if len(files) >= fewest:
+                yield tuple(files)
+            else:
+                yield from map(ChunkGroup, files)
+
+
+def _is_small(group: ChunkGroup) -> bool:
+    """Whether it is all of a small file."""
+    return group.begin == 0 and group.end is None and SmallFiles.may_hold(group.file)
 
 
 def filled_up_to(most: int, files: Iterable[SourceFile]) -> Iterator[list[SourceFile]]:

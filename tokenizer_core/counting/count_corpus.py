@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, groupby
-from typing import Any, Literal, TypeAlias, TypeVar
+from itertools import chain
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +24,14 @@ from bpeline.tokenizer_core.corpus import (
     SmallFiles,
     Source,
     SourceFile,
+    Work,
     documents_between,
-    filled_up_to,
     find_source_files,
     plan_chunk_groups,
     read_alike_together,
     read_chunks,
     sources_of,
+    with_small_together,
     without_copies,
 )
 from bpeline.tokenizer_core.counting.document_copies import Copies, digest_documents, find_copies
@@ -64,7 +65,6 @@ _LONGEST_PATH = 4096  # characters
 _REPORT_SECONDS = 0.1
 
 Result = TypeVar("Result")
-Work: TypeAlias = ChunkGroup | tuple[SourceFile, ...]  # small files are read together
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,20 +241,6 @@ def threads_would_wait(size: int, files: int, pattern: SplitPattern) -> bool:
     return files > 1 and size < _SMALL * files and Splitter(pattern).is_native
 
 
-def _with_small_together(groups: Sequence[ChunkGroup], most: int) -> Iterator[Work]:
-    """The same work, where several small files in a row, at most so many bytes, are one piece."""
-    for together, run in groupby(groups, _is_small):
-        if not together:
-            yield from run
-            continue
-        for files in filled_up_to(most, (group.file for group in run)):
-            yield tuple(files) if len(files) > 1 else ChunkGroup(files[0])
-
-
-def _is_small(group: ChunkGroup) -> bool:
-    return group.begin == 0 and group.end is None and SmallFiles.may_hold(group.file)
-
-
 def _with_small_last(
     numbered: list[tuple[int, Work]], chunk_bytes: int, workers: int
 ) -> list[tuple[int, Work]]:
@@ -383,7 +369,7 @@ class _Counting:
         # Copies are known by their file.
         alone = copies is not None or not read_alike_together(reading)
         self._work, lengths = _stretches(
-            groups if alone else _with_small_together(groups, chunk_bytes)
+            groups if alone else with_small_together(groups, chunk_bytes)
         )
         self._reading, self._chunk_bytes = reading, chunk_bytes
         self._copies, self._progress = copies, progress
