@@ -50,3 +50,18 @@ def test_an_interrupted_run_waits_for_the_thread(monkeypatch: pytest.MonkeyPatch
         begun.wait()
         raise KeyboardInterrupt
     assert ended.is_set()
+
+
+@pytest.mark.parametrize("is_beside", [False, True])
+def test_what_is_measured_waits_for_what_takes_its_time(
+    monkeypatch: pytest.MonkeyPatch, is_beside: bool
+) -> None:
+    go = threading.Event()
+    monkeypatch.setattr(MlflowTracker, "prepare", lambda _: go.wait())
+    monkeypatch.setattr(MlflowTracker, "is_beside", is_beside)
+    with prepared(MlflowTracker(TrackingSettings("sqlite://"))) as preparing:
+        if not is_beside:
+            threading.Timer(0.05, go.set).start()
+        preparing.let_measure()
+        assert preparing.is_alive() == is_beside
+        go.set()

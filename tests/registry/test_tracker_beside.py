@@ -143,10 +143,13 @@ def test_an_interruption_does_not_wait_for_the_answer(settings: TrackingSettings
         begun.ask((settings, "identity", (), {}))
 
 
+# Another program holds the end of the pipe that questions come from, so nothing is read from it.
 _PARENT = """
-import time
+import subprocess, time
 from bpeline.registry.tracking.beside import Beside
-print(Beside()._process.pid, flush=True)
+begun = Beside()
+other = subprocess.Popen(["sleep", "600"], stdout=-3, pass_fds=[begun._pipe.fileno()])
+print(begun._process.pid, other.pid, flush=True)
 time.sleep(600)
 """
 
@@ -156,13 +159,14 @@ def test_it_ends_with_this_process() -> None:
         [sys.executable, "-c", _PARENT], cwd=ROOT, stdout=subprocess.PIPE, text=True
     ) as parent:
         assert parent.stdout is not None
-        pid = int(parent.stdout.readline())
-        os.kill(pid, 0)
+        pid, other = map(int, parent.stdout.readline().split())
+        assert _runs(pid)
         parent.kill()
     deadline = time.monotonic() + 60
     while _runs(pid):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+    os.kill(other, signal.SIGKILL)
 
 
 def _runs(pid: int) -> bool:
