@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 from bpeline.tokenizer_core import Tokenizer
 from bpeline.tokenizer_core.corpus.sources import find_source_files, sources_of
 from bpeline.tokenizer_core.errors import InvalidUtf8
+from bpeline.tokenizer_core.shards import in_turn
 from bpeline.tokenizer_core.shards.file_encoding import EncodedPiece, FileEncoding, file_encoding_of
 from bpeline.tokenizer_core.shards.in_turn import encode_in_turn
 from bpeline.tokenizer_core.shards.shard_plan import Piece, whole_files
@@ -101,6 +104,28 @@ def test_whatever_is_raised_ends_it_and_its_threads(
     assert threading.active_count() == before
     # Others may have done all of it before the thread that asks has a word.
     assert by == "on_progress" or len(asked) < PIECES
+
+
+def test_an_interrupt_while_a_thread_begins_lets_the_pieces_be_closed(
+    encoding: FileEncoding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python does not wait for such a thread: it was not yet among those of its pool."""
+    reading = threading.Event()
+
+    class Pool(ThreadPoolExecutor):
+        def submit(self, function: Any, *_: Any, **__: Any) -> Any:
+            threading.Thread(target=function).start()
+            assert reading.wait(9)
+            raises()
+
+    def pieces() -> Iterator[Piece]:
+        reading.set()
+        time.sleep(0.2)
+        yield from ()
+
+    monkeypatch.setattr(in_turn, "ThreadPoolExecutor", Pool)
+    with pytest.raises(KeyboardInterrupt), closing(pieces()) as some:
+        encode_in_turn(encoding, some, 2, lambda *_: None)
 
 
 def test_who_waits_for_a_turn_takes_few_pieces(encoding: FileEncoding, tmp_path: Path) -> None:

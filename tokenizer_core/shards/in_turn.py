@@ -115,10 +115,15 @@ class _Work:
         return True
 
     def stop(self) -> None:
-        """Let no thread begin with another piece."""
+        """Let no thread begin with another piece, and wait until none takes one.
+
+        A pool does not wait for a thread of its own that began when who asked was interrupted.
+        """
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
+        with self._choosing:
+            pass
 
     def spent_since(self) -> int:
         """Bytes of the pieces handed over since the last call."""
