@@ -40,22 +40,33 @@ def compiling_ahead() -> Iterator[Callable[[], None]]:
         What takes part in the work, and returns when all of it is done. To be called once, when
         words are counted.
     """
-    if available_processors() == 1 or not _is_needed():
+    needed = available_processors() > 1 and _is_needed()
+    process = _other_process() if needed else None
+    if process is None:
         yield lambda: None
         return
-    root = str(Path(bpeline.__file__).parents[1])
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-c", _PROGRAM, root],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,  # the terminal's Ctrl-C is for this process
-    )
     try:
         yield _compile_from_the_last
     finally:
         process.kill()
         process.communicate()
+
+
+def _other_process() -> subprocess.Popen[bytes] | None:
+    """The process that compiles; None where there is no Python to run, or no room for it."""
+    if not sys.executable:  # a program that holds Python does not always know where one is
+        return None
+    root = str(Path(bpeline.__file__).parents[1])
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-c", _PROGRAM, root],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # the terminal's Ctrl-C is for this process
+        )
+    except OSError:
+        return None
 
 
 def compile_after_counting() -> None:

@@ -121,6 +121,16 @@ def test_modules_in_the_current_directory_are_not_imported(
         assert _begun(began) == 1
 
 
+@pytest.mark.parametrize("python", ["/nowhere/python", "", None])
+def test_where_no_process_begins_nothing_is_compiled_ahead(
+    monkeypatch: pytest.MonkeyPatch, python: str | None
+) -> None:
+    let_compile_by("", monkeypatch)
+    monkeypatch.setattr(sys, "executable", python)  # as where another program holds Python
+    with compiling_ahead() as compile_the_rest:
+        compile_the_rest()
+
+
 def _begun(file: Path) -> int:
     while not file.exists():
         time.sleep(0.01)
