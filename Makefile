@@ -64,7 +64,7 @@ bench: $(VENV)/installed-tests  ## training and encoding, us and the peers side 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 	@# Python's own pip may be years old: 23.2 needs 45 s of a processor to find what to install, 26 15 s.
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "pip>=26" || true
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check "pip>=26" || true
 
 $(VENV)/installed: pyproject.toml setup.py constraints.txt | $(VENV)/bin/python
 	$(INSTALL) --editable .
