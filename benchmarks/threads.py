@@ -12,14 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.corpora import SEPARATOR
+from benchmarks.corpora import SEPARATOR, WARM
 from benchmarks.measurement import Case, Contestant, Measurement, Verdict
 from benchmarks.process import Stopwatch
 
 ONE, TWO = "one thread", "two threads"
 PHASES = ("counting", "merging", "encoding", "encoding again")
 _SPECIAL = [SEPARATOR]
-_WARM = f"warm{SEPARATOR}kernels é, and words" * 500
 
 
 @contextmanager
@@ -40,7 +39,7 @@ def _by(threads: int) -> Callable[[Case, Stopwatch], list[str]]:
 
         with tempfile.TemporaryDirectory() as directory:
             warm = Path(directory, "warm.txt")
-            warm.write_text(_WARM)
+            warm.write_text(WARM)
             _all(warm, case, threads, Stopwatch(), 300)
         counts, tokenizer, ids = _all(case.path, case, threads, watch, case.vocab_size)
         return [counts.digest, tokenizer.digest, digest_of_bytes(ids)]

@@ -20,7 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from benchmarks.corpora import GPT2, SEPARATOR, batches, documents, lines
+from benchmarks.corpora import GPT2, SEPARATOR, WARM, batches, documents, lines
 from benchmarks.measurement import Case, Contestant, Measurement, Verdict
 from benchmarks.process import WHOLE, Stopwatch, captured
 
@@ -34,11 +34,11 @@ _LONGEST_LINE = 1 << 30  # SentencePiece leaves out lines over 4,192 bytes unles
 
 def bpeline(path: Path, vocab_size: int, threads: int, watch: Stopwatch) -> list[Merge]:
     """The public API with its defaults, and kernels that an earlier run has compiled."""
-    from bpeline.tokenizer_core import WordCounts, count_words, train_bpe
+    from bpeline.tokenizer_core import count_texts, count_words, train_bpe
 
     # Machine code is loaded from its cache before the clock starts, as libraries are imported.
-    train_bpe(WordCounts.from_mapping({b"warm": 3, b"kernels": 2}), 260)
     count_words([os.fspath(Path(__file__))], special_tokens=SPECIAL)
+    train_bpe(count_texts([WARM], special_tokens=SPECIAL), 260, special_tokens=SPECIAL)
 
     with watch.phase("counting"):
         counts = count_words([os.fspath(path)], special_tokens=SPECIAL, workers=threads)

@@ -49,9 +49,9 @@ from bpeline.tokenizer_core.splitting import abandon_matching
 
 # So few are written one by one, so that a killed run has lost none of them.
 _FEW = 4
-# So many small files in a row are counted at once, up to so many bytes: for fewer, the kernels that
-# do so would take longer to be compiled, once, than these files to be counted.
-_MANY = 16
+# So many small files in a row are counted at once, up to so many bytes. Where the kernels that do
+# so are not kept yet, compiling them takes as long as counting thousands of files one by one.
+_MANY, _MANY_TO_COMPILE_FOR = 16, 4096
 _TOGETHER = 2 << 20
 
 
@@ -283,7 +283,8 @@ def count_bundle(
             some = list(groups)
             own = reading.of_source(some[0].file.source)
             counting = _Counting(store, own, digest, table_bytes, copies)
-            for work in with_small_together(some, _TOGETHER, _MANY) if _is_alike(own) else some:
+            fewest = _MANY if SmallChunks.are_kernels_kept() else _MANY_TO_COMPILE_FOR
+            for work in with_small_together(some, _TOGETHER, fewest) if _is_alike(own) else some:
                 if isinstance(work, ChunkGroup):
                     counted_chunks += counting.group(work)
                 else:

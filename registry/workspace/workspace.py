@@ -262,12 +262,15 @@ class Workspace:
         return self.root / "temporary"
 
     def shard_manifest(self, key: str) -> Path:
-        # 256 folders: ten thousand shards do not make one slow directory
-        return self.shards.joinpath(key[:2], f"{key}.json")
+        return Path(self._shard_manifest(key))
 
     def has_shard_manifest(self, key: str) -> bool:
         """Whether it is here, for thousands of keys: a `Path` takes longer than the look."""
-        return os.path.exists(f"{self.root}/shards/{key[:2]}/{key}.json")
+        return os.path.exists(self._shard_manifest(key))
+
+    def _shard_manifest(self, key: str) -> str:
+        # 256 folders: ten thousand shards do not make one slow directory
+        return f"{self.shards}/{key[:2]}/{key}.json"
 
     def shard_counts(self, key: str) -> Path:
         return self.shards.joinpath(key[:2], f"{key}.arrow")

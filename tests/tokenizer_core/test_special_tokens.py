@@ -204,14 +204,14 @@ def test_tokens_of_thousands_of_equal_letters_are_sought_in_linear_time() -> Non
         ([long, long + b"b"], b"a" * 10_000_000, 10_000_000 // 4096),
     ):
         text = Text.of(content)
-        began = time.perf_counter()
+        began = time.process_time()
         assert len(find_special_tokens(text, 0, text.size, tokens)) == number
         added = [AddedToken(300 + id_, one.decode()) for id_, one in enumerate(tokens)]
         matcher = AddedTokenMatcher(added, tokens)
         assert matcher.may_be_in(content)
         spans, _ = matcher.cut(text, np.array([[0, text.size]], np.int64), np.array([-1]))
         assert len(spans) == number + 1
-        assert time.perf_counter() - began < 10  # quadratic takes minutes
+        assert time.process_time() - began < 20  # quadratic takes minutes
 
 
 @pytest.mark.parametrize("many", [3, 200])

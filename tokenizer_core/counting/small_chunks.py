@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.corpus import Chunk, Reading, SmallFiles, SourceFile
 from bpeline.tokenizer_core.counting.chunk_counts import ChunkCounts
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
+from bpeline.tokenizer_core.kernels.compiling.compilation import are_kept
 from bpeline.tokenizer_core.kernels.counting.words_apart import copy_words, count_apart
 from bpeline.tokenizer_core.kernels.memory.pages import Reused, in_lines
 from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
@@ -25,6 +26,11 @@ _COLUMNS = 3
 
 class SmallChunks:
     """Counts small files, some at a time, in memory of its own."""
+
+    @staticmethod
+    def are_kernels_kept() -> bool:
+        """Whether what it calls need not be compiled, which takes two seconds."""
+        return are_kept(count_apart, copy_words)
 
     def __init__(self, reading: Reading) -> None:
         self._reading, self._splitter = reading, Splitter(reading.pattern)

@@ -36,7 +36,7 @@ def _character(content: ReadOnlyU8s, position: I64) -> tuple[I64, I64]:
 
 
 @kernel
-def first_cut(content: U8s, begin: I64, end: I64, class_of_point: U8s, legal: U8Rows) -> I64:
+def first_legal(content: U8s, begin: I64, end: I64, class_of_point: U8s, legal: U8Rows) -> I64:
     """The first position in [begin, end) between a character and another that may be parted.
 
     Both are whole characters of valid UTF-8, so a place is judged by up to four bytes on both
@@ -67,8 +67,8 @@ def first_cut(content: U8s, begin: I64, end: I64, class_of_point: U8s, legal: U8
 
 @entry_kernel
 def find_cut(content: ReadOnlyU8s, begin: I64, end: I64, class_of_point: U8s, legal: U8Rows) -> I64:
-    """`first_cut`, for Python."""
-    return first_cut(content, begin, end, class_of_point, legal)
+    """`first_legal`, for Python."""
+    return first_legal(content, begin, end, class_of_point, legal)
 
 
 @entry_kernel
@@ -87,14 +87,14 @@ def cut_sections(
         text: uint8. documents: int64 ``[n, 2]`` spans, ascending.
         size: more than the bytes of a character.
         ahead: bytes of a document that must lie behind a cut.
-        class_of_point, legal: as for `first_cut`.
+        class_of_point, legal: as for `first_legal`.
         sections: int64 ``[m, 2]``, receives spans; m ≥ Σ (length // size + 1).
     """
     number = 0
     for document in range(len(documents)):
         begin, end = documents[document, 0], documents[document, 1]
         while end - begin > size:
-            cut = first_cut(text, begin + size, end - ahead + 1, class_of_point, legal)
+            cut = first_legal(text, begin + size, end - ahead + 1, class_of_point, legal)
             if cut < 0:
                 break
             sections[number, 0], sections[number, 1] = begin, cut
