@@ -20,6 +20,7 @@ from bpeline.tokenizer_core.corpus.chunking import (
 )
 from bpeline.tokenizer_core.corpus.reading import Reading
 from bpeline.tokenizer_core.corpus.source_bytes import PlainBytes
+from bpeline.tokenizer_core.corpus.sources import SourceFile
 from bpeline.tokenizer_core.counting.chunk_counts import ChunkCounts
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
@@ -121,6 +122,68 @@ def test_groups_with_any_legal_cuts_tile_a_file_too(
             assert (chunk.begin, chunk.size) == (reached, text.text.size)
             reached = chunk.end
     assert reached == file.size
+
+
+def borders(file: SourceFile, chunk_bytes: int, reading: Reading, step: int) -> list[int]:
+    """Where a group would begin that was planned to begin at each of these positions."""
+    found = []
+    for position in range(0, file.size, step):
+        group = ChunkGroup(file, position)
+        first = next(cut_chunks(group, reading, chunk_bytes, with_digests=False, quick=True), None)
+        found.append(file.size if first is None else first[0].begin)
+    return found
+
+
+@pytest.mark.parametrize("chunk_bytes", [3_000, 1 << 19])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_group_planned_to_begin_later_does_not_begin_earlier(
+    tmp_path: Path, seed: int, chunk_bytes: int
+) -> None:
+    source = random.Random(seed)
+    longest = 6 * min(chunk_bytes, 1 << 16)
+    between = [",", "some words ", "two  ", "漢", "<s>", " and"]
+    content = "".join(
+        source.choice("ab1") * source.randint(1, longest)
+        + source.choice(between) * source.randint(1, 30)
+        for _ in range(9)
+    )
+    file = write(tmp_path / "a.txt", content)
+    found = borders(file, chunk_bytes, Reading(GPT2, ("<s>",)), len(content) // 150)
+    assert found == sorted(found)
+    assert len({*found}) > 5
+
+
+@pytest.mark.parametrize(
+    ("has_pairs", "unlike"),
+    [(False, b""), (True, b"\xe0\x80\x80")],  # no character: no pair parts it from a space
+)
+def test_spaces_that_no_pair_knows_are_borders_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_pairs: bool, unlike: bytes
+) -> None:
+    if not has_pairs:
+        monkeypatch.setattr(SplitPattern, "cut_pairs", property(lambda _: None))
+    content = b"one " * 50 + b"a" * 9_000 + unlike + b" two" * 50 + b"b" * 9_000 + b" c d"
+    file = write(tmp_path / "a.txt", content)
+    found = borders(file, 3_000, Reading(GPT2, (), "replace"), 100)
+    assert found == sorted(found)
+    assert content.index(b" two") in found
+
+
+def test_what_is_cut_in_one_way_only_is_looked_through_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[int] = []
+    peek = PlainBytes.peek
+
+    def counting(self: PlainBytes, begin: int, size: int) -> bytes:
+        looked_at.append(begin)
+        return peek(self, begin, size)
+
+    monkeypatch.setattr(PlainBytes, "peek", counting)
+    line = b'{"text": "' + b"a word " * 10_000 + b'"}\n'
+    group = ChunkGroup(write(tmp_path / "a.jsonl", line * 2))
+    assert len(list(cut_chunks(group, READING, 1_000, quick=True))) == 2
+    assert len({*looked_at}) == len(looked_at)
 
 
 def test_bytes_counted_and_special_tokens_are_all_bytes(tmp_path: Path) -> None:

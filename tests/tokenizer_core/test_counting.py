@@ -26,7 +26,7 @@ from bpeline.tokenizer_core.corpus import (
     sources_of,
 )
 from bpeline.tokenizer_core.corpus.sources import Source
-from bpeline.tokenizer_core.counting import FilesCounted, TextsCounted, count_corpus
+from bpeline.tokenizer_core.counting import FilesCounted, TextsCounted, count_corpus, count_texts
 from bpeline.tokenizer_core.counting.count_corpus import count_words
 from bpeline.tokenizer_core.errors import (
     EmptyCorpus,
@@ -94,6 +94,42 @@ def test_the_last_groups_are_cut_smaller_and_leave_nothing_out(
         group = groups[number][1]
         assert piece.file is group.file
         assert (piece.end is None) == (max(bytes_of(piece)) == piece.file.size - 1)
+
+
+# No lone space for longer than the first looks for one, and of other places to cut a single comma.
+NO_SPACE = "a" * 300_000 + "," + "b" * 100_000
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize("before", [500_000, 1_100_000, 1_575_000, 1_700_000, 2_000_000])
+def test_threads_cut_alike_where_spaces_are_far_apart(
+    tmp_path: Path, before: int, workers: int
+) -> None:
+    content = ("some ordinary words " * 130_000)[:before] + NO_SPACE
+    content += (" and others behind them" * 130_000)[: max(2_600_000 - len(content), 1_000)]
+    (tmp_path / "a.txt").write_text(content)
+    expected = count_words(tmp_path / "a.txt", workers=1)
+    assert expected.digest == count_texts([content], workers=1).digest
+    chunk_bytes = 1 << 19
+    found = count_words(tmp_path / "a.txt", workers=workers, chunk_bytes=chunk_bytes)
+    assert found.digest == expected.digest
+
+
+@pytest.mark.parametrize("chunk_bytes", [1 << 12, 1 << 15])
+@pytest.mark.parametrize("seed", range(6))
+def test_threads_cut_alike_whatever_is_far_apart(
+    tmp_path: Path, seed: int, chunk_bytes: int
+) -> None:
+    source = random.Random(seed)
+    kinds = ["a", "b,", "word ", "two  ", "漢。", "\n", "1", "<|end|>x"]
+    content = "".join(source.choice(kinds) * source.randint(1, 20_000) for _ in range(10))
+    (tmp_path / "a.txt").write_text(content, newline="")
+    expected = count_texts([content], "gpt2", ["<|end|>"], workers=1)
+    for workers in (1, 2, 3):
+        found = count_words(
+            tmp_path / "a.txt", "gpt2", ["<|end|>"], workers, chunk_bytes=chunk_bytes
+        )
+        assert found.digest == expected.digest
 
 
 def bytes_of(group: ChunkGroup) -> range:

@@ -31,6 +31,7 @@ MAX_GROUPS = 64
 _FIRST_LOOK = 1 << 12  # bytes; natural text has a legal cut every few words
 _LONGEST_LOOK = 1 << 20  # larger ones would take memory from the system anew each time
 _NOTHING = 0, -1
+_NEAR = 1 << 16  # bytes in which a cut that is soon found is taken, though another may come before
 # The same bytes are other words as JSON lines than as text, so their chunks have other digests.
 _MARKS = {"jsonl": b"JSON lines\0", "counts": b"counts\0"}
 _RECORDS = b"records\0"
@@ -163,8 +164,8 @@ def cut_chunks(
     Args:
         group, reading, chunk_bytes: as they were planned.
         with_digests: whether to name chunks by their content, which takes a tenth of the time.
-        quick: whether any legal cut will do (`Reading.quick_cuts`), for whom chunks need not stay
-            what they are when the corpus grows. All groups of a file are cut alike.
+        quick: whether any legal cut will do (`Reading.cuts_soon_found`), for whom chunks need not
+            stay what they are when the corpus grows. All groups of a file are cut alike.
         memory: gives bytes for a chunk, which may be those of the one before.
 
     Raises:
@@ -173,8 +174,10 @@ def cut_chunks(
     """
     _require_positive("chunk_bytes", chunk_bytes)
     file = group.file
-    cuts = reading.cuts(file.format)
-    near = reading.quick_cuts(file.format) if quick else cuts
+    if quick:
+        near, cuts = reading.cuts_soon_found(file.format)
+    else:
+        near = cuts = reading.cuts(file.format)
     behind = max(cuts.behind, near.behind)
     if not file.has_parts:
         source = open_source(file, behind, reading.fields(file.format), memory=memory)
@@ -212,14 +215,22 @@ def _cut(
     different threads neither overlap nor leave anything out.
 
     Args:
-        near: what gives any legal cut; where it gives one that is far, ``cuts`` give the first, for
-            cuts of larger positions must not be smaller.
+        near: some of ``cuts``, which are found sooner; or the same object.
     """
     file = group.file
+    within = min(_NEAR, chunk_bytes)
 
+    # Groups fit together because the cut of a larger position is never a smaller one. Say n(p) and
+    # c(p) for the first of `near` and of `cuts` at or after p, wherever looking began. Both grow
+    # with p, and c(p) <= n(p), as `cuts` hold `near`. The cut of p is n(p) where that is at most
+    # p + within, else c(p). Let p < q:
+    # - both have n, or both c, which grow;
+    # - p has c and q has n: c(p) <= n(p) <= n(q);
+    # - p has n and q has c: n(q) > q + within > p + within >= n(p), so n(p) is not the first at or
+    #   after q, so it is before q, and q <= c(q).
     def cut_at(position: int) -> int:
         if near is not cuts:
-            found = first_cut(source, near, position, position + chunk_bytes - 1)
+            found = first_cut(source, near, position, position + within)
             if found >= 0:
                 return found
         begin, end = group.uncut.get(cuts, _NOTHING)

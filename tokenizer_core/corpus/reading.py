@@ -17,6 +17,8 @@ from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.splitting import (
     Cuts,
     FormedPairs,
+    LoneSpaces,
+    SpacesAndPairs,
     SpacesFirst,
     SplitPattern,
 )
@@ -116,9 +118,25 @@ class Reading:
 
     def quick_cuts(self, format: str) -> Cuts:
         """Legal cuts as well, but not always the first ones; known without an automaton."""
-        if format != "text" or self.text_form or not self.pattern.cuts_at_spaces:
+        if not self._is_cut_at_spaces(format):
             return self.cuts(format)
         return Cuts(pairs=SpacesFirst(self.pattern), special_tokens=self.special_bytes)
+
+    def cuts_soon_found(self, format: str) -> tuple[Cuts, Cuts]:
+        """Legal cuts that are found at memory speed, and others with these among them.
+
+        The same ones twice where none are found sooner than others. Neither makes an automaton
+        before the others are looked for.
+        """
+        if not self._is_cut_at_spaces(format):
+            cuts = self.cuts(format)
+            return cuts, cuts
+        soon, others = LoneSpaces(), SpacesAndPairs(self.pattern)
+        special = self.special_bytes
+        return Cuts(pairs=soon, special_tokens=special), Cuts(pairs=others, special_tokens=special)
+
+    def _is_cut_at_spaces(self, format: str) -> bool:
+        return format == "text" and not self.text_form and self.pattern.cuts_at_spaces
 
     @property
     def held_out_below(self) -> int:

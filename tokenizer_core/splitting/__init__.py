@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from .cut_pairs import behind_lines as behind_lines
     from .cuts import Cuts as Cuts
     from .cuts import FormedPairs as FormedPairs
+    from .cuts import LoneSpaces as LoneSpaces
+    from .cuts import SpacesAndPairs as SpacesAndPairs
     from .cuts import SpacesFirst as SpacesFirst
     from .mask_kernels import MASK_KERNELS as MASK_KERNELS
     from .named_patterns import DIGITS_FROM_RIGHT as DIGITS_FROM_RIGHT

@@ -36,10 +36,49 @@ LONE_SPACE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
+class LoneSpaces:
+    """Where text may be cut, and found at memory speed: before a lone space, nowhere else.
+
+    Of a pattern that cuts at spaces: see `SplitPattern.cuts_at_spaces`.
+    """
+
+    def first(self, content: bytes, begin: int, end: int) -> int:
+        """A legal cut at a position in [begin, end), or -1; ``content`` as for `CutPairs`."""
+        found = LONE_SPACE.search(content, begin, end + CutPairs.LOOK)
+        return found.start() if found is not None and found.start() < end else -1
+
+
+@dataclass(frozen=True, slots=True)
+class SpacesAndPairs:
+    """Where text may be cut: before a lone space and as `CutPairs` says, whichever comes first.
+
+    Pairs alone do not hold every lone space: nothing may be known of a pattern but that it cuts at
+    spaces, and a space may stand behind bytes that are no character.
+
+    Attributes:
+        pattern: one that cuts at spaces: see `SplitPattern.cuts_at_spaces`.
+    """
+
+    pattern: SplitPattern
+
+    def first(self, content: bytes, begin: int, end: int) -> int:
+        """The first legal cut at a position in [begin, end), or -1; ``content`` as for `CutPairs`.
+
+        Pairs are looked for first, and spaces only up to there: the search passes those that are
+        not lone slowly.
+        """
+        pairs = self.pattern.cut_pairs
+        parted = -1 if pairs is None else pairs.first(content, begin, end)
+        space = LoneSpaces().first(content, begin, end if parted < 0 else parted)
+        return parted if space < 0 else space
+
+
+@dataclass(frozen=True, slots=True)
 class SpacesFirst:
     """Where text may be cut: before a lone space; where none is near, as `CutPairs` says.
 
-    For whom any legal cut will do. (Chunks want the first one, so that they stay what they are.)
+    For one reader who goes through a file from its beginning. Where a cut is found depends on how
+    far was looked at a time, so that of a later position can be an earlier one.
 
     Attributes:
         pattern: one that cuts at spaces: see `SplitPattern.cuts_at_spaces`.
@@ -52,11 +91,9 @@ class SpacesFirst:
 
     def first(self, content: bytes, begin: int, end: int) -> int:
         """A legal cut at a position in [begin, end), or -1; ``content`` as for `CutPairs`."""
-        found = LONE_SPACE.search(content, begin, end + CutPairs.LOOK)
-        if found is not None and found.start() < end:
-            return found.start()
-        if end - begin < self.far:
-            return -1
+        found = LoneSpaces().first(content, begin, end)
+        if found >= 0 or end - begin < self.far:
+            return found
         pairs = self.pattern.cut_pairs
         return -1 if pairs is None else pairs.first(content, begin, end)
 
@@ -100,12 +137,12 @@ class Cuts:
 
     Attributes:
         behind_each: behind each of this byte, such as a line feed, and nowhere else.
-        pairs: between these pairs of characters, or at spaces first.
+        pairs: between these pairs of characters, or at spaces.
         special_tokens: at the start of each of these byte strings.
     """
 
     behind_each: bytes = b""
-    pairs: CutPairs | SpacesFirst | FormedPairs | None = None
+    pairs: CutPairs | LoneSpaces | SpacesAndPairs | SpacesFirst | FormedPairs | None = None
     special_tokens: tuple[bytes, ...] = ()
 
     @property
