@@ -34,7 +34,7 @@ FLOORS = {
     "tokenizer_core": (
         ("redaction",),
         ("errors",),
-        ("arguments", "kernels"),
+        ("another_python", "arguments", "kernels"),
         ("bounded_downloads", "bounded_files", "digests", "durable_files", "optional_libraries",
          "processors", "text", "urls"),
         ("remote_files", "sealed_manifests"),

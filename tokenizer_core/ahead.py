@@ -8,23 +8,15 @@ compiled by whoever comes first, and the other loads it.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-import bpeline
+from bpeline.tokenizer_core.another_python import another_python
 from bpeline.tokenizer_core.processors import available_processors
 
 _PROGRAM = """
-import sys
-sys.path.insert(0, sys.argv[1])
-from bpeline.tokenizer_core.ahead import compile_after_counting, end_with
-end_with(sys.stdin)
+from bpeline.tokenizer_core.ahead import compile_after_counting
 compile_after_counting()
 """
 
@@ -41,7 +33,7 @@ def compiling_ahead() -> Iterator[Callable[[], None]]:
         words are counted.
     """
     needed = available_processors() > 1 and _is_needed()
-    process = _other_process() if needed else None
+    process = another_python(_PROGRAM) if needed else None
     if process is None:
         yield lambda: None
         return
@@ -50,23 +42,6 @@ def compiling_ahead() -> Iterator[Callable[[], None]]:
     finally:
         process.kill()
         process.communicate()
-
-
-def _other_process() -> subprocess.Popen[bytes] | None:
-    """The process that compiles; None where there is no Python to run, or no room for it."""
-    if not sys.executable:  # a program that holds Python does not always know where one is
-        return None
-    root = str(Path(bpeline.__file__).parents[1])
-    try:
-        return subprocess.Popen(
-            [sys.executable, "-P", "-c", _PROGRAM, root],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # the terminal's Ctrl-C is for this process
-        )
-    except OSError:
-        return None
 
 
 def compile_after_counting() -> None:
@@ -134,13 +109,3 @@ def kernels_after_counting() -> tuple[Any, ...]:
         *(join_values, find_passages, mark_rows),
         *(fill_lists, fill_whole_words, find_whole_words),
     )
-
-
-def end_with(pipe: IO[Any]) -> None:
-    """End this process when whoever holds the other end of a pipe has ended."""
-
-    def wait() -> None:
-        pipe.read()
-        os._exit(0)
-
-    threading.Thread(target=wait, daemon=True).start()

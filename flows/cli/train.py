@@ -213,9 +213,11 @@ def train(
             "add `--name news`, or type `bpeline train --demo`",
         )
     if not plan:
+        from bpeline.registry.environment import addresses
         from bpeline.registry.tracking import mlflow_beside
 
-        click.get_current_context().with_resource(mlflow_beside())
+        beside = mlflow_beside(addresses().tracking_uri)
+        click.get_current_context().with_resource(beside)
     if merges is not None:
         if given["vocab_size"] is not None:
             raise InvalidOption(
@@ -406,13 +408,14 @@ def run_training(parameters: dict[str, Any]) -> Any:
     from bpeline.registry.tracking import mlflow_beside
 
     chosen = runner.choose_runner()
-    parameters = {**parameters, "workspace": addresses().workspace}
+    at = addresses()
+    parameters = {**parameters, "workspace": at.workspace}
     listener = progress.for_stream(sys.stderr)
     if chosen.remark:
         listener.note(chosen.remark)
     with progress.listening(listener):
         if chosen.prefect_api is None:
-            with mlflow_beside():
+            with mlflow_beside(at.tracking_uri):
                 if "file" in parameters:
                     from bpeline.flows.importing import import_tokenizer
 

@@ -1,8 +1,8 @@
 """Slow beginnings made early: MLflow is imported and its database made while words are counted.
 
-Both take seconds of plain Python. From the command line it is that of another process; else the
-kernels at work meanwhile do not need the interpreter. Nothing depends on it: whoever publishes asks
-again and finds it done.
+Both take seconds of plain Python: of another process where the tracker has one (see
+`registry/tracking/beside.py`); else the kernels at work meanwhile do not need the interpreter.
+Nothing depends on it: whoever publishes asks again and finds it done.
 """
 
 from __future__ import annotations

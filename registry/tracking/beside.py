@@ -6,33 +6,30 @@ are carried; neither what is asked nor what answers.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, Pipe
-from pathlib import Path
 from typing import Any
 
-import bpeline
+from bpeline.tokenizer_core.another_python import another_python
 from bpeline.tokenizer_core.errors import RegistryUnreachable
 from bpeline.tokenizer_core.processors import available_processors
 
 # It calculates nothing: threads for that would take a core to wait for work.
 _PROGRAM = """
-import gc, os, sys
+import gc, os
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
-sys.path.insert(0, sys.argv[1])
 from bpeline.script import NEW_OBJECTS
 gc.set_threshold(NEW_OBJECTS)
 from bpeline.registry.tracking.tracker_beside import answer_beside
-answer_beside(int(sys.argv[2]))
+answer_beside(int(sys.argv[1]))
 """
 
 
 class NobodyThere(Exception):
-    """It was not asked: the process is gone."""
+    """It was not asked: the process is gone, or could not be begun."""
 
 
 class Beside:
@@ -42,23 +39,21 @@ class Beside:
         is_gone: whether it was ended, or found to be.
 
     Raises:
-        OSError: the system has no room for it.
+        NobodyThere: there is no Python to run, or no room for it.
+        OSError: this process may open no more files.
     """
 
     def __init__(self) -> None:
         self.is_gone = False
         self._pipe, theirs = Pipe()
         self._turn = threading.Lock()
-        root = str(Path(bpeline.__file__).parents[1])
         with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _PROGRAM, root, str(theirs.fileno())],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,  # the terminal's Ctrl-C is for this process
-            )
+            end = theirs.fileno()
+            process = another_python(_PROGRAM, str(end), pass_fds=[end])
+        if process is None:
+            self._pipe.close()
+            raise NobodyThere
+        self._process = process
 
     def ask(self, question: Any) -> Any:
         """Its answer; questions of several threads are asked one after another.
@@ -81,8 +76,8 @@ class Beside:
             except (EOFError, OSError) as error:
                 self.end()
                 raise RegistryUnreachable(
-                    "the process that speaks to MLflow ended before it answered",
-                    "accepted is enough memory for it",
+                    "the process that speaks to MLflow ended, or was ended, before it answered",
+                    "accepted is memory enough for it, and nobody who ends it before the command",
                     "type the same command again",
                 ) from error
             except BaseException:  # an interruption: the next question would get this answer
@@ -108,15 +103,19 @@ def present() -> Beside | None:
 
 
 @contextmanager
-def mlflow_beside() -> Iterator[None]:
+def mlflow_beside(tracking_uri: str | None) -> Iterator[None]:
     """Let the registries that are opened while the block runs speak to MLflow by another process.
 
-    Where there is one already, or no core for one, or MLflow is imported here, nothing changes.
+    Where there is one already, or no core for one, or MLflow is imported here or is no SQLite
+    file, nothing changes.
+
+    Args:
+        tracking_uri: of the MLflow; None for the SQLite file inside a workspace.
     """
     global _present
     begun = None
-    if available_processors() > 1 and _present is None and "mlflow" not in sys.modules:
-        with suppress(OSError):
+    if _present is None and _is_of_use(tracking_uri):
+        with suppress(NobodyThere, OSError):
             _present = begun = Beside()
     try:
         yield
@@ -126,12 +125,23 @@ def mlflow_beside() -> Iterator[None]:
             begun.end()
 
 
-def answering(end: int, answer: Callable[[Any], Any]) -> None:
+def _is_of_use(tracking_uri: str | None) -> bool:
+    if available_processors() == 1 or "mlflow" in sys.modules:
+        return False
+    if tracking_uri is None:  # at once: what the next line imports takes longer than all before
+        return True
+    from bpeline.registry.tracking.mlflow_database import database_of
+
+    return database_of(tracking_uri) is not None
+
+
+def answering(end: int, answer: Callable[[Any], bytes]) -> None:
     """Of that process: answer until nobody asks any more.
 
     Args:
         end: the number of its open file, the pipe's other end.
+        answer: makes of a question its answer, pickled.
     """
     with Connection(end) as pipe, suppress(EOFError, OSError):
         while True:
-            pipe.send(answer(pipe.recv()))
+            pipe.send_bytes(answer(pipe.recv()))

@@ -52,15 +52,15 @@ class MlflowConnection:
     All methods of those who inherit it raise RegistryUnreachable when MLflow does not answer
     within the settings' limits, RegistryError when it refuses, and StorageError when its database,
     where that is a SQLite file, cannot be made ready.
-
-    Attributes:
-        is_beside: whether another process does the work.
     """
-
-    is_beside = False
 
     def __init__(self, settings: TrackingSettings) -> None:
         self.settings = settings
+
+    @property
+    def is_beside(self) -> bool:
+        """Whether another process does the work."""
+        return False
 
     def load(self) -> None:
         """Import what of MLflow is used with its databases; asks and makes nothing."""

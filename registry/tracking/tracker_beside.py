@@ -6,7 +6,7 @@ Knows which questions need MLflow; neither what they mean nor how they are carri
 from __future__ import annotations
 
 import os
-import sys
+import pickle
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,8 +17,7 @@ from bpeline.registry.tracking.beside import Beside, NobodyThere, answering, pre
 from bpeline.registry.tracking.mlflow_database import database_of
 from bpeline.registry.tracking.tracked import TrackingSettings
 from bpeline.registry.tracking.tracking import MlflowTracker
-from bpeline.tokenizer_core.ahead import end_with
-from bpeline.tokenizer_core.errors import BpelineError
+from bpeline.tokenizer_core.errors import BpelineError, RegistryError
 
 # These are read from the database without MLflow, see `MlflowConnection._quickly`.
 LOOKED_UP = {"identity", "aliases", "model_tags", "versions", "version", "version_of_alias"}
@@ -45,11 +44,13 @@ class _NeedsMlflow(BpelineError):
 class TrackerBeside(MlflowTracker):
     """Asks a process beside this one; where that is gone, MLflow is imported here."""
 
-    is_beside = True
-
     def __init__(self, settings: TrackingSettings, beside: Beside) -> None:
         super().__init__(settings)
         self._beside = beside
+
+    @property
+    def is_beside(self) -> bool:
+        return not self._beside.is_gone
 
     def _quickly(self, read: Callable[[Any], Any], ask: Callable[[], Any]) -> Any:
         def ask_beside() -> Any:
@@ -71,10 +72,9 @@ def _asking(name: str) -> Callable[..., Any]:
             return here(self, *args, **named)
         for text, category in remarks:
             warnings.warn(text, category, stacklevel=2)
-        if isinstance(error, BpelineError):  # made anew: without the secrets that are known here
-            raise type(error)(error.happened, error.accepted, error.next_step)
-        if error is not None:
-            raise error
+        if error is not None:  # made anew: without the secrets that are known here
+            kind, *parts = error
+            raise kind(*parts)
         return answer
 
     return ask
@@ -97,23 +97,41 @@ for _names, _kind in ((ASKED, _asking), (LOOKED_UP, _looking_up)):
         setattr(TrackerBeside, _name, _kind(_name))
 
 
+Question = tuple[TrackingSettings, str, tuple[Any, ...], dict[str, Any]]
+
+
 def answer_beside(end: int) -> None:
     """The other process: import MLflow, then answer until nobody asks any more."""
-    end_with(sys.stdin)
     with suppress(Exception):  # who asks for what needs it meets the same error, and is told
         MlflowTracker(TrackingSettings("")).load()
     trackers: dict[TrackingSettings, MlflowTracker] = {}
-
-    def answer(question: tuple[TrackingSettings, str, tuple[Any, ...], dict[str, Any]]) -> Any:
-        settings, name, args, named = question
-        tracker = trackers.setdefault(settings, MlflowTracker(settings))
-        error = found = None
-        with warnings.catch_warnings(record=True) as remarks:
-            try:
-                found = getattr(tracker, name)(*args, **named)
-            except Exception as raised:
-                error = raised
-        return error, found, [(str(one.message), one.category) for one in remarks]
-
-    answering(end, answer)
+    answering(end, lambda question: answer_to(question, trackers))
     os._exit(0)  # without taking MLflow apart
+
+
+def answer_to(question: Question, trackers: dict[TrackingSettings, MlflowTracker]) -> bytes:
+    """The error, the answer and the remarks that come of a question, pickled.
+
+    An error is its kind and its three parts: what libraries raise cannot always be made again.
+    """
+    settings, name, args, named = question
+    tracker = trackers.setdefault(settings, MlflowTracker(settings))
+    with warnings.catch_warnings(record=True) as remarks:
+        try:
+            found = getattr(tracker, name)(*args, **named)
+            told = [(str(one.message), one.category) for one in remarks]
+            return pickle.dumps((None, found, told))
+        except Exception as raised:
+            error = raised if isinstance(raised, BpelineError) else _as_ours(raised, name)
+    told = [(str(one.message), one.category) for one in remarks]
+    return pickle.dumps(
+        ((type(error), error.happened, error.accepted, error.next_step), None, told)
+    )
+
+
+def _as_ours(error: Exception, asked: str) -> RegistryError:
+    return RegistryError(
+        f"the process that speaks to MLflow failed ({asked}): {type(error).__name__}: {error}",
+        "accepted is an installation whose parts fit together",
+        "type `bpeline doctor`, then the same command again",
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import pickle
 import signal
 import sqlite3
 import subprocess
@@ -14,11 +15,12 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bpeline.registry.opening import open_registry
-from bpeline.registry.tracking import beside, lookup
+from bpeline.registry.tracking import beside, lookup, tracker_beside
 from bpeline.registry.tracking.beside import Beside, NobodyThere, mlflow_beside
 from bpeline.registry.tracking.tracked import StartedRun, TrackedRun, TrackingSettings
 from bpeline.registry.tracking.tracker_beside import ASKED, LOOKED_UP, TrackerBeside, tracker_of
@@ -83,6 +85,52 @@ def test_its_errors_are_those_of_the_tracker_here(
     assert MISSING in told[0][1]
 
 
+class Demanding(Exception):
+    """One that pickle takes, and cannot make again."""
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(why)
+
+
+class _Answering:
+    """Answers as the process does, in this one."""
+
+    is_gone = False
+
+    def ask(self, question: Any) -> Any:
+        return pickle.loads(tracker_beside.answer_to(question, {}))
+
+
+def test_foreign_exceptions_and_values_of_the_other_process_are_told_as_errors_of_ours(
+    settings: TrackingSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def demand(_: MlflowTracker) -> None:
+        raise Demanding(why="of a library's own")
+
+    monkeypatch.setattr(MlflowTracker, "unended_runs", demand)
+    monkeypatch.setattr(MlflowTracker, "tombstones", lambda _: threading.Lock())
+    tracker = TrackerBeside(settings, _Answering())  # type: ignore[arg-type]
+    for ask, said in (
+        (tracker.unended_runs, "Demanding: of a library's own"),
+        (tracker.tombstones, "TypeError: cannot pickle"),
+    ):
+        with pytest.raises(RegistryError, match=said) as raised:
+            ask()
+        assert type(raised.value) is RegistryError
+        assert ask.__name__ in raised.value.happened
+
+
+def test_after_an_answer_that_cannot_be_carried_it_goes_on_answering(
+    tracker: TrackerBeside, settings: TrackingSettings, process: Beside
+) -> None:
+    error, _, _ = process.ask((settings, "_answering", ("asking",), {}))  # a generator
+    assert error is not None
+    with pytest.raises(RegistryError, match="TypeError"):
+        tracker.artifact_page()  # type: ignore[call-arg]
+    assert tracker.ensure_identity() != ""
+    assert tracker.is_beside
+
+
 def test_what_tables_do_not_say_for_certain_is_asked_beside(
     tracker: TrackerBeside, settings: TrackingSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +164,7 @@ def test_one_that_is_gone_is_done_without(settings: TrackingSettings) -> None:
     with pytest.raises(NobodyThere):
         begun.ask("anything")
     tracker = TrackerBeside(settings, begun)
+    assert not tracker.is_beside
     assert tracker.ensure_identity() == MlflowTracker(settings).identity() != ""
 
 
@@ -124,7 +173,7 @@ def test_one_that_ends_before_it_answers_may_have_done_it(settings: TrackingSett
     tracker = TrackerBeside(settings, begun)
     os.kill(begun._process.pid, signal.SIGSTOP)
     threading.Timer(0.2, begun._process.kill).start()
-    with pytest.raises(RegistryUnreachable, match="before it answered"):
+    with pytest.raises(RegistryUnreachable, match="ended, or was ended, before it answered"):
         tracker.ensure_identity()
     assert MlflowTracker(settings).identity() == ""
     assert tracker.ensure_identity() != ""
@@ -181,34 +230,45 @@ def test_a_registry_asks_the_one_that_was_begun(
 ) -> None:
     monkeypatch.delitem(sys.modules, "mlflow", raising=False)
     monkeypatch.setattr(beside, "available_processors", lambda: 2)
-    with mlflow_beside(), mlflow_beside():
+    with mlflow_beside(None), mlflow_beside(settings.uri):
         assert type(tracker_of(settings)) is TrackerBeside
         assert type(tracker_of(TrackingSettings("http://127.0.0.1:9"))) is MlflowTracker
     assert type(tracker_of(settings)) is MlflowTracker
 
 
-@pytest.mark.parametrize(("processors", "imported"), [(1, False), (2, True)])
+@pytest.mark.parametrize(
+    ("processors", "imported", "uri"),
+    [
+        (1, False, None),
+        (2, True, None),
+        (2, False, "http://127.0.0.1:9"),
+        (2, False, "postgresql://nobody@127.0.0.1:1/nothing"),
+    ],
+)
 def test_where_it_would_gain_nothing_none_is_begun(
-    settings: TrackingSettings, monkeypatch: pytest.MonkeyPatch, processors: int, imported: bool
+    settings: TrackingSettings,
+    monkeypatch: pytest.MonkeyPatch,
+    processors: int,
+    imported: bool,
+    uri: str | None,
 ) -> None:
     monkeypatch.delitem(sys.modules, "mlflow", raising=False)
     if imported:
         monkeypatch.setitem(sys.modules, "mlflow", sys)
     monkeypatch.setattr(beside, "available_processors", lambda: processors)
-    with mlflow_beside():
+    monkeypatch.setattr(beside, "Beside", lambda: pytest.fail("begun"))
+    with mlflow_beside(uri):
         assert type(tracker_of(settings)) is MlflowTracker
 
 
-def test_no_room_for_it_is_no_error(
-    settings: TrackingSettings, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("python", ["/nowhere/python", "", None])
+def test_where_no_process_can_be_begun_there_is_none(
+    settings: TrackingSettings, monkeypatch: pytest.MonkeyPatch, python: str | None
 ) -> None:
-    def refused(*_: object, **__: object) -> None:
-        raise BlockingIOError("no more processes")
-
     monkeypatch.delitem(sys.modules, "mlflow", raising=False)
     monkeypatch.setattr(beside, "available_processors", lambda: 2)
-    monkeypatch.setattr(subprocess, "Popen", refused)
-    with mlflow_beside():
+    monkeypatch.setattr(sys, "executable", python)
+    with mlflow_beside(None):
         assert type(tracker_of(settings)) is MlflowTracker
 
 
