@@ -135,13 +135,13 @@ def _is_of_use(tracking_uri: str | None) -> bool:
     return database_of(tracking_uri) is not None
 
 
-def answering(end: int, answer: Callable[[Any], bytes]) -> None:
+def answering(end: int, answer: Callable[[Any, Callable[[Any], None]], None]) -> None:
     """Of that process: answer until nobody asks any more.
 
     Args:
         end: the number of its open file, the pipe's other end.
-        answer: makes of a question its answer, pickled.
+        answer: is given a question, and what carries its answer back.
     """
     with Connection(end) as pipe, suppress(EOFError, OSError):
         while True:
-            pipe.send_bytes(answer(pipe.recv()))
+            answer(pipe.recv(), pipe.send)

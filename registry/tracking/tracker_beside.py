@@ -6,7 +6,6 @@ Knows which questions need MLflow; neither what they mean nor how they are carri
 from __future__ import annotations
 
 import os
-import pickle
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -105,12 +104,16 @@ def answer_beside(end: int) -> None:
     with suppress(Exception):  # who asks for what needs it meets the same error, and is told
         MlflowTracker(TrackingSettings("")).load()
     trackers: dict[TrackingSettings, MlflowTracker] = {}
-    answering(end, lambda question: answer_to(question, trackers))
+    answering(end, lambda question, carry: answer_to(question, trackers, carry))
     os._exit(0)  # without taking MLflow apart
 
 
-def answer_to(question: Question, trackers: dict[TrackingSettings, MlflowTracker]) -> bytes:
-    """The error, the answer and the remarks that come of a question, pickled.
+def answer_to(
+    question: Question,
+    trackers: dict[TrackingSettings, MlflowTracker],
+    carry: Callable[[Any], None],
+) -> None:
+    """Carry back what comes of a question: the error, the answer and the remarks.
 
     An error is its kind and its three parts: what libraries raise cannot always be made again.
     """
@@ -119,14 +122,15 @@ def answer_to(question: Question, trackers: dict[TrackingSettings, MlflowTracker
     with warnings.catch_warnings(record=True) as remarks:
         try:
             found = getattr(tracker, name)(*args, **named)
-            told = [(str(one.message), one.category) for one in remarks]
-            return pickle.dumps((None, found, told))
+            carry((None, found, _told(remarks)))  # what cannot be pickled is not begun to be sent
         except Exception as raised:
             error = raised if isinstance(raised, BpelineError) else _as_ours(raised, name)
-    told = [(str(one.message), one.category) for one in remarks]
-    return pickle.dumps(
-        ((type(error), error.happened, error.accepted, error.next_step), None, told)
-    )
+            parts = (error.happened, error.accepted, error.next_step)
+            carry(((type(error), *parts), None, _told(remarks)))
+
+
+def _told(remarks: list[warnings.WarningMessage]) -> list[tuple[str, type[Warning]]]:
+    return [(str(one.message), one.category) for one in remarks]
 
 
 def _as_ours(error: Exception, asked: str) -> RegistryError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import os
-import pickle
 import signal
 import sqlite3
 import subprocess
@@ -14,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from multiprocessing.connection import Pipe
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +98,10 @@ class _Answering:
     is_gone = False
 
     def ask(self, question: Any) -> Any:
-        return pickle.loads(tracker_beside.answer_to(question, {}))
+        ours, theirs = Pipe()
+        with ours, theirs:
+            tracker_beside.answer_to(question, {}, theirs.send)
+            return ours.recv()
 
 
 def test_foreign_exceptions_and_values_of_the_other_process_are_told_as_errors_of_ours(
