@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -86,7 +87,8 @@ def test_what_nobody_foresaw_is_told_with_its_place(
     [(">&-", 2), (">/dev/full", 1), ("<&-", 0), ("2>&-", 0), ("2>/dev/full", 0)],
 )
 def test_streams_that_are_closed_or_full(redirected: str, code: int) -> None:
-    command = f"{Path(sys.executable).with_name('bpeline')} versions {redirected}"
+    program = shlex.quote(os.fspath(Path(sys.executable).with_name("bpeline")))
+    command = f"{program} versions {redirected}"
     ended = subprocess.run(
         ["bash", "-c", command], capture_output=True, text=True, check=False,
         env={**os.environ, "BPELINE_CATALOGUE_URL": f"sqlite:///{os.getcwd()}/c.sqlite"},

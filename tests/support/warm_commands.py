@@ -13,6 +13,7 @@ import atexit
 import json
 import os
 import select
+import shlex
 import signal
 import socket
 import stat
@@ -37,7 +38,9 @@ _TYPED = (
     "versions",
 )
 # Asks the process at a socket: streams, then what is typed; then it ends as the command did.
-_CLIENT = """#!{python} -IS
+# Its first line names no path, which may hold a space: a shell begins Python, which sees a string.
+_CLIENT = """#!/bin/sh
+''''exec {python} -IS "$0" "$@" # '''
 import json, os, signal, socket, sys
 asked = {{"arguments": sys.argv[1:], "folder": os.getcwd(), "environment": dict(os.environ)}}
 asked["python"] = {is_python}
@@ -63,7 +66,7 @@ def warm_commands() -> Iterator[Path]:
             program = Path(folder) / name
             program.parent.mkdir(exist_ok=True)
             asking = {"is_python": program.name == "python", "place": str(place)}
-            program.write_text(_CLIENT.format(python=sys.executable, **asking))
+            program.write_text(_CLIENT.format(python=shlex.quote(sys.executable), **asking))
             program.chmod(program.stat().st_mode | stat.S_IXUSR)
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         with subprocess.Popen(
