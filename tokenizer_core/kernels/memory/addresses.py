@@ -214,6 +214,6 @@ def _prefetcher(*, for_writing: bool, keep: int = _KEEP_IN_ALL_CACHES) -> Any:
 # away from other processors, so what threads share is only ever asked for to be read.
 prefetch = _prefetcher(for_writing=True)
 prefetch_to_read = _prefetcher(for_writing=False)
-# The same of what is looked at once and soon: it does not take the place of other things in caches
-# beyond the nearest one.
+# The same of what is looked at once and soon: the processor is asked not to let it take the place
+# of other things in caches beyond the nearest one.
 prefetch_non_temporal = _prefetcher(for_writing=False, keep=_KEEP_IN_NONE)
