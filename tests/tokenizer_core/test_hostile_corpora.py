@@ -24,6 +24,8 @@ import pytest
 from corpus_files import GPT2
 
 from bpeline.tokenizer_core import count_words, reference
+from bpeline.tokenizer_core.corpus import Source, find_source_files, open_source
+from bpeline.tokenizer_core.corpus.small_files import SmallFiles
 from bpeline.tokenizer_core.errors import (
     BpelineError,
     CorpusChanged,
@@ -209,6 +211,7 @@ def test_a_file_that_changes_while_it_is_read_gives_its_words_or_an_error(
     """Somebody changes it all the time: never other words than one of its states had."""
     path, other = tmp_path / "a.txt", tmp_path / "other.txt"
     before, after = b"one two " * 60_000, b"six ten " * 60_000
+    pauses = random.Random(change)
     stop = threading.Event()
 
     def disturb() -> None:
@@ -236,7 +239,7 @@ def test_a_file_that_changes_while_it_is_read_gives_its_words_or_an_error(
                             os.replace(link, path)
                         else:
                             os.replace(other, path)
-            time.sleep(0.002)
+            time.sleep(pauses.choice((0.002, 0.03, 0.06)))
 
     path.write_bytes(before)
     worker = threading.Thread(target=disturb)
@@ -256,6 +259,20 @@ def test_a_file_that_changes_while_it_is_read_gives_its_words_or_an_error(
         stop.set()
         worker.join()
     assert sum(ended.values()) == 25, ended
+
+
+@pytest.mark.parametrize("small", [True, False])
+def test_a_file_is_read_only_when_another_write_would_show_in_its_times(
+    tmp_path: Path, small: bool
+) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"one two ")
+    [file] = find_source_files([Source(str(path))])
+    if small:
+        SmallFiles.read([file])
+    else:
+        open_source(file, 0).close()
+    assert time.time_ns() - path.stat().st_ctime_ns >= 20_000_000
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import os
 import shlex
 import stat
 import tempfile
+import time
 from collections import deque
 from collections.abc import Iterator
 from io import FileIO
@@ -35,6 +36,9 @@ from bpeline.tokenizer_core.text import Text
 _REMOTE_AHEAD = (1 << 20, 8 << 20)
 _PLAIN_BLOCK = 1 << 20
 _TO_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+# A write sets a file's times before it copies what it writes, and to the system's last tick, which
+# may be 10 ms ago: only from so long after them on does any other write show in them.
+_TIMES_TELL_AFTER = 20_000_000  # nanoseconds
 # A file that grows more than this is a decompression bomb, not text (which stays below 50).
 _HIGHEST_RATIO = 200
 _RATIO_MATTERS_FROM = 64 << 20  # decompressed bytes
@@ -133,6 +137,9 @@ def _open_local(file: SourceFile) -> LocalSource:
 
 
 def _descriptor_of(file: SourceFile) -> int:
+    age = time.time_ns() - file.ctime_ns
+    if abs(age) < _TIMES_TELL_AFTER:
+        time.sleep((_TIMES_TELL_AFTER - age) / 1e9)
     try:
         # Not blocking: somebody may have put a pipe in the file's place, which would never answer.
         return os.open(file.path, _TO_READ)
