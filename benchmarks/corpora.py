@@ -15,8 +15,6 @@ from pathlib import Path
 
 SEPARATOR = "<|endoftext|>"
 GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-# A text of enough words for all kernels that texts need, untimed; few words need fewer of them.
-WARM = f"warm{SEPARATOR}kernels é, and" + "".join(f" word{number}" for number in range(4000))
 LONGEST = 1 << 18  # characters; 200 MB of C as one string would occupy a single thread
 _READ = 1 << 20
 _CUT = re.compile(r"(?<=[!-~]) (?=[!-~])")
@@ -69,6 +67,16 @@ def sampled(path: Path, size: int, stretches: int = 20) -> bytes:
             stretch = file.read(size // stretches)
             parts.append(stretch[: stretch.rfind(b"\n") + 1])
     return b"".join(parts)
+
+
+@contextmanager
+def warming_file() -> Iterator[Path]:
+    """A file of enough words to load all kernels that texts need, before the clock runs."""
+    with tempfile.TemporaryDirectory(prefix="benchmark-") as directory:
+        file = Path(directory, "warm.txt")
+        words = "".join(f" word{number}" for number in range(4000))
+        file.write_text(f"warm{SEPARATOR}kernels é, and{words}")
+        yield file
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.corpora import SEPARATOR, WARM
+from benchmarks.corpora import SEPARATOR, warming_file
 from benchmarks.measurement import Case, Contestant, Measurement, Verdict
 from benchmarks.process import Stopwatch
 
@@ -37,9 +37,7 @@ def _by(threads: int) -> Callable[[Case, Stopwatch], list[str]]:
         """Digests of the counts, of the merges and of the ids; once of little text, untimed."""
         from bpeline.tokenizer_core.digests import digest_of_bytes
 
-        with tempfile.TemporaryDirectory() as directory:
-            warm = Path(directory, "warm.txt")
-            warm.write_text(WARM)
+        with warming_file() as warm:
             _all(warm, case, threads, Stopwatch(), 300)
         counts, tokenizer, ids = _all(case.path, case, threads, watch, case.vocab_size)
         return [counts.digest, tokenizer.digest, digest_of_bytes(ids)]

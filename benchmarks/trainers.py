@@ -20,7 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from benchmarks.corpora import GPT2, SEPARATOR, WARM, batches, documents, lines
+from benchmarks.corpora import GPT2, SEPARATOR, batches, documents, lines, warming_file
 from benchmarks.measurement import Case, Contestant, Measurement, Verdict
 from benchmarks.process import WHOLE, Stopwatch, captured
 
@@ -34,11 +34,12 @@ _LONGEST_LINE = 1 << 30  # SentencePiece leaves out lines over 4,192 bytes unles
 
 def bpeline(path: Path, vocab_size: int, threads: int, watch: Stopwatch) -> list[Merge]:
     """The public API with its defaults, and kernels that an earlier run has compiled."""
-    from bpeline.tokenizer_core import count_texts, count_words, train_bpe
+    from bpeline.tokenizer_core import count_words, train_bpe
 
     # Machine code is loaded from its cache before the clock starts, as libraries are imported.
-    count_words([os.fspath(Path(__file__))], special_tokens=SPECIAL)
-    train_bpe(count_texts([WARM], special_tokens=SPECIAL), 260, special_tokens=SPECIAL)
+    with warming_file() as warm:
+        counts = count_words([os.fspath(warm)], special_tokens=SPECIAL, workers=threads)
+        train_bpe(counts, 260, special_tokens=SPECIAL)
 
     with watch.phase("counting"):
         counts = count_words([os.fspath(path)], special_tokens=SPECIAL, workers=threads)

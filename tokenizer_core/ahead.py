@@ -103,9 +103,9 @@ def kernels_after_counting() -> tuple[Any, ...]:
 
     return (
         *(lay_out_words, count_dense_pairs, fill_slots, collect_dense_pairs),
-        *(queue_new_pairs, learn),
-        *(hash_windows, keep_merges, measure_tokens, spell_tokens, fill_trie),
+        *(queue_new_pairs, learn, measure_tokens, spell_tokens, fill_whole_words),
+        *(hash_windows, keep_merges, fill_trie),
         *(encode_spans, move_kept, move_long, measure_spans, join_tokens, fill_merges, add_gains),
         *(join_values, find_passages, mark_rows),
-        *(fill_lists, fill_whole_words, find_whole_words),
+        *(fill_lists, find_whole_words),
     )

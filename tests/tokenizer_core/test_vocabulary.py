@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 from tokenizers.pre_tokenizers import ByteLevel
 
-from bpeline.tokenizer_core import reference
-from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core import Tokenizer, reference
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken, InvalidTokenizer
 from bpeline.tokenizer_core.vocabulary.numbering import (
     TIE_BREAKS,
+    SpecialIds,
     byte_order,
     bytes_of_printable,
     from_printable,
@@ -19,6 +22,7 @@ from bpeline.tokenizer_core.vocabulary.numbering import (
     validate_tie_break,
     vocab_from_merges,
 )
+from bpeline.tokenizer_core.vocabulary.token_table import TokenTable
 
 
 def test_the_printable_alphabet_is_that_of_huggingface() -> None:
@@ -67,7 +71,6 @@ def test_special_tokens_come_first_in_the_given_order() -> None:
     assert list(made.vocab) == list(range(260))
     assert list(made.merges) == [(b"h", b"i"), (b"hi", b"!")]
     assert list(made.merges.results) == [258, 259]
-    assert list(made.ordinary) == [made.vocab[id_] for id_ in range(2, 260)]
 
 
 def test_special_tokens_come_last_when_asked() -> None:
@@ -78,9 +81,52 @@ def test_special_tokens_come_last_when_asked() -> None:
     assert made.vocab[258] == "é".encode()
     assert list(made.merges) == [(b"h", b"i")]
     assert list(made.merges.results) == [256]
-    assert list(made.ordinary) == [made.vocab[id_] for id_ in range(257)]
     with pytest.raises(InvalidOption):
         vocab_from_merges(left, right, range(256), [], "middle")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("special_ids", ["first", "last"])
+@pytest.mark.parametrize("tie_break", TIE_BREAKS)
+def test_a_vocab_is_spelled_as_one_joins_bytes(tie_break: str, special_ids: SpecialIds) -> None:
+    order = byte_order(tie_break)
+    for case in range(30):
+        random_ = random.Random(case)
+        merges, tokens = list[tuple[int, int]](), token_bytes([], order)
+        while len(merges) < case:
+            pair = random_.randrange(len(tokens)), random_.randrange(len(tokens))
+            if (joined := tokens[pair[0]] + tokens[pair[1]]) not in tokens:
+                merges.append(pair)
+                tokens.append(joined)
+        specials = ["<a>", "é"][: random_.randrange(3)]
+        left, right = np.array(merges, np.int32).reshape(-1, 2).T
+        made = vocab_from_merges(left, right, order, specials, special_ids)
+        texts = [token.encode() for token in specials]
+        everything = texts + tokens if special_ids == "first" else tokens + texts
+        assert isinstance(made.vocab, TokenTable)
+        assert list(made.vocab.items()) == list(enumerate(everything))
+        assert list(made.merges) == [(tokens[a], tokens[b]) for a, b in merges]
+        assert [made.vocab[id_] for id_ in made.merges.results.tolist()] == tokens[256:]
+
+
+def test_two_tokens_of_the_same_bytes_are_kept_for_the_check_that_names_them() -> None:
+    left, right = np.array([97, 98, 256, 97]), np.array([98, 99, 99, 257])
+    made = vocab_from_merges(left, right, range(256), ["<a>"])
+    assert [made.vocab[id_] for id_ in (259, 260)] == [b"abc", b"abc"]
+    with pytest.raises(InvalidTokenizer, match=r"259 and 260 both stand for b'abc'"):
+        Tokenizer(made.vocab, made.merges, made.special_tokens)
+
+
+@pytest.mark.parametrize("special_ids", ["first", "last"])
+def test_a_special_token_that_merges_make_is_refused(special_ids: SpecialIds) -> None:
+    with pytest.raises(InvalidSpecialToken, match="'hi' is also an ordinary token"):
+        vocab_from_merges(np.array([104]), np.array([105]), range(256), ["<a>", "hi"], special_ids)
+
+
+def test_a_token_that_is_too_long_is_named() -> None:
+    doubled = np.array([97, *range(256, 272)])  # 2 … 131,072 bytes
+    made = vocab_from_merges(doubled, doubled, range(256))
+    with pytest.raises(InvalidTokenizer, match="the token of id 272 has 131072 bytes"):
+        Tokenizer(made.vocab, made.merges)
 
 
 def test_tokens_follow_the_byte_order() -> None:

@@ -166,9 +166,11 @@ class BytePairEncoder(Encoder):
             return
         words = Text.of(b"".join(ids)).data
         ends = np.cumsum(np.fromiter(map(len, ids), np.int64, len(ids)))
-        table = np.zeros(4 << (2 * len(ids)).bit_length(), np.uint64)
+        bits = (2 * len(ids)).bit_length()
+        table = np.zeros(4 << bits, np.uint64)
         values = np.fromiter(ids.values(), np.int64, len(ids))
-        self._record["whole_shift"] = fill_whole_words(words, ends, values, table, HASH_KEY)
+        fill_whole_words(words, ends, values, table, HASH_KEY)
+        self._record["whole_shift"] = 64 - bits
         for field, kept in (("whole", table), ("whole_text", words)):
             self._tables[field] = kept
             self._record[field] = kept.ctypes.data

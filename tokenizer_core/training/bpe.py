@@ -263,7 +263,6 @@ def train_bpe(
     )
     order = byte_order(tie_break)
     made = vocab_from_merges(learned.left, learned.right, order, specials, special_ids)
-    refuse_clashes(specials, made.ordinary)
     return Tokenizer(made.vocab, made.merges, made.special_tokens, pattern=counts.pattern)
 
 

@@ -46,7 +46,6 @@ from bpeline.tokenizer_core.training.token_rules import NO_RULES, TokenRules
 from bpeline.tokenizer_core.vocabulary import (
     MAX_TOKEN_BYTES,
     byte_order,
-    refuse_clashes,
     token_bytes,
     vocab_from_merges,
 )
@@ -259,7 +258,6 @@ def train_superbpe(
     both = zip(start.pairs.T, (learned.left, learned.right), strict=True)
     left, right = (np.concatenate(parts) for parts in both)
     made = vocab_from_merges(left, right, byte_order(_ORDER), specials)
-    refuse_clashes(specials, made.ordinary)
     return Tokenizer(made.vocab, made.merges, made.special_tokens, pattern=pattern)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,7 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.kernels.encoding.token_tables import measure_tokens, spell_tokens
 from bpeline.tokenizer_core.vocabulary.merge_list import MergeList
+from bpeline.tokenizer_core.vocabulary.special_tokens import refuse_clashes
+from bpeline.tokenizer_core.vocabulary.token_table import MAX_TOKEN_BYTES, TokenTable
 
 TIE_BREAKS = ("smallest-ids", "greatest-bytes", "first-seen")
 SPECIAL_IDS = ("first", "last")
@@ -99,16 +102,9 @@ class Vocabulary:
         special_tokens: token → id; their ids are the first or the last ones.
     """
 
-    vocab: dict[int, bytes]
+    vocab: Mapping[int, bytes]
     merges: MergeList
     special_tokens: dict[str, int]
-
-    @property
-    def ordinary(self) -> Iterable[bytes]:
-        """The tokens that are not special."""
-        specials = len(self.special_tokens)
-        begin = specials if 0 in self.special_tokens.values() else 0
-        return itertools.islice(self.vocab.values(), begin, begin + len(self.vocab) - specials)
 
 
 def token_bytes(
@@ -135,8 +131,7 @@ def vocab_from_merges(
 ) -> Vocabulary:
     """Number special tokens, bytes and merges.
 
-    No object is made for a merge: thousands of tuples set off garbage collections, each of which
-    looks at all that the compiler of kernels holds.
+    No object is made for a token or a merge: they take longer than learning does of small texts.
 
     Args:
         left, right: of each merge, in the numbering of training.
@@ -147,6 +142,7 @@ def vocab_from_merges(
 
     Raises:
         InvalidOption: ``special_ids`` is neither.
+        InvalidSpecialToken: a special token is an ordinary one, too.
     """
     if special_ids not in SPECIAL_IDS:
         raise InvalidOption(
@@ -154,16 +150,44 @@ def vocab_from_merges(
             f"accepted: {', '.join(SPECIAL_IDS)}",
             "use 'first' unless another tool expects the special tokens behind the merges",
         )
-    tokens = token_bytes(zip(left.tolist(), right.tolist(), strict=True), order)
+    parts = left.astype(np.int64), right.astype(np.int64)
     specials = [token.encode() for token in special_tokens]
-    before = len(specials) if special_ids == "first" else 0
-    base = 0 if special_ids == "first" else len(tokens)
-    vocab = dict(enumerate(specials + tokens if special_ids == "first" else tokens + specials))
-    results = np.arange(len(tokens) - len(left), len(tokens), dtype=np.int64)
+    first = special_ids == "first"
+    vocab: Mapping[int, bytes] | None = _table(*parts, order, specials, first)
+    if vocab is None:
+        tokens = token_bytes(zip(left.tolist(), right.tolist(), strict=True), order)
+        refuse_clashes(special_tokens, tokens)
+        vocab = dict(enumerate(specials + tokens if first else tokens + specials))
+    ordinary = len(order) + len(left)
+    before, base = (len(specials), 0) if first else (0, ordinary)
+    results = np.arange(len(order), ordinary)
     return Vocabulary(
         vocab=vocab,
-        merges=MergeList(
-            vocab, *(before + part.astype(np.int64) for part in (left, right, results))
-        ),
+        merges=MergeList(vocab, *(before + part for part in (*parts, results))),
         special_tokens={token: base + index for index, token in enumerate(special_tokens)},
+    )
+
+
+def _table(
+    left: NDArray[np.int64],
+    right: NDArray[np.int64],
+    order: Sequence[int],
+    specials: Sequence[bytes],
+    first: bool,
+) -> TokenTable | None:
+    """All tokens in order of their ids; None where two are equal, or one is too long."""
+    ends = np.empty(len(order) + len(left), np.int64)
+    measure_tokens(left, right, ends)
+    lengths = np.diff(ends, prepend=0)
+    if lengths.min() <= 0 or lengths.max() > MAX_TOKEN_BYTES:
+        return None
+    spelled = np.empty(ends[-1], np.uint8)
+    spell_tokens(left, right, ends, spelled)
+    tokens = np.array(order, np.uint8)[spelled].tobytes()
+    of_specials = np.fromiter(map(len, specials), np.int64, len(specials))
+    texts, sizes = ((*specials, tokens), (of_specials, lengths))
+    if not first:
+        texts, sizes = (tokens, *specials), (lengths, of_specials)
+    return TokenTable.sound(
+        b"".join(texts), np.concatenate(sizes), np.arange(len(ends) + len(specials))
     )

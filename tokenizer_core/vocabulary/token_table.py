@@ -14,10 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.kernels.encoding.whole_words import (
-    fill_different_words,
-    find_whole_words,
-)
+from bpeline.tokenizer_core.kernels.encoding.whole_words import fill_whole_words, find_whole_words
 from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
 from bpeline.tokenizer_core.text import Text
 
@@ -71,7 +68,7 @@ class TokenTable(Mapping[int, bytes]):
             return None
         words, ends = Text.of(tokens).data, np.cumsum(lengths)
         table = empty_word_table(len(ids))
-        if fill_different_words(words, ends, ids, table, HASH_KEY) != len(ids):
+        if fill_whole_words(words, ends, ids, table, HASH_KEY) != len(ids):
             return None
         return cls(words, ends, ids, table)
 

@@ -268,8 +268,9 @@ def _check_order(
             "a merge joins single bytes and results of merges",
         )
     pairs = left << 24 | right
-    _, first = np.unique(pairs, return_index=True)
-    if len(first) != len(pairs):
+    ascending = np.sort(pairs)
+    if (ascending[1:] == ascending[:-1]).any():
+        _, first = np.unique(pairs, return_index=True)
         rank = int(np.setdiff1d(np.arange(len(results)), first)[0])
         _refuse(f"merge {rank}, {shown(merges[rank])}, is given twice", "each pair merges once")
 

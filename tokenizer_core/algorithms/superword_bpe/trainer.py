@@ -46,7 +46,6 @@ from bpeline.tokenizer_core.training import (
 )
 from bpeline.tokenizer_core.vocabulary import (
     byte_order,
-    refuse_clashes,
     token_bytes,
     validate_special_tokens,
     vocab_from_merges,
@@ -135,7 +134,6 @@ def train_superword_bpe(
     pairs, whole = _in_order(learned, above, symbols)
     left, right = np.array(pairs, np.int64).reshape(-1, 2).T
     made = vocab_from_merges(left, right, byte_order(tie_break), specials)
-    refuse_clashes(specials, made.ordinary)
     return Tokenizer(
         made.vocab,
         made.merges,

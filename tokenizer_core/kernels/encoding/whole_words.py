@@ -20,9 +20,16 @@ from bpeline.tokenizer_core.kernels.tables.word_keys import (
 )
 
 
-@kernel
-def put_words(words: U8s, ends: I64s, ids: I64s, table: U64s, hash_key: U64s) -> I64:
-    """`fill_whole_words`; returns how many different words there are, of which the last counts."""
+@entry_kernel
+def fill_whole_words(words: U8s, ends: I64s, ids: I64s, table: U64s, hash_key: U64s) -> I64:
+    """Put words into a table; returns how many different ones there are. The last of equals counts.
+
+    Args:
+        words: uint8, the words joined, with readable bytes behind.
+        ends: int64 ``[n]``: where each ends. ids: int64 ``[n]``.
+        table: uint64 ``[4 · 2^b]``, zero, at most half full: see `word_keys`.
+        hash_key: uint64 ``[2]``: see `HashKey`.
+    """
     key = key_in(hash_key)
     shift = table_shift(table)
     text = words.ctypes.data
@@ -35,29 +42,6 @@ def put_words(words: U8s, ends: I64s, ids: I64s, table: U64s, hash_key: U64s) ->
         put_entry(entry, low, high, np.uint64(ids[i]), np.uint64(begin))
         begin = ends[i]
     return different
-
-
-@entry_kernel
-def fill_whole_words(words: U8s, ends: I64s, ids: I64s, table: U64s, hash_key: U64s) -> U64:
-    """Put words into a table; returns its shift.
-
-    Args:
-        words: uint8, the words joined, with readable bytes behind. They are distinct.
-        ends: int64 ``[n]``: where each ends. ids: int64 ``[n]``.
-        table: uint64 ``[4 · 2^b]``, zero, at most half full: see `word_keys`.
-        hash_key: uint64 ``[2]``: see `HashKey`.
-    """
-    put_words(words, ends, ids, table, hash_key)
-    return table_shift(table)
-
-
-@entry_kernel
-def fill_different_words(words: U8s, ends: I64s, ids: I64s, table: U64s, hash_key: U64s) -> I64:
-    """Put words into a table; returns how many different ones there are.
-
-    Arguments are those of `fill_whole_words`. Of equal words the last counts.
-    """
-    return put_words(words, ends, ids, table, hash_key)
 
 
 @kernel
