@@ -18,7 +18,7 @@ from bpeline.tokenizer_core.kernels.encoding.decode_ids import LONG, SLOT, join_
 from bpeline.tokenizer_core.kernels.memory.python_lists import int_facts
 from bpeline.tokenizer_core.vocabulary import TokenTable
 
-_FEW = 8  # ids up to which joining Python strings is quicker than a kernel
+_FEW = 13  # ids up to which joining Python strings is quicker than a kernel
 _MANY = 4096  # ids from which memory of their own costs nothing
 _LIKELY = 8  # bytes per token; where it is not enough, the kernel is asked twice
 _SPARSE = 1 << 20  # ids beyond which a table over all of them would be mostly empty
