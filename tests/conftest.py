@@ -7,6 +7,7 @@ import gc
 import os
 import shutil
 import socket
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,6 +46,21 @@ MEMORY = Path("/dev/shm")
 if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 8 << 30:
     os.environ["TMPDIR"] = str(MEMORY)
     tempfile.tempdir = None
+
+
+@pytest.fixture
+def without_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A process that knows no Python: ``sys.executable`` is the program that holds it.
+
+    Which is never started: a window opens again, or a server serves twice.
+    """
+    program, started = tmp_path / "holds_python", tmp_path / "holds_python.started"
+    program.write_text(f"#!/bin/sh\n: > '{started}'\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.delitem(sys.modules, "multiprocessing.spawn", raising=False)
+    yield program
+    assert not started.exists()
 
 
 @pytest.fixture(scope="session")

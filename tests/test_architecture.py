@@ -301,6 +301,11 @@ def test_the_environment_is_read_in_named_places_only() -> None:
     }
 
 
+def test_where_a_python_is_says_one_file() -> None:
+    users = {name_of(path) for path in FILES if "sys.executable" in text_of(path)}
+    assert users == {"tokenizer_core/another_python.py"}
+
+
 def test_what_is_private_to_numba_is_used_in_one_file() -> None:
     public = {"numba", "numba.types", "numba.extending"}
     private = {

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import queue
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from importlib import import_module
@@ -19,6 +18,7 @@ from tempfile import TemporaryFile
 from typing import IO
 
 import bpeline
+from bpeline.tokenizer_core.another_python import python_to_run
 from bpeline.tokenizer_core.errors import BpelineError
 
 _PROCESSES = 2  # the compiler works in one thread at a time
@@ -63,6 +63,8 @@ def compile_module(name: str) -> int:
 def compile_all() -> Iterator[tuple[str, float]]:
     """Compile every entry kernel that is not compiled yet, in processes beside this one.
 
+    Where none can be started, in this one.
+
     Yields:
         Each module that has entry kernels, named from `tokenizer_core` on, and the seconds it
         took, as they end.
@@ -70,11 +72,12 @@ def compile_all() -> Iterator[tuple[str, float]]:
     Raises:
         BpelineError: a module cannot be compiled.
     """
-    idle = queue.SimpleQueue[_Compiler]()
-    compilers = [_Compiler.started() for _ in range(_PROCESSES)]
+    idle = queue.SimpleQueue[_Compiler | _Here]()
+    started = [compiler for _ in range(_PROCESSES) if (compiler := _Compiler.started())]
+    compilers: Sequence[_Compiler | _Here] = started or [_Here()]
     for one in compilers:
         idle.put(one)
-    with ThreadPoolExecutor(_PROCESSES) as threads:
+    with ThreadPoolExecutor(len(compilers)) as threads:
         try:
             running = [threads.submit(_compile, name, idle) for name in modules_of_kernels()]
             for done in as_completed(running):
@@ -87,7 +90,7 @@ def compile_all() -> Iterator[tuple[str, float]]:
                 one.end()
 
 
-def _compile(name: str, idle: queue.SimpleQueue[_Compiler]) -> tuple[str, int, float]:
+def _compile(name: str, idle: queue.SimpleQueue[_Compiler | _Here]) -> tuple[str, int, float]:
     compiler = idle.get()
     began = time.monotonic()
     try:
@@ -104,14 +107,21 @@ class _Compiler:
     errors: IO[str]
 
     @classmethod
-    def started(cls) -> _Compiler:
+    def started(cls) -> _Compiler | None:
+        """A new one; None where there is no Python to run, or no room for it."""
+        python = python_to_run()
+        if python is None:
+            return None
         errors = TemporaryFile("w+")  # noqa: SIM115 (closed by `end`)
         root = str(Path(bpeline.__file__).parents[1])
         pipe = subprocess.PIPE
-        command = [sys.executable, "-P", "-c", _PROGRAM, root]  # a typing.py here is somebody's
-        return cls(
-            subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True), errors
-        )
+        command = [python, "-P", "-c", _PROGRAM, root]  # a typing.py here is somebody's
+        try:
+            process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True)
+        except OSError:
+            errors.close()
+            return None
+        return cls(process, errors)
 
     def compile(self, module: str) -> int:
         assert self.process.stdin is not None
@@ -123,12 +133,29 @@ class _Compiler:
         except (BrokenPipeError, ValueError):  # it ended and answers nothing
             self.process.wait()
             self.errors.seek(0)
-            raise BpelineError(
-                f"the kernels of {module} cannot be compiled: {self.errors.read().strip()[-400:]}",
-                "the versions of numba and llvmlite in constraints.txt",
-                "bpeline doctor",
-            ) from None
+            raise _not_compiled(module, self.errors.read()) from None
 
     def end(self) -> None:
         self.process.communicate()
         self.errors.close()
+
+
+class _Here:
+    """This process, where it can start no other."""
+
+    def compile(self, module: str) -> int:
+        try:
+            return compile_module(module)
+        except Exception as error:  # what the compiler raises is of many kinds
+            raise _not_compiled(module, f"{type(error).__name__}: {error}") from error
+
+    def end(self) -> None:
+        """Nothing was started."""
+
+
+def _not_compiled(module: str, said: str) -> BpelineError:
+    return BpelineError(
+        f"the kernels of {module} cannot be compiled: {said.strip()[-400:]}",
+        "the versions of numba and llvmlite in constraints.txt",
+        "bpeline doctor",
+    )

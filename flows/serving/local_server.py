@@ -7,8 +7,7 @@ flow; what is scheduled says a project's file, or ``prefect.yaml``.
 from __future__ import annotations
 
 import subprocess
-import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,11 +22,10 @@ from bpeline.flows.wording import as_typed
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.tracking import is_server, mlflow_server, ui_base
 from bpeline.registry.workspace import serving_prefect, serving_ui
+from bpeline.tokenizer_core.another_python import required_python
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryUnreachable
 
 POOL = "bpeline"
-_PREFECT = (sys.executable, "-m", "prefect")
-_WORKER = (*_PREFECT, "worker", "start", "--type", "process")
 # In a checkout prefect.yaml and the rules it names are links to those at the top level.
 INSTALLED = Path(bpeline.__file__).parent
 _RUNS_AT_ONCE = 1  # trainings use all cores and hold the workspace
@@ -73,7 +71,7 @@ def serve(prefect_port: int, mlflow_port: int, deploys: bool, say: Say) -> None:
     api = f"http://{HOST}:{prefect_port}/api"
     environment = _environment(registry, PREFECT_API_URL=api)
     mlflow = _mlflow(registry, mlflow_port, "--mlflow-port")
-    worker = Service("a worker", (*_WORKER, "--pool", POOL, "--limit", str(_RUNS_AT_ONCE)))
+    worker = Service("a worker", _worker())
     try:
         with (
             serving_prefect(registry.workspace) as serves,
@@ -99,8 +97,25 @@ def serve(prefect_port: int, mlflow_port: int, deploys: bool, say: Say) -> None:
 
 def prefect_service(port: int) -> Service:
     """A Prefect server on the loopback address, its API below ``/api``."""
-    command = (*_PREFECT, "server", "start", "--host", HOST, "--port", str(port))
+    command = _python("prefect", "server", "start", "--host", HOST, "--port", str(port))
     return Service("Prefect", command, port, "/api", "--prefect-port")
+
+
+def _worker() -> Sequence[str]:
+    runs = "--pool", POOL, "--limit", str(_RUNS_AT_ONCE)
+    return _python("prefect", "worker", "start", "--type", "process", *runs)
+
+
+def _python(*command: str) -> Sequence[str]:
+    """A command of a module.
+
+    Raises:
+        WorkerLost: this process knows no Python that could run it.
+    """
+    python = required_python(
+        "servers run in processes of their own", "run this by the `bpeline` that pip installed"
+    )
+    return (python, "-m", *command)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +189,7 @@ def _deploy(environment: Mapping[str, str], remove: bool = False) -> Deployed:
         path = write_deployments(project, path, Path(environment["BPELINE_HOME"]))
         tagged = [project_tag(project), "remove" if remove else "leave"]
     done = subprocess.run(
-        (sys.executable, "-m", deploying.__name__, POOL, str(path), *tagged),
+        _python(deploying.__name__, POOL, str(path), *tagged),
         env=environment, cwd=INSTALLED, capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:
@@ -202,7 +217,7 @@ def _mlflow(registry: Registry, port: int, option: str) -> list[Service]:
         return []
     registry.tracker.prepare_database()
     # Where its store is says the environment: it may hold a password, and others see arguments.
-    command = (sys.executable, "-m", mlflow_server.__name__, HOST, str(port))
+    command = _python(mlflow_server.__name__, HOST, str(port))
     return [Service("MLflow", command, port, option=option)]
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bpeline.registry.exports import reader_program
-from bpeline.tokenizer_core.errors import LibraryFailed
+from bpeline.tokenizer_core.another_python import required_python
+from bpeline.tokenizer_core.errors import LibraryFailed, WorkerLost
 
 PATIENCE = 600.0  # seconds; thousands of texts take one
+_PURPOSE = "a library reads an export in a process of its own"
+_INSTEAD = "run this command by the `bpeline` that pip installed"
 # Libraries that could ask a server whether there is something newer do not.
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 
@@ -38,10 +40,12 @@ def ask(
     Raises:
         LibraryFailed: it raised something, ended its process, took longer than `PATIENCE`, or
             answered for another number of texts.
+        WorkerLost: there is no Python to run, or no room for it.
     """
     asked = {"library": library, "path": str(path), "texts": list(texts), "told": dict(told)}
     # -P: nothing in this directory takes the place of a library.
-    command = [sys.executable, "-P", str(reader_program.__file__)]
+    python = required_python(_PURPOSE, _INSTEAD)
+    command = [python, "-P", str(reader_program.__file__)]
     if folder is not None:
         command.append(str(folder.absolute()))
     try:
@@ -55,6 +59,12 @@ def ask(
             timeout=PATIENCE,
             check=False,
         )
+    except OSError as error:
+        raise WorkerLost(
+            f"no process could be started from {python!r}: {error}",
+            _PURPOSE,
+            "free some memory or processes, then try again",
+        ) from error
     except subprocess.TimeoutExpired:
         raise _failed(library, f"{library} did not answer within {PATIENCE:.0f} seconds") from None
     try:

@@ -14,6 +14,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from bpeline.tokenizer_core.another_python import required_python
+
 # What MLflow's pages remember in a browser of notices that were seen. Its assistant, a panel that
 # asks for a language model, opens itself where this is not remembered.
 # It opens in the view for generative models where no other was chosen.
@@ -36,7 +38,8 @@ def main() -> None:
         application = _application()
     except ImportError:  # an MLflow that is arranged otherwise: its own command serves it
         command = ("mlflow", "server", "--host", host, "--port", port, "--workers", "1")
-        os.execv(sys.executable, [sys.executable, "-m", *command])
+        python = required_python("MLflow's own command serves it", "type `mlflow server`")
+        os.execv(python, [python, "-m", *command])
     import uvicorn
 
     uvicorn.run(application, host=host, port=int(port), log_level="critical")

@@ -127,6 +127,15 @@ def test_an_address_where_nobody_answers(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert "dask scheduler" in error.value.next_step
 
 
+def test_without_a_python_there_is_no_cluster_here(tmp_path: Path, without_python: Path) -> None:
+    with (
+        pytest.raises(WorkerLost, match=str(without_python)) as error,
+        working("dask", 1, tmp_path) as engine,
+    ):
+        engine.mapper(str, range(2), "write", str)
+    assert "--engine local" in error.value.next_step
+
+
 @pytest.mark.parametrize("greeting", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
 def test_an_address_where_somebody_else_listens(
     greeting: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -100,6 +100,16 @@ def test_a_service_that_ignores_sigterm_is_killed_with_its_children(
     raise AssertionError("its child still serves")
 
 
+@pytest.mark.parametrize("command", ["server", "ui"])
+def test_without_a_python_servers_are_refused(
+    bpeline: Callable[..., Result], without_python: Path, command: str
+) -> None:
+    result = bpeline(command)
+    assert result.exit_code == 1
+    assert f"sys.executable is {str(without_python)!r}" in result.stderr
+    assert "the `bpeline` that pip installed" in result.stderr
+
+
 def test_deploy_without_a_server_says_how_to_start_one(
     tmp_path: Path, bpeline: Callable[..., Result]
 ) -> None:

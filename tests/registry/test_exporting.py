@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 import textwrap
 from collections import Counter
 from collections.abc import Callable
@@ -25,7 +26,12 @@ from bpeline.registry.opening import Registry
 from bpeline.registry.version_files import write_exports
 from bpeline.tokenizer_core.algorithms.character_bpe.trainer import train_char_bpe
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
-from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer, RegistryUnreachable
+from bpeline.tokenizer_core.errors import (
+    InvalidOption,
+    InvalidTokenizer,
+    RegistryUnreachable,
+    WorkerLost,
+)
 from bpeline.tokenizer_core.formats import gguf, huggingface
 from bpeline.tokenizer_core.formats.known import format_named
 from bpeline.tokenizer_core.optional_libraries import fenced
@@ -219,6 +225,23 @@ def test_a_file_that_llama_cpp_does_not_read_is_not_checked(
     assert (certificate.difference, certificate.equal) == (None, 0)
     monkeypatch.setattr(asking, "PATIENCE", 0.01)
     assert "within 0 seconds" in str(certify(trained, "gguf", path))
+
+
+def test_an_export_that_no_process_can_read_is_not_checked(
+    trained: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without_python: Path
+) -> None:
+    path = tmp_path / "x.json"
+    trained.save(path, "hf")
+    assert f"sys.executable is {str(without_python)!r}" in str(certify(trained, "hf", path))
+    monkeypatch.setattr(sys, "executable", sys._base_executable)  # type: ignore[attr-defined]
+
+    def refused(*_: object, **__: object) -> None:
+        raise BlockingIOError("no more processes")
+
+    monkeypatch.setattr(asking.subprocess, "run", refused)
+    with pytest.raises(WorkerLost, match="no more processes"):
+        asking.ask("tokenizers", path, [], {})
+    assert "no more processes" in str(certify(trained, "hf", path))
 
 
 @pytest.mark.slow

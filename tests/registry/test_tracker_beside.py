@@ -269,13 +269,12 @@ def test_where_it_would_gain_nothing_none_is_begun(
         assert type(tracker_of(settings)) is MlflowTracker
 
 
-@pytest.mark.parametrize("python", ["/nowhere/python", "", None])
+@pytest.mark.usefixtures("without_python")
 def test_where_no_process_can_be_begun_there_is_none(
-    settings: TrackingSettings, monkeypatch: pytest.MonkeyPatch, python: str | None
+    settings: TrackingSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, "mlflow", raising=False)
     monkeypatch.setattr(beside, "available_processors", lambda: 2)
-    monkeypatch.setattr(sys, "executable", python)
     with mlflow_beside(None):
         assert type(tracker_of(settings)) is MlflowTracker
 

@@ -105,12 +105,9 @@ def test_it_ends_with_the_training_and_with_the_process_that_trains(
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("python", ["/nowhere/python", "", None])
-def test_where_no_process_begins_nothing_is_compiled_ahead(
-    monkeypatch: pytest.MonkeyPatch, python: str | None
-) -> None:
+@pytest.mark.usefixtures("without_python")
+def test_where_no_process_begins_nothing_is_compiled_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     let_compile_by("", monkeypatch)
-    monkeypatch.setattr(sys, "executable", python)  # as where another program holds Python
     with compiling_ahead() as compile_the_rest:
         compile_the_rest()
 

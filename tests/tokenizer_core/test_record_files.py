@@ -41,7 +41,13 @@ from bpeline.tokenizer_core.corpus import (
     sources_of,
 )
 from bpeline.tokenizer_core.counting import WordCounts, count_words, documents_of, sample_documents
-from bpeline.tokenizer_core.errors import CorpusChanged, EmptyCorpus, InvalidUtf8, UnreadableSource
+from bpeline.tokenizer_core.errors import (
+    CorpusChanged,
+    EmptyCorpus,
+    InvalidUtf8,
+    UnreadableSource,
+    WorkerLost,
+)
 from bpeline.tokenizer_core.shards import count_files, file_encoding_of
 from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.tokenizer import Tokenizer
@@ -470,6 +476,16 @@ def test_processes_that_are_done_serve_again_and_others_end(
     next(chunks)
     chunks.close()
     assert worker.process.poll() is not None, "what is left in its pipe is for nobody"
+
+
+def test_without_a_python_tables_are_refused(
+    documents: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without_python: Path
+) -> None:
+    path = as_parquet(tmp_path, documents)
+    monkeypatch.setattr(column_files, "_workers", column_files._Workers())
+    with pytest.raises(WorkerLost, match=str(without_python)) as refused:
+        count_words([path])
+    assert ".jsonl" in refused.value.next_step
 
 
 def test_a_file_that_changes_meanwhile_is_refused(documents: list[str], tmp_path: Path) -> None:

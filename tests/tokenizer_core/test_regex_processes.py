@@ -242,9 +242,20 @@ def test_a_process_that_is_killed_is_replaced_once(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_python_that_cannot_be_started_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    monkeypatch.setattr(regex_processes, "_workers", regex_processes._Workers())
+    monkeypatch.setattr(regex_processes, "required_python", lambda *_: "/no/such/python")
     with pytest.raises(WorkerLost, match="/no/such/python"):
         pre_tokens("a b", SplitPattern(WITHOUT_KERNEL[0]))
+
+
+def test_without_a_python_a_pattern_without_a_kernel_is_refused(
+    monkeypatch: pytest.MonkeyPatch, without_python: Path
+) -> None:
+    monkeypatch.setattr(regex_processes, "_workers", regex_processes._Workers())
+    with pytest.raises(WorkerLost, match=str(without_python)) as refused:
+        pre_tokens("a b", SplitPattern(WITHOUT_KERNEL[0]))
+    assert "'gpt2'" in refused.value.next_step
+    assert pre_tokens("a b", SplitPattern.named("gpt2")) == ["a", " b"]
 
 
 def test_an_interrupted_call_leaves_no_answer_behind(monkeypatch: pytest.MonkeyPatch) -> None:

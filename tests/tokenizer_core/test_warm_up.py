@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -187,12 +188,47 @@ def test_a_module_that_cannot_be_compiled_is_named(monkeypatch: pytest.MonkeyPat
         list(compile_all())
 
 
+@pytest.mark.usefixtures("without_python")
+def test_without_a_python_kernels_are_compiled_in_this_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    modules = ["kernels.memory.bitmaps", "kernels.scanning.utf8"]
+    named = [f"bpeline.tokenizer_core.{module}" for module in modules]
+    monkeypatch.setattr(warm_up, "modules_of_kernels", lambda: named)
+    assert list(dict(compile_all())) == modules[1:]
+
+    def failing(name: str) -> int:
+        raise RuntimeError(f"{name[-4:]} is of another LLVM")
+
+    monkeypatch.setattr(warm_up, "compile_module", failing)
+    with pytest.raises(BpelineError, match=r"cannot be compiled: RuntimeError: .* another LLVM"):
+        list(compile_all())
+
+
+def test_where_there_is_room_for_one_process_it_compiles_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begin, begun = subprocess.Popen, list[object]()
+
+    def once(*arguments: Any, **named: Any) -> Any:
+        if begun:
+            raise BlockingIOError("no more processes")
+        begun.append(None)
+        return begin(*arguments, **named)
+
+    program = "import sys\nfor line in sys.stdin: print(1, flush=True)"
+    monkeypatch.setattr(warm_up, "_PROGRAM", program)
+    monkeypatch.setattr(subprocess, "Popen", once)
+    assert len(dict(compile_all())) == len(modules_of_kernels())
+
+
 def test_modules_in_the_current_directory_are_not_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "typing.py").write_text("raise ImportError('of another program')")
     monkeypatch.chdir(tmp_path)
     compiler = warm_up._Compiler.started()
+    assert compiler is not None
     try:
         assert compiler.compile("bpeline.tokenizer_core.kernels.memory.bitmaps") == 0
     finally:

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 import bpeline
+from bpeline.tokenizer_core.another_python import required_python
 from bpeline.tokenizer_core.corpus.row_fields import RowFields
 from bpeline.tokenizer_core.corpus.sources import FileState, SourceFile
 from bpeline.tokenizer_core.errors import UnreadableSource, WorkerLost
@@ -38,6 +39,7 @@ _SECONDS, _MEMORY = 120.0, 2 << 30
 _SILENCE = 900.0  # seconds without a word after which a process hangs
 _MOST_AT_ONCE = 8 << 30  # bytes in one message that is believed: a single document, at most
 _FROM = str(Path(bpeline.__file__).parents[1])
+_PURPOSE = "Parquet and Arrow files are decoded in processes of their own"
 # The child finds what this process would find, and nothing because of the directory it is in.
 _PROGRAM = (
     "import sys; sys.path[:] = sys.argv[2:]; "
@@ -139,13 +141,13 @@ class ColumnBlocks:
 class _Worker:
     """A process; one reader at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, python: str) -> None:
         self.pipe, theirs = socket.socketpair()
         with theirs:
             theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
             self.pipe.settimeout(_SILENCE)
             self.process = subprocess.Popen(
-                [sys.executable, "-I", "-c", _PROGRAM, str(theirs.fileno()), _FROM, *sys.path],
+                [python, "-I", "-c", _PROGRAM, str(theirs.fileno()), _FROM, *sys.path],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -197,14 +199,15 @@ class _Workers:
                 if worker.process.poll() is None:
                     return worker
                 self.end(worker)
+        python = required_python(_PURPOSE, "use .jsonl files")
         try:
             if self._ended:
                 raise OSError("this process is about to exit")
-            worker = _Worker()
+            worker = _Worker(python)
         except OSError as error:
             raise WorkerLost(
-                f"no process could be started from {sys.executable!r}: {error}",
-                "Parquet and Arrow files are decoded in processes of their own",
+                f"no process could be started from {python!r}: {error}",
+                _PURPOSE,
                 "free some memory or processes, or use .jsonl files",
             ) from error
         self.all.add(worker)

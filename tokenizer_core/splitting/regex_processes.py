@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import bpeline
+from bpeline.tokenizer_core.another_python import required_python
 from bpeline.tokenizer_core.errors import (
     InvalidPattern,
     PatternExceedsLimit,
@@ -56,6 +57,7 @@ _ADVICE = (
     "look for a very long stretch without punctuation in the text",  # to a segmenter
 )
 _FROM = str(Path(bpeline.__file__).parents[1])
+_PURPOSE = "a split pattern without a kernel runs in a process of its own"
 # The child finds what this process would find, and nothing because of the directory it is in.
 _PROGRAM = (
     "import sys; sys.path[:] = sys.argv[2:]; "
@@ -140,7 +142,7 @@ def ask(cutter: Cutter, content: NDArray[np.uint8], spans: NDArray[np.int64]) ->
     raise WorkerLost(
         f"the process that runs {pattern} ended "
         f"{'because of an interruption' if worker.abandoned else 'twice'} (exit status {status})",
-        "a split pattern without a kernel runs in a process of its own",
+        _PURPOSE,
         "look for what kills processes on this machine (memory?), or use a pattern with a kernel "
         "such as 'gpt2'",
     )
@@ -159,12 +161,12 @@ def abandon_matching() -> None:
 class _Worker:
     """A process; one thread at a time. The pipe is closed when nobody refers to it any more."""
 
-    def __init__(self) -> None:
+    def __init__(self, python: str) -> None:
         self.abandoned = False
         self.pipe, theirs = Pipe()
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-I", "-c", _PROGRAM, str(theirs.fileno()), _FROM, *sys.path],
+                [python, "-I", "-c", _PROGRAM, str(theirs.fileno()), _FROM, *sys.path],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -199,14 +201,15 @@ class _Workers:
         """An idle one, or a new one."""
         with suppress(IndexError):
             return idle.pop()
+        python = required_python(_PURPOSE, "use a pattern with a kernel such as 'gpt2'")
         try:
             if self._ended:
                 raise OSError("this process is about to exit")
-            worker = _Worker()
+            worker = _Worker(python)
         except OSError as error:
             raise WorkerLost(
-                f"no process could be started from {sys.executable!r}: {error}",
-                "a split pattern without a kernel runs in a process of its own",
+                f"no process could be started from {python!r}: {error}",
+                _PURPOSE,
                 "use a pattern with a kernel such as 'gpt2'",
             ) from error
         self.all.add(worker)
