@@ -82,9 +82,7 @@ from bpeline.tokenizer_core.vocabulary import (
     token_names,
 )
 from bpeline.tokenizer_core.word_encoding import (
-    WordDecoder,
     WordEncoder,
-    WordStream,
     longest_prefix_of_words,
 )
 
@@ -832,11 +830,7 @@ class Tokenizer:
         Raises:
             InvalidOption: another way of handling errors.
         """
-        if isinstance(self._decoder, WordDecoder) and self._decoder.spaced:
-            return WordStream(self._decoder, errors)
-        if isinstance(self._decoder, StepDecoder):
-            return self._decoder.stream(errors)
-        return DecodeStream(self._decoder, errors)
+        return self._decoder.stream(errors)
 
     def token_to_id(self, token: str | bytes) -> int:
         """The id of a token: a special token by its text, any other by its bytes or text.

@@ -56,6 +56,8 @@ def assert_as_library(path: Path, texts: Iterable[str] = NASTY) -> Tokenizer:
         assert ids == finding.encode(text, add_special_tokens=False).ids, f"REPRO: {text!r}"
         assert ids == ours.encode(text, "all")
         assert ours.decode(ids) == finding.decode(ids, skip_special_tokens=False), text
+        stream = ours.decode_stream()
+        assert "".join(map(stream.feed, ids)) + stream.flush() == ours.decode(ids), text
         around = ours.encode(text, add_special_tokens=True)
         assert around == finding.encode(text).ids, f"REPRO: {text!r}"
         plain = ours.encode(text, "none")

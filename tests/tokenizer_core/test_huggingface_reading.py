@@ -5,6 +5,7 @@ Ids with special tokens found, ignored and put around texts, and decoded text, a
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from collections.abc import Callable
@@ -324,6 +325,42 @@ def test_what_has_no_encoder_here_is_run_by_the_library(trait: str, tmp_path: Pa
     assert trait in why
     assert who == f"encoded by tokenizers {tokenizers.__version__}"
     assert_kept(ours, tmp_path)
+
+
+DECODERS: dict[str, Any] = {
+    "none": None,
+    "Metaspace": {
+        "type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True
+    },
+    "BPEDecoder": {"type": "BPEDecoder", "suffix": "e"},
+    "ByteLevel": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True},
+    "CTC": {"type": "CTC", "pad_token": "a", "word_delimiter_token": "e", "cleanup": True},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("normalizer", [None, {"type": "Lowercase"}])
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_a_stream_of_what_the_library_decodes_is_what_it_decodes_at_once(
+    decoder: str, normalizer: Any, tmp_path: Path
+) -> None:
+    peer = tokenizers.Tokenizer(
+        models.Unigram([("▁the", -2.0), ("▁", -3.0), ("e", -1.0), ("Ġa", -1.0), ("a", -1.0)], 1)
+    )
+    peer.add_tokens([AddedToken("BIG", normalized=True)])
+
+    def changed(document: Any) -> None:
+        document["decoder"], document["normalizer"] = DECODERS[decoder], normalizer
+
+    ours = Tokenizer.load(saved_peer(peer, tmp_path / "tokenizer.json", changed))
+    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    assert ours.algorithm.name == "foreign"
+    some = (itertools.product(range(6), repeat=count) for count in range(4))
+    for ids in itertools.chain.from_iterable(some):
+        stream = ours.decode_stream()
+        text = theirs.decode(ids, skip_special_tokens=False)
+        assert "".join(map(stream.feed, ids)) + stream.flush() == text == ours.decode(ids), ids
+    if normalizer is None and decoder in ("none", "Metaspace", "ByteLevel"):
+        assert ours.decode_stream().feed(0) != ""  # nothing is held back that need not be
 
 
 def test_without_the_library_it_is_refused_by_name_and_told_how_to_get_it(

@@ -280,3 +280,16 @@ def test_damaged_models_are_read_or_refused(name: str, tmp_path: Path) -> None:
         except BpelineError:
             refused += 1
     assert refused > 10
+
+
+def test_a_stream_of_what_sentencepiece_decodes_is_what_it_decodes_at_once(tmp_path: Path) -> None:
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(SENTENCES * 3), model_prefix=str(tmp_path / "unigram"),
+        model_type="unigram", vocab_size=180, hard_vocab_limit=False, minloglevel=2,
+    )  # fmt: skip
+    ours = Tokenizer.load(tmp_path / "unigram.model", "sentencepiece")
+    assert ours.algorithm.name == "foreign"
+    for text in ["a b  c", *SENTENCES, *random_texts(50, 3)]:
+        ids = ours.encode(text)
+        stream = ours.decode_stream()
+        assert "".join(map(stream.feed, ids)) + stream.flush() == ours.decode(ids), text

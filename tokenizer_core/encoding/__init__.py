@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .decoding import Decoder as Decoder
     from .decoding import DecodeStream as DecodeStream
     from .decoding import OnInvalid as OnInvalid
+    from .decoding import WholeStream as WholeStream
     from .decoding import check_errors as check_errors
     from .decoding import list_of as list_of
     from .decoding import refuse_other_arrays as refuse_other_arrays

@@ -168,6 +168,14 @@ class Decoder:
         """
         return bytes(self._joined(ids))
 
+    def stream(self, errors: OnInvalid = "replace") -> DecodeStream:
+        """Text from ids that come one at a time.
+
+        Raises:
+            InvalidOption: another way of handling errors.
+        """
+        return DecodeStream(self, errors)
+
     def _joined(self, ids: Iterable[int] | NDArray[Any]) -> bytes | memoryview:
         if isinstance(ids, np.ndarray):
             tables = self._tables
@@ -355,3 +363,20 @@ class DecodeStream:
         rest = self._characters.decode(b"", True)
         self._characters.reset()
         return rest
+
+
+class WholeStream(DecodeStream):
+    """All text in the end: where any token may change what those before it became."""
+
+    def __init__(self, decoder: Decoder, errors: OnInvalid = "replace") -> None:
+        super().__init__(decoder, errors)
+        self._errors = errors
+        self._fed = list[int]()
+
+    def feed(self, id_: int) -> str:
+        self._fed += self._decoder.known([id_])
+        return ""
+
+    def flush(self) -> str:
+        fed, self._fed = self._fed, []
+        return self._decoder.text(fed, self._errors)

@@ -12,6 +12,7 @@ from bpeline.tokenizer_core.encoding.decoding import (
     Decoder,
     DecodeStream,
     OnInvalid,
+    WholeStream,
     check_errors,
     list_of,
     refuse_other_arrays,
@@ -88,11 +89,6 @@ class StepDecoder(Decoder):
         return bytes(self._joined(ids))
 
     def stream(self, errors: OnInvalid = "replace") -> DecodeStream:
-        """Text from ids that come one at a time.
-
-        Raises:
-            InvalidOption: another way of handling errors.
-        """
         joining = self._joining
         if joining is not None and not joining.whole_runs and not joining.after.steps:
             return DecodeStream(self, errors)
@@ -100,8 +96,8 @@ class StepDecoder(Decoder):
             taken = joining.after.taken_from_the_beginning
             if taken is not None and joining.whole_runs:
                 return _RunStream(self, errors, taken)
-            return _WholeStream(self, errors)
-        return (_PlaceStream if self.steps.by_place else _WholeStream)(self, errors)
+            return WholeStream(self, errors)
+        return (_PlaceStream if self.steps.by_place else WholeStream)(self, errors)
 
     def _text_of_bytes(self, ids: list[int] | NDArray[Any], errors: OnInvalid) -> str:
         assert self._joining is not None
@@ -142,22 +138,6 @@ class _StepStream(DecodeStream):
         super().__init__(decoder, errors)
         self._steps = decoder
         self._errors = errors
-
-
-class _WholeStream(_StepStream):
-    """All text in the end: where any token may change what those before it became."""
-
-    def __init__(self, decoder: StepDecoder, errors: OnInvalid) -> None:
-        super().__init__(decoder, errors)
-        self._fed = list[int]()
-
-    def feed(self, id_: int) -> str:
-        self._fed += self._steps.known([id_])
-        return ""
-
-    def flush(self) -> str:
-        fed, self._fed = self._fed, []
-        return self._steps.text(fed, self._errors)
 
 
 class _PlaceStream(_StepStream):

@@ -54,6 +54,9 @@ class WordDecoder(Decoder):
                 ids = [id_ for id_ in self.known(list_of(ids)) if id_ not in self._silent]
         return bytes(super()._joined(ids))
 
+    def stream(self, errors: OnInvalid = "replace") -> DecodeStream:
+        return WordStream(self, errors) if self.spaced else super().stream(errors)
+
 
 class WordStream(DecodeStream):
     """Text from ids that come one at a time: spaces wait for the word behind them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,17 +19,20 @@ from bpeline.tokenizer_core.algorithms.foreign.libraries import (
 from bpeline.tokenizer_core.algorithms.foreign.streams import parted_encoder
 from bpeline.tokenizer_core.encoding import (
     Decoder,
+    DecodeStream,
     Encoder,
     OnInvalid,
     PlacedIds,
     PreparedEncoder,
+    StepDecoder,
+    WholeStream,
     check_errors,
     list_of,
     spans_of_lengths,
 )
-from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
 from bpeline.tokenizer_core.text import Text
-from bpeline.tokenizer_core.vocabulary import Algorithm, TokenizerSpec
+from bpeline.tokenizer_core.vocabulary import Algorithm, DecoderSteps, TokenizerSpec
 
 # What words are where the library says nothing of any: for figures that people read.
 WORDS = r"\s*\S+|\s+"
@@ -169,6 +173,7 @@ class ForeignDecoder(Decoder):
 
     def __init__(self, spec: TokenizerSpec, library: ForeignLibrary) -> None:
         super().__init__(spec.vocab)
+        self._spec = spec
         self._library = library
 
     def text(self, ids: Iterable[int] | NDArray[Any], errors: OnInvalid) -> str:
@@ -177,3 +182,27 @@ class ForeignDecoder(Decoder):
 
     def decode(self, ids: Iterable[int] | NDArray[Any]) -> bytes:
         return self.text(ids, "replace").encode()
+
+    def stream(self, errors: OnInvalid = "replace") -> DecodeStream:
+        """Text from ids one at a time; all of it in the end where nothing less is sure."""
+        check_errors(errors)
+        steps = self._steps
+        # As in `text`, bytes that are not UTF-8 are what the library makes of them, and no error.
+        return WholeStream(self) if steps is None else steps.stream()
+
+    @cached_property
+    def _steps(self) -> StepDecoder | None:
+        """What `tokenizers` does with the strings of tokens; None where that is not known."""
+        algorithm = self._spec.algorithm
+        assert isinstance(algorithm, Foreign)
+        if algorithm.library != TOKENIZERS:
+            return None
+        document = json.loads(algorithm.content)
+        added = document.get("added_tokens") or ()
+        if document.get("normalizer") and any(one.get("normalized") for one in added):
+            return None  # their strings are those that the normalizer makes of them
+        try:
+            steps = DecoderSteps.of_description(document.get("decoder"))
+        except InvalidTokenizer:
+            return None
+        return StepDecoder({id_: token.decode() for id_, token in self._spec.vocab.items()}, steps)
