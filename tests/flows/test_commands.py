@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
+from loopback import free_ports, listens
 
 from bpeline import flows
 from bpeline.flows.cli.main import FILE_OF
@@ -298,9 +299,7 @@ def test_ui_serves_the_workspace_and_stops_cleanly(
     here: Path, bpeline: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    (port,) = free_ports(1)
     program = "from bpeline.flows.cli.main import main; main()"
     command = [sys.executable, "-u", "-c", program, "ui", "--port", str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as ui:
@@ -316,8 +315,7 @@ def test_ui_serves_the_workspace_and_stops_cleanly(
         ui.send_signal(signal.SIGINT)
         assert ui.stdout.read().strip() == "stopped"
         assert ui.wait(30) == 0
-    with socket.socket() as probe:
-        assert probe.connect_ex(("127.0.0.1", port)) != 0, "the server is still there"
+    assert not listens(port), "the server is still there"
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from urllib.parse import quote
 import pytest
 from browser import browsing, installed_browser
 from click.testing import Result
+from loopback import free_ports
 
 from bpeline.registry.opening import open_registry
 from bpeline.registry.tracking.ui_links import model_link, run_link
@@ -29,9 +29,7 @@ VIEW = "workflowType=machine_learning"
 @pytest.fixture
 def base(tmp_path: Path) -> Iterator[str]:
     """``bpeline ui`` of this test's workspace."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    (port,) = free_ports(1)
     program = "from bpeline.flows.cli.main import main; main()"
     command = [sys.executable, "-c", program, "ui", "--port", str(port)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}

@@ -55,19 +55,22 @@ def _nothing_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect"))
     monkeypatch.setenv("BPELINE_HOME", str(tmp_path / "workspace"))
+    # Of a server that answers: on a busy machine it may take long.
+    monkeypatch.setattr(prefect_client, "TALK_SECONDS", 120.0)
+    monkeypatch.setattr(prefect_client, "ANSWER_SECONDS", 60.0)
+    monkeypatch.setattr(runner, "CONNECT_SECONDS", 60.0)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def test_nothing_configured_and_nothing_there_means_this_process_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def asked(*_: object) -> None:
+        raise AssertionError("nobody was named, and somebody is asked")
 
-
-def test_nothing_configured_and_nothing_there_means_this_process_at_once() -> None:
-    begin = time.monotonic()
+    for question in ("connect", "connect_ex", "bind"):
+        monkeypatch.setattr(socket.socket, question, asked)
+    monkeypatch.setattr(time, "sleep", asked)
     assert runner.choose_runner() == runner.Runner(None)
-    assert time.monotonic() - begin < 1
 
 
 @pytest.mark.slow
@@ -80,9 +83,11 @@ def test_a_configured_server_that_answers_is_used(monkeypatch: pytest.MonkeyPatc
 def test_a_configured_server_that_is_down_is_named_in_one_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    url = f"http://127.0.0.1:{free_port()}/api"
-    monkeypatch.setenv("PREFECT_API_URL", url)
-    chosen = runner.choose_runner()
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # and does not listen
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}/api"
+        monkeypatch.setenv("PREFECT_API_URL", url)
+        chosen = runner.choose_runner()
     assert chosen.prefect_api is None
     assert url in chosen.remark
     assert "PREFECT_API_URL" in chosen.remark
@@ -201,12 +206,12 @@ def test_a_server_that_is_not_prefect_3_is_not_used(
 def test_a_prefect_server_of_nonsense_is_not_used_and_costs_seconds(
     mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prefect_client, "TALK_SECONDS", 2.0)  # five times as long
+    monkeypatch.setattr(prefect_client, "TALK_SECONDS", 2.0)
     with nonsense(mode) as asked:
         monkeypatch.setenv("PREFECT_API_URL", f"{asked.url}/api")
         begin = time.monotonic()
         chosen = runner.choose_runner()
-    assert time.monotonic() - begin < 7
+    assert time.monotonic() - begin < 60  # all that drips would take hours
     assert chosen.prefect_api is None
     assert "does not answer: " in chosen.remark
     assert "\n" not in chosen.remark

@@ -9,9 +9,9 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -239,18 +239,24 @@ def test_the_lock_excludes_threads_of_the_same_process_and_is_given_back(tmp_pat
         assert workspace.lock_holder() is None
 
 
-def test_a_passing_sweep_does_not_look_like_a_run(tmp_path: Path) -> None:
+def test_a_passing_sweep_does_not_look_like_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     workspace = Workspace.open(tmp_path / "home")
     stale = {"pid": 2**22 + 5, "host": this_process().host, "birth": "", "since": "", "purpose": ""}
     workspace.lock_file.write_text(json.dumps(stale))
     sweeping = workspace_lock.take(workspace.lock_file)
     assert sweeping is not None
-    timer = threading.Timer(0.2, workspace_lock.release, [sweeping])
-    timer.start()
-    began = time.monotonic()
+    waited: list[float] = []
+
+    def pass_by(seconds: float) -> None:
+        waited.append(seconds)
+        if len(waited) == 3:
+            workspace_lock.release(sweeping)
+
+    monkeypatch.setattr(workspace_lock, "time", SimpleNamespace(sleep=pass_by, monotonic=lambda: 0))
     with workspace.lock("counting"):
-        assert time.monotonic() - began >= 0.1
-    timer.join()
+        assert len(waited) == 3
 
 
 def test_processes_that_found_a_workspace_at_once_agree(tmp_path: Path) -> None:

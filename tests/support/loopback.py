@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import random
 import socket
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 Found = TypeVar("Found")
@@ -15,16 +18,27 @@ Found = TypeVar("Found")
 _BUSY = 503  # Prefect's database was locked for too long
 _ATTEMPTS = 8
 
+# Below those that a system hands out by itself: one of these it could give to somebody else before
+# the server of a test has begun, and whoever asks whether that listens yet could meet himself.
+_FIRST_PORT, _OF_A_WORKER, _WORKERS = 12_000, 1_000, 16
+_worker = int("0" + os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")) % _WORKERS
+_next = random.Random(os.getpid()).randrange(_OF_A_WORKER)  # another run may be at work beside
+
 
 def free_ports(number: int) -> list[int]:
-    """Ports that nobody listens on."""
-    probes = [socket.socket() for _ in range(number)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
+    """Ports that nobody listens on, and that nobody is given by chance."""
+    global _next
+    ports: list[int] = []
+    for _ in range(_OF_A_WORKER):
+        if len(ports) == number:
+            return ports
+        port = _FIRST_PORT + _worker * _OF_A_WORKER + _next
+        _next = (_next + 1) % _OF_A_WORKER
+        with socket.socket() as probe, suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            ports.append(port)
+    raise AssertionError("hardly any port is free")
 
 
 def listens(port: int) -> bool:

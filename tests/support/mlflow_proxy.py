@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +16,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Literal
+
+from loopback import free_ports
 
 from bpeline.registry.tracking import mlflow_server
 
@@ -195,7 +196,7 @@ class MlflowServer:
 
     def start(self) -> None:
         """Start it and wait until it answers."""
-        self.port = self.port or _free_port()
+        self.port = self.port or free_ports(1)[0]
         # MLflow's application in one process; its own command imports everything in two.
         command = [sys.executable, "-m", mlflow_server.__name__, "127.0.0.1", str(self.port)]
         surroundings = {
@@ -258,9 +259,3 @@ def running_proxy(server: MlflowServer) -> Iterator[Proxy]:
         proxy.shutdown()
         thread.join()
         proxy.server_close()
-
-
-def _free_port() -> int:
-    with socket.socket() as chosen:
-        chosen.bind(("127.0.0.1", 0))
-        return int(chosen.getsockname()[1])

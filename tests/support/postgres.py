@@ -10,7 +10,6 @@ import os
 import pwd
 import secrets
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from loopback import free_ports
 
 START_SECONDS = 60.0
 # Nothing here has to survive a crash of the machine, but that of the server.
@@ -105,7 +105,8 @@ def postgres_server() -> Iterator[PostgresServer]:
     # Not below pytest's folders: those are for this user alone, and the path of a socket is short.
     folder = Path(tempfile.mkdtemp(prefix="bpeline-pg-"))
     try:
-        server = PostgresServer(binaries, folder, free_port(), f"pw-{secrets.token_hex(8)}")
+        (port,) = free_ports(1)
+        server = PostgresServer(binaries, folder, port, f"pw-{secrets.token_hex(8)}")
         secret = folder / "password"
         secret.write_text(server.password)
         somebody = as_somebody()
@@ -145,10 +146,3 @@ def find_binaries() -> Path | None:
             return folder
     found = shutil.which("initdb")
     return Path(found).resolve().parent if found and shutil.which("postgres") else None
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -184,9 +184,9 @@ def test_spans_are_counted_apart_and_what_lies_between_is_not() -> None:
 def test_words_of_many_megabytes_take_linear_time() -> None:
     def seconds(size: int) -> float:
         content = b"a" * size + b" " + b"a" * size + b" b" + b"a" * size
-        began = time.perf_counter()
+        began = time.process_time()
         counts = words_of(count(content))
-        taken = time.perf_counter() - began
+        taken = time.process_time() - began
         assert counts == {b"a" * size: 1, b" " + b"a" * size: 1, b" b" + b"a" * size: 1}
         return taken
 

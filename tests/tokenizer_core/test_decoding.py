@@ -172,11 +172,11 @@ def test_threads_that_decode_first_share_nothing_that_goes_away(
     def remembered(*values: Any) -> NDArray[Any]:
         array = np.array(*values)
         arrays.append(weakref.ref(array))
-        together.wait(5)  # both threads have made theirs before either goes on
+        together.wait(60)  # both threads have made theirs before either goes on
         return array
 
     def watched(listed: int, facts: int, target: int, room: int) -> int:
-        together.wait(5)  # and hold their addresses before either uses them
+        together.wait(60)  # and hold their addresses before either uses them
         there = [array for one in arrays if (array := one()) is not None]
         if not any(array.ctypes.data == facts for array in there):
             gone.append(facts)

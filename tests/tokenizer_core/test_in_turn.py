@@ -140,7 +140,11 @@ def test_who_waits_for_a_turn_takes_few_pieces(encoding: FileEncoding, tmp_path:
 
     def take(piece: Piece, _: EncodedPiece) -> None:
         if piece.begin == 0:
-            time.sleep(0.2)  # the other thread could take all of them meanwhile
+            for _ in range(6_000):  # until the other thread has begun
+                if len(asked) > 2:
+                    break
+                time.sleep(0.01)
+            time.sleep(0.2)  # it could take all of them meanwhile
             most.append(len(asked))
 
     encode_in_turn(encoding, pieces(), 2, take)

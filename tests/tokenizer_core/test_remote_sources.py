@@ -316,7 +316,7 @@ def test_an_answer_that_does_not_end_is_not_waited_for(
         begin = time.monotonic()
         with pytest.raises(OSError, match="no whole answer within 1 seconds"):
             remote_files.read_range(f"{server.url}/a.txt", 0, 100)
-        assert time.monotonic() - begin < 10
+        assert time.monotonic() - begin < 60  # all that drips would take a day
 
 
 class Endless(QuietHandler):
