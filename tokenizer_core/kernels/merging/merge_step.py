@@ -295,8 +295,9 @@ def enter_merged(
         place: where the token can be read, or 0 where it occurs nowhere.
     """
     pairs, key = state.pairs, state.pairs[pair, KEY]
-    mirrored = pair_key(key & _LOW, key >> 32)
-    lose(state, find_row(pairs, state.slots, state.hash_key, mirrored), lost_between)
+    if lost_between > 0:  # seldom, and rows are far from the processor
+        mirrored = pair_key(key & _LOW, key >> 32)
+        lose(state, find_row(pairs, state.slots, state.hash_key, mirrored), lost_between)
     state.sizes[FREE] = pairs[pair, START]
     state.sizes[FREE_END] = pairs[pair, START] + pairs[pair, LENGTH]
     if limits.order == GREATEST_BYTES and place > 0:
