@@ -364,13 +364,17 @@ def missing_room(state: MergeState, length: I64) -> I64:
 def take_first(state: MergeState, limits: Limits) -> I64:
     """Remove the first pair of the queue; returns who most likely comes next, or `EMPTY`.
 
-    Its row loads during the merge.
+    During the merge its occurrences' positions load, and the rows of those that may follow it.
     """
     drop_first(state, limits.order)
-    if state.sizes[QUEUED] == 0:
+    heap, queued = state.heap, state.sizes[QUEUED]
+    if queued == 0:
         return np.int64(EMPTY)
-    coming = state.heap[0, HEAP_PAIR]
-    prefetch(np.int64(state.pairs.ctypes.data) + coming * (8 * COLUMNS))
+    for behind in range(1, min(queued, 3)):
+        row = heap[np.uint64(behind), HEAP_PAIR]
+        prefetch(np.int64(state.pairs.ctypes.data) + row * (8 * COLUMNS))
+    coming = heap[0, HEAP_PAIR]
+    prefetch(np.int64(state.arena.ctypes.data) + state.pairs[coming, START] * 4)
     return coming
 
 
