@@ -50,6 +50,14 @@ def test_streams_and_codes_are_those_of_the_installed_program(
 
 
 @pytest.mark.slow
+def test_they_need_not_import_what_takes_long(tmp_path: Path, warm: Path) -> None:
+    """One that does not find MLflow there begins a process that imports it, for two seconds."""
+    program = "import sys; print(sorted({'mlflow.tracking', 'numba', 'duckdb'} & {*sys.modules}))"
+    said = run(warm / "own/python", "-c", program, folder=tmp_path)[1]
+    assert said == "['duckdb', 'mlflow.tracking', 'numba']\n"
+
+
+@pytest.mark.slow
 def test_commands_run_side_by_side_each_in_its_own_workspace(tmp_path: Path, warm: Path) -> None:
     begun = []
     for name in ("one", "other"):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from event_server import Prefect, event_server
+from forked_readers import forked_readers
 from interruptions import Interrupted, interrupting
 
 
@@ -51,6 +52,13 @@ def _few_texts() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sample_texts, "MIXED", 20)
         patch.setattr(sample_texts, "MOST_TOKENS", 50)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _quick_readers() -> Iterator[None]:
+    """Nearly every test here publishes a version, and asks libraries about exports by the way."""
+    with forked_readers():
         yield
 
 

@@ -23,13 +23,14 @@ import tempfile
 import threading
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
 ROOT = Path(__file__).parents[2]
 _STREAMS = (0, 1, 2)
+_for_ever = ExitStack()  # what is entered, and never left: nothing else keeps it from its end
 _TYPED = (
     "train text.txt --name warm --vocab-size 300 --held-out 0.1",
     "encode warm@candidate text",
@@ -112,6 +113,7 @@ def _warm_up() -> None:
     import shutil
     from importlib import import_module
 
+    from forked_readers import forked_readers
     from shared_statements import compiled_once
 
     from bpeline import script
@@ -121,7 +123,9 @@ def _warm_up() -> None:
     gc.set_threshold(script.NEW_OBJECTS)
     for file in COMMANDS:
         import_module(f"bpeline.flows.cli.{file}")
-    compiled_once().__enter__()  # for ever
+    import_module("mlflow.tracking")  # or each fork would begin a process that imports it
+    _for_ever.enter_context(compiled_once())
+    _for_ever.enter_context(forked_readers())
     here = Path.cwd()
     with (
         tempfile.TemporaryDirectory(prefix="bpeline-warm-") as place,
