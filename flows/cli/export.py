@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,4 +85,10 @@ def export(
     lines += [f"read otherwise there: {text}" for text in written.certificate.differences]
     for argument, value in written.left_out.items():
         lines.append(f"not in it, so tell its reader: {argument} = {value!r}")
+    if format_name == "tiktoken":
+        digest = hashlib.sha256(written.path.read_bytes()).hexdigest()
+        lines.append(
+            "tiktoken reads a path once and a copy of its own from then on, unless it is given the "
+            f"hash: load_tiktoken_bpe({str(written.path)!r}, expected_hash={digest!r})"
+        )
     answer(as_json, written.as_dict(), lines)

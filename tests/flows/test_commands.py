@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 from loopback import free_ports, listens
+from tiktoken.load import load_tiktoken_bpe
 
 from bpeline import flows
 from bpeline.flows.cli.main import FILE_OF
@@ -228,6 +229,22 @@ def test_exports_load_again(format_name: str, output: str, here: Path, bpeline: 
         assert f"{output},pattern=cl100k" in counted.stderr, "what it tells to type exists"
         counted = bpeline("count", f"{output},pattern=gpt2", "corpus.txt")
     assert counted.exit_code == 0, counted.output
+
+
+def test_tiktoken_is_told_how_to_read_a_path_that_was_exported_to_before(
+    here: Path, bpeline: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(here / "copies"))
+    sizes = []
+    for version in ("news/2:300", "news/2"):
+        result = bpeline("export", version, "--format", "tiktoken", "--output", "one.tiktoken")
+        assert result.exit_code == 0, result.output
+        (call,) = re.findall(r"load_tiktoken_bpe\((.*)\)", result.stdout)
+        file, argument = call.split(", ")
+        assert file == "'one.tiktoken'"
+        name, _, digest = argument.partition("=")
+        sizes.append(len(load_tiktoken_bpe(file.strip("'"), **{name: digest.strip("'")})))
+    assert sizes[0] < sizes[1], "the second file, and not the copy of the first"
 
 
 def test_an_unknown_format_is_refused(here: Path, bpeline: Command) -> None:
