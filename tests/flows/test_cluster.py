@@ -71,8 +71,8 @@ def engine(cluster: Any, tmp_path: Path) -> Iterator[DaskEngine]:
     cluster.scale(WORKERS)
     place = tmp_path / "meeting"
     place.mkdir()
-    with DaskEngine(cluster.scheduler_address, 1, place, patience=20) as engine:
-        engine._client().wait_for_workers(WORKERS, timeout=30)
+    with DaskEngine(cluster.scheduler_address, 1, place, patience=120) as engine:
+        engine._client().wait_for_workers(WORKERS, timeout=120)
         yield engine
     assert list(place.iterdir()) == []
 
@@ -140,12 +140,12 @@ def test_the_first_error_comes_back_as_it_is_and_stops_the_rest(
 def test_only_this_machine_reaches_a_cluster_of_our_own(engine: DaskEngine) -> None:
     mapped(engine, cluster_steps.tell, range(WORKERS))
     me = psutil.Process()
-    listening = [
-        connection.laddr.ip
-        for process in (me, *me.children(recursive=True))
-        for connection in process.net_connections()
-        if connection.status == psutil.CONN_LISTEN
-    ]
+    listening = []
+    for process in (me, *me.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):  # one of another test may be about to end
+            for connection in process.net_connections():
+                if connection.status == psutil.CONN_LISTEN:
+                    listening.append(connection.laddr.ip)
     assert len(listening) > WORKERS
     assert set(listening) == {"127.0.0.1"}
 
@@ -207,7 +207,7 @@ def test_a_cluster_without_workers_is_given_up(cluster: Any, engine: DaskEngine)
         pytest.raises(WorkerLost, match="there has been no worker for 1 seconds"),
     ):
         mapped(engine, cluster_steps.wait, [0.0, *[60.0] * 6])
-    assert time.monotonic() - begin < 30
+    assert time.monotonic() - begin < 55
     assert any("is gone; its parcels are done elsewhere" in note for note in leave.notes)
 
 
@@ -224,7 +224,7 @@ def test_a_scheduler_that_goes_is_an_error(tmp_path: Path) -> None:
         begin = time.monotonic()
         with progress.listening(leave), pytest.raises(WorkerLost, match="on this machine was lost"):
             mapped(engine, cluster_steps.wait, [0.0, 60.0])
-        assert time.monotonic() - begin < 40
+        assert time.monotonic() - begin < 55
 
 
 @pytest.mark.slow
@@ -451,7 +451,7 @@ def _session_of(process: int) -> int:
         return 0
 
 
-def _until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+def _until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not happen"

@@ -460,6 +460,7 @@ def test_a_decoder_that_crashes_is_an_error_that_names_the_file(
     next(chunks)
     for worker in column_files._workers.all:
         os.kill(worker.process.pid, signal.SIGSEGV)
+        worker.process.wait()  # of one that is about to end nobody knows it yet
     with pytest.raises(UnreadableSource, match=r"one\.parquet ended the process .*-11"):
         list(chunks)
     assert len(list(read_chunks(ChunkGroup(file), READING))) > 0, "and others go on"

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -212,7 +213,16 @@ def test_threads_have_a_process_each_and_share_them_afterwards() -> None:
 
 
 @pytest.mark.slow
-def test_counting_works_on_several_processors(tmp_path: Path) -> None:
+def test_counting_works_on_several_processors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together, ask = threading.Barrier(2), regex_processes._Worker.ask
+
+    def ask_together(worker: Any, *asked: Any) -> bytes:
+        together.wait(120)  # two are at work at any time, whoever is quicker
+        return ask(worker, *asked)
+
+    monkeypatch.setattr(regex_processes._Worker, "ask", ask_together)
     regex = WITHOUT_KERNEL[0]
     text = "some words, und Wörter\n" * 100_000
     for number in range(4):
@@ -348,6 +358,17 @@ def test_a_script_without_a_main_guard_is_not_run_again(tmp_path: Path) -> None:
     )
     ran = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
     assert (ran.stdout, ran.stderr) == ("once\n['a', ' ', 'b']\n", "")
+
+
+def test_a_process_that_was_abandoned_when_it_had_answered_is_replaced() -> None:
+    """Its answer had come, and it was not yet idle again, when matching was abandoned."""
+    pattern = SplitPattern(WITHOUT_KERNEL[0])
+    assert pre_tokens("a b", pattern) == ["a", " ", "b"]
+    (worker,) = regex_processes._workers.all
+    worker.abandoned = True
+    worker.process.kill()
+    assert pre_tokens("c d", pattern) == ["c", " ", "d"]
+    assert worker.process.pid not in ids()
 
 
 def test_an_interruption_ends_what_is_being_matched_and_nothing_else() -> None:

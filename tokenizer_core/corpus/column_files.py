@@ -220,7 +220,7 @@ class _Workers:
         else:
             self._idle.append(worker)
 
-    def end(self, worker: _Worker, grace: float = 1) -> int:
+    def end(self, worker: _Worker, grace: float = 10) -> int:
         """Kill it; its exit status, after ``grace`` seconds in which it may end on its own."""
         if worker not in self.all:
             return worker.process.wait()

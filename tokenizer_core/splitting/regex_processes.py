@@ -50,6 +50,7 @@ LIMITS = Limits()
 # Segmenters take half a second to two seconds per MB, and memory for their dictionaries.
 SEGMENTER_LIMITS = Limits(60, 20, 60, memory=4 << 30, memory_per_byte=256)
 
+_EXIT_SECONDS = 10  # for a process that has closed its files to be gone, on a busy machine
 _EXCEEDED = {-signal.SIGPROF: "processor time", OUT_OF_MEMORY: "memory"}  # by exit status
 _ADVICE = (
     "rewrite nested repetitions such as (a+)+ so that a text can be matched in one way only, or "
@@ -118,7 +119,7 @@ def ask(cutter: Cutter, content: NDArray[np.uint8], spans: NDArray[np.int64]) ->
             try:
                 answer = worker.ask(cutter, content, spans)
             except (EOFError, OSError):
-                status = workers.end(worker, grace=1)
+                status = workers.end(worker, grace=_EXIT_SECONDS)
                 if status in _EXCEEDED:
                     raise PatternExceedsLimit(
                         f"{pattern} took more {_EXCEEDED[status]} than it may on this text",
@@ -200,7 +201,9 @@ class _Workers:
     def take(self, idle: list[_Worker]) -> _Worker:
         """An idle one, or a new one."""
         with suppress(IndexError):
-            return idle.pop()
+            worker = idle.pop()
+            worker.abandoned = False  # it was, perhaps, when it had answered the call before
+            return worker
         python = required_python(_PURPOSE, "use a pattern with a kernel such as 'gpt2'")
         try:
             if self._ended:

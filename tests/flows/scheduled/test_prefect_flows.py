@@ -189,7 +189,7 @@ from bpeline.flows.prefect_flows import _as_flow
 from bpeline.flows.running import FlowKind, StepKind, map_step, raise_if_stopped, step
 @step(StepKind("endless", 1))
 def endless(item: int) -> int:
-    for _ in range(1200):
+    for _ in range(12_000):
         raise_if_stopped()
         time.sleep(0.05)
     return item
@@ -199,7 +199,7 @@ kind = FlowKind("slow", "slow", (), hours=2 / 3600)
 flow = _as_flow(kind, slow, lambda asked, result="": "slow", str)
 begun = time.monotonic()
 state = flow([1, 2], return_state=True)
-print(state.name, time.monotonic() - begun < 30)
+print(state.name, time.monotonic() - begun < 200)
 """
     ended = server.run([sys.executable, "-c", program], tmp_path)
     assert ended.returncode == 0, ended.stderr
