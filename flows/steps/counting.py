@@ -282,7 +282,7 @@ def count_bundle(
         for digest, groups in groupby(bundle, lambda group: digests[group.file.source]):
             some = list(groups)
             own = reading.of_source(some[0].file.source)
-            counting = _Counting(store, own, digest, table_bytes, copies)
+            counting = _ChunksCounting(store, own, digest, table_bytes, copies)
             fewest = _MANY if SmallChunks.are_kernels_kept() else _MANY_TO_COMPILE_FOR
             for work in with_small_together(some, _TOGETHER, fewest) if _is_alike(own) else some:
                 if isinstance(work, ChunkGroup):
@@ -298,7 +298,7 @@ def _is_alike(reading: Reading) -> bool:
     return read_alike_together(reading) and not (reading.leaves_out or reading.deduplicated)
 
 
-class _Counting:
+class _ChunksCounting:
     """Chunks that are read in one way, on their way into a store."""
 
     def __init__(

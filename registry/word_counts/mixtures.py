@@ -39,7 +39,7 @@ T = TypeVar("T")
 _FORMAT = 1
 _KEPT = "weighted"  # [[key of a source's table, Σ count, Σ count · length of its weighted counts]]
 
-_Counting = tuple[TableHandle, int, Sequence[ShardRef]]  # weight in millionths
+_WeighedTable = tuple[TableHandle, int, Sequence[ShardRef]]  # weight in millionths
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ def keep_statistics(
 
 
 def _weighted(
-    store: WordCountStore, counting: Sequence[_Counting]
+    store: WordCountStore, counting: Sequence[_WeighedTable]
 ) -> tuple[TableHandle, dict[str, tuple[int, int]]]:
     """The table, and by the key of each source's own table the sums of its weighted counts."""
     key = _key([(factor, refs) for _, factor, refs in counting])

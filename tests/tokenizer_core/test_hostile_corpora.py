@@ -24,7 +24,7 @@ import pytest
 from corpus_files import GPT2
 
 from bpeline.tokenizer_core import count_words, reference
-from bpeline.tokenizer_core.corpus import Source, find_source_files, open_source
+from bpeline.tokenizer_core.corpus import Reading, Source, find_source_files, open_source
 from bpeline.tokenizer_core.corpus.small_files import SmallFiles
 from bpeline.tokenizer_core.errors import (
     BpelineError,
@@ -269,7 +269,7 @@ def test_a_file_is_read_only_when_another_write_would_show_in_its_times(
     path.write_bytes(b"one two ")
     [file] = find_source_files([Source(str(path))])
     if small:
-        SmallFiles.read([file])
+        SmallFiles.read([file], Reading(GPT2))
     else:
         open_source(file, 0).close()
     assert time.time_ns() - path.stat().st_ctime_ns >= 20_000_000

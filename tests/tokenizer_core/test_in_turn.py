@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ def encoding(trained: Callable[..., Tokenizer]) -> FileEncoding:
     return file_encoding_of(trained("gpt2"))
 
 
-def pieces_of(path: Path, encoding: FileEncoding) -> Iterator[Piece]:
+def pieces_of(path: Path, encoding: FileEncoding) -> Generator[Piece, None, None]:
     return whole_files(
         find_source_files(sources_of(path)), encoding.reading, len(LINE), encoding.carried
     )
@@ -56,7 +55,7 @@ def test_pieces_come_in_order_one_at_a_time(
     def say(spent: int) -> None:
         said.append((threading.get_ident(), spent))
 
-    encode_in_turn(encoding, iter(pieces), threads, take, say)
+    encode_in_turn(encoding, (piece for piece in pieces), threads, take, say)
     assert [piece for piece, _ in given] == pieces
     assert [ids for _, ids in given] == [encoding.encode(one).head.tolist() for one in pieces]
     assert {thread for thread, _ in said} == {threading.get_ident()}
@@ -71,8 +70,9 @@ def test_of_several_errors_the_first_is_raised(encoding: FileEncoding, tmp_path:
     first = 20 * len(LINE) + 3
     pieces = list(pieces_of(tmp_path / "a.txt", encoding))
     given: list[Piece] = []
+    some = (piece for piece in pieces)
     with pytest.raises(InvalidUtf8, match=str(first)):
-        encode_in_turn(encoding, iter(pieces), 4, lambda piece, _: given.append(piece))
+        encode_in_turn(encoding, some, 4, lambda piece, _: given.append(piece))
     assert given == [piece for piece in pieces if piece.end <= first]
 
 
@@ -87,7 +87,7 @@ def test_whatever_is_raised_ends_it_and_its_threads(
     (tmp_path / "a.txt").write_bytes(TEXT)
     asked: list[Piece] = []
 
-    def pieces() -> Iterator[Piece]:
+    def pieces() -> Generator[Piece, None, None]:
         for piece in pieces_of(tmp_path / "a.txt", encoding):
             if by == "pieces" and len(asked) == 10:
                 raises()
@@ -118,14 +118,69 @@ def test_an_interrupt_while_a_thread_begins_lets_the_pieces_be_closed(
             assert reading.wait(9)
             raises()
 
-    def pieces() -> Iterator[Piece]:
+    def pieces() -> Generator[Piece, None, None]:
         reading.set()
         time.sleep(0.2)
         yield from ()
 
     monkeypatch.setattr(in_turn, "ThreadPoolExecutor", Pool)
-    with pytest.raises(KeyboardInterrupt), closing(pieces()) as some:
+    some = pieces()
+    with pytest.raises(KeyboardInterrupt):
         encode_in_turn(encoding, some, 2, lambda *_: None)
+    assert some.gi_frame is None, "they are closed"
+
+
+def test_who_is_interrupted_while_it_waits_leaves_closing_to_who_takes_a_piece(
+    trained: Callable[..., Tokenizer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Closed by another thread than the one that is in them they raise a ValueError."""
+    reading, go_on, closed = (threading.Event() for _ in range(3))
+
+    class Impatient:
+        """A lock whose every wait is interrupted."""
+
+        def __init__(self) -> None:
+            self._lock = threading.Lock()
+
+        def __enter__(self) -> None:
+            if not self._lock.acquire(blocking=False):
+                raises()
+
+        def __exit__(self, *_: object) -> None:
+            self._lock.release()
+
+    class Work(in_turn._Work):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            self._choosing = Impatient()  # type: ignore[assignment]
+
+    class Pool(ThreadPoolExecutor):
+        def submit(self, *given: Any, **named: Any) -> Any:
+            begun = super().submit(*given, **named)
+            assert reading.wait(9)
+            return begun
+
+        def shutdown(self, *_: Any, **__: Any) -> None:
+            super().shutdown(wait=False)
+
+    def pieces(self: FileEncoding, files: Any, _: int) -> Generator[Piece, None, None]:
+        try:
+            reading.set()
+            assert go_on.wait(9)
+            yield Piece(files[0], 0, files[0].size, files[0].size, ends_file=True)
+        finally:
+            closed.set()
+
+    monkeypatch.setattr(in_turn, "ThreadPoolExecutor", Pool)
+    monkeypatch.setattr(in_turn, "_Work", Work)
+    monkeypatch.setattr(FileEncoding, "pieces", pieces)
+    (tmp_path / "a.txt").write_bytes(TEXT)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            trained("gpt2").encode_files_to_numpy(tmp_path, threads=2)
+    finally:
+        go_on.set()
+    assert closed.wait(9)
 
 
 def test_who_waits_for_a_turn_takes_few_pieces(encoding: FileEncoding, tmp_path: Path) -> None:
@@ -133,7 +188,7 @@ def test_who_waits_for_a_turn_takes_few_pieces(encoding: FileEncoding, tmp_path:
     asked: list[Piece] = []
     most: list[int] = []
 
-    def pieces() -> Iterator[Piece]:
+    def pieces() -> Generator[Piece, None, None]:
         for piece in pieces_of(tmp_path / "a.txt", encoding):
             asked.append(piece)
             yield piece

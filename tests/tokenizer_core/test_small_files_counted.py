@@ -148,3 +148,30 @@ def test_a_file_that_changes_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(SmallFiles, "read", after_a_change)
     with pytest.raises(CorpusChanged, match=r"20\.txt"):
         count_words(tmp_path)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_of_files_that_cannot_be_read_the_first_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    for number in range(30):
+        (tmp_path / f"{number:02}.txt").write_bytes(b"lower")
+    read = SmallFiles.read
+
+    def after_changes(*files: Any) -> SmallFiles:
+        (tmp_path / "20.txt").write_bytes(b"another size")
+        (tmp_path / "25.txt").unlink()
+        return read(*files)
+
+    monkeypatch.setattr(SmallFiles, "read", after_changes)
+    for bad, expected, told in (
+        (17, InvalidUtf8, "17.txt is not UTF-8 at byte 3"),
+        (22, CorpusChanged, "20.txt"),
+        (0, InvalidUtf8, "00.txt is not UTF-8 at byte 3"),
+    ):
+        (tmp_path / "20.txt").write_bytes(b"lower")
+        (tmp_path / "25.txt").write_bytes(b"lower")
+        (tmp_path / f"{bad:02}.txt").write_bytes(b"low\xc3")
+        with pytest.raises(expected, match=told):
+            count_words(tmp_path, workers=workers)
+        (tmp_path / f"{bad:02}.txt").write_bytes(b"lower")

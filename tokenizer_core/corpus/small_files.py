@@ -19,6 +19,7 @@ from bpeline.tokenizer_core.corpus.documents import read_documents
 from bpeline.tokenizer_core.corpus.reading import Reading
 from bpeline.tokenizer_core.corpus.source_bytes import read_plain
 from bpeline.tokenizer_core.corpus.sources import SourceFile
+from bpeline.tokenizer_core.errors import CorpusError
 from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
 from bpeline.tokenizer_core.kernels.memory.pages import Memory, fresh
 from bpeline.tokenizer_core.text import Text, invalid_utf8_at
@@ -45,11 +46,19 @@ class SmallFiles:
     spent: int
 
     @classmethod
-    def read(cls, files: Sequence[SourceFile], memory: Memory = fresh) -> SmallFiles:
-        """Read the files; errors as `open_source`.
+    def read(
+        cls, files: Sequence[SourceFile], reading: Reading, memory: Memory = fresh
+    ) -> SmallFiles:
+        """Read the files.
 
         Args:
+            reading: how they are read; that they are UTF-8 is seen by `documents`.
             memory: gives bytes for all of them.
+
+        Raises:
+            CorpusChanged, UnreadableSource: as `open_source`, of the first file that cannot be
+                read.
+            InvalidUtf8: of a file before that one.
         """
         sizes = np.array([file.size for file in files], np.int64)
         ends = np.cumsum(sizes + 1) - 1
@@ -59,8 +68,13 @@ class SmallFiles:
         data[ends] = ord(_BETWEEN)
         data[size:] = 0
         view = data.data
-        for file, (begin, end) in zip(files, edges.tolist(), strict=True):
-            read_plain(file, view[begin:end])
+        for number, (begin, end) in enumerate(edges.tolist()):
+            try:
+                read_plain(files[number], view[begin:end])
+            except CorpusError:
+                before = Text.of(view[:begin])
+                cls(tuple(files[:number]), before, edges[:number], 0).refuse_invalid_utf8(reading)
+                raise
         return cls(tuple(files), Text(data, size), edges, int(sizes.sum()))
 
     @staticmethod
@@ -85,6 +99,13 @@ class SmallFiles:
             for file, (begin, end) in zip(self.files, self.edges.tolist(), strict=True)
         ]
 
+    def refuse_invalid_utf8(self, reading: Reading) -> None:
+        """Raise `InvalidUtf8` of the first file that is not UTF-8."""
+        invalid = invalid_utf8_at(self.text)
+        if invalid >= 0:
+            number = int(np.searchsorted(self.edges[:, 0], invalid, side="right")) - 1
+            read_documents(self.raw(number), self.files[number], 0, reading)  # raises
+
     def documents(self, reading: Reading) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Documents and special tokens of all files, as `documents_between` finds them in each.
 
@@ -95,11 +116,8 @@ class SmallFiles:
         Raises:
             InvalidUtf8: of the first file that is not UTF-8.
         """
+        self.refuse_invalid_utf8(reading)
         text, begins = self.text, self.edges[:, 0]
-        invalid = invalid_utf8_at(text)
-        if invalid >= 0:
-            number = int(np.searchsorted(begins, invalid, side="right")) - 1
-            read_documents(self.raw(number), self.files[number], 0, reading)  # raises
         found = find_special_tokens(text, 0, text.size, reading.special_bytes)
         # Each document ends before the next one begins, and each file before the next.
         spans = np.column_stack(

@@ -172,7 +172,7 @@ def count_words(
                 threads.shutdown(wait=False, cancel_futures=True)
                 raise
         copies = find_copies([*zip((file.path for file in files), documents, strict=True)])
-    counting = _Counting(files, reading, chunk_bytes, copies, progress)
+    counting = _FilesCounting(files, reading, chunk_bytes, copies, progress)
     counts = counting.words(workers)
     progress.finish()
     if not len(counts):
@@ -349,7 +349,7 @@ class _FilesProgress:
             self._on_progress(FilesCounted(done, self._total))
 
 
-class _Counting:
+class _FilesCounting:
     """A corpus being counted: pieces of work, handed out in order, and the words of all workers.
 
     While workers count, nobody knows how long the text of a compressed file is, or that of a part
@@ -468,7 +468,7 @@ class _Counting:
     ) -> None:
         """Count small files, which follow each other in their stretch."""
         with self._reading_small:  # threads would wait for each other at each file
-            small = SmallFiles.read(files, memory)
+            small = SmallFiles.read(files, self._reading, memory)
         documents, _ = small.documents(self._reading)
         begins = small.edges[:, 0]
         anchors = np.column_stack((begins, begins - np.arange(len(begins))))

@@ -39,8 +39,8 @@ class SmallChunks:
         self._memory, self._rows = Reused(), Reused()
 
     def read(self, files: Sequence[SourceFile]) -> SmallFiles:
-        """Read files, until the next ones are read; errors as `open_source`."""
-        return SmallFiles.read(files, self._memory)
+        """Read files, until the next ones are read; errors as `SmallFiles.read`."""
+        return SmallFiles.read(files, self._reading, self._memory)
 
     def count(
         self, small: SmallFiles, chunks: Sequence[Chunk], wanted: Sequence[int]

@@ -89,7 +89,7 @@ def count_texts(
         text_form=text_form,
     )
     workers = thread_count(workers, "workers")
-    counts = _Counting(reading).words(batches_of(texts, reading), workers, on_progress)
+    counts = _TextsCounting(reading).words(batches_of(texts, reading), workers, on_progress)
     if not len(counts):
         raise EmptyCorpus(
             "the texts hold no words",
@@ -99,7 +99,7 @@ def count_texts(
     return counts
 
 
-class _Counting:
+class _TextsCounting:
     """Batches being counted: those that wait, and the words of all workers."""
 
     def __init__(self, reading: Reading) -> None:

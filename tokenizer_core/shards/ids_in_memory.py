@@ -92,8 +92,7 @@ def gather_files(
 
     piece_bytes = encoding.piece_of(sum(file.size for file in files), threads)
     shard = OpenShard(add, encoding)
-    with closing(encoding.pieces(files, piece_bytes)) as pieces:
-        encode_in_turn(encoding, pieces, threads, shard.add, on_progress)
+    encode_in_turn(encoding, encoding.pieces(files, piece_bytes), threads, shard.add, on_progress)
     shard.close_document()
     return DocumentIds(gathered[:size], np.frombuffer(edges, np.int64))
 

@@ -7,7 +7,7 @@ is for those that are written. Knows no shard.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,7 +15,7 @@ from bpeline.tokenizer_core.processors import thread_count
 from bpeline.tokenizer_core.shards.file_encoding import EncodedPiece, FileEncoding
 from bpeline.tokenizer_core.shards.shard_plan import AnyPiece
 
-Pieces = Iterator[AnyPiece]
+Pieces = Generator[AnyPiece, None, None]
 Take = Callable[[Any, EncodedPiece], None]
 
 _AHEAD = 4  # pieces per thread that are taken before it is their turn
@@ -31,7 +31,8 @@ def encode_in_turn(
     """Encode pieces by the thread that asks and others, and hand them over in their order.
 
     Args:
-        encoding, pieces: what is encoded, and how.
+        encoding: how.
+        pieces: what is encoded; closed in the end.
         threads: how many; by default one per available processor.
         take: called for each piece in order, by one thread at a time; the ids it is given are
             written again when it returns.
@@ -97,6 +98,9 @@ class _Work:
             with self._choosing:
                 number = self._taken
                 piece = None if self._stopped else next(self._pieces, None)
+                if self._stopped:  # by who was interrupted again, and did not wait for this
+                    self._pieces.close()
+                    return False
                 if piece is None:
                     return False
                 self._taken += 1
@@ -115,15 +119,16 @@ class _Work:
         return True
 
     def stop(self) -> None:
-        """Let no thread begin with another piece, and wait until none takes one.
+        """Let no thread begin with another piece, and close them as soon as none takes one.
 
-        A pool does not wait for a thread of its own that began when who asked was interrupted.
+        A pool does not wait for a thread of its own that began when who asked was interrupted, nor
+        for any when who asked is interrupted while it waits.
         """
+        self._stopped = True
         with self._changed:
-            self._stopped = True
             self._changed.notify_all()
-        with self._choosing:
-            pass
+        with self._choosing:  # a generator that a thread is in cannot be closed by another
+            self._pieces.close()
 
     def spent_since(self) -> int:
         """Bytes of the pieces handed over since the last call."""

@@ -169,7 +169,7 @@ def with_small_together(
     for small, run in itertools.groupby(files, SmallFiles.may_hold):
         if small:
             for together in filled_up_to(piece_bytes, run):
-                yield SmallFiles.read(together)
+                yield SmallFiles.read(together, reading)
         else:
             yield from whole_files(run, reading, piece_bytes, carried)
 
