@@ -32,6 +32,10 @@ class NobodyThere(Exception):
     """It was not asked: the process is gone, or could not be begun."""
 
 
+class NotCarried(NobodyThere):
+    """It was not asked: the question is of values that one process cannot give to another."""
+
+
 class Beside:
     """The process. It ends with this one, whatever ends this one.
 
@@ -60,7 +64,9 @@ class Beside:
 
         Raises:
             NobodyThere: it is gone.
-            RegistryUnreachable: it went before it answered; what it had done by then is not known.
+            NotCarried: it is not, and cannot be given this question.
+            RegistryUnreachable: it went before it answered, or its answer cannot be read; what it
+                had done by then is not known.
         """
         with self._turn:
             try:
@@ -68,11 +74,13 @@ class Beside:
             except OSError as error:
                 self.end()
                 raise NobodyThere from error
+            except Exception as error:  # of what is carried, before anything is sent
+                raise NotCarried from error
             except BaseException:
                 self.end()
                 raise
             try:
-                return self._pipe.recv()
+                answer = self._pipe.recv()
             except (EOFError, OSError) as error:
                 self.end()
                 raise RegistryUnreachable(
@@ -80,9 +88,18 @@ class Beside:
                     "accepted is memory enough for it, and nobody who ends it before the command",
                     "type the same command again",
                 ) from error
+            except Exception as error:  # of all that was received
+                raise RegistryUnreachable(
+                    f"the process that speaks to MLflow said what cannot be read here: {error!r}",
+                    "accepted is an installation whose parts fit together",
+                    "type `bpeline doctor`, then the same command again",
+                ) from error
             except BaseException:  # an interruption: the next question would get this answer
                 self.end()
                 raise
+        if isinstance(answer, NotCarried):
+            raise answer
+        return answer
 
     def end(self) -> None:
         """End it, whatever it does."""
@@ -144,4 +161,11 @@ def answering(end: int, answer: Callable[[Any, Callable[[Any], None]], None]) ->
     """
     with Connection(end) as pipe, suppress(EOFError, OSError):
         while True:
-            answer(pipe.recv(), pipe.send)
+            try:
+                question = pipe.recv()
+            except (EOFError, OSError):
+                return
+            except Exception:  # of a class that who asks alone can import
+                pipe.send(NotCarried())
+            else:
+                answer(question, pipe.send)

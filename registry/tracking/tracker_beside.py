@@ -6,13 +6,20 @@ Knows which questions need MLflow; neither what they mean nor how they are carri
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
 from typing import Any
 
-from bpeline.registry.tracking.beside import Beside, NobodyThere, answering, present
+from bpeline.registry.tracking.beside import (
+    Beside,
+    NobodyThere,
+    NotCarried,
+    answering,
+    present,
+)
 from bpeline.registry.tracking.mlflow_database import database_of
 from bpeline.registry.tracking.tracked import TrackingSettings
 from bpeline.registry.tracking.tracking import MlflowTracker
@@ -41,7 +48,7 @@ class _NeedsMlflow(BpelineError):
 
 
 class TrackerBeside(MlflowTracker):
-    """Asks a process beside this one; where that is gone, MLflow is imported here."""
+    """Asks a process beside this one; where that cannot be asked, MLflow is imported here."""
 
     def __init__(self, settings: TrackingSettings, beside: Beside) -> None:
         super().__init__(settings)
@@ -67,6 +74,8 @@ def _asking(name: str) -> Callable[..., Any]:
     def ask(self: TrackerBeside, *args: Any, **named: Any) -> Any:
         try:
             error, answer, remarks = self._beside.ask((self.settings, name, args, named))
+        except NotCarried:
+            return here(MlflowTracker(self.settings), *args, **named)
         except NobodyThere:
             return here(self, *args, **named)
         for text, category in remarks:
@@ -130,7 +139,14 @@ def answer_to(
 
 
 def _told(remarks: list[warnings.WarningMessage]) -> list[tuple[str, type[Warning]]]:
-    return [(str(one.message), one.category) for one in remarks]
+    return [(str(one.message), _carried(one.category)) for one in remarks]
+
+
+def _carried(category: type[Warning]) -> type[Warning]:
+    """The category, which is found by its name; where it is not, the one of all that are not."""
+    module = sys.modules.get(category.__module__)
+    is_found = getattr(module, category.__qualname__, None) is category
+    return category if is_found else UserWarning
 
 
 def _as_ours(error: Exception, asked: str) -> RegistryError:

@@ -11,17 +11,19 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from bpeline.registry.opening import open_registry
 from bpeline.registry.tracking import beside, lookup, tracker_beside
-from bpeline.registry.tracking.beside import Beside, NobodyThere, mlflow_beside
+from bpeline.registry.tracking.beside import Beside, NobodyThere, NotCarried, mlflow_beside
 from bpeline.registry.tracking.tracked import StartedRun, TrackedRun, TrackingSettings
 from bpeline.registry.tracking.tracker_beside import ASKED, LOOKED_UP, TrackerBeside, tracker_of
 from bpeline.registry.tracking.tracking import MlflowTracker
@@ -132,6 +134,76 @@ def test_after_an_answer_that_cannot_be_carried_it_goes_on_answering(
         tracker.artifact_page()  # type: ignore[call-arg]
     assert tracker.ensure_identity() != ""
     assert tracker.is_beside
+
+
+def test_a_question_that_cannot_be_carried_is_answered_here(
+    tracker: TrackerBeside,
+    settings: TrackingSettings,
+    process: Beside,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class KnownNowhere(str):
+        """Its module does not hold it."""
+
+    class KnownHere(str):
+        """The other process cannot import its module."""
+
+    module = ModuleType("known_here")
+    module.KnownHere = KnownHere  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    KnownHere.__module__, KnownHere.__qualname__ = module.__name__, KnownHere.__name__
+    for kind in (KnownNowhere, KnownHere):
+        name = kind("news")
+        with pytest.raises(NotCarried):
+            process.ask((settings, "open_run", (name,), {}))
+        tracker.open_run(StartedRun(name, f"r{kind.__name__}", "2026-01-02T03:04:05+00:00"))
+        with monkeypatch.context() as patched:  # and where tables do not say for certain
+            patched.setattr(lookup, "KNOWN_SCHEMAS", set())
+            assert tracker.version(name, 1) is None
+    assert "_client" not in vars(tracker)
+    assert len(tracker.unended_runs()) == 2
+    assert tracker.is_beside
+
+
+class _Garbled:
+    """A pipe that gives something else than was answered."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pipe, name)
+
+    def recv(self) -> Any:
+        self._pipe.recv()
+        raise ImportError("of another version")
+
+
+def test_an_answer_that_cannot_be_read_is_an_error_and_no_end(
+    tracker: TrackerBeside, process: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(process, "_pipe", _Garbled(process._pipe))
+        with pytest.raises(RegistryUnreachable, match="said what cannot be read here"):
+            tracker.ensure_identity()
+    assert tracker.ensure_identity() != ""
+    assert tracker.is_beside
+
+
+def test_a_remark_of_a_kind_that_cannot_be_carried_is_said(
+    settings: TrackingSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Local(Warning):
+        pass
+
+    def warn(_: MlflowTracker) -> list[Any]:
+        warnings.warn("of a kind of its own", Local, stacklevel=1)
+        warnings.warn("of a known kind", DeprecationWarning, stacklevel=1)
+        return []
+
+    monkeypatch.setattr(MlflowTracker, "unended_runs", warn)
+    with pytest.warns(UserWarning, match="kind of its own"), pytest.deprecated_call():
+        assert TrackerBeside(settings, _Answering()).unended_runs() == []  # type: ignore[arg-type]
 
 
 def test_what_tables_do_not_say_for_certain_is_asked_beside(
