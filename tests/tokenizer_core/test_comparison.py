@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import accumulate, pairwise
+from pathlib import Path
 
 import pytest
 import regex
+from huggingface_peers import saved_peer, small_peer
+from tokenizers import normalizers
 
 from bpeline.tokenizer_core import Tokenizer, WordCounts, train_bpe
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidUtf8
@@ -178,6 +181,22 @@ def test_passages_that_cost_most_are_cut_by_both_and_say_where_they_differ(
             assert [part.changed for part in side] == [
                 place not in places(other) for place in places(side)
             ]
+
+
+def test_passages_that_a_normalizer_changes_are_left_out(tmp_path: Path, first: Tokenizer) -> None:
+    peer = small_peer()
+    peer.normalizer = normalizers.NFC()
+    second = Tokenizer.load(saved_peer(peer, tmp_path / "tokenizer.json"))
+    documents = [b"the cat on the mat", "cafe\u0301 and tea".encode(), b"in plain letters"]
+    sample = PassageSample()
+    list(sample.watching(documents))
+    kept = [one.text for one in sample.compared(first, second)]
+    assert sorted(kept) == ["in plain letters", "the cat on the mat"]
+    assert sorted(one.text for one in sample.compared(second, first)) == sorted(kept)
+    peer.normalizer = normalizers.Prepend("_")
+    third = Tokenizer.load(saved_peer(peer, tmp_path / "other.json"))
+    assert sample.compared(first, third) == []
+    assert compare_on(first, third, documents).second_tokens > 0
 
 
 def places(side: tuple[PassageToken, ...]) -> list[tuple[int, int]]:

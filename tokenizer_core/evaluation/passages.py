@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
+from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 LONGEST = 400  # bytes of a passage
@@ -71,6 +73,9 @@ class PassageSample:
     def compared(self, first: Tokenizer, second: Tokenizer, shown: int = 3) -> list[Passage]:
         """The passages of which the second takes most tokens more, then those with most fewer.
 
+        Passages that one of the two changes before it cuts them are left out: what it cuts does
+        not stand in them.
+
         Args:
             first, second: special tokens in passages are ordinary text to both.
             shown: how many of either kind at most; those that cost as much are left out.
@@ -83,9 +88,13 @@ class PassageSample:
             )
         ]
         order = sorted(range(len(texts)), key=lambda place: (-costs[place], texts[place]))
-        dearer = [place for place in order if costs[place] > 0][:shown]
-        cheaper = [place for place in reversed(order) if costs[place] < 0][:shown]
-        return [_passage(first, second, texts[place]) for place in (*dearer, *cheaper)]
+        dearer = (texts[place] for place in order if costs[place] > 0)
+        cheaper = (texts[place] for place in reversed(order) if costs[place] < 0)
+        return [
+            passage
+            for kind in (dearer, cheaper)
+            for passage in islice(_passages(first, second, kind), shown)
+        ]
 
 
 def middle_of(document: bytes) -> bytes:
@@ -103,17 +112,21 @@ def middle_of(document: bytes) -> bytes:
     return piece.decode(errors="ignore").encode()  # without the halves of characters at its ends
 
 
-def _passage(first: Tokenizer, second: Tokenizer, text: str) -> Passage:
-    placed = [one.encode_with_offsets(text) for one in (first, second)]
-    places = [list(map(tuple, one.byte_offsets.tolist())) for one in placed]
-    sides = [
-        tuple(
-            PassageToken(tokenizer.vocab[id_], place not in other)
-            for id_, place in zip(found.ids, mine, strict=True)
-        )
-        for tokenizer, found, mine, other in (
-            (first, placed[0], places[0], set(places[1])),
-            (second, placed[1], places[1], set(places[0])),
-        )
-    ]
-    return Passage(text, *sides)
+def _passages(first: Tokenizer, second: Tokenizer, texts: Iterable[str]) -> Iterator[Passage]:
+    for text in texts:
+        try:
+            placed = [one.encode_with_offsets(text) for one in (first, second)]
+        except InvalidOption:  # its tokens are no pieces of this text
+            continue
+        places = [list(map(tuple, one.byte_offsets.tolist())) for one in placed]
+        sides = [
+            tuple(
+                PassageToken(tokenizer.vocab[id_], place not in other)
+                for id_, place in zip(found.ids, mine, strict=True)
+            )
+            for tokenizer, found, mine, other in (
+                (first, placed[0], places[0], set(places[1])),
+                (second, placed[1], places[1], set(places[0])),
+            )
+        ]
+        yield Passage(text, *sides)
