@@ -209,7 +209,7 @@ class MlflowServer:
             self.process = subprocess.Popen(
                 command, env=surroundings, stdout=log, stderr=log, start_new_session=True
             )
-        for _ in range(480):
+        for _ in range(1_200):
             try:
                 urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=2).close()
                 return

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from loopback import free_ports
 
-START_SECONDS = 60.0
+START_SECONDS = 180.0
 # Nothing here has to survive a crash of the machine, but that of the server.
 FAST = ("fsync=off", "full_page_writes=off", "autovacuum=off",
         "shared_buffers=32MB", "max_connections=100", "timezone=UTC")  # fmt: skip

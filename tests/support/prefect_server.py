@@ -98,7 +98,7 @@ class OwnServer(PrefectServer):
         self.process = subprocess.Popen(
             command, env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300
         while not self._is_healthy():
             assert self.process.poll() is None, "the server ended by itself"
             assert time.monotonic() < deadline, "the server does not start"

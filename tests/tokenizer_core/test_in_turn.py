@@ -98,10 +98,10 @@ def test_whatever_is_raised_ends_it_and_its_threads(
         pass
 
     take, say = (raises if by == name else ignore for name in ("take", "on_progress"))
-    before = threading.active_count()
+    before = {*threading.enumerate()}  # some of which may end meanwhile
     with pytest.raises(KeyboardInterrupt):
         encode_in_turn(encoding, pieces(), 3, take, say)
-    assert threading.active_count() == before
+    assert {*threading.enumerate()} <= before
     # Others may have done all of it before the thread that asks has a word.
     assert by == "on_progress" or len(asked) < PIECES
 
