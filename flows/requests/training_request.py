@@ -47,6 +47,16 @@ LEAST_TABLE_MEMORY = 2  # MiB
 TieBreak = Literal["smallest-ids", "greatest-bytes", "first-seen"]
 Algorithm = Literal["byte-bpe", "char-bpe", "wordpiece", "frequency-bpe", "superword-bpe"]
 _MEASURED_AT_ONCE = ("byte-bpe", "superword-bpe")  # whose first merges save what they saved before
+_MEASURED_ONE_BY_ONE = {  # and why
+    "char-bpe": "its merges fire in the order in which they were learned, but two of them may make "
+    "one token, so that a number of ids is no number of merges, and how often each fires is "
+    "counted over bytes alone",
+    "wordpiece": "it takes the longest token that fits, so what a smaller size makes of a text "
+    "does not follow from what a larger one makes",
+    "frequency-bpe": "it joins to the most frequent text first, and not by the merge that was "
+    "learned first, so what a smaller size makes of a text does not follow from what a larger one "
+    "makes",
+}
 usable_cores = available_processors
 OPEN: Any = None  # nobody says it; in a request it has a value
 # What says where, how and for whom, and nothing about the tokenizer once words are counted.
@@ -353,8 +363,9 @@ class TrainingRequest(Request):
         if self.algorithm not in _MEASURED_AT_ONCE:
             raise InvalidOption(
                 f"the number of ids is to be chosen, with the algorithm {self.algorithm}",
-                f"{' and '.join(_MEASURED_AT_ONCE)}, all of whose sizes are measured at once; of "
-                "others each size is trained and measured by itself",
+                f"{' and '.join(_MEASURED_AT_ONCE)}, all of whose sizes are measured at once; "
+                f"of {self.algorithm} each size is trained and measured by itself: "
+                f"{_MEASURED_ONE_BY_ONE[self.algorithm]}",
                 "type a number; what several cost is said by `bpeline sweep FILES --name NAME "
                 f"--algorithm {self.algorithm} --sizes 16000,32000 --model-shape llama-3.2-1b`",
             )

@@ -87,6 +87,21 @@ def test_what_cannot_be_chosen_is_refused(more: dict[str, Any], said: str) -> No
     assert refused.value.next_step
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "why"),
+    [
+        ("char-bpe", "two of them may make one token"),
+        ("wordpiece", "the longest token that fits"),
+        ("frequency-bpe", "the most frequent text first"),
+    ],
+)
+def test_why_sizes_of_an_algorithm_are_measured_one_by_one(algorithm: str, why: str) -> None:
+    with pytest.raises(InvalidOption) as refused:
+        asked(largest_size=9_000, algorithm=algorithm, model_shape="marin-moe")
+    assert why in refused.value.accepted
+    assert f"--algorithm {algorithm} --sizes" in refused.value.next_step
+
+
 def test_a_project_says_auto_and_prefect_is_told_numbers(tmp_path: Path) -> None:
     (tmp_path / "own.toml").write_text(f"{SIZES}8\n")
     path = tmp_path / "bpeline.toml"
