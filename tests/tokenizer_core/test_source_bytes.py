@@ -15,7 +15,9 @@ import zstandard
 from corpus_files import GPT2, READING, SPECIALS, counted, file_of, words_of, write
 
 from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core.corpus import source_bytes
 from bpeline.tokenizer_core.corpus.chunking import ChunkGroup, read_chunks
+from bpeline.tokenizer_core.corpus.source_bytes import open_source
 from bpeline.tokenizer_core.errors import CorpusChanged, InvalidUtf8, UnreadableSource
 from bpeline.tokenizer_core.text import Text
 
@@ -30,6 +32,46 @@ def test_several_members_are_one_text(tmp_path: Path) -> None:
         chunks = counted(file_of(tmp_path / name), 100)
         assert len(chunks) > 3
         assert words_of(chunks) == reference.count_words(["".join(parts)], GPT2.regex, SPECIALS)
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.jsonl", "a.parquet"])
+def test_a_directory_in_the_place_of_a_file_is_refused_and_not_kept_open(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).write_bytes(b"low")
+    file = file_of(tmp_path / name)
+    (tmp_path / name).unlink()
+    (tmp_path / name).mkdir()
+    opened = _opened_in(tmp_path)
+    with pytest.raises(UnreadableSource, match="is a directory"):
+        open_source(file, 0)
+    assert _opened_in(tmp_path) == opened == []
+
+
+def test_a_file_whose_reading_cannot_begin_is_not_kept_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.parquet").write_bytes(b"low")
+    file = file_of(tmp_path / "a.parquet")
+
+    def no_memory(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(source_bytes, "ColumnBlocks", no_memory)
+    with pytest.raises(MemoryError) as kept:  # which holds the frames, and what these hold
+        open_source(file, 0)
+    assert _opened_in(tmp_path) == []
+    assert kept.value.args == ()
+
+
+def _opened_in(folder: Path) -> list[str]:
+    """The files and directories in a folder that this process has open."""
+    links = [os.path.join("/proc/self/fd", one) for one in os.listdir("/proc/self/fd")]
+    return [
+        to
+        for one in links
+        if os.path.islink(one) and (to := os.readlink(one)).startswith(str(folder))
+    ]
 
 
 @pytest.mark.parametrize("name", ["a.txt.gz", "a.txt.zst"])

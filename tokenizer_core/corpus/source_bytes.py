@@ -95,9 +95,22 @@ def open_source(
     opened = RemoteSource(file) if file.is_remote else _open_local(file)
     try:
         opened.refuse_change()
+        return _read_by(file, opened, look_back, field, part, carried, memory)
     except BaseException:
         opened.close()
         raise
+
+
+def _read_by(
+    file: SourceFile,
+    opened: OpenSource,
+    look_back: int,
+    field: str | tuple[str, str],
+    part: tuple[int, int] | None,
+    carried: RowFields | None,
+    memory: Memory,
+) -> SourceBytes:
+    """What reads a file that was opened; see `open_source`."""
     if not file.is_streamed:
         return PlainBytes(file, opened, memory)
     if file.format in ("parquet", "arrow", "counts"):
@@ -133,7 +146,13 @@ def read_plain(file: SourceFile, view: memoryview) -> None:
 
 
 def _open_local(file: SourceFile) -> LocalSource:
-    return LocalSource(_descriptor_of(file), file)
+    descriptor = _descriptor_of(file)
+    try:
+        _refuse_change(file, descriptor)  # here: of a directory there is no `LocalSource`
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return LocalSource(descriptor, file)
 
 
 def _descriptor_of(file: SourceFile) -> int:
