@@ -188,6 +188,10 @@ def _require_sent(reference: HubReference, files: dict[str, bytes]) -> None:
                 )
 
 
+# What those libraries for HTTP call it that huggingface_hub has used.
+_NO_ANSWER = {"TransportError", "ConnectionError"}
+
+
 @contextmanager
 def _hub(doing: str) -> Iterator[Any]:
     """The library's client; whatever it raises becomes an error of ours."""
@@ -214,6 +218,20 @@ def _hub(doing: str) -> Iterator[Any]:
                 f"{doing} failed: {type(error).__name__}: {said}",
                 "a repository and a revision that exist and are open to you",
                 "check the spelling, and type `hf auth login` for what is not public",
+            ) from error
+        except errors.HfHubHTTPError as error:
+            raise LibraryFailed(
+                f"{doing} failed: {' '.join(str(error).split())[:300]}",
+                "an account that may do this, and a Hub that does it",
+                "type `hf auth login`, or set HF_TOKEN; then the same command again",
+            ) from error
+        except Exception as error:
+            if not _NO_ANSWER & {one.__name__ for one in type(error).__mro__}:
+                raise
+            raise LibraryFailed(
+                f"{huggingface_hub.constants.ENDPOINT} does not answer while {doing}: {error}",
+                "a Hub that this machine reaches",
+                "look at the network and at HF_ENDPOINT, and type the same command again",
             ) from error
 
 

@@ -144,9 +144,15 @@ def test_what_the_hub_refuses_or_changes_is_told(hub: Hub, run: Callable[..., An
         "export", "news/1", "--format", "hf", "--output", "x", "--chat-template", "chat.jinja",
         code=2,
     )  # fmt: skip
+    hub.readers = {"Bearer hf_key_of_a_test"}
+    said = run("push", "news/1", REPOSITORY, "--revision", "v4", code=1)
+    assert "403" in said
+    assert "type `hf auth login`, or set HF_TOKEN" in said
     hub.shutdown()
     hub.server_close()
-    assert "huggingface_hub failed while pushing" in run("push", "news/1", REPOSITORY, code=1)
+    said = run("push", "news/1", REPOSITORY, code=1)
+    assert f"{hub.url} does not answer while pushing" in said
+    assert "look at the network and at HF_ENDPOINT" in said
 
 
 def test_an_export_has_a_card_and_leaves_that_of_others(

@@ -42,7 +42,8 @@ class Repository:
 class Hub(ThreadingHTTPServer):
     """As much of the Hub as pushing and fetching tokenizers needs.
 
-    ``changed`` is put in the place of what is fetched of a file of this name: the lie of a server.
+    ``readers`` may not write: their commits are refused. ``changed`` is put in the place of what is
+    fetched of a file of this name: the lie of a server.
     """
 
     def __init__(self) -> None:
@@ -51,6 +52,7 @@ class Hub(ThreadingHTTPServer):
         self.changed: Files = {}
         self.licence = ""
         self.authorized: set[str] = set()
+        self.readers: set[str] = set()
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
 
 
@@ -92,6 +94,9 @@ class Answers(BaseHTTPRequestHandler):
             plain = {"uploadMode": "regular", "shouldIgnore": False}
             self.answer({"files": [{"path": one["path"], **plain} for one in asked]})
         elif commit := re.fullmatch(r"/api/models/([^/]+/[^/]+)/commit/(.+)", path):
+            if self.headers.get("Authorization", "") in self.server.readers:
+                self.refuse(403, "")
+                return
             self.commit(commit[1], commit[2], [json.loads(one) for one in content.splitlines()])
         else:
             self.refuse(404, "EntryNotFound")
