@@ -43,15 +43,19 @@ def _nothing_configured() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def _few_texts() -> Iterator[None]:
-    """Versions are exported here by the way: compared on tens of texts, where it was thousands.
+    """Versions are exported and measured here by the way, and so on little text.
 
-    What exports are worth is tested in `tests/registry` and `tests/tokenizer_core`, on all.
+    Exports are compared on tens of texts, not on thousands; of held-out text 4 kB are perturbed,
+    not all. What exports are worth, and what perturbed text tells, is tested in `tests/registry`
+    and `tests/tokenizer_core`, on all.
     """
     from bpeline.registry.exports import sample_texts
+    from bpeline.tokenizer_core.evaluation.robustness import measure_robustness
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sample_texts, "MIXED", 20)
         patch.setattr(sample_texts, "MOST_TOKENS", 50)
+        patch.setattr(measure_robustness, "__defaults__", (0, 4 << 10))
         yield
 
 
