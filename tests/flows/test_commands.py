@@ -325,13 +325,13 @@ def test_ui_serves_the_workspace_and_stops_cleanly(
             if "Ctrl-C" in line:
                 break
         query = f"http://127.0.0.1:{port}/api/2.0/mlflow/registered-models/get?name=news"
-        with urllib.request.urlopen(query, timeout=20) as answer:
+        with urllib.request.urlopen(query, timeout=120) as answer:
             assert json.load(answer)["registered_model"]["name"] == "news"
         link = json.loads(bpeline("show", "news/1", "--json").stdout)["link"]
         assert link.startswith(f"http://127.0.0.1:{port}/")
         ui.send_signal(signal.SIGINT)
         assert ui.stdout.read().strip() == "stopped"
-        assert ui.wait(30) == 0
+        assert ui.wait(60) == 0
     assert not listens(port), "the server is still there"
 
 

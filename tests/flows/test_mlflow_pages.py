@@ -47,7 +47,7 @@ def base(tmp_path: Path) -> Iterator[str]:
             yield f"http://127.0.0.1:{port}"
         finally:
             server.send_signal(signal.SIGTERM)
-            server.wait(30)
+            server.wait(60)
 
 
 @pytest.mark.rotating(4)

@@ -77,7 +77,7 @@ def test_everything_on_postgresql(
             assert "news/1" in trained
             assert f"http://127.0.0.1:{mlflow}/#/models/news/versions/1" in trained
             shown = f"http://127.0.0.1:{mlflow}/api/2.0/mlflow/registered-models/get?name=news"
-            with urllib.request.urlopen(shown, timeout=30) as answer:
+            with urllib.request.urlopen(shown, timeout=120) as answer:
                 model = json.load(answer)["registered_model"]
             assert model["latest_versions"][0]["version"] == "1"
             bpeline("promote", "news/1")

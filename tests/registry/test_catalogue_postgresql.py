@@ -149,7 +149,7 @@ def test_a_writer_sees_what_the_writer_before_has_left(url: str) -> None:
         )
         session.flush()
         inside.set()
-        assert leave.wait(20)
+        assert leave.wait(60)
 
     def look(session: tables.Session) -> int:
         return session.scalar(tables.select(tables.func.count(tables.AliasMoveRow.id))) or 0
@@ -159,14 +159,14 @@ def test_a_writer_sees_what_the_writer_before_has_left(url: str) -> None:
     first = threading.Thread(target=database.writing, args=(slow,))
     second = threading.Thread(target=lambda: seen.append(database.writing(look)))
     first.start()
-    assert inside.wait(20)
+    assert inside.wait(60)
     second.start()
     time.sleep(0.2)
     assert seen == []
     assert catalogue.versions() == []  # readers wait for nobody
     leave.set()
-    first.join(20)
-    second.join(20)
+    first.join(60)
+    second.join(60)
     assert seen == [1]
 
 

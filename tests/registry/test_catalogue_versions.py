@@ -153,9 +153,9 @@ def test_one_process_at_a_time_moves_aliases_and_a_killed_one_lets_go(
     other.kill()
     other.communicate()
     begin = time.monotonic()
-    assert ended.wait(20)
+    assert ended.wait(60)
     waiting.join()
-    assert time.monotonic() - begin < 20
+    assert time.monotonic() - begin < 60
 
 
 # ---- metrics -------------------------------------------------------------------------------------

@@ -193,7 +193,7 @@ def test_a_duplicate_that_somebody_relies_on_is_left_alone(registry: Registry, m
 def test_two_who_publish_at_the_same_moment_agree_on_one_version(
     registry: Registry, made: Made
 ) -> None:
-    together = threading.Barrier(2, timeout=30)
+    together = threading.Barrier(2, timeout=120)
 
     class Simultaneous(MlflowTracker):
         def create_version(

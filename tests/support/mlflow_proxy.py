@@ -227,7 +227,7 @@ class MlflowServer:
         """End it and its workers."""
         if self.process is not None:
             self.send(number)
-            self.process.wait(timeout=30)
+            self.process.wait(timeout=120)
 
     def restart(self) -> None:
         """Kill it in the middle of whatever it does, and start it again."""

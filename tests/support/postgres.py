@@ -69,7 +69,7 @@ class PostgresServer:
         """At once, as in a crash: whoever is connected loses the connection."""
         if self.process is not None:
             self.process.send_signal(3)  # SIGQUIT: without waiting for anybody
-            self.process.wait(30)
+            self.process.wait(60)
             self.process = None
 
     def ask(self, statement: str) -> None:

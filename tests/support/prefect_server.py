@@ -72,7 +72,7 @@ class PrefectServer:
 
     def task_runs(self, flow_run: str) -> list[Any]:
         """Those of a flow run, once all of them have been recorded."""
-        for _ in range(60):
+        for _ in range(240):
             found = self.all("task_runs", flow_runs={"id": {"any_": [flow_run]}})
             if found and all(one["state_type"] in {"COMPLETED", "FAILED"} for one in found):
                 return found

@@ -377,7 +377,7 @@ def test_what_a_listener_raises_ends_the_counting(
         nonlocal chunks
         chunks += 1
         add(self, size)
-        told.wait(10)
+        told.wait(60)
         time.sleep(0.005)  # a thousand chunks would take five seconds
 
     monkeypatch.setattr(count_corpus._FilesProgress, "add", slow_add)

@@ -129,7 +129,7 @@ class InterruptedAtTheSecond(ThreadPoolExecutor):
     def __exit__(self, *_: object) -> None:
         self.shutdown(wait=False)
         for worker in self._threads:
-            worker.join(20)
+            worker.join(60)
             assert not worker.is_alive(), "it waits for texts"
 
 

@@ -115,7 +115,7 @@ def test_an_interrupt_while_a_thread_begins_lets_the_pieces_be_closed(
     class Pool(ThreadPoolExecutor):
         def submit(self, function: Any, *_: Any, **__: Any) -> Any:
             threading.Thread(target=function).start()
-            assert reading.wait(9)
+            assert reading.wait(60)
             raises()
 
     def pieces() -> Generator[Piece, None, None]:
@@ -157,7 +157,7 @@ def test_who_is_interrupted_while_it_waits_leaves_closing_to_who_takes_a_piece(
     class Pool(ThreadPoolExecutor):
         def submit(self, *given: Any, **named: Any) -> Any:
             begun = super().submit(*given, **named)
-            assert reading.wait(9)
+            assert reading.wait(60)
             return begun
 
         def shutdown(self, *_: Any, **__: Any) -> None:
@@ -166,7 +166,7 @@ def test_who_is_interrupted_while_it_waits_leaves_closing_to_who_takes_a_piece(
     def pieces(self: FileEncoding, files: Any, _: int) -> Generator[Piece, None, None]:
         try:
             reading.set()
-            assert go_on.wait(9)
+            assert go_on.wait(60)
             yield Piece(files[0], 0, files[0].size, files[0].size, ends_file=True)
         finally:
             closed.set()
@@ -180,7 +180,7 @@ def test_who_is_interrupted_while_it_waits_leaves_closing_to_who_takes_a_piece(
             trained("gpt2").encode_files_to_numpy(tmp_path, threads=2)
     finally:
         go_on.set()
-    assert closed.wait(9)
+    assert closed.wait(60)
 
 
 def test_who_waits_for_a_turn_takes_few_pieces(encoding: FileEncoding, tmp_path: Path) -> None:

@@ -242,7 +242,7 @@ def test_deployments_have_schedules_triggers_limits_and_forms_that_read_well(
     automations = {one["name"]: one for one in server.all("automations")}
     encoding = automations["encode-dataset when demo@champion moves"]
     assert encoding["trigger"]["expect"] == ["bpeline.alias.moved"]
-    for _ in range(60):
+    for _ in range(240):
         if server.all("flow_runs", flow_runs={"state": {"type": {"any_": ["SCHEDULED"]}}}):
             return
         time.sleep(1)
