@@ -161,10 +161,16 @@ def _unknown(registry: Registry, wanted: str, name: str | None) -> UnknownVersio
         everything = sorted(aliases) + sorted(known)
         exists = f"known are {_enumerated(everything)}" if everything else "the registry is empty"
     there = _elsewhere(registry, name)
+    alias = wanted.removeprefix(f"{name}@")
+    if name is not None and known and alias != wanted:
+        latest = max(one.number for one in tracked if one.name == name)
+        advice = f"or `bpeline promote {name}/{latest} --to {alias}` to let it name the latest"
+    else:
+        advice = "or `bpeline train` to make one"
     return UnknownVersion(
         f"{what} in MLflow at {registry.tracker.settings.place}{there}",
         exists,
-        "type `bpeline versions` to see them all, or `bpeline train` to make one",
+        f"type `bpeline versions` to see them all, {advice}",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -134,6 +135,14 @@ def test_unknown_versions_list_what_exists(news: list[str], reference: str, list
         load_tokenizer(reference)
     assert listed in caught.value.accepted
     assert "bpeline versions" in caught.value.next_step
+
+
+def test_an_alias_that_points_nowhere_says_how_to_give_it_a_version(news: list[str]) -> None:
+    with pytest.raises(UnknownVersion) as caught:
+        load_tokenizer("news@staging")
+    (typed,) = re.findall(r"`bpeline promote (\S+) --to staging`", caught.value.next_step)
+    promote(typed, "staging")
+    assert load_tokenizer("news@staging").digest == news[-1]
 
 
 def test_an_empty_registry_says_so(tmp_path: Path, empty_mlflow: Path, home: Path) -> None:
