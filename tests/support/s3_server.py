@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from loopback import free_ports
+
 SECRET = "not-to-be-seen-anywhere"
 
 
@@ -83,7 +85,7 @@ class S3Server:
 def s3_server() -> Iterator[S3Server]:
     """A started server with an empty bucket."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = S3Server(0)
+    server = S3Server(*free_ports(1))
     server.start()
     try:
         server.client().create_bucket(Bucket=server.bucket)
