@@ -15,6 +15,8 @@ from bpeline.tokenizer_core.errors import InvalidOption
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.tokenizer import Format
 
+_LONGEST_SHOWN = 2000  # an alphabet of many languages fills the screen
+
 
 @command(
     "bpeline export news@candidate --format hf --output tokenizer.json",
@@ -84,7 +86,10 @@ def export(
         lines.append(written.remark)
     lines += [f"read otherwise there: {text}" for text in written.certificate.differences]
     for argument, value in written.left_out.items():
-        lines.append(f"not in it, so tell its reader: {argument} = {value!r}")
+        shown = repr(value)
+        if len(shown) > _LONGEST_SHOWN:
+            shown = f"{shown[:_LONGEST_SHOWN]}… (all of it with --json)"
+        lines.append(f"not in it, so tell its reader: {argument} = {shown}")
     if format_name == "tiktoken":
         digest = hashlib.sha256(written.path.read_bytes()).hexdigest()
         lines.append(

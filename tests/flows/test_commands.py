@@ -20,6 +20,7 @@ from loopback import free_ports, listens
 from tiktoken.load import load_tiktoken_bpe
 
 from bpeline import flows
+from bpeline.flows.cli.export import export
 from bpeline.flows.cli.main import FILE_OF
 from bpeline.flows.cli.train import train
 from bpeline.flows.requests import OPTIONS, TrainingRequest
@@ -229,6 +230,19 @@ def test_exports_load_again(format_name: str, output: str, here: Path, bpeline: 
         assert f"{output},pattern=cl100k" in counted.stderr, "what it tells to type exists"
         counted = bpeline("count", f"{output},pattern=gpt2", "corpus.txt")
     assert counted.exit_code == 0, counted.output
+
+
+def test_what_a_format_does_not_hold_is_cut_where_it_would_fill_the_screen(
+    here: Path, bpeline: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[export.callback.__module__], "_LONGEST_SHOWN", 20)
+    asked = ("export", "news/2", "--format", "gpt2", "--output", "cut")
+    result = bpeline(*asked)
+    assert result.exit_code == 0, result.output
+    pattern = json.loads(bpeline(*asked, "--json").stdout)["not_in_it"]["pattern"]
+    assert len(pattern) > 20
+    assert f"pattern = {pattern!r:.20}… (all of it with --json)\n" in result.stdout
+    assert "special_tokens = ['<|end|>']\n" in result.stdout
 
 
 def test_tiktoken_is_told_how_to_read_a_path_that_was_exported_to_before(

@@ -189,5 +189,6 @@ def refuse_places() -> NoReturn:
     raise InvalidOption(
         "the text is changed before it is encoded, so its ids have no places in it",
         "tokenizers whose tokens are pieces of the text, and texts that their normalizer leaves",
-        "give the normalized text, or do without places: tokenizer.encode(text)",
+        "give the normalized text, or do without places: tokenizer.encode(text), and no "
+        "`--offsets` or `--morphology`",
     )
