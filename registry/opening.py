@@ -185,11 +185,14 @@ def locate(workspace: Workspace | Path | str | None = None, *, make: bool = True
         elif chosen.catalogue_url is not None:
             workspace = Workspace(workspace_root(home), store)
         else:
+            inside = workspace_root(home) / ".bpeline"
             raise StorageError(
                 f"there is no workspace at {workspace_root(home)}"
                 + ("" if workspace is not None else where_it_was_looked_for()),
                 "a directory that `bpeline train` has made",
-                "type `bpeline train --demo` to make one; name yours with --workspace, "
+                f"name the one that is in it: {inside}"
+                if Workspace.is_at(inside)
+                else "type `bpeline train --demo` to make one; name yours with --workspace, "
                 "BPELINE_HOME=/srv/bpeline or bpeline.configure(workspace='/srv/bpeline')",
             )
     if workspace.store:

@@ -41,6 +41,18 @@ def test_asking_where_there_is_no_workspace_makes_none(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_folder_around_a_workspace_is_told_which_is_meant(
+    bpeline: Command, tmp_path: Path
+) -> None:
+    open_registry(tmp_path / ".bpeline")
+    asked = bpeline("show", "news/1", "--workspace", str(tmp_path))
+    assert asked.exit_code == 1
+    assert f"there is no workspace at {tmp_path}," in asked.stderr
+    assert f"name the one that is in it: {tmp_path / '.bpeline'}\n" in asked.stderr
+    named = bpeline("show", "news/1", "--workspace", str(tmp_path / ".bpeline"))
+    assert "the registry is empty" in named.stderr
+
+
 def test_two_files_are_compared_without_a_workspace(bpeline: Command, tmp_path: Path) -> None:
     for name, size in (("a.json", 257), ("b.json", 258)):
         made = train_from_iterator(["low lower lowest"] * 3, vocab_size=size)
