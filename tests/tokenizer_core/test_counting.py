@@ -436,4 +436,26 @@ def test_small_files_take_no_more_threads_than_pay(
 
     monkeypatch.setattr(count_corpus, "ThreadPoolExecutor", Counted)
     count_words(tmp_path, pattern, workers=4, chunk_bytes=1_000)
-    assert started == [expected]
+    assert started == [expected + 1]  # and the one that loads kernels, if any
+
+
+def test_the_thread_that_may_be_interrupted_compiles_nothing_while_others_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Interrupted again while it unwinds, it would keep the compiler's lock from them."""
+    loading: list[threading.Thread] = []
+
+    def load() -> None:
+        loading.append(threading.current_thread())
+
+    monkeypatch.setattr(count_corpus, "load_kernels_of_rows", load)
+    (tmp_path / "a.txt").write_text("low lower " * 1_000)
+    assert len(count_words(tmp_path / "a.txt", workers=2, chunk_bytes=1_000)) == 4
+    assert [one is threading.main_thread() for one in loading] == [False]
+
+    def fail() -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(count_corpus, "load_kernels_of_rows", fail)
+    with pytest.raises(MemoryError):
+        count_words(tmp_path / "a.txt", workers=2, chunk_bytes=1_000)

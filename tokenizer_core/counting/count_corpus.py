@@ -401,13 +401,14 @@ class _FilesCounting:
                 self._work = _with_small_last(self._work, self._chunk_bytes, workers)
                 self._failed = len(self._work)
         words = words_of(self._size, workers)
-        with ThreadPoolExecutor(workers, thread_name_prefix="count") as threads:
+        with ThreadPoolExecutor(workers + 1, thread_name_prefix="count") as threads:
             try:
                 shares = [threads.submit(self._count_share, words) for _ in range(workers)]
-                if self._size >= self._chunk_bytes:
-                    load_kernels_of_rows()
-                self._give_back_compiler()
+                loading = []
+                if self._size >= min(self._chunk_bytes, _LARGE):
+                    loading.append(threads.submit(self._load_what_follows))
                 self._progress.results(shares)
+                self._progress.results(loading)
             except BaseException:  # of who listens, or interrupted
                 self._fail(0)
                 abandon_matching()
@@ -417,6 +418,16 @@ class _FilesCounting:
         self._give_back_compiler()  # which may have loaded what counts
         moved = self._bytes_of_corpus if len(self._lengths) > 1 else None
         return words.rows(self._reading.pattern, moved, workers)
+
+    def _load_what_follows(self) -> None:
+        """Load the kernels that are called when all is counted, while it is counted.
+
+        Not by the thread that may be interrupted: a second time, while it unwinds, it would keep
+        the compiler's lock for ever, and those that count would wait for it.
+        """
+        if self._size >= self._chunk_bytes:
+            load_kernels_of_rows()
+        self._give_back_compiler()
 
     def _give_back_compiler(self) -> None:
         if self._size >= _LARGE:
