@@ -90,7 +90,11 @@ class Commands(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[TYPED] = tuple(args)
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            said = f"{error.message.rstrip('.')} before a command; options follow it"
+            raise click.UsageError(said, error.ctx) from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(FILE_OF)

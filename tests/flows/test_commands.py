@@ -54,6 +54,12 @@ def test_a_command_that_is_misspelt_is_told_which_one_is_like_it(bpeline: Comman
     assert "meant" not in bpeline("zzzz").stderr
 
 
+def test_an_option_before_the_command_is_told_its_place(bpeline: Command) -> None:
+    refused = bpeline("--workspace", "x", "versions")
+    assert refused.exit_code == 2
+    assert "No such option '--workspace' before a command; options follow it" in refused.stderr
+
+
 def test_the_options_of_train_are_those_of_the_flow() -> None:
     options = {option.name: option for option in train.params}
     signature = inspect.signature(train_tokenizer).parameters
