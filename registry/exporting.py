@@ -112,7 +112,7 @@ def export_version(
     samples = golden_texts(kept) if kept else []
     with tempfile.TemporaryDirectory(prefix="bpeline-") as aside:
         made = Path(aside) / (target.name or "tokenizer")
-        tokenizer.save(made, format)
+        named.save(tokenizer, made)  # what is lost stands in `left_out`
         if chat_template:
             named.add_chat_template(made, chat_template)
         if target.exists() and made.is_dir() != target.is_dir():

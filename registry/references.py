@@ -25,9 +25,10 @@ _FILE = re.compile(r".+\.(?:json|tiktoken|model|gguf|codes|txt)(?:,.*)?", re.DOT
 _SIZED = re.compile(r"(.+):([1-9][0-9]{0,8})", re.DOTALL)
 
 # Behind a path: what its files do not say, or what of them is left out. A regex may hold commas, so
-# the split pattern comes last.
+# the split pattern comes last, and before it characters, of which one may be a comma.
 _DETAILS = re.compile(
-    r"(?P<path>.+?)(?P<flags>(?:,[a-z_]+)*)(?:,pattern=(?P<pattern>.+))?",
+    r"(?P<path>.+?)(?P<flags>(?:,[a-z_]+)*)"
+    r"(?:,characters=(?P<characters>.*?))?(?:,pattern=(?P<pattern>.+))?",
     re.DOTALL,
 )
 
@@ -149,7 +150,8 @@ def parse_reference(text: str | Path) -> Reference:
     A name with an alias or number always means the registry: a directory of that spelling is
     reached as ``./news/3``. MLflow's own spelling ``models:/news@champion`` is understood. A path
     may be followed by what `Tokenizer.load` is told of it: ``ranks.tiktoken,pattern=cl100k``,
-    ``vocab.txt,without_normalizer``; a file whose own name ends like that is itself.
+    ``vocab.txt,without_normalizer``, ``x.codes,characters=qxz``; a file
+    whose own name ends like that is itself.
 
     Raises:
         InvalidOption: the text is none of the accepted forms.
@@ -194,8 +196,9 @@ def _by_path(text: str) -> ByPath:
     details: list[tuple[str, str | bool]] = [
         (flag, True) for flag in told["flags"].split(",") if flag
     ]
-    if told["pattern"] is not None:
-        details.append(("pattern", told["pattern"]))
+    for name in ("characters", "pattern"):
+        if told[name] is not None:
+            details.append((name, told[name]))
     return ByPath(Path(told["path"]).expanduser(), tuple(details))
 
 

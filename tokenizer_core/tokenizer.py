@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -891,10 +892,15 @@ class Tokenizer:
             InvalidOption: a format of another name.
             InvalidTokenizer: the format cannot hold this tokenizer.
             DiskFull: no space left.
+
+        Warns:
+            UserWarning: characters of the vocab that a codes file does not hold.
         """
-        from bpeline.tokenizer_core.formats import format_named
+        from bpeline.tokenizer_core.formats import forgotten_by, format_named
 
         format_named(format).save(self, Path(path))
+        if forgotten := forgotten_by(format, self):
+            warnings.warn(forgotten, stacklevel=3)  # beyond `checked`
 
     @classmethod
     @checked

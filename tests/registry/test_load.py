@@ -276,6 +276,11 @@ def test_exports_are_what_the_tokenizer_writes(news: list[str], tmp_path: Path, 
         (Path("news"), ByPath(Path("news"))),
         ("./r,x.tiktoken", ByPath(Path("r,x.tiktoken"))),
         ("./r.tiktoken,pattern=gpt2", ByPath(Path("r.tiktoken"), (("pattern", "gpt2"),))),
+        ("./r.codes,characters=", ByPath(Path("r.codes"), (("characters", ""),))),
+        (
+            "./r.codes,characters=a,=b,pattern=spaces",
+            ByPath(Path("r.codes"), (("characters", "a,=b"), ("pattern", "spaces"))),
+        ),
         (
             r"./r,without_normalizer,pattern=\p{L}{1,3}|,without",
             ByPath(

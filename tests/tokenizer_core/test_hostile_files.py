@@ -139,6 +139,7 @@ def test_changed_bytes_end_in_our_errors(small: Tokenizer, tmp_path: Path, forma
     target = tmp_path / "kept"
     over_bytes = format_ in ("hf", "bpeline", "gpt2", "tiktoken")
     (small if over_bytes else over_characters(format_)).save(target, format_)
+    told: Any = {"characters": ""} if format_ == "subword-nmt" else {}
     files = sorted(target.iterdir()) if target.is_dir() else [target]
     contents = {path: path.read_bytes() for path in files}
     for seed in range(400):
@@ -159,7 +160,9 @@ def test_changed_bytes_end_in_our_errors(small: Tokenizer, tmp_path: Path, forma
                     del content[at:]
                     content += b" "
         path.write_bytes(content)
-        assert_ours_or_loaded(lambda: Tokenizer.load(target, format_), f"{format_}, seed {seed}")
+        assert_ours_or_loaded(
+            lambda: Tokenizer.load(target, format_, **told), f"{format_}, seed {seed}"
+        )
         path.write_bytes(contents[path])
 
 

@@ -21,6 +21,7 @@ from bpeline.tokenizer_core.tokenizer import Tokenizer
 TOLD = {
     "gpt2": {"pattern": "gpt2"},
     "tiktoken": {"pattern": "gpt2"},
+    "subword-nmt": {"characters": ""},
     "wordpiece": {"pattern": "wordpunct", "without_normalizer": True},
 }
 OVER_BYTES = ("bpeline", "hf", "transformers", "gpt2", "tiktoken", "gguf")

@@ -12,6 +12,7 @@ import tokenizers
 from huggingface_peers import assert_as_library
 from tokenizers.implementations import BertWordPieceTokenizer
 
+from bpeline.tokenizer_core.algorithms.character_bpe.codec import CharacterBpe
 from bpeline.tokenizer_core.algorithms.frequency_bpe.codec import FrequencyBpe
 from bpeline.tokenizer_core.algorithms.frequency_bpe.reference import merge_by_frequency
 from bpeline.tokenizer_core.algorithms.wordpiece.codec import WordPiece
@@ -197,3 +198,39 @@ def test_files_that_contradict_each_other_are_refused(files: Path) -> None:
 def test_marks_of_another_name_are_given(files: Path) -> None:
     marks = FrequencyBpe(unknown="<pad>", sentences="none")
     assert Tokenizer.load(files, algorithm=marks).encode("?") == [9, 0]
+
+
+@pytest.fixture
+def unmerged() -> Tokenizer:
+    """Character BPE whose characters ``,`` and ``z`` stand in no merge."""
+    tokens = ["<unk>", ",", "a", "b", "z", "</w>", "ab"]
+    vocab = {id_: token.encode() for id_, token in enumerate(tokens)}
+    return Tokenizer(vocab, [(b"a", b"b")], pattern="whitespace", algorithm=CharacterBpe())
+
+
+def test_characters_in_no_merge_of_a_codes_file_are_asked_for(
+    unmerged: Tokenizer, tmp_path: Path
+) -> None:
+    path = tmp_path / "x.codes"
+    with pytest.warns(UserWarning, match=r"2 here, .* finds <unk> instead.* are ',z'") as told:
+        unmerged.save(path, "subword-nmt")
+    assert told[0].filename == __file__
+    with pytest.raises(InvalidOption, match="any other would be <unk>") as refused:
+        Tokenizer.load(path)
+    assert "characters='qxz'" in refused.value.next_step
+    assert f"{path},characters=qxz" in refused.value.next_step
+    again = Tokenizer.load(path, characters=",z")
+    assert again.decode(again.encode("abz, ba")) == "abz, ba"
+    assert again.digest == unmerged.digest
+    known = Tokenizer.load(path, characters="")
+    assert known.vocab[known.encode("z")[0]] == b"<unk>"
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_codes_file_that_holds_every_character_is_written_without_a_warning(
+    unmerged: Tokenizer, tmp_path: Path
+) -> None:
+    vocab = {id_: token for id_, token in unmerged.vocab.items() if token not in (b",", b"z")}
+    whole = Tokenizer(vocab, [(b"a", b"b")], pattern="whitespace", algorithm=CharacterBpe())
+    whole.save(tmp_path / "x.codes", "subword-nmt")
+    unmerged.save(tmp_path / "kept")

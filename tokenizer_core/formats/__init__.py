@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .huggingface_reading import spec_of as spec_of
     from .known import details_of as details_of
     from .known import differences_of as differences_of
+    from .known import forgotten_by as forgotten_by
     from .known import format_named as format_named
     from .known import format_of as format_of
     from .plain_tokens import add_names as add_names

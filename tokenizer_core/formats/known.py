@@ -2,7 +2,8 @@
 
 Each has ``save(tokenizer, path)``, ``load(path, ...)`` and ``left_out(tokenizer)``: what the files
 do not hold and whoever reads them must be told, by its name in the reader. Two also have
-``differences(tokenizer)``: texts that their programs read otherwise.
+``differences(tokenizer)``: texts that their programs read otherwise; one ``forgotten(tokenizer)``:
+what nobody can find out again, in a sentence.
 """
 
 from __future__ import annotations
@@ -70,6 +71,17 @@ def differences_of(name: str, tokenizer: Any) -> list[str]:
     """
     module = format_named(name)
     told: list[str] = module.differences(tokenizer) if hasattr(module, "differences") else []
+    return told
+
+
+def forgotten_by(name: str, tokenizer: Any) -> str:
+    """What is lost for good with a format unless it is written down elsewhere; or nothing.
+
+    Raises:
+        InvalidOption: there is no such format.
+    """
+    module = format_named(name)
+    told: str = module.forgotten(tokenizer) if hasattr(module, "forgotten") else ""
     return told
 
 

@@ -2,7 +2,8 @@
 
 Version 0.2 joins the mark of the end of a word to the last character (``t</w>``), version 0.1 and
 files without a version have it as a symbol of its own. The files hold no vocab and no ids: loading
-numbers the unknown token, the characters, then what merges make.
+numbers the unknown token, the characters, then what merges make. Characters that stand in no merge
+are not in them either; subword-nmt prints any character, but here only those with an id are known.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from bpeline.tokenizer_core.algorithms import CharacterBpe
 from bpeline.tokenizer_core.bounded_files import read_bounded, refuse, text_of
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.encoding import TokenizerParts
-from bpeline.tokenizer_core.errors import InvalidTokenizer
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
 from bpeline.tokenizer_core.formats import pattern_left_out, refuse_other_algorithms
 from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.vocabulary import TokenizerSpec, shown
 
 END_OF_WORD = "</w>"
+_MOST_SHOWN = 2_000  # characters in a warning
 _VERSIONS = {"0.1": False, "0.2": True}  # whether the mark is joined to the last character
 
 
@@ -56,14 +58,36 @@ def save(tokenizer: TokenizerParts, path: Path) -> None:
 def left_out(tokenizer: TokenizerParts) -> dict[str, Any]:
     """Split pattern, unknown token, special tokens, and the characters that no merge holds."""
     assert isinstance(tokenizer.spec.algorithm, CharacterBpe)
-    merged = b"".join(left + right for left, right in tokenizer.spec.merges).decode()
-    tokens = [token.decode() for _, token in sorted(tokenizer.spec.vocab.items())]
     return {
         "pattern": pattern_left_out(tokenizer),
         "unknown": tokenizer.spec.algorithm.unknown,
         "special_tokens": list(tokenizer.spec.special_tokens),
-        "characters": "".join(one for one in tokens if len(one) == 1 and one not in merged),
+        "characters": _unmerged(tokenizer),
     }
+
+
+def forgotten(tokenizer: TokenizerParts) -> str:
+    """What nobody can find out from the file again, and how its reader is told; or nothing."""
+    assert isinstance(tokenizer.spec.algorithm, CharacterBpe)
+    unmerged = _unmerged(tokenizer)
+    if not unmerged:
+        return ""
+    shown = repr(unmerged[:_MOST_SHOWN])
+    if len(unmerged) > _MOST_SHOWN:
+        shown += " and so on (`bpeline export --json` prints them all)"
+    return (
+        f"characters that stand in no merge, {len(unmerged):,} here, are not in a codes file, and "
+        f"whoever reads it without them finds {tokenizer.spec.algorithm.unknown} instead. Read it "
+        f"with Tokenizer.load(PATH, characters=…), which are {shown}; or save it as 'bpeline', "
+        "which keeps everything"
+    )
+
+
+def _unmerged(tokenizer: TokenizerParts) -> str:
+    """The characters with an id that no merge holds, in the order of their ids."""
+    merged = b"".join(left + right for left, right in tokenizer.spec.merges).decode()
+    tokens = [token.decode() for _, token in sorted(tokenizer.spec.vocab.items())]
+    return "".join(one for one in tokens if len(one) == 1 and one not in merged)
 
 
 def load(
@@ -71,7 +95,7 @@ def load(
     *,
     merges: int | None = None,
     unknown: str = "<unk>",
-    characters: str = "",
+    characters: str | None = None,
     pattern: SplitPattern | str = "whitespace",
     special_tokens: Sequence[str] = (),
 ) -> TokenizerSpec:
@@ -81,14 +105,24 @@ def load(
         path: the file.
         merges: how many of its first merges to take; by default all.
         unknown: the token of characters that the vocab does not hold.
-        characters: what the vocab holds besides the characters in the merges.
+        characters: what the vocab holds besides the characters in the merges; empty for nothing.
         pattern: the split pattern, which the file does not name.
         special_tokens: further tokens, numbered behind the unknown one.
 
     Raises:
         MissingSource: no such file. InvalidTokenizer: malformed.
+        InvalidOption: nobody said which characters the vocab holds.
     """
     pairs, joined = read_codes(path)
+    if characters is None:
+        raise InvalidOption(
+            f"{path} does not say which characters it knows besides those in its merges: any other "
+            f"would be {unknown}",
+            "those characters in one string (`bpeline export` prints them, `subword-nmt get-vocab` "
+            "lists them), or an empty one where there are none",
+            "name them: Tokenizer.load(PATH, characters='qxz'), and wherever a command takes a "
+            f"tokenizer: {path},characters=qxz; none: {path},characters=",
+        )
     pairs = pairs[:merges]
     parts = [part for pair in pairs for part in pair]
     inner = [part.removesuffix(END_OF_WORD) for part in parts]

@@ -58,7 +58,7 @@ class SubwordText:
             raise InvalidOption(
                 f"this tokenizer follows {algorithm.name}",
                 "text is cut into subwords by char-bpe",
-                "load a codes file: Tokenizer.load(PATH, 'subword-nmt')",
+                "load a codes file: Tokenizer.load(PATH, 'subword-nmt', characters='')",
             )
         assert tokenizer.words is not None
         self._merged = tokenizer.words.algorithm
