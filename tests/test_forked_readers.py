@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import select
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +38,36 @@ def test_forks_answer_as_the_program_does(tmp_path: Path) -> None:
             ask("tokenizers", tmp_path / "damaged", TEXTS, {})
         return [*found, str(caught.value)]
 
+    assert asking.subprocess is subprocess, "or forks are compared with forks"
     alone = answers()
     with forked_readers():
         assert asking.subprocess is not subprocess
         assert answers() == alone
+        ours = asking.subprocess
+        with forked_readers():
+            assert asking.subprocess is not ours
+        assert asking.subprocess is ours
     assert asking.subprocess is subprocess
+
+
+def test_a_fork_that_takes_too_long_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe = tmp_path / "nobody_writes"
+    os.mkfifo(pipe)
+    with forked_readers():
+        with pytest.raises(LibraryFailed):  # once the process that forks has imported all
+            ask("tiktoken", tmp_path, [], {})
+        monkeypatch.setattr(asking, "PATIENCE", 1.0)
+        with pytest.raises(LibraryFailed, match="did not answer within 1 seconds"):
+            ask("tiktoken", pipe, [], {})
+        with suppress(OSError):  # it is ended already, and nobody reads
+            writing = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+            waiting = select.poll()
+            waiting.register(writing, select.POLLERR)
+            ended = waiting.poll(10_000)
+            os.close(writing)
+            assert ended, "it reads on"
 
 
 def test_packages_of_a_folder_are_asked_by_the_program_itself(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from event_server import Prefect, event_server
-from forked_readers import forked_readers
+from forked_readers import asking_by, forking_readers
 from interruptions import Interrupted, interrupting
 
 
@@ -59,10 +59,19 @@ def _few_texts() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _quick_readers() -> Iterator[None]:
-    """Nearly every test here publishes a version, and asks libraries about exports by the way."""
-    with forked_readers():
+@pytest.fixture(scope="session")
+def _readers() -> Iterator[Any]:
+    with forking_readers() as readers:
+        yield readers
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _quick_readers(_readers: Any) -> Iterator[None]:
+    """Nearly every test here publishes a version, and asks libraries about exports by the way.
+
+    Modules of other folders, whose turn in this process comes later, ask the program itself.
+    """
+    with asking_by(_readers):
         yield
 
 

@@ -15,25 +15,45 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 ROOT = Path(__file__).parents[2]
 _PLAIN = 3  # words of a command that names no folder of packages
 _STREAMS = (0, 1, 2)
-_ENDING = 3  # where a fork writes its exit code, after its streams
+_ENDING = 3  # where a fork writes its number and then its exit code, after its streams
+_NUMBER = 8  # bytes of a process's number
 _LARGEST = 1 << 18  # bytes of an environment
 
 
 @contextmanager
 def forked_readers() -> Iterator[None]:
     """Let this process, and forks of it, ask so until the block ends."""
+    with forking_readers() as readers, asking_by(readers):
+        yield
+
+
+@contextmanager
+def asking_by(readers: Any) -> Iterator[None]:
+    """Let this process, and forks of it, ask these until the block ends."""
     from bpeline.registry.exports import asking
 
+    before = asking.subprocess
+    asking.subprocess = readers
+    try:
+        yield
+    finally:
+        asking.subprocess = before
+
+
+@contextmanager
+def forking_readers() -> Iterator[Any]:
+    """Begin the process that forks; what takes the place of `subprocess` until the block ends."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     command = [sys.executable, "-P", __file__, str(theirs.fileno())]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -52,13 +72,9 @@ def forked_readers() -> Iterator[None]:
                 return subprocess.run(command, **asked)
             return _forked(ours, command, **asked)
 
-        asking.subprocess = SimpleNamespace(  # type: ignore[assignment]
-            run=run, TimeoutExpired=subprocess.TimeoutExpired
-        )
         try:
-            yield
+            yield SimpleNamespace(run=run, TimeoutExpired=subprocess.TimeoutExpired)
         finally:
-            asking.subprocess = subprocess
             forking.terminate()
 
 
@@ -72,9 +88,10 @@ def _forked(
     **reading: Any,
 ) -> subprocess.CompletedProcess[str]:
     """What `subprocess.run` of the program would give."""
+    end = time.monotonic() + timeout
     ended, ending = os.pipe()
     with (
-        os.fdopen(ended, "rb") as ended_file,
+        os.fdopen(ended, "rb", buffering=0) as ended_file,
         tempfile.TemporaryFile("w+", encoding="utf-8") as asked,
         tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as answer,
         tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said,
@@ -84,12 +101,27 @@ def _forked(
         streams = [asked.fileno(), answer.fileno(), said.fileno(), ending]
         socket.send_fds(forking, [json.dumps(dict(env)).encode()], streams)
         os.close(ending)
-        if not select.select([ended_file], [], [], timeout)[0]:
-            raise subprocess.TimeoutExpired(command, timeout)
-        code = int(ended_file.read() or -signal.SIGKILL)  # nothing: it was ended
+        number = b""
+        try:
+            number = _said(ended_file, _NUMBER, end)
+            code = int(_said(ended_file, _LARGEST, end) or -signal.SIGKILL)  # it was ended
+        except BaseException as error:
+            if number:  # one that is not there yet ends when nobody hears its number
+                with suppress(ProcessLookupError):
+                    os.kill(int.from_bytes(number, "little"), signal.SIGKILL)
+            if isinstance(error, TimeoutError):
+                raise subprocess.TimeoutExpired(command, timeout) from None
+            raise
         answer.seek(0)
         said.seek(0)
         return subprocess.CompletedProcess(command, code, answer.read(), said.read())
+
+
+def _said(file: IO[bytes], most: int, end: float) -> bytes:
+    """The next that is written, up to ``most`` bytes; nothing where nobody is left who writes."""
+    if not select.select([file], [], [], max(0.0, end - time.monotonic()))[0]:
+        raise TimeoutError
+    return file.read(most)
 
 
 def _serve(asking: socket.socket) -> None:
@@ -124,6 +156,7 @@ def _answer(environment: Mapping[str, str], given: Sequence[int]) -> NoReturn:
     sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115
     code = 1
     try:
+        os.write(given[_ENDING], os.getpid().to_bytes(_NUMBER, "little"))
         reader_program.main()
         code = 0
     except BaseException:
