@@ -54,11 +54,13 @@ def without_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
     Which is never started: a window opens again, or a server serves twice.
     """
+    from multiprocessing import spawn  # which would keep that program, imported by the test
+
     program, started = tmp_path / "holds_python", tmp_path / "holds_python.started"
     program.write_text(f"#!/bin/sh\n: > '{started}'\n")
     program.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(program))
-    monkeypatch.delitem(sys.modules, "multiprocessing.spawn", raising=False)
+    monkeypatch.setattr(spawn, "_python_exe", str(program))
     yield program
     assert not started.exists()
 

@@ -77,7 +77,6 @@ def test_a_python_that_multiprocessing_was_told_is_one(
     monkeypatch: pytest.MonkeyPatch, without_python: Path, frozen: bool
 ) -> None:
     python = sys._base_executable  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "multiprocessing.spawn", spawn)
     monkeypatch.setattr(sys, "frozen", frozen, raising=False)
     monkeypatch.setattr(spawn, "_python_exe", os.fsencode(without_python))
     assert python_to_run() is None
