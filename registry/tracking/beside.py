@@ -88,6 +88,9 @@ class Beside:
                     "accepted is memory enough for it, and nobody who ends it before the command",
                     "type the same command again",
                 ) from error
+            except MemoryError:  # of an answer that is half received
+                self.end()
+                raise
             except Exception as error:  # of all that was received
                 raise RegistryUnreachable(
                     f"the process that speaks to MLflow said what cannot be read here: {error!r}",

@@ -190,6 +190,21 @@ def test_an_answer_that_cannot_be_read_is_an_error_and_no_end(
     assert tracker.is_beside
 
 
+def test_an_answer_that_there_is_no_memory_for_is_not_that_of_the_next_question(
+    settings: TrackingSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_memory() -> None:
+        raise MemoryError
+
+    begun = Beside()
+    tracker = TrackerBeside(settings, begun)
+    with monkeypatch.context() as patched:
+        patched.setattr(begun, "_pipe", _Asked(begun._pipe, no_memory))
+        with pytest.raises(MemoryError):
+            tracker.ensure_identity()
+    assert begun.is_gone
+
+
 def test_a_remark_of_a_kind_that_cannot_be_carried_is_said(
     settings: TrackingSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
