@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -112,16 +113,15 @@ class _Compiler:
         python = python_to_run()
         if python is None:
             return None
-        errors = TemporaryFile("w+")  # noqa: SIM115 (closed by `end`)
         root = str(Path(bpeline.__file__).parents[1])
         pipe = subprocess.PIPE
         command = [python, "-P", "-c", _PROGRAM, root]  # a typing.py here is somebody's
-        try:
+        with ExitStack() as open_files, suppress(OSError):  # no room for a process, or for a file
+            errors = open_files.enter_context(TemporaryFile("w+"))
             process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True)
-        except OSError:
-            errors.close()
-            return None
-        return cls(process, errors)
+            open_files.pop_all()  # closed by `end`
+            return cls(process, errors)
+        return None
 
     def compile(self, module: str) -> int:
         assert self.process.stdin is not None

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -31,8 +32,8 @@ from bpeline.tokenizer_core.algorithms.wordpiece.scoring_engine import (
     ScoringEngine,
 )
 from bpeline.tokenizer_core.algorithms.wordpiece.trainer import train_wordpiece, wordpiece_base
-from bpeline.tokenizer_core.counting import WordCounts, count_words
-from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
+from bpeline.tokenizer_core.counting import WordCounts, count_texts, count_words
+from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, InvalidSpecialToken
 from bpeline.tokenizer_core.merging import merge_engine
 from bpeline.tokenizer_core.merging.character_words import words_that_go_on
 from bpeline.tokenizer_core.merging.progress import TrainingProgress
@@ -422,3 +423,13 @@ def test_progress_is_told_to_the_end() -> None:
     seen: list[TrainingProgress] = []
     train_wordpiece(counted(TOY), 20, on_progress=seen.append)
     assert (seen[-1].merges_done, seen[-1].merges_total) == (8, 8)
+
+
+@pytest.mark.parametrize("train", [train_char_bpe, train_wordpiece])
+def test_special_tokens_that_occur_in_the_words_are_refused(train: Any) -> None:
+    counts = count_texts(["low lower lowest"] * 3, pattern="whitespace")
+    with pytest.raises(
+        InvalidSpecialToken, match="'low' occurs in the words, for instance in 'low"
+    ):
+        train(counts, 40, special_tokens=["<a>", "low"])
+    assert train(counts, 40, special_tokens=["<a>"]).special_tokens.keys() == {"<a>"}

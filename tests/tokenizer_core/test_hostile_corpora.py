@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,13 @@ import pytest
 from corpus_files import GPT2
 
 from bpeline.tokenizer_core import count_words, reference
-from bpeline.tokenizer_core.corpus import Reading, Source, find_source_files, open_source
+from bpeline.tokenizer_core.corpus import (
+    Reading,
+    Source,
+    find_source_files,
+    open_source,
+    source_bytes,
+)
 from bpeline.tokenizer_core.corpus.small_files import SmallFiles
 from bpeline.tokenizer_core.errors import (
     BpelineError,
@@ -273,6 +280,20 @@ def test_a_file_is_read_only_when_another_write_would_show_in_its_times(
     else:
         open_source(file, 0).close()
     assert time.time_ns() - path.stat().st_ctime_ns >= 20_000_000
+
+
+def test_where_times_are_whole_seconds_two_of_them_are_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"one two ")
+    [file] = find_source_files([Source(str(path))])
+    waited = list[float]()
+    monkeypatch.setattr(source_bytes.time, "sleep", waited.append)
+    monkeypatch.setattr(source_bytes.time, "time_ns", lambda: 7_500_000_000)
+    with pytest.raises(CorpusChanged):  # whose times are not those that are given here
+        open_source(replace(file, ctime_ns=7_000_000_000), 0)
+    assert waited == [1.5]
 
 
 @pytest.mark.slow

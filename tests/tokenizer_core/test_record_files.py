@@ -8,6 +8,7 @@ import lzma
 import os
 import random
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -48,6 +49,7 @@ from bpeline.tokenizer_core.errors import (
     UnreadableSource,
     WorkerLost,
 )
+from bpeline.tokenizer_core.processors import available_processors
 from bpeline.tokenizer_core.shards import count_files, file_encoding_of
 from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.tokenizer import Tokenizer
@@ -477,6 +479,17 @@ def test_processes_that_are_done_serve_again_and_others_end(
     next(chunks)
     chunks.close()
     assert worker.process.poll() is not None, "what is left in its pipe is for nobody"
+
+
+def test_processes_beyond_those_that_are_kept_are_not_waited_for() -> None:
+    workers = column_files._Workers()
+    taken = [workers.take() for _ in range(available_processors() + 2)]
+    begin = time.monotonic()
+    for worker in taken:
+        workers.give_back(worker)
+    assert time.monotonic() - begin < column_files._EXIT_SECONDS
+    assert len(workers.all) == available_processors()
+    workers.end_all()
 
 
 def test_without_a_python_tables_are_refused(

@@ -37,6 +37,7 @@ _DATA, _END, _VALUES = 0, 1, 3
 _LONGEST_REASON = 1 << 14
 _SECONDS, _MEMORY = 120.0, 2 << 30
 _SILENCE = 900.0  # seconds without a word after which a process hangs
+_EXIT_SECONDS = 10  # for a process that has closed its files to be gone, on a busy machine
 _MOST_AT_ONCE = 8 << 30  # bytes in one message that is believed: a single document, at most
 _FROM = str(Path(bpeline.__file__).parents[1])
 _PURPOSE = "Parquet and Arrow files are decoded in processes of their own"
@@ -100,12 +101,13 @@ class ColumnBlocks:
                     is_done = True
                     break
             except (EOFError, OSError) as error:
-                raise self._lost(workers.end(worker), error) from None
+                grace = 0 if isinstance(error, TimeoutError) else _EXIT_SECONDS
+                raise self._lost(workers.end(worker, grace=grace), error) from None
         finally:
             if is_done:
                 workers.give_back(worker)
             else:
-                workers.end(worker, grace=0)
+                workers.end(worker)
         if kind != _END:
             self._refuse(content)
 
@@ -220,7 +222,7 @@ class _Workers:
         else:
             self._idle.append(worker)
 
-    def end(self, worker: _Worker, grace: float = 10) -> int:
+    def end(self, worker: _Worker, *, grace: float = 0) -> int:
         """Kill it; its exit status, after ``grace`` seconds in which it may end on its own."""
         if worker not in self.all:
             return worker.process.wait()
@@ -235,7 +237,7 @@ class _Workers:
         """End idle and busy workers; none are started afterwards."""
         self._ended = True
         for worker in list(self.all):
-            self.end(worker, grace=0)
+            self.end(worker)
 
 
 _workers = _Workers()

@@ -36,9 +36,11 @@ from bpeline.tokenizer_core.text import Text
 _REMOTE_AHEAD = (1 << 20, 8 << 20)
 _PLAIN_BLOCK = 1 << 20
 _TO_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-# A write sets a file's times before it copies what it writes, and to the system's last tick, which
-# may be 10 ms ago: only from so long after them on does any other write show in them.
-_TIMES_TELL_AFTER = 20_000_000  # nanoseconds
+# Nanoseconds from a file's last change until it is read. A write sets the times before it copies,
+# and to the system's last tick, which may be 10 ms ago: a second one soon after it may leave no
+# trace in them. Some file systems keep whole seconds, or every other one. What is never seen: the
+# rest of one write that takes longer, and writes to a file that is mapped into memory.
+_SETTLED, _SETTLED_IN_SECONDS = 20_000_000, 2_000_000_000
 # A file that grows more than this is a decompression bomb, not text (which stays below 50).
 _HIGHEST_RATIO = 200
 _RATIO_MATTERS_FROM = 64 << 20  # decompressed bytes
@@ -156,9 +158,10 @@ def _open_local(file: SourceFile) -> LocalSource:
 
 
 def _descriptor_of(file: SourceFile) -> int:
+    settled = _SETTLED if file.ctime_ns % 1_000_000_000 else _SETTLED_IN_SECONDS
     age = time.time_ns() - file.ctime_ns
-    if abs(age) < _TIMES_TELL_AFTER:
-        time.sleep((_TIMES_TELL_AFTER - age) / 1e9)
+    if abs(age) < settled:
+        time.sleep((settled - age) / 1e9)
     try:
         # Not blocking: somebody may have put a pipe in the file's place, which would never answer.
         return os.open(file.path, _TO_READ)

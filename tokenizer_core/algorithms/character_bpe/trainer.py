@@ -22,6 +22,7 @@ from bpeline.tokenizer_core.merging import (
     words_with_ends,
 )
 from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.training.bpe import refuse_special_tokens_in_words
 from bpeline.tokenizer_core.vocabulary import validate_special_tokens
 
 
@@ -61,10 +62,12 @@ def train_char_bpe(
 
     Raises:
         InvalidOption: a parameter out of range, or a checkpoint of other counts or settings.
+        InvalidSpecialToken: empty, duplicate, or occurring in the words.
         EmptyCorpus, CorpusError: no words, or too many for 64 bits.
         CorruptFile, DiskFull: see `learn_with`.
     """
     specials = validate_special_tokens(special_tokens)
+    refuse_special_tokens_in_words(specials, counts)
     words = words_with_ends(prune(counts, min_word_count)[0], end_of_word, joined)
     settings = CharacterSettings(end_of_word, joined, tie_break, min_count, min_word_count)
     course = Course(resume_from, checkpoint, on_progress=on_progress)

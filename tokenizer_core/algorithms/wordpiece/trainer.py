@@ -31,6 +31,7 @@ from bpeline.tokenizer_core.merging import (
     words_that_go_on,
 )
 from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.training.bpe import refuse_special_tokens_in_words
 from bpeline.tokenizer_core.vocabulary import validate_special_tokens
 
 _WORDPIECE = "wordpiece 1"  # to be counted up when the same settings learn other merges
@@ -90,12 +91,14 @@ def train_wordpiece(
     Raises:
         InvalidOption: a parameter out of range, a vocabulary that cannot hold the characters, or
             a checkpoint of other counts or settings.
+        InvalidSpecialToken: empty, duplicate, or occurring in the words.
         EmptyCorpus, CorpusError: no words, or too many for 64 bits.
         CorruptFile, DiskFull: see `learn_with`.
     """
     whole_number("max_word_characters", max_word_characters, 1)
     words = words_that_go_on(prune(counts, min_word_count)[0], continuation)
     specials = validate_special_tokens(special_tokens)
+    refuse_special_tokens_in_words(specials, counts)
     first = list(dict.fromkeys([unknown, *specials, *words.tokens]))
     if vocab_size < len(first):
         raise InvalidOption(
