@@ -22,7 +22,7 @@ from bpeline.tokenizer_core.merging import (
     words_with_ends,
 )
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.training.bpe import refuse_special_tokens_in_words
+from bpeline.tokenizer_core.training import refuse_special_tokens_in_words
 from bpeline.tokenizer_core.vocabulary import validate_special_tokens
 
 

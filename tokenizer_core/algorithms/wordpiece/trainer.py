@@ -31,7 +31,7 @@ from bpeline.tokenizer_core.merging import (
     words_that_go_on,
 )
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.training.bpe import refuse_special_tokens_in_words
+from bpeline.tokenizer_core.training import refuse_special_tokens_in_words
 from bpeline.tokenizer_core.vocabulary import validate_special_tokens
 
 _WORDPIECE = "wordpiece 1"  # to be counted up when the same settings learn other merges
