@@ -20,7 +20,7 @@ from bpeline.tokenizer_core.errors import CorruptFile, InvalidInput, StorageErro
 
 if TYPE_CHECKING:
     from bpeline.registry.workspace import Workspace
-    from bpeline.tokenizer_core.tokenizer import Format, Tokenizer
+    from bpeline.tokenizer_core.tokenizer import SavedFormat, Tokenizer
 
 # The manifest comes last: where it is, the others are.
 FORMAT_FILES = ("vocab.json", "merges.txt", "manifest.json")
@@ -48,15 +48,15 @@ def write_exports(tokenizer: Tokenizer, name: str, directory: Path) -> list[Path
     from bpeline.registry.exports import Certificate, certify
 
     texts = golden_texts(directory)
-    exports: tuple[tuple[Format, str], ...]
+    exports: tuple[tuple[SavedFormat, str], ...]
     exports = (("hf", "tokenizer.json"), ("tiktoken", f"{name}.tiktoken"))
-    written: list[tuple[Format, Path]] = []
+    written: list[tuple[SavedFormat, Path]] = []
     for format_name, file_name in exports:
         with suppress(InvalidInput):  # e.g. a rank order that tiktoken cannot hold
             tokenizer.save(directory / file_name, format=format_name)
             written.append((format_name, directory / file_name))
 
-    def certified(one: tuple[Format, Path]) -> Certificate:
+    def certified(one: tuple[SavedFormat, Path]) -> Certificate:
         return certify(tokenizer, *one, texts=texts)
 
     with ThreadPoolExecutor(len(exports)) as programs:  # each is waited for by a thread

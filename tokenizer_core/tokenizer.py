@@ -96,10 +96,11 @@ _TEXT = "text"
 _SOONER_LISTED = 1_000  # characters: an array is made sooner from a list of their ids
 _SAMPLE = "The quick brown fox doesn’t jump over 1,234 lazy dogs: naïve café, 中文, 🎉."
 
-Format = Literal[
-    "bpeline", "hf", "transformers", "gpt2", "tiktoken", "tekken", "subword-nmt", "wordpiece",
+SavedFormat = Literal[
+    "bpeline", "hf", "transformers", "gpt2", "tiktoken", "subword-nmt", "wordpiece",
     "frequency-bpe", "sentencepiece", "gguf",
 ]  # fmt: skip
+Format = Literal[SavedFormat, "tekken"]  # which is read and not written
 
 
 class Tokenizer:
@@ -875,7 +876,7 @@ class Tokenizer:
     # Files
 
     @checked
-    def save(self, path: str | Path, format: Format = "bpeline") -> None:
+    def save(self, path: str | Path, format: SavedFormat = "bpeline") -> None:
         """Write the tokenizer durably.
 
         Args:

@@ -294,11 +294,16 @@ def _drift(path: Path, table: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _schedule(path: Path, table: Mapping[str, Any]) -> tuple[dict[str, str], str]:
-    times = {name.replace("_", "-"): when for name, when in table.items() if name != _TIMEZONE}
-    _refuse_strange(path, f"[{SCHEDULE}]", times, (*JOBS, _TIMEZONE))
-    for job, when in times.items():
+    times = {}
+    for name, when in table.items():
+        job = name.replace("_", "-")
+        if name == _TIMEZONE:
+            continue
+        if job not in JOBS:  # quoted as it stands in the file
+            _refuse_strange(path, f"[{SCHEDULE}]", [name], (*JOBS, _TIMEZONE))
         if not isinstance(when, str) or len(when.split()) != 5:
-            raise _unusable(path, f"{job} is {when!r}, and not five fields of cron")
+            raise _unusable(path, f"{name} is {when!r}, and not five fields of cron")
+        times[job] = when
     return times, str(table.get(_TIMEZONE, "UTC"))
 
 

@@ -23,7 +23,7 @@ from bpeline.tokenizer_core.corpus import LeftOut, Source, SourceFile, find_sour
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.errors import BpelineError, MissingSource
 from bpeline.tokenizer_core.formats import bpeline
-from bpeline.tokenizer_core.tokenizer import Format, Tokenizer
+from bpeline.tokenizer_core.tokenizer import Format, SavedFormat, Tokenizer
 from bpeline.tokenizer_core.vocabulary import shown
 
 Recorded = tuple[RecordedFile, ...] | None
@@ -162,7 +162,7 @@ def learned_again(
     same = _behaviour_of(files, "bpeline") == tokenizer.digest
     for name in (bpeline.VOCAB, bpeline.MERGES):
         yield _beside(files / name, again / name, same)
-    details: dict[Format, dict[str, Any]] = {
+    details: dict[SavedFormat, dict[str, Any]] = {
         "hf": {},
         "tiktoken": {"pattern": tokenizer.pattern.regex},
     }

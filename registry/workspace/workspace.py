@@ -385,10 +385,13 @@ class Workspace:
             if path not in (self.lock_file, self.known_stores) and not is_temporary(path)
         ]
         if strangers and not self.manifest.exists():
+            inside = self.root / ".bpeline"
             raise InvalidOption(
                 f"{self.root} is not a workspace: it holds {sorted(strangers)[0].name}",
                 "a workspace is a directory of its own, new or empty",
-                "set BPELINE_HOME to such a directory",
+                f"name the one that is in it: {inside}"
+                if self.is_at(inside)
+                else "set BPELINE_HOME to such a directory",
             )
         descriptor = workspace_lock.take(self.lock_file, wait=True)
         assert descriptor is not None

@@ -142,6 +142,8 @@ def test_sources_take_the_place_of_paths(tmp_path: Path) -> None:
         (TRAIN + "[trian]\n", "train is meant?"),
         (TRAIN.replace("600", "-1"), "a vocabulary of -1"),
         (TRAIN + "[schedule]\nretrain = 'daily'\n", "five fields of cron"),
+        (TRAIN + "[schedule]\nwatch_drift = 'daily'\n", "watch_drift is 'daily'"),
+        (TRAIN + "[schedule]\nwatch_drifts = '0 3 * * *'\n", "has 'watch_drifts'; watch-drift"),
         (TRAIN + "[schedule]\nretain = '0 3 * * *'\n", "retrain is meant?"),
         (TRAIN + "[[source]]\nname = 'a'\n", "lacks its name or its files"),
         (TRAIN.replace('["corpus/"]', "7"), "not a list of files"),

@@ -111,6 +111,13 @@ def test_other_peoples_directories_are_not_taken(tmp_path: Path) -> None:
     assert tmp_path.stat().st_mode & 0o777 == 0o755
 
 
+def test_a_folder_with_a_workspace_in_it_is_told_from_it(tmp_path: Path) -> None:
+    Workspace.open(tmp_path / ".bpeline")
+    with pytest.raises(InvalidOption, match=r"it holds \.bpeline") as refused:
+        Workspace.open(tmp_path)
+    assert refused.value.next_step == f"name the one that is in it: {tmp_path / '.bpeline'}"
+
+
 def test_a_file_is_not_a_workspace(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     for root in (tmp_path / "file", tmp_path / "file" / "below"):

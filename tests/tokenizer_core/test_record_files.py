@@ -508,3 +508,17 @@ def test_a_file_that_changes_meanwhile_is_refused(documents: list[str], tmp_path
     as_parquet(tmp_path, documents[:50])
     with pytest.raises(CorpusChanged):
         list(read_chunks(ChunkGroup(file), READING))
+
+
+@pytest.mark.parametrize("extension", ["csv", "parquet"])
+def test_a_column_that_a_shell_would_divide_is_suggested_in_quotes(
+    tmp_path: Path, extension: str
+) -> None:
+    path = tmp_path / f"a.{extension}"
+    if extension == "csv":
+        path.write_text("my text\nwords\n")
+    else:
+        pq.write_table(pa.table({"my text": ["words"]}), path)
+    with pytest.raises(UnreadableSource) as refusal:
+        count_words(path)
+    assert "`--text-field 'my text'`" in refusal.value.next_step

@@ -234,3 +234,13 @@ def test_a_codes_file_that_holds_every_character_is_written_without_a_warning(
     whole = Tokenizer(vocab, [(b"a", b"b")], pattern="whitespace", algorithm=CharacterBpe())
     whole.save(tmp_path / "x.codes", "subword-nmt")
     unmerged.save(tmp_path / "kept")
+
+
+def test_formats_that_are_read_only_are_not_listed_for_saving(
+    unmerged: Tokenizer, tmp_path: Path
+) -> None:
+    for named in ("nope", "tekken"):
+        with pytest.raises(InvalidOption) as refused:
+            unmerged.save(tmp_path / "x", named)  # type: ignore[arg-type]
+        assert "'sentencepiece'" in refused.value.accepted
+        assert "tekken" not in refused.value.accepted

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shlex
 import signal
 import socket
 import struct
@@ -338,7 +339,11 @@ def _check_column(schema: Any, field: str) -> int:
     """
     texts = [one.name for one in schema if _is_text(one.type)]
     shown = ", ".join(repr(name) for name in texts[:20]) or "none"
-    advice = f"type `--text-field {texts[0]}`" if texts else "write its text as a column of strings"
+    advice = (
+        f"type `--text-field {shlex.quote(texts[0])}`"
+        if texts
+        else "write its text as a column of strings"
+    )
     accepted = f"a column of text; this file has {shown}"
     found = [i for i, name in enumerate(schema.names) if name == field]
     if len(found) != 1:

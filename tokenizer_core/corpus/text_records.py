@@ -108,7 +108,7 @@ def _csv_rows(
                 shown = ", ".join(map(repr, header[:20]))[:1000] or "none"
                 has = "no column" if name not in header else "several columns"
                 advice = (
-                    f"type `--text-field {header[0]}`"
+                    f"type `--text-field {shlex.quote(header[0])}`"
                     if header
                     else f"head -n 1 {shlex.quote(path)}"
                 )

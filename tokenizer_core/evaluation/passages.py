@@ -77,7 +77,8 @@ class PassageSample:
         not stand in them.
 
         Args:
-            first, second: special tokens in passages are ordinary text to both.
+            first, second: special tokens in passages are ordinary text to those trained here, and
+                are found by those that were imported, as their own libraries do.
             shown: how many of either kind at most; those that cost as much are left out.
         """
         texts = [kept.decode(errors="replace") for kept in dict.fromkeys(self._kept) if kept]
