@@ -188,8 +188,11 @@ def _require_sent(reference: HubReference, files: dict[str, bytes]) -> None:
                 )
 
 
-# What those libraries for HTTP call it that huggingface_hub has used.
-_NO_ANSWER = {"TransportError", "ConnectionError"}
+# What those libraries for HTTP call it that huggingface_hub has used, and itself in a download.
+_NO_FILE = "LocalEntryNotFoundError"
+_NO_ANSWER = {"TransportError", "ConnectionError", _NO_FILE}
+_WHO_ARE_YOU = {401, 403}
+_NOT_NOW = {429, *range(500, 600)}
 
 
 @contextmanager
@@ -219,20 +222,32 @@ def _hub(doing: str) -> Iterator[Any]:
                 "a repository and a revision that exist and are open to you",
                 "check the spelling, and type `hf auth login` for what is not public",
             ) from error
-        except errors.HfHubHTTPError as error:
-            raise LibraryFailed(
-                f"{doing} failed: {' '.join(str(error).split())[:300]}",
-                "an account that may do this, and a Hub that does it",
-                "type `hf auth login`, or set HF_TOKEN; then the same command again",
-            ) from error
         except Exception as error:
-            if not _NO_ANSWER & {one.__name__ for one in type(error).__mro__}:
+            kinds = {one.__name__ for one in type(error).__mro__}
+            why = error.__cause__ if _NO_FILE in kinds else error
+            if isinstance(why, errors.HfHubHTTPError):
+                raise _refused(doing, why) from error
+            if not _NO_ANSWER & kinds:
                 raise
             raise LibraryFailed(
                 f"{huggingface_hub.constants.ENDPOINT} does not answer while {doing}: {error}",
                 "a Hub that this machine reaches",
                 "look at the network and at HF_ENDPOINT, and type the same command again",
             ) from error
+
+
+def _refused(doing: str, error: Any) -> LibraryFailed:
+    """What to do about an answer that is none of success."""
+    status = getattr(error.response, "status_code", 0)
+    accepted, next_step = "what the Hub accepts", "see what it says, and mend that"
+    if status in _WHO_ARE_YOU:
+        accepted = "an account that may do this"
+        next_step = "type `hf auth login`, or set HF_TOKEN; then the same command again"
+    elif status in _NOT_NOW:
+        accepted = "a Hub that has time for it; it refuses for now"
+        next_step = "type the same command again in some minutes"
+    said = " ".join(str(error).split())[:300]
+    return LibraryFailed(f"{doing} failed: {said}", accepted, next_step)
 
 
 def _commit(said: object) -> str:
