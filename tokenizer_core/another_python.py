@@ -10,7 +10,8 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -70,6 +71,26 @@ def required_python(purpose: str, instead: str) -> str:
             "`multiprocessing.set_executable('/usr/bin/python3')`",
         )
     return python
+
+
+@contextmanager
+def spawning_by(python: str) -> Iterator[None]:
+    """Let multiprocessing begin its processes by a Python where what it keeps is none.
+
+    It keeps what ``sys.executable`` was when it was imported: in a program that holds Python, and
+    sets that later, the program itself.
+    """
+    from multiprocessing import spawn
+
+    kept = spawn.get_executable()
+    if _is_python(os.fsdecode(kept or "")):
+        yield
+        return
+    spawn.set_executable(python)
+    try:
+        yield
+    finally:
+        spawn.set_executable(kept)
 
 
 def another_python(

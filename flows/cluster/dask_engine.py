@@ -27,7 +27,7 @@ from bpeline.flows.cluster.errands import (
     warm_up,
 )
 from bpeline.flows.running import Step, Stopped, in_prefect_flow, progress, settings
-from bpeline.tokenizer_core.another_python import required_python
+from bpeline.tokenizer_core.another_python import required_python, spawning_by
 from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, WorkerLost
 
 R = TypeVar("R")
@@ -334,7 +334,10 @@ class DaskEngine:
         import dask
         from distributed import LocalCluster
 
-        required_python("a cluster's workers are processes", "type --engine local to use threads")
+        python = required_python(
+            "a cluster's workers are processes", "type --engine local to use threads"
+        )
+        self._open.enter_context(spawning_by(python))
         # Until it is closed: workers that were lost are started again.
         self._open.enter_context(settings.starting_nothing_from_here())
         try:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing import spawn
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +136,32 @@ def test_without_a_python_there_is_no_cluster_here(tmp_path: Path, without_pytho
     ):
         engine.mapper(str, range(2), "write", str)
     assert "--engine local" in error.value.next_step
+
+
+@pytest.mark.parametrize("keeps_python", [False, True])
+def test_workers_here_are_begun_by_a_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keeps_python: bool
+) -> None:
+    """multiprocessing keeps what ``sys.executable`` was when it was imported."""
+    import distributed
+
+    kept = tmp_path / ("python3" if keeps_python else "holds_python")
+    kept.touch(0o700)
+    begun_by = []
+
+    def begin(**_: object) -> None:
+        begun_by.append(os.fsdecode(spawn.get_executable()))
+        raise OSError("no processes")
+
+    monkeypatch.setattr(distributed, "LocalCluster", begin)
+    monkeypatch.setattr(spawn, "_python_exe", os.fsencode(kept))
+    with (
+        pytest.raises(WorkerLost, match="cannot be started here: no processes"),
+        working("dask", 1, tmp_path) as engine,
+    ):
+        engine.mapper(str, range(2), "write", str)
+    assert begun_by == [str(kept) if keeps_python else sys.executable]
+    assert os.fsdecode(spawn.get_executable()) == str(kept)
 
 
 @pytest.mark.parametrize("greeting", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
