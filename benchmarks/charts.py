@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measurement import OURS
-from benchmarks.tables import speed_of
+from benchmarks.tables import megabytes, speed_of
 
 INK = "#848d97"  # legible on white and on near-black
 _OURS, _EQUAL, _OTHER = "#2f81f7", "#8b949e", "#8b949e66"
@@ -48,7 +48,7 @@ def bars(results: Sequence[Mapping[str, Any]], path: Path) -> None:
         measured = _measured(result)
         panels.append(
             Bars(
-                f"{result['file']}, {result['bytes'] / 1e6:.3g} MB",
+                f"{result['file']}, {megabytes(result['bytes'])}",
                 [(name, float(one["seconds"])) for name, one in measured],
                 [_colour(*entry) for entry in measured],
                 "{:.1f} s",

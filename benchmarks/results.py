@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.measurement import Case, Measurement
+from benchmarks.tables import megabytes
 
 if TYPE_CHECKING:
     from benchmarks.runner import Run
@@ -146,7 +147,7 @@ def changes(measurement: str, folder: Path = RESULTS) -> list[tuple[str, ...]]:
         if len(results) < 2:
             continue
         before, after = results[-2:]
-        case = f"{file}, {size / 1e6:.3g} MB, {vocab_size:,}, {threads} threads"
+        case = f"{file}, {megabytes(size)}, {vocab_size:,}, {threads} threads"
         for name, one in after["contestants"].items():
             old, new = (
                 before["contestants"].get(name, {}).get("cpu_seconds"),

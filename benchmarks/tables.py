@@ -32,6 +32,11 @@ THREADS_HEADINGS = (
 OF_THE_CORPUS = ("plan chunks", "count words", "combine counts")
 
 
+def megabytes(size: int) -> str:
+    """So many bytes, to three digits."""
+    return f"{size / 1e6:.3g} MB" if size < 999.5e6 else f"{size / 1e6:,.0f} MB"
+
+
 def _times(name: str, ratio: float | None, digits: int = 1) -> str:
     return "1" if name == OURS else "–" if ratio is None else f"{ratio:.{digits}f}×"
 
@@ -53,7 +58,7 @@ def title(results: Sequence[Result]) -> str:
     result = results[0]
     rounds = min(result["rounds"] for result in results)
     return (
-        f"{result['file']}: {result['bytes'] / 1e6:.3g} MB, vocabulary {result['vocab_size']:,}, "
+        f"{result['file']}: {megabytes(result['bytes'])}, vocabulary {result['vocab_size']:,}, "
         f"{' and '.join(map(threads_of, results))}, "
         f"median of {rounds} run{'s' if rounds > 1 else ''}"
     )
@@ -252,7 +257,7 @@ def training_headlines(results: Sequence[Result]) -> str:
         same = {name: one for name, one in others.items() if one["equal"]}
         leanest = min(same, key=lambda name: float(same[name]["peak_megabytes"]))
         rows.append((
-            f"`{result['file']}`, {result['bytes'] / 1e6:.3g} MB",
+            f"`{result['file']}`, {megabytes(result['bytes'])}",
             f"{ours['cpu_seconds']:.2f} s",
             _strongest(same, 1),
             _ratio(others, "HuggingFace", 1),
