@@ -154,8 +154,11 @@ def _is_whole(library: CodeLibrary) -> bool:
 
 
 def _names_in(module: Any) -> bytes:
-    """A module of nothing but the names that another defines, as bitcode."""
-    functions = [one.name for one in module.functions if not one.is_declaration]
+    """A module of nothing but the names that another defines for others, as bitcode."""
+    own = {Linkage.internal, Linkage.private}
+    functions = [
+        one.name for one in module.functions if not one.is_declaration and one.linkage not in own
+    ]
     values = [one.name for one in module.global_variables if not one.is_declaration]
     lines = [f"declare void @{_NAMES_ALONE}()"]
     lines += [f'define void @"{name}"() {{ unreachable }}' for name in functions]
