@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -76,26 +76,53 @@ def longest_of(taken: NDArray[np.bool_]) -> int:
     return int((edges[1::2] - edges[::2]).max())
 
 
+@pytest.fixture
+def key_of_process() -> Iterator[NDArray[np.uint64]]:
+    kept = hashing.HASH_KEY.copy()
+    yield hashing.HASH_KEY
+    hashing.HASH_KEY[:] = kept
+
+
+def usual_run(key_of_process: NDArray[np.uint64], run: Callable[[], int]) -> int:
+    """The median under nine keys: one of 250 makes a run of hundreds of the multiples."""
+    chosen, found = random.Random(7), list[int]()
+    for _ in range(9):
+        key_of_process[:] = chosen.getrandbits(64), chosen.getrandbits(64) | 1
+        found.append(run())
+    return sorted(found)[4]
+
+
 @pytest.mark.parametrize("family", FAMILIES)
-def test_no_words_are_made_to_meet_while_counting(family: str) -> None:
+def test_no_words_are_made_to_meet_while_counting(
+    family: str, key_of_process: NDArray[np.uint64]
+) -> None:
     words = FAMILIES[family]
-    table = WordTable()
-    table.add(WordCounts.from_mapping(dict.fromkeys(words, 1), GPT2))
-    assert len(table) == len(words)
-    assert longest_run(table.entries) < 150  # about 40 by chance; a run of all of them before
+
+    def run() -> int:
+        table = WordTable()
+        table.add(WordCounts.from_mapping(dict.fromkeys(words, 1), GPT2))
+        assert len(table) == len(words)
+        return longest_run(table.entries)
+
+    assert usual_run(key_of_process, run) < 150  # about 40 by chance; a run of all of them before
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_no_words_are_made_to_meet_while_encoding(family: str) -> None:
+def test_no_words_are_made_to_meet_while_encoding(
+    family: str, key_of_process: NDArray[np.uint64]
+) -> None:
     none = np.zeros(0, np.int64)
-    encoder = BytePairEncoder(np.arange(256), none, none, none, GPT2)
-    encoder.encode_words(FAMILIES[family])
-    table = encoder._words.table
-    if len(FAMILIES[family][0]) > INLINE:
+
+    def run() -> int:
+        encoder = BytePairEncoder(np.arange(256), none, none, none, GPT2)
+        encoder.encode_words(FAMILIES[family])
+        table = encoder._words.table
+        if len(FAMILIES[family][0]) <= INLINE:
+            return longest_run(table.short.places)
         assert np.count_nonzero(table.long.places) == len(FAMILIES[family])
-        assert longest_of(table.long.places != 0) < 150
-    else:
-        assert longest_run(table.short.places) < 150
+        return longest_of(table.long.places != 0)
+
+    assert usual_run(key_of_process, run) < 150
 
 
 def pairs_alike_without_key() -> NDArray[np.int64]:
@@ -106,30 +133,31 @@ def pairs_alike_without_key() -> NDArray[np.int64]:
     return np.array(pairs[:WORDS], np.int64)
 
 
-def test_no_pairs_are_made_to_meet_while_encoding() -> None:
+def test_no_pairs_are_made_to_meet_while_encoding(key_of_process: NDArray[np.uint64]) -> None:
     left, right = pairs_alike_without_key().T.copy()
-    table = np.full(2 << 12, NO_MERGE, np.uint64)
-    fill_merges(left, right, left, right, table, hashing.HASH_KEY)
-    taken = table[::2] != NO_MERGE
-    assert int(taken.sum()) == WORDS
-    assert longest_of(taken) < 150
+
+    def run() -> int:
+        table = np.full(2 << 12, NO_MERGE, np.uint64)
+        fill_merges(left, right, left, right, table, hashing.HASH_KEY)
+        taken = table[::2] != NO_MERGE
+        assert int(taken.sum()) == WORDS
+        return longest_of(taken)
+
+    assert usual_run(key_of_process, run) < 150
 
 
-def test_no_pairs_are_made_to_meet_while_training() -> None:
+def test_no_pairs_are_made_to_meet_while_training(key_of_process: NDArray[np.uint64]) -> None:
     left, right = pairs_alike_without_key().T
     rows = np.zeros((WORDS, COLUMNS), np.int64)
     rows[:, KEY] = (left << 32) | right
-    slots = np.full(1 << 12, EMPTY, np.int32)
-    fill_slots(rows, WORDS, slots, HashKey(*hashing.HASH_KEY))
-    assert sorted(slots[slots != EMPTY].tolist()) == list(range(WORDS))
-    assert longest_of(slots != EMPTY) < 150
 
+    def run() -> int:
+        slots = np.full(1 << 12, EMPTY, np.int32)
+        fill_slots(rows, WORDS, slots, HashKey(*hashing.HASH_KEY))
+        assert sorted(slots[slots != EMPTY].tolist()) == list(range(WORDS))
+        return longest_of(slots != EMPTY)
 
-@pytest.fixture
-def key_of_process() -> Iterator[NDArray[np.uint64]]:
-    kept = hashing.HASH_KEY.copy()
-    yield hashing.HASH_KEY
-    hashing.HASH_KEY[:] = kept
+    assert usual_run(key_of_process, run) < 150
 
 
 def test_two_processes_do_not_share_a_key(key_of_process: NDArray[np.uint64]) -> None:

@@ -74,7 +74,7 @@ def forgotten(tokenizer: TokenizerParts) -> str:
         return ""
     shown = repr(unmerged[:_MOST_SHOWN])
     if len(unmerged) > _MOST_SHOWN:
-        shown += " and so on (`bpeline export --json` prints them all)"
+        shown += " and so on (`bpeline export`, with --json, prints them all)"
     return (
         f"characters that stand in no merge, {len(unmerged):,} here, are not in a codes file, and "
         f"whoever reads it without them finds {tokenizer.spec.algorithm.unknown} instead. Read it "
