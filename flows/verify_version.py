@@ -97,7 +97,7 @@ def verify_version(reference: str, *, reuse_counts: bool = False) -> Verificatio
 
 
 # What `Tokenizer.load` took for granted when records of imports began, and asks for now.
-_TOLD_BY_NOBODY = {"subword-nmt": {"characters": ""}}
+_FORMER_DEFAULTS = {"subword-nmt": {"characters": ""}}
 
 
 def _read_again(lineage: Lineage, imported: Imported) -> Verification:
@@ -111,7 +111,7 @@ def _read_again(lineage: Lineage, imported: Imported) -> Verification:
         except CorruptFile as error:
             changed = Check("original files", imported.digest, error.happened)
             return Verification(name, "inputs changed", True, (changed,), ())
-        details: dict[str, Any] = {**_TOLD_BY_NOBODY.get(imported.format, {}), **imported.details}
+        details: dict[str, Any] = {**_FORMER_DEFAULTS.get(imported.format, {}), **imported.details}
         digest = lineage.as_renamed(Tokenizer.load(again, **details)).digest
     made = Check("tokenizer", lineage.version.digest, digest)
     return Verification(name, "identical" if made.holds else "different", True, inputs, (made,))

@@ -191,8 +191,8 @@ def _require_sent(reference: HubReference, files: dict[str, bytes]) -> None:
 # What those libraries for HTTP call it that huggingface_hub has used, and itself in a download.
 _NO_FILE = "LocalEntryNotFoundError"
 _NO_ANSWER = {"TransportError", "ConnectionError", _NO_FILE}
-_WHO_ARE_YOU = {401, 403}
-_NOT_NOW = {429, *range(500, 600)}
+_UNAUTHORIZED = {401, 403}
+_TRY_LATER = {429, *range(500, 600)}
 
 
 @contextmanager
@@ -240,10 +240,10 @@ def _refused(doing: str, error: Any) -> LibraryFailed:
     """What to do about an answer that is none of success."""
     status = getattr(error.response, "status_code", 0)
     accepted, next_step = "what the Hub accepts", "see what it says, and mend that"
-    if status in _WHO_ARE_YOU:
+    if status in _UNAUTHORIZED:
         accepted = "an account that may do this"
         next_step = "type `hf auth login`, or set HF_TOKEN; then the same command again"
-    elif status in _NOT_NOW:
+    elif status in _TRY_LATER:
         accepted = "a Hub that has time for it; it refuses for now"
         next_step = "type the same command again in some minutes"
     said = " ".join(str(error).split())[:300]

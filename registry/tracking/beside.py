@@ -32,8 +32,8 @@ class NobodyThere(Exception):
     """It was not asked: the process is gone, or could not be begun."""
 
 
-class NotCarried(NobodyThere):
-    """It was not asked: the question is of values that one process cannot give to another."""
+class NotPickled(NobodyThere):
+    """It was not asked: the question cannot be pickled, or not be read by the other process."""
 
 
 class Beside:
@@ -64,7 +64,7 @@ class Beside:
 
         Raises:
             NobodyThere: it is gone.
-            NotCarried: it is not, and cannot be given this question.
+            NotPickled: it is not, and cannot be given this question.
             RegistryUnreachable: it went before it answered, or its answer cannot be read; what it
                 had done by then is not known.
         """
@@ -74,8 +74,8 @@ class Beside:
             except OSError as error:
                 self.end()
                 raise NobodyThere from error
-            except Exception as error:  # of what is carried, before anything is sent
-                raise NotCarried from error
+            except Exception as error:  # pickling fails before anything is sent
+                raise NotPickled from error
             except BaseException:
                 self.end()
                 raise
@@ -100,7 +100,7 @@ class Beside:
             except BaseException:  # an interruption: the next question would get this answer
                 self.end()
                 raise
-        if isinstance(answer, NotCarried):
+        if isinstance(answer, NotPickled):
             raise answer
         return answer
 
@@ -168,7 +168,7 @@ def answering(end: int, answer: Callable[[Any, Callable[[Any], None]], None]) ->
                 question = pipe.recv()
             except (EOFError, OSError):
                 return
-            except Exception:  # of a class that who asks alone can import
-                pipe.send(NotCarried())
+            except Exception:  # a class that only the asking process can import
+                pipe.send(NotPickled())
             else:
                 answer(question, pipe.send)

@@ -16,7 +16,7 @@ from typing import Any
 from bpeline.registry.tracking.beside import (
     Beside,
     NobodyThere,
-    NotCarried,
+    NotPickled,
     answering,
     present,
 )
@@ -74,7 +74,7 @@ def _asking(name: str) -> Callable[..., Any]:
     def ask(self: TrackerBeside, *args: Any, **named: Any) -> Any:
         try:
             error, answer, remarks = self._beside.ask((self.settings, name, args, named))
-        except NotCarried:
+        except NotPickled:
             return here(MlflowTracker(self.settings), *args, **named)
         except NobodyThere:
             return here(self, *args, **named)

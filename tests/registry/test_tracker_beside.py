@@ -23,7 +23,7 @@ import pytest
 
 from bpeline.registry.opening import open_registry
 from bpeline.registry.tracking import beside, lookup, tracker_beside
-from bpeline.registry.tracking.beside import Beside, NobodyThere, NotCarried, mlflow_beside
+from bpeline.registry.tracking.beside import Beside, NobodyThere, NotPickled, mlflow_beside
 from bpeline.registry.tracking.tracked import StartedRun, TrackedRun, TrackingSettings
 from bpeline.registry.tracking.tracker_beside import ASKED, LOOKED_UP, TrackerBeside, tracker_of
 from bpeline.registry.tracking.tracking import MlflowTracker
@@ -154,7 +154,7 @@ def test_a_question_that_cannot_be_carried_is_answered_here(
     KnownHere.__module__, KnownHere.__qualname__ = module.__name__, KnownHere.__name__
     for kind in (KnownNowhere, KnownHere):
         name = kind("news")
-        with pytest.raises(NotCarried):
+        with pytest.raises(NotPickled):
             process.ask((settings, "open_run", (name,), {}))
         tracker.open_run(StartedRun(name, f"r{kind.__name__}", "2026-01-02T03:04:05+00:00"))
         with monkeypatch.context() as patched:  # and where tables do not say for certain

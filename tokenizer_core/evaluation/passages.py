@@ -117,7 +117,7 @@ def _passages(first: Tokenizer, second: Tokenizer, texts: Iterable[str]) -> Iter
     for text in texts:
         try:
             placed = [one.encode_with_offsets(text) for one in (first, second)]
-        except InvalidOption:  # its tokens are no pieces of this text
+        except InvalidOption:  # one of them changes this text, so its tokens have no places in it
             continue
         places = [list(map(tuple, one.byte_offsets.tolist())) for one in placed]
         sides = [

@@ -98,7 +98,7 @@ class _Work:
             with self._choosing:
                 number = self._taken
                 piece = None if self._stopped else next(self._pieces, None)
-                if self._stopped:  # by who was interrupted again, and did not wait for this
+                if self._stopped:  # by a second interruption, which did not wait for this
                     self._pieces.close()
                     return False
                 if piece is None:

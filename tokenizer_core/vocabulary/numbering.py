@@ -131,7 +131,7 @@ def vocab_from_merges(
 ) -> Vocabulary:
     """Number special tokens, bytes and merges.
 
-    No object is made for a token or a merge: they take longer than learning does of small texts.
+    No object is made for a token or a merge: that took half as long as learning from small texts.
 
     Args:
         left, right: of each merge, in the numbering of training.
