@@ -1,0 +1,102 @@
+"""A workspace of release 0.2: what 0.2 said of its versions, sets and aliases stays true."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import workspace_0_2
+from click.testing import CliRunner, Result
+
+from bpeline.flows.cli.main import cli
+from bpeline.registry import environment, load_tokenizer
+
+PLACES = {"big/1": "", "big/2": "", "code/1": "", "code/2": "", "words/1": "",
+          "news/1": "project", "news/2": "project"}  # fmt: skip
+UNFINISHED = "c437246396ccf33c5f60f17337db254c5b0d7d1d6c8b41ce2728e1a8e13a268e"
+Enter = Callable[[str], None]
+
+
+@pytest.fixture(scope="session")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """The workspace for tests that only read, and what 0.2 said of it."""
+    directory = tmp_path_factory.mktemp("kept")
+    return directory, workspace_0_2.unpacked(directory)
+
+
+@pytest.fixture
+def enter(kept: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch) -> Enter:
+    """Goes to a directory of the kept workspace."""
+
+    def go(place: str, root: Path = kept[0]) -> None:
+        monkeypatch.chdir(root / place)
+        monkeypatch.setattr(environment, "_configured", None)
+        monkeypatch.setenv("PREFECT_HOME", str(root / "home/.prefect"))
+
+    return go
+
+
+def bpeline(*typed: str) -> Result:
+    """A command that must succeed."""
+    ended = CliRunner().invoke(cli, typed)
+    assert ended.exit_code == 0, ended.output
+    return ended
+
+
+def asked(*typed: str) -> Any:
+    """The JSON that a command prints."""
+    return json.loads(bpeline(*typed, "--json").stdout)
+
+
+@pytest.mark.parametrize("reference", PLACES)
+def test_versions_keep_their_digest_aliases_and_figures(
+    reference: str, kept: tuple[Path, dict[str, Any]], enter: Enter
+) -> None:
+    enter(PLACES[reference])
+    said = kept[1]["versions"][reference]
+    shown = asked("show", reference)
+    for key in ("digest", "aliases", "metrics", "measured_on", "created_at"):
+        assert shown[key] == said[key], key
+    assert load_tokenizer(reference).digest == said["digest"]
+
+
+def test_evaluation_sets_and_the_moves_of_aliases_stay(
+    kept: tuple[Path, dict[str, Any]], enter: Enter
+) -> None:
+    enter("")
+    sets = asked("evaluate", "--sets")
+    enter("project")
+    sets += asked("evaluate", "--sets")
+    as_then = ("at", "current", "digest", "name", "number", "provisional", "reason")
+    assert [{key: one[key] for key in as_then} for one in sets] == [
+        {key: one[key] for key in as_then} for one in kept[1]["sets"]
+    ]
+    history = asked("history", "news")
+    for move, then in zip(history, kept[1]["history"], strict=True):
+        assert move.items() >= then.items()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reference", PLACES)
+def test_versions_come_out_the_same_from_their_texts(reference: str, enter: Enter) -> None:
+    enter(PLACES[reference])
+    assert "is identical" in bpeline("verify", reference).stdout
+
+
+@pytest.mark.slow
+def test_the_unfinished_training_goes_on_from_its_checkpoint(tmp_path: Path, enter: Enter) -> None:
+    workspace_0_2.unpacked(tmp_path)
+    enter("", tmp_path)
+    assert "244 merges, 204 of them from the checkpoint" in bpeline("resume").stderr
+    assert load_tokenizer("big/3").digest == UNFINISHED
+
+
+def test_the_project_was_deployed(kept: tuple[Path, Any]) -> None:
+    with closing(sqlite3.connect(kept[0] / "home/.prefect/prefect.db")) as connection:
+        deployed = connection.execute("SELECT name FROM deployment ORDER BY name").fetchall()
+    assert deployed == [("retrain-news",), ("watch-drift-news",)]
