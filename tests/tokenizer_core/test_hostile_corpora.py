@@ -78,7 +78,7 @@ def test_other_unicode_encodings_are_named_by_their_mark(
 
 @pytest.mark.parametrize(
     ("encoding", "text"),
-    [("utf-16-le", "wörld"), ("latin-1", "wörld"), ("cp1252", "“wörld”"), ("shift_jis", "漢字"),
+    [("latin-1", "wörld"), ("cp1252", "“wörld”"), ("shift_jis", "漢字"),
      ("gb18030", "漢字"), ("koi8-r", "привет"), ("utf-7", "Hé")],
 )  # fmt: skip
 def test_text_without_a_mark_is_told_by_its_first_byte_that_is_not_utf8(
@@ -90,7 +90,7 @@ def test_text_without_a_mark_is_told_by_its_first_byte_that_is_not_utf8(
         raw.decode()
     except UnicodeDecodeError as wrong:
         at = wrong.start
-        with pytest.raises(InvalidUtf8, match=rf"a\.txt is not UTF-8 at byte {at}\n"):
+        with pytest.raises(InvalidUtf8, match=rf"a\.txt is not UTF-8 at byte {at}: "):
             counted(tmp_path / "a.txt")
     else:
         assert encoding == "utf-7"  # which is ASCII, and counted as it stands

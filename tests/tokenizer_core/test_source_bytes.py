@@ -116,7 +116,7 @@ def test_where_a_file_ends_too_early_is_said(tmp_path: Path, name: str) -> None:
 def test_what_is_not_compressed_at_all_is_refused(tmp_path: Path) -> None:
     for name in ("a.txt.gz", "a.txt.zst"):
         (tmp_path / name).write_bytes(b"plain text " * 100)
-        with pytest.raises(UnreadableSource, match="byte 0"):
+        with pytest.raises(UnreadableSource, match="begins as text does, and its name says"):
             counted(file_of(tmp_path / name), 100)
 
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from .file_kinds import RECORD_END as RECORD_END
     from .file_kinds import other_than_text as other_than_text
     from .file_kinds import split_of as split_of
+    from .first_look import HEAD as HEAD
+    from .first_look import extension_for as extension_for
     from .given_texts import TextBatch as TextBatch
     from .given_texts import batches_of as batches_of
     from .held_out import hold_out as hold_out
@@ -57,7 +59,5 @@ if TYPE_CHECKING:
     from .special_looking import count_special_looking as count_special_looking
     from .special_looking import look_for_special as look_for_special
     from .special_looking import without_special_looking as without_special_looking
-    from .unnamed_content import HEAD as HEAD
-    from .unnamed_content import extension_for as extension_for
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

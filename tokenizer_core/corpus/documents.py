@@ -13,7 +13,8 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.corpus.file_kinds import RECORD_END
+from bpeline.tokenizer_core.corpus.file_kinds import RECORD_END, typed
+from bpeline.tokenizer_core.corpus.likely_encodings import likely_encoding
 from bpeline.tokenizer_core.corpus.reading import Reading
 from bpeline.tokenizer_core.corpus.row_fields import RowFields, id_as_json
 from bpeline.tokenizer_core.corpus.scanned_lines import ScannedLines
@@ -26,13 +27,6 @@ from bpeline.tokenizer_core.vocabulary import find_special_tokens
 _REPLACEMENT = "\ufffd"
 _REPLACEMENT_BYTES = 3
 _BYTE_ORDER_MARK = "\ufeff"
-# How files begin that other programs wrote in other encodings; the longer mark first.
-_OTHER_MARKS = {
-    codecs.BOM_UTF32_LE: "UTF-32",
-    codecs.BOM_UTF32_BE: "UTF-32",
-    codecs.BOM_UTF16_LE: "UTF-16",
-    codecs.BOM_UTF16_BE: "UTF-16",
-}
 # Members and elements of one JSON line: Python takes 70 bytes for each `[]` of three.
 MOST_PARTS = 5_000_000
 _BLOCK = 1 << 20
@@ -105,7 +99,7 @@ def read_documents(
         raw, ends = _with_line_feeds(raw)
     invalid = invalid_utf8_at(raw)
     if invalid >= 0 and reading.invalid_utf8 == "strict":
-        _refuse_utf8(file, begin + invalid, raw.bytes(0, 4) if begin + invalid < 4 else b"")
+        _refuse_utf8(file, begin, raw.bytes(), invalid)
     if file.format == "jsonl":
         valid = raw.size if invalid < 0 else invalid
         read = _read_json_lines(raw, valid, file, begin, reading, carried)
@@ -187,16 +181,17 @@ def _replace_invalid(raw: Text) -> ChunkText:
     return ChunkText(text, np.array([[0, text.size]], np.int64), anchors, len(ranges))
 
 
-def _refuse_utf8(file: SourceFile, position: int, head: bytes) -> NoReturn:
-    marked = [name for mark, name in _OTHER_MARKS.items() if head.startswith(mark)]
+def _refuse_utf8(file: SourceFile, begin: int, content: bytes, at: int) -> NoReturn:
+    encoding, what = likely_encoding(content, at)
+    within = "" if file.compression is None else " of its decompressed text"
+    replaced = 'add `--invalid-utf8 replace` (invalid_utf8="replace" in Python) to read U+FFFD'
+    is_convertible = encoding not in ("", "UTF-8") and file.format not in ("parquet", "arrow")
     raise InvalidUtf8(
-        f"{file.path} is not UTF-8 at byte {position}"
-        + ("" if file.compression is None else " of its decompressed text"),
+        f"{file.path} is not UTF-8 at byte {begin + at}{within}: {what}",
         "UTF-8; or any bytes when invalid ones may be read as U+FFFD",
-        f"it begins as {marked[0]} does, so convert the file: `iconv -f {marked[0]} -t UTF-8`"
-        if marked
-        else 'add `--invalid-utf8 replace` (invalid_utf8="replace" in Python), or convert the '
-        "file: `iconv -f LATIN1 -t UTF-8`",
+        typed(f"{{read}} | iconv -f {encoding} -t UTF-8 > {{utf8}}", file.path) + f", or {replaced}"
+        if is_convertible
+        else replaced,
     )
 
 

@@ -6,6 +6,8 @@ import codecs
 import fnmatch
 import os
 import re
+import shlex
+import unicodedata
 from collections.abc import Sequence
 from typing import Literal
 
@@ -18,9 +20,10 @@ RECORD_END = b"\xff"  # a byte that UTF-8 never has
 COUNT_BEGIN = b"\xfe"  # another one: stands between a word and its count
 COUNT_DIGITS = 19  # of each, with zeros before it: what an int64 needs
 TEXT_SUFFIXES = (".txt", ".text", ".md", ".py")
+_JSON_LINES = (".jsonl", ".ndjson", ".jsonlines")  # and .jl, unless it is Julia
 _FORMATS: dict[str, Format] = {
     **dict.fromkeys(TEXT_SUFFIXES, "text"),
-    ".jsonl": "jsonl",
+    **dict.fromkeys(_JSON_LINES, "jsonl"),
     ".parquet": "parquet",
     **dict.fromkeys((".arrow", ".feather"), "arrow"),
     ".csv": "csv",
@@ -37,7 +40,7 @@ _SOURCE_CODE = """
     .scala .scm .sh .sol .sql .sv .swift .tcl .ts .tsx .v .vb .vhd .vhdl .zig .zsh
 """
 SOURCE_CODE = tuple(_SOURCE_CODE.split())
-_DATA_SUFFIXES = (".jsonl", ".parquet", ".arrow", ".feather")
+_DATA_SUFFIXES = (*_JSON_LINES, ".parquet", ".arrow", ".feather")
 # Not .csv, .tsv and .json: beside a corpus these are settings and tables about it, as a rule.
 _ALWAYS_TAKEN = frozenset((*TEXT_SUFFIXES, *SOURCE_CODE))
 SEARCHED_FOR = f"{' '.join((*TEXT_SUFFIXES, *_DATA_SUFFIXES))} and source code (.c .js .rs …)"
@@ -58,6 +61,9 @@ _COMPRESSED_WITHIN = ("parquet", "arrow")
 _COMPRESSIONS: dict[str, Compression] = {
     ".gz": "gz", ".zst": "zst", ".bz2": "bz2", ".xz": "xz",
 }  # fmt: skip
+_READERS: dict[Compression | None, str] = {
+    None: "cat", "gz": "gzip -dc", "zst": "zstd -dc", "bz2": "bzip2 -dc", "xz": "xz -dc",
+}  # fmt: skip
 # Names that cannot be text, and what to do about them.
 _REFUSED = {
     ".zip": "unzip -p {} | zstd > corpus.txt.zst",
@@ -65,23 +71,26 @@ _REFUSED = {
     ".tgz": "unpack it and name the directory instead",
     ".orc": "write its text column as Parquet, or as JSON lines (.jsonl)",
 }
+LFS_POINTER, ANNEX_POINTER, TAR = "a Git LFS pointer", "a git-annex pointer", "a tar archive"
 ACCEPTED = (
     "text, .jsonl, .csv, .tsv and .json files, all also as .gz, .zst, .bz2 or .xz, .parquet and "
     ".arrow files, directories of "
     + SEARCHED_FOR
     + ", globs such as 'data/**/*.txt', and URLs of these such as s3://bucket/data/*.txt"
 )
-HEAD_BYTES = 4096  # of a file whose name says nothing, looked at to tell text from other things
+HEAD_BYTES = 4096  # of every file, looked at to tell text from other things
 
-_MARKS_OF_TEXT = (
-    codecs.BOM_UTF8,
-    codecs.BOM_UTF32_LE,
-    codecs.BOM_UTF32_BE,
-    codecs.BOM_UTF16_LE,
-    codecs.BOM_UTF16_BE,
-)
+# Byte order marks of what `iconv` converts; the longer one first.
+_ENCODINGS = {
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
 # What begins so is no text even where no byte is zero.
 _MARKS_OF_OTHERS = {
+    b"version https://git-lfs.github.com/spec/": LFS_POINTER,
+    b"/annex/objects/": ANNEX_POINTER,
     b"\x1f\x8b": "gzip",
     b"\x28\xb5\x2f\xfd": "Zstandard",
     b"BZh": "bzip2",
@@ -98,6 +107,13 @@ _MARKS_OF_OTHERS = {
     b"\x7fELF": "a program",
     b"SQLite format 3": "SQLite",
 }
+_FIRST_BYTES = tuple({**_ENCODINGS, **_MARKS_OF_OTHERS})
+# Words with which a text may begin: other bytes behind them decide.
+_WORDS = ("bzip2", "Parquet", "Arrow", "GIF", "SQLite")
+_CONTROLS = bytes({*range(32), 127} - {*b"\t\n\v\f\r\b\x1b"})
+_UTF16 = {"UTF-16LE": 1, "UTF-16BE": 0}  # where the high byte stands
+_BLANKS = {*"\t\n\v\f\r"}
+_MOST_HIGH_BYTES = 16  # different ones, in a text of an alphabet
 
 
 def plain_name(name: str) -> str:
@@ -129,6 +145,23 @@ def compression_of(name: str) -> Compression | None:
     return _COMPRESSIONS.get(_suffix_of(name))
 
 
+def typed(command: str, path: str) -> str:
+    """A command about a file that can be typed as it stands, as a next step.
+
+    Args:
+        command: ``{path}`` stands for the file, ``{read}`` for what writes its text to a pipe,
+            ``{utf8}`` and ``{new}`` for new files of the same extension beside it.
+    """
+    is_here = "://" not in path
+    path = path if is_here else os.path.basename(path)
+    reader = _READERS[compression_of(path)]
+    stem, suffix = os.path.splitext(path if reader == "cat" else os.path.splitext(path)[0])
+    new = {way: shlex.quote(f"{stem}.{way}{suffix}") for way in ("utf8", "new")}
+    quoted = shlex.quote(path)
+    command = command.format(path=quoted, read=f"{reader} {quoted}", **new)
+    return f"type `{command}`" if is_here else f"fetch the file, then type `{command}`"
+
+
 def is_taken_from_directories(name: str, include: Sequence[str]) -> bool:
     """Whether a file found below a directory is read: a usual kind, or one that was asked for.
 
@@ -143,6 +176,12 @@ def is_taken_from_directories(name: str, include: Sequence[str]) -> bool:
         return False
     usual = suffix in _DATA_SUFFIXES and not is_derived(name)
     return usual or is_included(name, include)
+
+
+def is_source_code(name: str) -> bool:
+    """Whether a file of this name is a program; .jl is Julia or JSON lines, as it begins."""
+    suffix = _plain_suffix_of(name)
+    return suffix in SOURCE_CODE and suffix != ".jl"
 
 
 def is_about_datasets(name: str) -> bool:
@@ -204,11 +243,65 @@ def shown_kind(name: str) -> str:
     return suffix or whole or "without an extension"
 
 
-def other_than_text(head: bytes) -> str:
-    """What a file is that begins so, if it cannot be text: ``PNG``, or ``binary``; else empty."""
-    if head.startswith(_MARKS_OF_TEXT):
+def other_than_text(head: bytes, *, named: bool = False) -> str:
+    """What a file is that begins so, if it is not UTF-8 text: ``PNG``, ``binary``; else empty.
+
+    Args:
+        head: its first `HEAD_BYTES`, or more, or all there are.
+        named: whether its name says that it is text, where a zero byte is one more character.
+    """
+    if head.startswith(_FIRST_BYTES):
+        for mark, kind in (_ENCODINGS | _MARKS_OF_OTHERS).items():
+            if head.startswith(mark) and not (named and kind in _WORDS and is_utf8(head)):
+                return kind
+    if b"\0" not in head:
         return ""
-    for mark, kind in _MARKS_OF_OTHERS.items():
-        if head.startswith(mark):
-            return kind
-    return "binary" if b"\0" in head else ""
+    if _is_tar(head):
+        return TAR
+    if encoding := _wide_encoding(head[: HEAD_BYTES - HEAD_BYTES % 4]):
+        return encoding
+    controls = len(head) - len(head.translate(None, _CONTROLS))
+    return "binary" if not named or controls * 3 > len(head) else ""
+
+
+def is_encoding(kind: str) -> bool:
+    """Whether what `other_than_text` found is text in another encoding."""
+    return kind.startswith("UTF-")
+
+
+def is_utf8(head: bytes) -> bool:
+    """Whether a file that begins so may be UTF-8 text."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in head
+
+
+def _is_tar(head: bytes) -> bool:
+    """Whether it begins with the header of a tar archive, whose bytes add up to what it says."""
+    said = head[148:156].strip(b" \0")
+    if len(head) < 512 or not re.fullmatch(rb"[0-7]+", said):
+        return False
+    return sum(head[:148]) + 8 * ord(" ") + sum(head[156:512]) == int(said, 8)
+
+
+def _wide_encoding(head: bytes) -> str:
+    """UTF-16 or UTF-32 without a byte order mark; empty: it is neither, or cannot be told."""
+    for encoding in ("UTF-32LE", "UTF-32BE"):
+        if len(head) % 4 == 0 and _is_text_in(head, encoding):
+            return encoding
+    for encoding, place in _UTF16.items():
+        high, low = head[place::2], head[1 - place :: 2]
+        few = len(set(high)) <= _MOST_HIGH_BYTES
+        if few and high.count(0) > 3 and 0 not in low and _is_text_in(head, encoding):
+            return encoding
+    return ""
+
+
+def _is_text_in(head: bytes, encoding: str) -> bool:
+    try:
+        text = codecs.getincrementaldecoder(encoding)().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return not any(unicodedata.category(one) in ("Cc", "Cn", "Co") for one in set(text) - _BLANKS)

@@ -23,6 +23,11 @@ from bpeline.tokenizer_core.corpus.compressed_members import (
     DAMAGED,
     decompressed,
 )
+from bpeline.tokenizer_core.corpus.file_kinds import HEAD_BYTES
+from bpeline.tokenizer_core.corpus.first_look import (
+    refuse_other_compression,
+    refuse_other_content,
+)
 from bpeline.tokenizer_core.corpus.row_fields import RowFields
 from bpeline.tokenizer_core.corpus.sources import FileState, SourceFile, not_a_regular_file
 from bpeline.tokenizer_core.corpus.text_records import document_blocks
@@ -145,6 +150,7 @@ def read_plain(file: SourceFile, view: memoryview) -> None:
         _refuse_change(file, descriptor)
     finally:
         os.close(descriptor)
+    refuse_other_content(file.path, file.format, bytes(view[:HEAD_BYTES]))
 
 
 def _open_local(file: SourceFile) -> LocalSource:
@@ -265,6 +271,8 @@ class PlainBytes:
                 raise changed(self._file, f"it ends at byte {begin + filled}")
             filled += read
         self._opened.refuse_change()
+        if begin == 0:
+            refuse_other_content(self._file.path, self._file.format, bytes(view[:HEAD_BYTES]))
         return Text(data, end - begin)
 
     def values(self, rows: int) -> list[bytes]:
@@ -348,6 +356,9 @@ class _Records:
             path = self._copy.name
             state = FileState.of(os.stat(path))
         begin, end = part or (0, file.size + 1)
+        if begin == 0:
+            with open(path, "rb") as there:
+                refuse_other_content(file.path, file.format, there.read(HEAD_BYTES))
         self._columns = ColumnBlocks(file, path, state, begin, end, field, carried)
         self._opened = opened
 
@@ -468,6 +479,19 @@ def _unreadable(
 
 
 def _blocks_of(file: SourceFile, opened: OpenSource) -> Iterator[bytes]:
-    if file.compression is not None:
-        return decompressed(opened.read, COMPRESSIONS[file.compression])
-    return iter(lambda: opened.read(_PLAIN_BLOCK), b"")
+    """What a file of text or of text records says, after a look at how it begins."""
+    if file.compression is None:
+        blocks = iter(lambda: opened.read(_PLAIN_BLOCK), b"")
+    else:
+        refuse_other_compression(file.path, file.compression, opened.read(HEAD_BYTES))
+        opened.seek(0)
+        blocks = decompressed(opened.read, COMPRESSIONS[file.compression])
+    head = b""
+    for block in blocks:
+        if len(head) < HEAD_BYTES:
+            head += block[:HEAD_BYTES]
+            if len(head) >= HEAD_BYTES:
+                refuse_other_content(file.path, file.format, head)
+        yield block
+    if len(head) < HEAD_BYTES:
+        refuse_other_content(file.path, file.format, head)

@@ -8,7 +8,7 @@ import os
 import secrets
 import shlex
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +23,7 @@ from bpeline.tokenizer_core.corpus.file_kinds import (
     format_of,
     is_included,
     is_refused,
+    is_source_code,
     is_taken_from_directories,
     names_its_extension,
     other_than_text,
@@ -30,6 +31,7 @@ from bpeline.tokenizer_core.corpus.file_kinds import (
     refusal_of,
     shown_kind,
 )
+from bpeline.tokenizer_core.corpus.first_look import HEAD, format_by_content, other_content
 from bpeline.tokenizer_core.corpus.skipped_files import SkippedFiles, Skipping
 from bpeline.tokenizer_core.errors import InvalidOption, MissingSource, UnreadableSource
 from bpeline.tokenizer_core.remote_files import RemoteFile, find_remote_files, read_range
@@ -244,23 +246,27 @@ def _searched(
         paths = sorted(set(_paths_of(pattern, source.include, here)))
         if not paths:
             raise _missing(pattern, here.told(set()))
-        for path in paths:
+        for path, format in paths:
             status = _status_of_text(path)
-            file = _source_file(path, source, *FileState.of(status))
+            file = _source_file(path, format, source, *FileState.of(status))
             take((status.st_dev, status.st_ino), file)
         skipping.add(here)
     return tuple(found.values()), {both: len(keys) for both, keys in shared.items()}
 
 
-def _paths_of(pattern: str, include: tuple[str, ...], skipping: Skipping) -> Iterator[str]:
-    """Absolute paths of the files that a pattern means; nothing when there is no such file."""
+def _paths_of(
+    pattern: str, include: tuple[str, ...], skipping: Skipping
+) -> Iterator[tuple[str, Format]]:
+    """Absolute paths of the files that a pattern means, and what they hold."""
     if os.path.lexists(pattern):
         absolute = os.path.abspath(pattern)
         if os.path.isdir(absolute):
             yield from _text_files_below(absolute, include, skipping)
         else:
-            _refuse_by_content(absolute)
-            yield absolute
+            format, kind = _content_of(absolute, include, _reader_of(absolute))
+            if kind and not is_refused(absolute):
+                raise other_content(absolute, "", kind)
+            yield absolute, format
         return
     if not glob.has_magic(pattern):
         return
@@ -270,60 +276,65 @@ def _paths_of(pattern: str, include: tuple[str, ...], skipping: Skipping) -> Ite
         if os.path.isdir(absolute):
             yield from _text_files_below(absolute, include, skipping)
         elif _is_taken_from_glob(absolute, named, include, skipping):
-            yield absolute
+            yield from _if_text(absolute, include, skipping)
 
 
 def _is_taken_from_glob(
     path: str, named: bool, include: tuple[str, ...], skipping: Skipping
 ) -> bool:
-    if is_refused(path):
-        skipping.skip(path, shown_kind(path))
-        return False
-    if not os.path.isfile(path):
-        return True  # refused by its name
-    taken = is_taken_from_directories(path, include) or named or is_included(path, include)
     has_extension = bool(os.path.splitext(plain_name(os.path.basename(path)))[1])
-    if has_extension and not taken:
-        skipping.skip(path, shown_kind(path))
-        return False
-    return _begins_as_text(path, skipping)
+    taken = is_taken_from_directories(path, include) or named or is_included(path, include)
+    if not is_refused(path) and (taken or not has_extension):
+        return True
+    if os.path.lexists(path) and not os.path.isfile(path):
+        return True  # refused by its name
+    skipping.skip(path, shown_kind(path))
+    return False
 
 
-def _begins_as_text(path: str, skipping: Skipping) -> bool:
-    """Whether a file was met whose name or whose first bytes say that it can be read."""
-    if format_of(path) is None and (kind := other_than_text(_head_of(path))):
+def _if_text(
+    path: str, include: tuple[str, ...], skipping: Skipping
+) -> Iterator[tuple[str, Format]]:
+    """A file that was met, if its name or its first bytes say that it can be read."""
+    format, kind = _content_of(path, include, _reader_of(path))
+    if kind:
         skipping.skip(path, f"{shown_kind(path)} ({kind})")
-        return False
-    return True
+    else:
+        yield path, format
 
 
-def _refuse_by_content(path: str) -> None:
-    """Refuse a named file whose name says nothing and whose first bytes are not of a text."""
-    if format_of(path) or is_refused(path) or not os.path.isfile(path):
-        return
-    if kind := other_than_text(_head_of(path)):
-        what = "binary" if kind == "binary" else f"not text: it begins as {kind} does"
-        raise UnreadableSource(
-            f"{path} is {what}, and its name does not say how to read it",
-            f"accepted are {ACCEPTED}",
-            "name a file of text, or give this one the extension of what it is",
-        )
+def _content_of(
+    name: str, include: tuple[str, ...], read: Callable[[int], bytes]
+) -> tuple[Format, str]:
+    """What a file holds, and what else it is if it is no text; opened where its name does not say.
+
+    A file whose name does say it is looked at when it is opened to be read.
+    """
+    format = format_of(name)
+    if format is not None:
+        return format, ""
+    if is_source_code(name) or is_included(name, include):
+        is_compressed = compression_of(name) is not None
+        return "text", "" if is_compressed else other_than_text(read(HEAD_BYTES))
+    return format_by_content(read(HEAD), name)
 
 
-def _head_of(path: str) -> bytes:
-    """How a file begins; nothing of a compressed one, or one that will be refused when read."""
-    if compression_of(path) is not None:
-        return b""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        return os.read(descriptor, HEAD_BYTES)
-    except OSError:
-        return b""
-    finally:
-        os.close(descriptor)
+def _reader_of(path: str) -> Callable[[int], bytes]:
+    """Gives the first bytes of a file; none of one that will be refused when it is read."""
+
+    def read(size: int) -> bytes:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return b""
+        try:
+            return os.read(descriptor, size) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+        except OSError:
+            return b""
+        finally:
+            os.close(descriptor)
+
+    return read
 
 
 def _remote_files(source: Source, skipping: Skipping) -> Iterator[SourceFile]:
@@ -340,13 +351,14 @@ def _remote_files(source: Source, skipping: Skipping) -> Iterator[SourceFile]:
 
     try:
         files = find_remote_files(source.pattern, is_wanted)
-        taken = [one for one in files if _is_remote_taken(one, source, here)]
+        formats = {file: _remote_format(file, source, here) for file in files}
     except OSError as error:
         raise UnreadableSource(
             f"{source.pattern} cannot be read: {error.strerror or error}",
             "files that these credentials may list and read, in a store that answers",
             "mend the URL or the credentials of its store, or run the same command again",
         ) from error
+    taken = [(file, format) for file, format in formats.items() if format is not None]
     if not taken:
         skipped = here.told(set()).remark
         raise MissingSource(
@@ -355,38 +367,36 @@ def _remote_files(source: Source, skipping: Skipping) -> Iterator[SourceFile]:
             "look at what its store holds, for s3:// with `aws s3 ls`",
         )
     skipping.add(here)
-    for file in taken:
+    for file, format in taken:
         _refuse_by_name(file.url)
         # Where nothing tells whether a file has changed, it counts as changed the next time.
         known = secrets.randbits(63) if file.fingerprint is None else file.fingerprint
-        yield _source_file(file.url, source, file.size, inode=known)
+        yield _source_file(file.url, format, source, file.size, inode=known)
 
 
-def _is_remote_taken(file: RemoteFile, source: Source, skipping: Skipping) -> bool:
-    """Whether a file that a store listed is read; one that was named itself may be refused."""
-    if os.path.basename(file.url) == os.path.basename(source.pattern):
-        return True
-    if glob.has_magic(source.pattern):
-        if is_refused(file.url):
-            skipping.skip(file.url, shown_kind(file.url))
-            return False
-        taken = is_taken_from_directories(file.url, source.include)
-        named = names_its_extension(source.pattern) or is_included(file.url, source.include)
-        has_extension = bool(os.path.splitext(plain_name(os.path.basename(file.url)))[1])
-        if has_extension and not (taken or named):
-            skipping.skip(file.url, shown_kind(file.url))
-            return False
-    head = b""
-    if format_of(file.url) is None and file.size and compression_of(file.url) is None:
-        head = read_range(file.url, 0, min(file.size, HEAD_BYTES))
-    if kind := other_than_text(head):
+def _remote_format(file: RemoteFile, source: Source, skipping: Skipping) -> Format | None:
+    """What a file that a store listed holds; None: it is not read."""
+    is_named = os.path.basename(file.url) == os.path.basename(source.pattern)
+    if not is_named and glob.has_magic(source.pattern):
+        named = names_its_extension(source.pattern)
+        if not _is_taken_from_glob(file.url, named, source.include, skipping):
+            return None
+
+    def read(size: int) -> bytes:
+        return read_range(file.url, 0, min(file.size, size)) if file.size else b""
+
+    format, kind = _content_of(file.url, source.include, read)
+    if kind and is_named and not is_refused(file.url):
+        raise other_content(file.url, "", kind)
+    if kind and not is_named:
         skipping.skip(file.url, f"{shown_kind(file.url)} ({kind})")
-    return not kind
+        return None
+    return format
 
 
 def _text_files_below(
     directory: str, include: tuple[str, ...], skipping: Skipping
-) -> Iterator[str]:
+) -> Iterator[tuple[str, Format]]:
     below = len(os.path.join(directory, ""))
     for parent, directories, names in os.walk(directory, onerror=_refuse_directory):
         walked = []
@@ -405,8 +415,8 @@ def _text_files_below(
                 skipping.hide(path)
             elif not is_taken_from_directories(path[below:], include):
                 skipping.skip(path, shown_kind(path))
-            elif _begins_as_text(path, skipping):
-                yield path
+            else:
+                yield from _if_text(path, include, skipping)
 
 
 def _refuse_directory(error: OSError) -> None:
@@ -445,9 +455,14 @@ def _refuse_by_name(path: str) -> None:
 
 
 def _source_file(
-    path: str, source: Source, size: int, mtime_ns: int = 0, ctime_ns: int = 0, inode: int = 0
+    path: str,
+    format: Format,
+    source: Source,
+    size: int,
+    mtime_ns: int = 0,
+    ctime_ns: int = 0,
+    inode: int = 0,
 ) -> SourceFile:
-    format = format_of(path) or "text"
     if source.of_counts:
         if format != "parquet":
             raise UnreadableSource(

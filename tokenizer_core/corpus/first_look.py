@@ -1,0 +1,275 @@
+"""What a source holds, by its name and by how it begins, for all that is read; opens nothing."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from io import BytesIO
+from itertools import islice
+from typing import Any
+
+from bpeline.tokenizer_core.corpus.compressed_members import (
+    COMPRESSIONS,
+    DAMAGED,
+    decompressed,
+)
+from bpeline.tokenizer_core.corpus.file_kinds import (
+    ACCEPTED,
+    ANNEX_POINTER,
+    LFS_POINTER,
+    TAR,
+    Compression,
+    Format,
+    compression_of,
+    is_encoding,
+    is_utf8,
+    other_than_text,
+    typed,
+)
+from bpeline.tokenizer_core.errors import CorpusError, InvalidUtf8, UnreadableSource
+
+HEAD = 1 << 20  # bytes that are looked at; bzip2 gives nothing before 900 kB of its text
+_COMPRESSED = {kind.name: extension for extension, kind in COMPRESSIONS.items()}
+_ARROW_STREAM = b"\xff\xff\xff\xff"  # before each message, and the first is a schema
+_SEPARATED = {",": ".csv", "\t": ".tsv"}
+_FEW = 8  # bytes that tell nothing: what stands at the begin of a compressed file is shorter
+_LONGEST_HEADER = 1 << 16  # bytes
+_ACCEPTED = (
+    "text, JSON lines, JSON, or CSV and TSV with a line that names the columns, all also "
+    "compressed (gz, zst, bz2, xz); Parquet; Arrow"
+)
+_FORMATS: dict[str, Format] = {
+    ".txt": "text", ".jsonl": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "tsv",
+}  # fmt: skip
+_NAMED: dict[Format, str] = {
+    "text": "text", "jsonl": "JSON lines", "json": "JSON", "csv": "CSV", "tsv": "TSV",
+    "parquet": "Parquet", "counts": "Parquet", "arrow": "Arrow",
+}  # fmt: skip
+_EXTENSIONS = {"Parquet": ".parquet", "Arrow": ".arrow"} | {
+    kind: f".{extension}" for kind, extension in _COMPRESSED.items()
+}
+# What to type, as `typed` takes it, about a file that is not what its name says.
+_ADVICE = {
+    LFS_POINTER: "git lfs pull",
+    ANNEX_POINTER: "git annex get {path}",
+    TAR: "mkdir {path}.d && tar -xf {path} -C {path}.d",
+    "zip": "unzip {path} -d {path}.d",
+    "text": "{read} > {path}.txt",
+} | {kind: f"{{read}} > {{path}}{extension}" for kind, extension in _EXTENSIONS.items()}
+
+
+def refuse_other_content(path: str, format: Format, head: bytes) -> None:
+    """Refuse a file that begins as something else than its name says.
+
+    Args:
+        path: which file, for messages.
+        format: what it is read as.
+        head: its first bytes, decompressed: `HEAD_BYTES`, or more, or all there are.
+
+    Raises:
+        InvalidUtf8: it is text in another encoding.
+        UnreadableSource: it is something else.
+    """
+    kind = other_than_text(head, named=True)
+    if format in ("parquet", "counts", "arrow"):
+        kind = kind or _text_if(head)
+        if kind in (_NAMED[format], "binary"):
+            return
+    if kind:
+        raise other_content(path, _NAMED[format], kind, compression_of(path))
+
+
+def refuse_other_compression(path: str, compression: Compression, head: bytes) -> None:
+    """Refuse a file that is not compressed as its name says.
+
+    Raises:
+        InvalidUtf8, UnreadableSource: what it is.
+    """
+    expected = COMPRESSIONS[compression].name
+    kind = other_than_text(head) or _text_if(head)
+    if kind not in ("", expected, "binary"):
+        raise other_content(path, expected, kind)
+
+
+def _text_if(head: bytes) -> str:
+    """``text``, if that can be said of the first bytes of a file that should be something else."""
+    return "text" if len(head) > _FEW and is_utf8(head) else ""
+
+
+def other_content(
+    path: str, named: str, kind: str, compression: Compression | None = None
+) -> CorpusError:
+    """The refusal of a file whose name and whose first bytes say different things.
+
+    Args:
+        named: what its name says; empty: nothing.
+        kind: what it is, see `other_than_text`.
+        compression: by which it begins so after decompression.
+    """
+    where = f" within {COMPRESSIONS[compression].name}" if compression else ""
+    begins = "is binary" if kind == "binary" else f"begins as {kind} does"
+    if is_encoding(kind):
+        return InvalidUtf8(
+            f"{path} is not UTF-8 at byte 0: it {begins}{where}",
+            "text in UTF-8",
+            typed(f"{{read}} | iconv -f {kind} -t UTF-8 > {{utf8}}", path),
+        )
+    says = f"its name says {named}" if named else "its name does not say how to read it"
+    return UnreadableSource(
+        f"{path} {begins}{where}, and {says}",
+        "a name that says what the file holds" if named else f"accepted are {ACCEPTED}",
+        typed(_ADVICE[kind], path)
+        if kind in _ADVICE
+        else "name a file of text, or give this one the extension of what it is",
+    )
+
+
+def format_by_content(head: bytes, name: str) -> tuple[Format, str]:
+    """What a file holds whose name does not say it, by how it begins.
+
+    Args:
+        head: its first `HEAD` bytes, or all there are.
+        name: for its compression.
+
+    Returns:
+        The format; and what it is instead, if it is none, as `other_than_text` gives it.
+    """
+    kind, compression = other_than_text(head), compression_of(name)
+    if compression is not None and kind == COMPRESSIONS[compression].name:
+        head = _decompressed(head, compression)
+        kind = other_than_text(head)
+    elif compression is not None:  # refused when it is opened
+        return "text", ""
+    if kind:  # other encodings are refused when they are read, with what to type
+        return "text", "" if is_encoding(kind) else kind
+    return _FORMATS[_extension_of_text(head, None)], ""
+
+
+def extension_for(head: bytes, text_field: str | None) -> str:
+    """The extension under which a file that begins so is read as what it is.
+
+    Records are known by their first: a JSON object, or a line of names of columns. Where none
+    of that is seen it is text.
+
+    Args:
+        head: the first `HEAD` bytes, or all there are.
+        text_field: the member or column that holds documents; None: any object is a record, and
+            tables are known by a column `text`.
+
+    Returns:
+        ``.txt``, ``.jsonl``, ``.json``, ``.csv`` or ``.tsv``, each perhaps with ``.gz``, ``.zst``,
+        ``.bz2`` or ``.xz`` behind it; ``.parquet`` or ``.arrow``.
+
+    Raises:
+        UnreadableSource: it begins as something else than a corpus, or as JSON objects that have
+            no such member.
+
+    Example:
+        >>> extension_for(b'{"id": 1, "text": "one"}\\n{"id": 2, "text": "two"}\\n', "text")
+        '.jsonl'
+    """
+    kind = other_than_text(head)
+    if kind in _COMPRESSED:
+        within = _decompressed(head, _COMPRESSED[kind])
+        inner = other_than_text(within)
+        if inner:
+            raise _not_a_corpus(f"{inner} within {kind}", "unpack it first")
+        return f"{_extension_of_text(within, text_field)}.{_COMPRESSED[kind]}"
+    if kind == "Parquet":
+        return ".parquet"
+    if kind == "Arrow" or head.startswith(_ARROW_STREAM):
+        return ".arrow"
+    if kind:
+        convert = f"`… | iconv -f {kind} -t UTF-8 | …`" if is_encoding(kind) else "to one of these"
+        raise _not_a_corpus(kind, f"convert it: {convert}")
+    return _extension_of_text(head, text_field)
+
+
+def _extension_of_text(head: bytes, text_field: str | None) -> str:
+    is_whole = len(head) < HEAD
+    head = head.removeprefix(codecs.BOM_UTF8).lstrip()
+    if not head.startswith((b"{", b"[")):
+        return _extension_of_table(head[:_LONGEST_HEADER].partition(b"\n")[0], text_field)
+    text = head.decode(errors="replace")
+    line = text.partition("\n")[0]
+    if text.startswith("{"):
+        return _extension_of_objects(text, line, text_field)
+    if text[1:].lstrip().startswith("{"):
+        record = _first_value(text[1:].lstrip())
+        if isinstance(record, dict):
+            _refuse_without(record, text_field)
+        # Nothing at all: an object longer than what is seen of it.
+        return ".txt" if record is None and is_whole else ".json"
+    return ".txt"
+
+
+def _extension_of_table(line: bytes, text_field: str | None) -> str:
+    for separator, extension in _SEPARATED.items():
+        columns = _columns(line.decode(errors="replace"), separator)
+        is_prose = any(name.startswith(" ") and " " in name.strip() for name in columns)
+        if len(columns) > 1 and (text_field or "text") in columns and not is_prose:
+            return extension
+    return ".txt"
+
+
+def _columns(line: str, separator: str) -> list[str]:
+    """The names in the first line of a table; none where it cannot be one."""
+    try:
+        return next(csv.reader([line], delimiter=separator), [])
+    except csv.Error:  # a carriage return within, or more text than any name has
+        return []
+
+
+def _extension_of_objects(text: str, line: str, text_field: str | None) -> str:
+    record, extension = _first_value(line), ".jsonl"
+    if record is None:
+        record, extension = _first_value(text), ".json"
+    if record is None:
+        # What is longer than what is seen of it is no complete JSON here.
+        if len(line.encode()) > HEAD // 2:
+            return ".jsonl"
+        begun = len(text.encode()) > HEAD // 2 and text[1:].lstrip().startswith('"')
+        return ".json" if begun else ".txt"
+    _refuse_without(record, text_field)
+    return extension
+
+
+def _first_value(text: str) -> Any:
+    """The JSON value that a text begins with; None where it does not."""
+    try:
+        return json.JSONDecoder(parse_int=str).raw_decode(text)[0]  # of any number of digits
+    except (ValueError, RecursionError):
+        return None
+
+
+def _refuse_without(record: Mapping[str, Any], text_field: str | None) -> None:
+    if text_field is None or text_field in record:
+        return
+    members = ", ".join(repr(name) for name in islice(record, 8)) or "none"
+    raise UnreadableSource(
+        f"standard input begins with a JSON object that has no member {text_field!r}",
+        f"JSON with a document in each object; the members here: {members}",
+        "say which one it is with --text-field; JSON that is to be read as text comes in a file "
+        "named .txt",
+    )
+
+
+def _decompressed(head: bytes, extension: str) -> bytes:
+    """What the beginning of compressed bytes says, `HEAD` bytes of it at most or a little more.
+
+    Up to where it is damaged, which whoever reads the file is told.
+    """
+    said = bytearray()
+    with suppress(*DAMAGED):
+        for block in decompressed(BytesIO(head).read, COMPRESSIONS[extension]):
+            said += block
+            if len(said) >= HEAD:
+                break
+    return bytes(said)
+
+
+def _not_a_corpus(kind: str, next_step: str) -> UnreadableSource:
+    return UnreadableSource(f"standard input begins as {kind} does", _ACCEPTED, next_step)
