@@ -247,7 +247,7 @@ def test_brotli_is_refused_by_name(documents: list[str], tmp_path: Path) -> None
         ("a.csv", "id,content\n1,x\n", "no column 'text'"),
         ("a.csv", "", "no column 'text'"),
         ("a.csv", "text,text\na,b\n", "several columns 'text'"),
-        ("a.csv", "id,text\n1,a,b\n", "3 cells in the row that ends at line 2"),
+        ("a.csv", "id,text\n1,a,b\n", "3 cells in the row that begins at line 2"),
         ("a.csv", 'text\n"never ends\n', "not well-formed"),
         ("a.tsv", 'id\ttext\n1\t"a"b\n', "not well-formed at line 2"),
         ("a.json", '{"data": [{"text": "a"}]}', "record 0 .* has no field 'text'"),

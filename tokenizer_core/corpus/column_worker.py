@@ -28,6 +28,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from bpeline.tokenizer_core.corpus.file_kinds import COUNT_BEGIN, COUNT_DIGITS, RECORD_END
+from bpeline.tokenizer_core.corpus.row_fields import advised_field
 
 OUT_OF_MEMORY = 75  # exit status
 DATA, END, FAILED, VALUES = 0, 1, 2, 3  # kinds of messages
@@ -339,11 +340,15 @@ def _check_column(schema: Any, field: str) -> int:
     """
     texts = [one.name for one in schema if _is_text(one.type)]
     shown = ", ".join(repr(name) for name in texts[:20]) or "none"
-    advice = (
-        f"type `--text-field {shlex.quote(texts[0])}`"
-        if texts
-        else "write its text as a column of strings"
-    )
+    names = list(schema.names)
+    others = [name for name in texts if names.count(name) == 1]
+    if names.count(field) > 1:
+        advice = "give each column a name of its own: `Table.rename_columns` of pyarrow"
+    elif others:
+        named = f"name the column: `--text-field {shlex.quote(others[-1])}`, for one"
+        advice = advised_field(field, dict.fromkeys(others)) or named
+    else:
+        advice = "write its text as a column of strings"
     accepted = f"a column of text; this file has {shown}"
     found = [i for i, name in enumerate(schema.names) if name == field]
     if len(found) != 1:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import json
-import shlex
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +15,13 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.corpus.file_kinds import RECORD_END, typed
 from bpeline.tokenizer_core.corpus.likely_encodings import likely_encoding
 from bpeline.tokenizer_core.corpus.reading import Reading
-from bpeline.tokenizer_core.corpus.row_fields import RowFields, id_as_json
+from bpeline.tokenizer_core.corpus.row_fields import (
+    RowFields,
+    advised_field,
+    id_as_json,
+    parsed_line,
+    without_text,
+)
 from bpeline.tokenizer_core.corpus.scanned_lines import ScannedLines
 from bpeline.tokenizer_core.corpus.sources import SourceFile
 from bpeline.tokenizer_core.errors import InvalidUtf8, UnreadableSource
@@ -185,11 +190,12 @@ def _refuse_utf8(file: SourceFile, begin: int, content: bytes, at: int) -> NoRet
     encoding, what = likely_encoding(content, at)
     within = "" if file.compression is None else " of its decompressed text"
     replaced = 'add `--invalid-utf8 replace` (invalid_utf8="replace" in Python) to read U+FFFD'
+    convert = f"{{read}} | iconv -f {encoding} -t UTF-8 > {{utf8}}"
     is_convertible = encoding not in ("", "UTF-8") and file.format not in ("parquet", "arrow")
     raise InvalidUtf8(
         f"{file.path} is not UTF-8 at byte {begin + at}{within}: {what}",
         "UTF-8; or any bytes when invalid ones may be read as U+FFFD",
-        typed(f"{{read}} | iconv -f {encoding} -t UTF-8 > {{utf8}}", file.path) + f", or {replaced}"
+        typed(convert, file.path, file.compression) + f", or {replaced}"
         if is_convertible
         else replaced,
     )
@@ -281,7 +287,7 @@ def _record_of(
         what = f"has more than {MOST_PARTS:,} members and elements"
         _refuse_line(file, position, what, reading.text_field)
     try:
-        record = json.loads(characters)
+        record = parsed_line(characters)
     except (ValueError, RecursionError) as error:
         _refuse_line(file, position, f"is not JSON: {error}", reading.text_field)
     if not isinstance(record, dict):
@@ -293,10 +299,11 @@ def _document_of(
     record: dict[str, Any], file: SourceFile, position: int, reading: Reading
 ) -> tuple[bytes, int]:
     """The document of an object, in UTF-8, and how many U+FFFD stand for halves of pairs."""
-    document = record.get(reading.text_field)
+    field = reading.text_field
+    document = record.get(field)
     if not isinstance(document, str):
-        found = "has no" if document is None else "has something other than text in the"
-        _refuse_line(file, position, f"{found} field {reading.text_field!r}", reading.text_field)
+        advice = advised_field(field, record)
+        _refuse_line(file, position, without_text(record, field), field, advice)
     try:
         return document.encode(), 0
     except UnicodeEncodeError:
@@ -321,13 +328,14 @@ def _has_too_many_parts(line: bytes) -> bool:
     return found > MOST_PARTS
 
 
-def _refuse_line(file: SourceFile, position: int, what: str, field: str) -> NoReturn:
+def _refuse_line(
+    file: SourceFile, position: int, what: str, field: str, advice: str = ""
+) -> NoReturn:
+    look = f"{{read}} | tail -c +{position + 1} | head -n 1"
     raise UnreadableSource(
         f"the line at byte {position} of {file.path} {what}",
         f'on each line one JSON object with the document in the field {field!r}: {{"{field}": …}}',
-        f"tail -c +{position + 1} {shlex.quote(file.path)} | head -n 1"
-        if file.compression is None
-        else f"name the right text field, or mend the line in {file.path}",
+        advice or typed(look, file.path, file.compression),
     )
 
 

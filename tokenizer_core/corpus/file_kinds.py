@@ -145,20 +145,22 @@ def compression_of(name: str) -> Compression | None:
     return _COMPRESSIONS.get(_suffix_of(name))
 
 
-def typed(command: str, path: str) -> str:
+def typed(command: str, path: str, compression: Compression | None) -> str:
     """A command about a file that can be typed as it stands, as a next step.
 
     Args:
-        command: ``{path}`` stands for the file, ``{read}`` for what writes its text to a pipe,
+        compression: what the file is compressed by, whatever its name says.
+        command: ``{path} stands for the file, ``{read}`` for what writes its text to a pipe,
             ``{utf8}`` and ``{new}`` for new files of the same extension beside it.
     """
     is_here = "://" not in path
     path = path if is_here else os.path.basename(path)
-    reader = _READERS[compression_of(path)]
-    stem, suffix = os.path.splitext(path if reader == "cat" else os.path.splitext(path)[0])
+    stem, suffix = os.path.splitext(path)
+    if suffix.lower() in _COMPRESSIONS:
+        stem, suffix = os.path.splitext(stem)
     new = {way: shlex.quote(f"{stem}.{way}{suffix}") for way in ("utf8", "new")}
     quoted = shlex.quote(path)
-    command = command.format(path=quoted, read=f"{reader} {quoted}", **new)
+    command = command.format(path=quoted, read=f"{_READERS[compression]} {quoted}", **new)
     return f"type `{command}`" if is_here else f"fetch the file, then type `{command}`"
 
 

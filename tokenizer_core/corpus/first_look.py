@@ -24,6 +24,7 @@ from bpeline.tokenizer_core.corpus.file_kinds import (
     Compression,
     Format,
     compression_of,
+    format_of,
     is_encoding,
     is_utf8,
     other_than_text,
@@ -79,7 +80,8 @@ def refuse_other_content(path: str, format: Format, head: bytes) -> None:
         if kind in (_NAMED[format], "binary"):
             return
     if kind:
-        raise other_content(path, _NAMED[format], kind, compression_of(path))
+        named = "" if format_of(path) is None else _NAMED[format]
+        raise other_content(path, named, kind, compression_of(path))
 
 
 def refuse_other_compression(path: str, compression: Compression, head: bytes) -> None:
@@ -115,13 +117,13 @@ def other_content(
         return InvalidUtf8(
             f"{path} is not UTF-8 at byte 0: it {begins}{where}",
             "text in UTF-8",
-            typed(f"{{read}} | iconv -f {kind} -t UTF-8 > {{utf8}}", path),
+            typed(f"{{read}} | iconv -f {kind} -t UTF-8 > {{utf8}}", path, compression),
         )
     says = f"its name says {named}" if named else "its name does not say how to read it"
     return UnreadableSource(
         f"{path} {begins}{where}, and {says}",
         "a name that says what the file holds" if named else f"accepted are {ACCEPTED}",
-        typed(_ADVICE[kind], path)
+        typed(_ADVICE[kind], path, compression)
         if kind in _ADVICE
         else "name a file of text, or give this one the extension of what it is",
     )

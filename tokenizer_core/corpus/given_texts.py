@@ -10,6 +10,7 @@ import numpy as np
 
 from bpeline.tokenizer_core.corpus.documents import ChunkText, in_form
 from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.corpus.row_fields import likely_field
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidUtf8
 from bpeline.tokenizer_core.text import Text, utf8_of
 
@@ -79,11 +80,12 @@ def _documents(texts: Iterable[Any], reading: Reading) -> Iterator[bytes]:
         found = item
         if isinstance(item, Mapping):
             if reading.text_field not in item:
+                meant = likely_field(reading.text_field, item) or "the name of the field"
                 raise InvalidOption(
                     f"item {number} has no field {reading.text_field!r}, but "
                     f"{', '.join(map(repr, list(item)[:8])) or 'none'}",
                     "mappings whose field holds the text",
-                    f"text_field={next(iter(item), 'text')!r}",
+                    f"text_field={meant!r}",
                 )
             found = item[reading.text_field]
         several = found if isinstance(found, list | tuple) else [found]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import glob
 import os
 import secrets
 import shlex
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -32,6 +33,12 @@ from bpeline.tokenizer_core.corpus.file_kinds import (
     shown_kind,
 )
 from bpeline.tokenizer_core.corpus.first_look import HEAD, format_by_content, other_content
+from bpeline.tokenizer_core.corpus.own_files import (
+    OF_BPELINE,
+    OwnFiles,
+    own_files,
+    tells_of_own_files,
+)
 from bpeline.tokenizer_core.corpus.skipped_files import SkippedFiles, Skipping
 from bpeline.tokenizer_core.errors import InvalidOption, MissingSource, UnreadableSource
 from bpeline.tokenizer_core.remote_files import RemoteFile, find_remote_files, read_range
@@ -261,7 +268,7 @@ def _paths_of(
     if os.path.lexists(pattern):
         absolute = os.path.abspath(pattern)
         if os.path.isdir(absolute):
-            yield from _text_files_below(absolute, include, skipping)
+            yield from _text_files_below(absolute, include, skipping, is_named=True)
         else:
             format, kind = _content_of(absolute, include, _reader_of(absolute))
             if kind and not is_refused(absolute):
@@ -271,12 +278,41 @@ def _paths_of(
     if not glob.has_magic(pattern):
         return
     named = names_its_extension(pattern)
+    base = pattern
+    while glob.has_magic(base):
+        base = os.path.dirname(base)
+    own = functools.cache(_own_files)
     for path in glob.glob(pattern, recursive=True):
         absolute = os.path.abspath(path)
+        if _is_own(absolute, os.path.abspath(base), own, skipping):
+            continue
         if os.path.isdir(absolute):
             yield from _text_files_below(absolute, include, skipping)
         elif _is_taken_from_glob(absolute, named, include, skipping):
             yield from _if_text(absolute, include, skipping)
+
+
+def _is_own(path: str, base: str, own: Callable[[str], OwnFiles], skipping: Skipping) -> bool:
+    """Whether bpeline wrote a file, or a directory above it and below a base; then it is skipped."""
+    found = "", ""
+    while path not in (base, "/", ""):
+        parent, name = os.path.split(path)
+        if kind := own(parent).kinds.get(name):
+            found = path, kind
+        if own(parent).whole and parent != base:
+            found = parent, own(parent).whole
+        path = parent
+    if found[1]:
+        skipping.skip(*found)
+    return bool(found[1])
+
+
+def _own_files(directory: str, names: Collection[str] | None = None) -> OwnFiles:
+    try:
+        names = os.listdir(directory) if names is None else names
+    except OSError:  # whoever may not list it may read a file in it
+        names = ()
+    return own_files(names, lambda name: _reader_of(os.path.join(directory, name))(HEAD_BYTES))
 
 
 def _is_taken_from_glob(
@@ -347,10 +383,10 @@ def _remote_files(source: Source, skipping: Skipping) -> Iterator[SourceFile]:
         taken = is_taken_from_directories(below, source.include)
         if not taken:
             here.skip(below, shown_kind(below))
-        return taken
+        return taken or tells_of_own_files(below)
 
     try:
-        files = find_remote_files(source.pattern, is_wanted)
+        files = _not_own(find_remote_files(source.pattern, is_wanted), source, here)
         formats = {file: _remote_format(file, source, here) for file in files}
     except OSError as error:
         raise UnreadableSource(
@@ -374,6 +410,29 @@ def _remote_files(source: Source, skipping: Skipping) -> Iterator[SourceFile]:
         yield _source_file(file.url, format, source, file.size, inode=known)
 
 
+def _not_own(files: list[RemoteFile], source: Source, skipping: Skipping) -> list[RemoteFile]:
+    """The files that bpeline did not write, of those that a store listed."""
+    if len(files) == 1:  # named itself, or alone
+        return files
+    there = {file.url: file for file in files}
+    names: dict[str, list[str]] = {}
+    for url in there:
+        names.setdefault(os.path.dirname(url), []).append(os.path.basename(url))
+
+    @functools.cache
+    def own(directory: str) -> OwnFiles:
+        here = names.get(directory, ())
+        return own_files(here, lambda name: _head_of(there[f"{directory}/{name}"], HEAD_BYTES))
+
+    left = (file for file in files if not _is_own(file.url, "", own, skipping))
+    include = source.include
+    return [one for one in left if not tells_of_own_files(one.url) or is_included(one.url, include)]
+
+
+def _head_of(file: RemoteFile, size: int) -> bytes:
+    return read_range(file.url, 0, min(file.size, size)) if file.size else b""
+
+
 def _remote_format(file: RemoteFile, source: Source, skipping: Skipping) -> Format | None:
     """What a file that a store listed holds; None: it is not read."""
     is_named = os.path.basename(file.url) == os.path.basename(source.pattern)
@@ -382,10 +441,7 @@ def _remote_format(file: RemoteFile, source: Source, skipping: Skipping) -> Form
         if not _is_taken_from_glob(file.url, named, source.include, skipping):
             return None
 
-    def read(size: int) -> bytes:
-        return read_range(file.url, 0, min(file.size, size)) if file.size else b""
-
-    format, kind = _content_of(file.url, source.include, read)
+    format, kind = _content_of(file.url, source.include, functools.partial(_head_of, file))
     if kind and is_named and not is_refused(file.url):
         raise other_content(file.url, "", kind)
     if kind and not is_named:
@@ -395,15 +451,21 @@ def _remote_format(file: RemoteFile, source: Source, skipping: Skipping) -> Form
 
 
 def _text_files_below(
-    directory: str, include: tuple[str, ...], skipping: Skipping
+    directory: str, include: tuple[str, ...], skipping: Skipping, *, is_named: bool = False
 ) -> Iterator[tuple[str, Format]]:
     below = len(os.path.join(directory, ""))
     for parent, directories, names in os.walk(directory, onerror=_refuse_directory):
         walked = []
+        own = _own_files(parent, {*directories, *names})
+        if own.whole and not (is_named and parent == directory):
+            skipping.skip(parent, own.whole)
+            names, directories[:] = [], []
         for name in directories:
             path = os.path.join(parent, name)
             if name.startswith("."):
                 skipping.hide(path)
+            elif name in own.kinds:
+                skipping.skip(path, own.kinds[name])
             elif os.path.islink(path):
                 skipping.skip(path, "links to directories")
             else:
@@ -413,6 +475,8 @@ def _text_files_below(
             path = os.path.join(parent, name)
             if name.startswith("."):
                 skipping.hide(path)
+            elif name in own.kinds:
+                skipping.skip(path, own.kinds[name])
             elif not is_taken_from_directories(path[below:], include):
                 skipping.skip(path, shown_kind(path))
             else:
@@ -506,6 +570,8 @@ def _missing(pattern: str, skipped: SkippedFiles) -> MissingSource:
         where = f"the directory {pattern}" if os.path.isdir(pattern) else pattern
         what = f": {skipped.remark}" if skipped.remark else ""
         kind = os.path.splitext(skipped.example)[1] or ".txt"
+        if max(skipped.kinds, key=skipped.kinds.__getitem__, default="").endswith(OF_BPELINE):
+            kind = ".txt"
         return MissingSource(
             f"{where} holds no text{what}",
             f"directories are searched for {SEARCHED_FOR}, also compressed",

@@ -5,15 +5,19 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-import json
 import re
 import shlex
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
 
-from bpeline.tokenizer_core.corpus.file_kinds import RECORD_END
-from bpeline.tokenizer_core.corpus.row_fields import RowFields
+from bpeline.tokenizer_core.corpus.file_kinds import RECORD_END, compression_of, typed
+from bpeline.tokenizer_core.corpus.row_fields import (
+    RowFields,
+    advised_field,
+    parsed_json,
+    without_text,
+)
 from bpeline.tokenizer_core.errors import UnreadableSource
 
 _AT_ONCE = 1 << 20  # bytes of documents in a block
@@ -22,7 +26,7 @@ _MOST_PARTS = 5_000_000  # of a record: Python takes 70 bytes for each `[]` of t
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _NOT_UTF8 = b"\xfe"  # stands for the end mark, and for half a surrogate pair: never UTF-8 either
-_BETWEEN = " \t\r\n,"
+_BETWEEN = " \t\r\n"
 
 
 def document_blocks(
@@ -100,39 +104,93 @@ def _csv_rows(
         csv.field_size_limit(_LARGEST_RECORD)  # of this process; the usual one is 128 KiB
     stream = io.BufferedReader(_Stream(blocks), _AT_ONCE)
     lines = io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="")
-    rows = csv.reader(lines, delimiter=_DELIMITERS[format], strict=True)
+    row_lines: list[str] = []
+    delimiter = _DELIMITERS[format]
+    rows = csv.reader(_noted(lines, row_lines), delimiter=delimiter, strict=True)
     try:
         header = next(rows, [])
         for name in (field, *carried.columns):
             if header.count(name) != 1:
-                shown = ", ".join(map(repr, header[:20]))[:1000] or "none"
                 has = "no column" if name not in header else "several columns"
-                advice = (
-                    f"type `--text-field {shlex.quote(header[0])}`"
-                    if header
-                    else f"head -n 1 {shlex.quote(path)}"
-                )
                 raise UnreadableSource(
-                    f"{path} has {has} {name!r}",
-                    f"a first line with the names of columns, one of them {name!r}; it has {shown}",
-                    advice if name == field else f"leave {name} out of --columns",
+                    f"{path} has {has} {name!r}, but {_shown(header)}",
+                    f"a first line with the names of columns, one of them {name!r}",
+                    _header_advice(path, format, header, field, next(rows, []))
+                    if name == field
+                    else f"leave {name} out of --columns",
                 )
         wanted = {field, *carried.columns}
         if header.count(carried.id) == 1:
             wanted.add(carried.id)
         places = [(name, header.index(name)) for name in wanted]
+        row_lines.clear()
         for row in rows:
-            if len(row) != len(header):
-                if not row:  # an empty line
-                    continue
-                _refuse(
-                    path,
-                    f"has {len(row)} cells in the row that ends at line {rows.line_num}, and "
-                    f"{len(header)} columns",
-                )
-            yield {name: row[place] for name, place in places}
+            if len(row) == len(header):
+                yield {name: row[place] for name, place in places}
+            elif row:  # no empty line
+                begin = rows.line_num - len(row_lines) + 1
+                what = f"{len(row)} cells in the row that begins at line {begin:,}"
+                _refuse(path, f"has {what}, and {len(header)} columns")
+            row_lines.clear()
     except csv.Error as error:
-        _refuse(path, f"is not well-formed at line {rows.line_num}: {error}")
+        begin = rows.line_num - len(row_lines) + 1
+        line = begin + _opening_line("".join(row_lines), delimiter)
+        _refuse(path, f"is not well-formed at line {line:,}, where a cell begins: {error}")
+
+
+def _noted(lines: Iterable[str], noted: list[str]) -> Iterator[str]:
+    """The lines, each noted as long as the row that it belongs to is not complete."""
+    for line in lines:
+        noted.append(line)
+        yield line
+
+
+def _opening_line(row: str, delimiter: str) -> int:
+    """In which line of a row, from 0 on, a cell begins whose quotes are wrong."""
+    cell = re.compile(rf'"(?:[^"]|"")*+"(?=[{delimiter}\r\n]|\Z)|(?!")[^{delimiter}\r\n]*+')
+    at = 0
+    while at < len(row) and (found := cell.match(row, at)):
+        at = found.end() + 1
+    return len(re.findall(r"\r\n?|\n", row[:at]))
+
+
+def _shown(header: list[str]) -> str:
+    return ", ".join(map(repr, header[:20]))[:1000] or "none"
+
+
+def _header_advice(path: str, format: str, header: list[str], field: str, row: list[str]) -> str:
+    """What to type where the first line of a table has not one column of a name."""
+    delimiter, compression = _DELIMITERS[format], compression_of(path)
+    if len(header) == 1:
+        for other in ";\t|,":
+            if other in header[0]:
+                write = f"csv.writer(sys.stdout, delimiter={delimiter!r})"
+                read = f"csv.reader(sys.stdin, delimiter={other!r})"
+                program = f'python3 -c "import csv, sys; {write}.writerows({read})"'
+                return typed(f"{{read}} | {program} > {{new}}", path, compression)
+    names, rows = list(header), "{read} | tail -n +2"
+    if field in header:
+        for number in range(header.count(field), 1, -1):
+            names[len(names) - 1 - names[::-1].index(field)] = f"{field}_{number}"
+    elif _is_of_values(header):
+        longest = max(range(len(header)), key=lambda place: len(header[place]))
+        names, rows = [f"column_{place + 1}" for place in range(len(header))], "{read}"
+        names[longest] = field
+    else:
+        texts = dict(zip(header, row, strict=False)) or dict.fromkeys(header)
+        return advised_field(field, texts) or typed("{read} | head -n 3", path, compression)
+    line = io.StringIO()
+    csv.writer(line, delimiter=delimiter, lineterminator="").writerow(names)
+    named = shlex.quote(line.getvalue()).replace("{", "{{").replace("}", "}}")
+    return typed(f"(printf '%s\\n' {named}; {rows}) > {{new}}", path, compression)
+
+
+def _is_of_values(header: list[str]) -> bool:
+    """Whether a first line holds values, and no names of columns."""
+    return len(set(header)) < len(header) or any(
+        not name.strip() or len(name.split()) > 3 or re.fullmatch(r"[-+\d.,:eE/ ]+", name)
+        for name in header
+    )
 
 
 def _refuse(path: str, what: str) -> NoReturn:
@@ -152,16 +210,17 @@ def _json_rows(
 ) -> Iterator[dict[str, Any]]:
     """Of an array of objects; or of objects one after the other, which are often called .json."""
     decode = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape").decode
-    parse = json.JSONDecoder().raw_decode
     source = iter(blocks)
     text, at, is_over, number = "", 0, False, 0
     is_array: bool | None = None
+    before = "["  # what the array has before this place: "[", a record, or ","
 
-    def refuse(what: str) -> NoReturn:
+    def refuse(what: str, advice: str = "") -> NoReturn:
+        look = typed("{read} | python3 -m json.tool", path, compression_of(path))
         raise UnreadableSource(
             f"record {number:,} of {path} (the first is 0) {what}",
             f'one array of objects with the document in the field {field!r}: [{{"{field}": …}}, …]',
-            f"python3 -m json.tool {path} shows where it is not JSON; .jsonl has one on each line",
+            advice or f"{look}, which shows where it is not JSON; .jsonl has one on each line",
         )
 
     def more() -> None:
@@ -179,7 +238,7 @@ def _json_rows(
             refuse(f"has more than {_LARGEST_RECORD:,} characters, or is not JSON")
 
     while True:
-        while at < len(text) and text[at] in (_BETWEEN if is_array else _BETWEEN[:-1]):
+        while at < len(text) and text[at] in _BETWEEN:
             at += 1
         if at == len(text):
             if not is_over:
@@ -192,7 +251,10 @@ def _json_rows(
             is_array = text[at] == "["
             at += is_array
             continue
-        if is_array and text[at] == "]":
+        if is_array and text[at] == "," and before == "a record":
+            at, before = at + 1, ","
+            continue
+        if is_array and text[at] == "]" and before != ",":
             at += 1
             while text[at:].strip() == "" and not is_over:
                 at = len(text)
@@ -200,10 +262,14 @@ def _json_rows(
             if text[at:].strip():
                 refuse("follows after the end of the array")
             return
+        if text[at] == "]" and is_array:
+            refuse("is missing: a comma stands before the end of the array")
         if text[at] != "{":
             refuse("is not an object")
+        if is_array and before == "a record":
+            refuse("has no comma before it")
         try:
-            record, end = parse(text, at)
+            record, end = parsed_json(text, at)
         except (ValueError, RecursionError) as error:
             if not is_over and isinstance(error, ValueError):
                 more()
@@ -211,9 +277,7 @@ def _json_rows(
             refuse(f"is not JSON: {error}")
         if end - at > _MOST_PARTS and sum(map(text[at:end].count, ",[{")) > _MOST_PARTS:
             refuse(f"may have more than {_MOST_PARTS:,} members and elements")
-        document = record.get(field)
-        if not isinstance(document, str):
-            found = "has no" if document is None else "has something other than text in the"
-            refuse(f"{found} field {field!r}")
+        if not isinstance(record.get(field), str):
+            refuse(without_text(record, field), advised_field(field, record))
         yield record
-        at, number = end, number + 1
+        at, number, before = end, number + 1, "a record"
