@@ -19,7 +19,7 @@ from bpeline.tokenizer_core.corpus.row_fields import (
     RowFields,
     advised_field,
     id_as_json,
-    parsed_line,
+    whole_number,
     without_text,
 )
 from bpeline.tokenizer_core.corpus.scanned_lines import ScannedLines
@@ -287,7 +287,7 @@ def _record_of(
         what = f"has more than {MOST_PARTS:,} members and elements"
         _refuse_line(file, position, what, reading.text_field)
     try:
-        record = parsed_line(characters)
+        record = json.loads(characters, parse_int=whole_number)
     except (ValueError, RecursionError) as error:
         _refuse_line(file, position, f"is not JSON: {error}", reading.text_field)
     if not isinstance(record, dict):

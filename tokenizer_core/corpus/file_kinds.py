@@ -9,6 +9,7 @@ import re
 import shlex
 import unicodedata
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Literal
 
 # Text; JSON lines; files of records, whose bytes are documents with `RECORD_END` behind each; and
@@ -111,9 +112,7 @@ _FIRST_BYTES = tuple({**_ENCODINGS, **_MARKS_OF_OTHERS})
 # Words with which a text may begin: other bytes behind them decide.
 _WORDS = ("bzip2", "Parquet", "Arrow", "GIF", "SQLite")
 _CONTROLS = bytes({*range(32), 127} - {*b"\t\n\v\f\r\b\x1b"})
-_UTF16 = {"UTF-16LE": 1, "UTF-16BE": 0}  # where the high byte stands
-_BLANKS = {*"\t\n\v\f\r"}
-_MOST_HIGH_BYTES = 16  # different ones, in a text of an alphabet
+_MOST_HIGH_BYTES = 16  # different ones of UTF-16, in a text of an alphabet
 
 
 def plain_name(name: str) -> str:
@@ -290,20 +289,14 @@ def _is_tar(head: bytes) -> bool:
 
 def _wide_encoding(head: bytes) -> str:
     """UTF-16 or UTF-32 without a byte order mark; empty: it is neither, or cannot be told."""
-    for encoding in ("UTF-32LE", "UTF-32BE"):
-        if len(head) % 4 == 0 and _is_text_in(head, encoding):
-            return encoding
-    for encoding, place in _UTF16.items():
-        high, low = head[place::2], head[1 - place :: 2]
-        few = len(set(high)) <= _MOST_HIGH_BYTES
-        if few and high.count(0) > 3 and 0 not in low and _is_text_in(head, encoding):
-            return encoding
+    for encoding, width, place in (
+        ("UTF-32LE", 4, 3), ("UTF-32BE", 4, 0), ("UTF-16LE", 2, 1), ("UTF-16BE", 2, 0),
+    ):  # fmt: skip
+        high, low = head[place::width], head[width - 1 - place :: width]
+        if len(head) % width or high.count(0) < 4 or 0 in low or len({*high}) > _MOST_HIGH_BYTES:
+            continue
+        with suppress(UnicodeDecodeError):
+            text = {*codecs.getincrementaldecoder(encoding)().decode(head)} - {*"\t\n\v\f\r"}
+            if not any(unicodedata.category(one) in ("Cc", "Cn", "Co") for one in text):
+                return encoding
     return ""
-
-
-def _is_text_in(head: bytes, encoding: str) -> bool:
-    try:
-        text = codecs.getincrementaldecoder(encoding)().decode(head)
-    except UnicodeDecodeError:
-        return False
-    return not any(unicodedata.category(one) in ("Cc", "Cn", "Co") for one in set(text) - _BLANKS)

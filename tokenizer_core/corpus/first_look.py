@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from io import BytesIO
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bpeline.tokenizer_core.corpus.compressed_members import (
     COMPRESSIONS,
@@ -32,8 +32,11 @@ from bpeline.tokenizer_core.corpus.file_kinds import (
 )
 from bpeline.tokenizer_core.errors import CorpusError, InvalidUtf8, UnreadableSource
 
+if TYPE_CHECKING:
+    from bpeline.tokenizer_core.corpus.sources import SourceFile
+
 HEAD = 1 << 20  # bytes that are looked at; bzip2 gives nothing before 900 kB of its text
-_COMPRESSED = {kind.name: extension for extension, kind in COMPRESSIONS.items()}
+_COMPRESSED: dict[str, Compression] = {"gzip": "gz", "Zstandard": "zst", "bzip2": "bz2", "xz": "xz"}
 _ARROW_STREAM = b"\xff\xff\xff\xff"  # before each message, and the first is a schema
 _SEPARATED = {",": ".csv", "\t": ".tsv"}
 _FEW = 8  # bytes that tell nothing: what stands at the begin of a compressed file is shorter
@@ -62,43 +65,26 @@ _ADVICE = {
 } | {kind: f"{{read}} > {{path}}{extension}" for kind, extension in _EXTENSIONS.items()}
 
 
-def refuse_other_content(path: str, format: Format, head: bytes) -> None:
+def refuse_other_content(file: SourceFile, head: bytes, *, packed: bool = False) -> None:
     """Refuse a file that begins as something else than its name says.
 
     Args:
-        path: which file, for messages.
-        format: what it is read as.
-        head: its first bytes, decompressed: `HEAD_BYTES`, or more, or all there are.
+        head: its first `HEAD_BYTES` or all there are, decompressed unless ``packed``.
 
     Raises:
         InvalidUtf8: it is text in another encoding.
         UnreadableSource: it is something else.
     """
+    compression = file.compression
+    named = COMPRESSIONS[compression].name if packed and compression else _NAMED[file.format]
     kind = other_than_text(head, named=True)
-    if format in ("parquet", "counts", "arrow"):
-        kind = kind or _text_if(head)
-        if kind in (_NAMED[format], "binary"):
+    if named in _EXTENSIONS:
+        kind = kind or ("text" if len(head) > _FEW and is_utf8(head) else "binary")
+        if kind == "binary":  # its own reader says what is wrong
             return
-    if kind:
-        named = "" if format_of(path) is None else _NAMED[format]
-        raise other_content(path, named, kind, compression_of(path))
-
-
-def refuse_other_compression(path: str, compression: Compression, head: bytes) -> None:
-    """Refuse a file that is not compressed as its name says.
-
-    Raises:
-        InvalidUtf8, UnreadableSource: what it is.
-    """
-    expected = COMPRESSIONS[compression].name
-    kind = other_than_text(head) or _text_if(head)
-    if kind not in ("", expected, "binary"):
-        raise other_content(path, expected, kind)
-
-
-def _text_if(head: bytes) -> str:
-    """``text``, if that can be said of the first bytes of a file that should be something else."""
-    return "text" if len(head) > _FEW and is_utf8(head) else ""
+    if kind not in ("", named):
+        says = named if packed or format_of(file.path) else ""
+        raise other_content(file.path, says, kind, None if packed else compression)
 
 
 def other_content(
@@ -112,42 +98,36 @@ def other_content(
         compression: by which it begins so after decompression.
     """
     where = f" within {COMPRESSIONS[compression].name}" if compression else ""
-    begins = "is binary" if kind == "binary" else f"begins as {kind} does"
+    begins = f"begins as {kind}{where} does" if kind + where != "binary" else "is binary"
     if is_encoding(kind):
+        convert = f"{{read}} | iconv -f {kind} -t UTF-8 > {{utf8}}"
         return InvalidUtf8(
-            f"{path} is not UTF-8 at byte 0: it {begins}{where}",
+            f"{path} is not UTF-8 at byte 0: it {begins}",
             "text in UTF-8",
-            typed(f"{{read}} | iconv -f {kind} -t UTF-8 > {{utf8}}", path, compression),
+            typed(convert, path, compression),
         )
     says = f"its name says {named}" if named else "its name does not say how to read it"
+    advice = "name a file of text, or give this one the extension of what it is"
     return UnreadableSource(
-        f"{path} {begins}{where}, and {says}",
+        f"{path} {begins}, and {says}",
         "a name that says what the file holds" if named else f"accepted are {ACCEPTED}",
-        typed(_ADVICE[kind], path, compression)
-        if kind in _ADVICE
-        else "name a file of text, or give this one the extension of what it is",
+        typed(_ADVICE[kind], path, compression) if kind in _ADVICE else advice,
     )
 
 
 def format_by_content(head: bytes, name: str) -> tuple[Format, str]:
-    """What a file holds whose name does not say it, by how it begins.
+    """What a file holds whose name does not say it, and what it is instead, if it is no text.
 
     Args:
         head: its first `HEAD` bytes, or all there are.
         name: for its compression.
-
-    Returns:
-        The format; and what it is instead, if it is none, as `other_than_text` gives it.
     """
-    kind, compression = other_than_text(head), compression_of(name)
-    if compression is not None and kind == COMPRESSIONS[compression].name:
-        head = _decompressed(head, compression)
-        kind = other_than_text(head)
-    elif compression is not None:  # refused when it is opened
-        return "text", ""
-    if kind:  # other encodings are refused when they are read, with what to type
-        return "text", "" if is_encoding(kind) else kind
-    return _FORMATS[_extension_of_text(head, None)], ""
+    within, compression, kind = _unpacked(head)
+    if compression != compression_of(name):  # without the one of its name it cannot be opened
+        return "text", "" if compression is None else other_than_text(head)
+    if kind:
+        return "text", "" if is_encoding(kind) else kind  # refused when it is read
+    return _FORMATS[_extension_of_text(within, None)], ""
 
 
 def extension_for(head: bytes, text_field: str | None) -> str:
@@ -173,21 +153,20 @@ def extension_for(head: bytes, text_field: str | None) -> str:
         >>> extension_for(b'{"id": 1, "text": "one"}\\n{"id": 2, "text": "two"}\\n', "text")
         '.jsonl'
     """
-    kind = other_than_text(head)
-    if kind in _COMPRESSED:
-        within = _decompressed(head, _COMPRESSED[kind])
-        inner = other_than_text(within)
-        if inner:
-            raise _not_a_corpus(f"{inner} within {kind}", "unpack it first")
-        return f"{_extension_of_text(within, text_field)}.{_COMPRESSED[kind]}"
-    if kind == "Parquet":
-        return ".parquet"
-    if kind == "Arrow" or head.startswith(_ARROW_STREAM):
+    within, compression, kind = _unpacked(head)
+    if compression is None and (kind == "Parquet" or kind == "Arrow"):
+        return _EXTENSIONS[kind]
+    if compression is None and head.startswith(_ARROW_STREAM):
         return ".arrow"
     if kind:
-        convert = f"`… | iconv -f {kind} -t UTF-8 | …`" if is_encoding(kind) else "to one of these"
-        raise _not_a_corpus(kind, f"convert it: {convert}")
-    return _extension_of_text(head, text_field)
+        where = f" within {COMPRESSIONS[compression].name}" if compression else ""
+        convert = f": `… | iconv -f {kind} -t UTF-8 | …`" if is_encoding(kind) else ""
+        raise UnreadableSource(
+            f"standard input begins as {kind}{where} does",
+            _ACCEPTED,
+            "unpack it first" if where and not convert else f"convert it to one of these{convert}",
+        )
+    return _extension_of_text(within, text_field) + (f".{compression}" if compression else "")
 
 
 def _extension_of_text(head: bytes, text_field: str | None) -> str:
@@ -259,19 +238,19 @@ def _refuse_without(record: Mapping[str, Any], text_field: str | None) -> None:
     )
 
 
-def _decompressed(head: bytes, extension: str) -> bytes:
-    """What the beginning of compressed bytes says, `HEAD` bytes of it at most or a little more.
+def _unpacked(head: bytes) -> tuple[bytes, Compression | None, str]:
+    """What the beginning of a file says after decompression, by what, and what else than text.
 
-    Up to where it is damaged, which whoever reads the file is told.
+    `HEAD` bytes of it at most or a little more, up to where it is damaged, which is for its reader
+    to say.
     """
+    compression = _COMPRESSED.get(kind := other_than_text(head))
+    if compression is None:
+        return head, None, kind
     said = bytearray()
     with suppress(*DAMAGED):
-        for block in decompressed(BytesIO(head).read, COMPRESSIONS[extension]):
+        for block in decompressed(BytesIO(head).read, COMPRESSIONS[compression]):
             said += block
             if len(said) >= HEAD:
                 break
-    return bytes(said)
-
-
-def _not_a_corpus(kind: str, next_step: str) -> UnreadableSource:
-    return UnreadableSource(f"standard input begins as {kind} does", _ACCEPTED, next_step)
+    return bytes(said), compression, other_than_text(bytes(said))

@@ -27,41 +27,39 @@ _FREQUENT = {
 
 
 def likely_encoding(content: bytes, at: int) -> tuple[str, str]:
-    """In which encoding a text is that is not UTF-8.
+    """In which encoding a text is that is not UTF-8, and what to say of it.
 
     Args:
         content: some of it, from the beginning of a character on.
         at: where it is not UTF-8.
 
     Returns:
-        ``UTF-8`` where only some bytes are damaged, another name, or empty where none fits; and
-        what to say of it.
+        ``UTF-8`` where only some bytes are damaged, another name, or empty where none fits.
     """
     sample = content[max(0, at - _SAMPLE // 2) : at + _SAMPLE // 2]
     sample = sample[sample.find(b"\n") + 1 if at > _SAMPLE // 2 else 0 :]
-    shown = content[at : at + 8].hex(" ")
+    shown = f"the bytes {content[at : at + 8].hex(' ')} are"
     read = sample.decode(errors="replace")
-    damaged = read.count("\ufffd")
-    if sum(one > "\x7f" for one in read) > 2 * damaged:
-        return "UTF-8", f"the bytes {shown} are damaged in a text that is UTF-8 elsewhere"
+    if sum(one > "\x7f" for one in read) > 2 * read.count("\ufffd"):
+        return "UTF-8", f"{shown} damaged in a text that is UTF-8 elsewhere"
     likelihoods = {name: _likelihood(sample, name) for name in _FREQUENT}
-    best = max(likelihoods, key=lambda name: likelihoods[name][0])
-    likelihood, several = likelihoods[best]
+    encoding = max(likelihoods, key=lambda name: likelihoods[name])
+    likelihood = likelihoods[encoding]
     if likelihood < 0.5:
-        return "", f"the bytes {shown} are of no encoding that is known here"
+        return "", f"{shown} of no encoding that is known here"
+    several = len(sample) - len(sample.translate(None, bytes(range(128, 256)))) >= _FEW
     sure = "very likely" if several and likelihood >= 1 else "perhaps"
     begin = content.rfind(b"\n", max(0, at - _SHOWN), at) + 1 or max(0, at - _SHOWN)
-    says = content[begin : at + _SHOWN].decode(best, "ignore").strip().split("\n")[0]
-    return best, f"the bytes {shown} are {sure} {best}, in which it says {says!r}"
+    says = content[begin : at + _SHOWN].decode(encoding, "ignore").strip().split("\n")[0]
+    return encoding, f"{shown} {sure} {encoding}, in which it says {says!r}"
 
 
-def _likelihood(sample: bytes, encoding: str) -> tuple[float, bool]:
-    """How much of a text is what it should be, 1 for enough; and whether there is much of it."""
+def _likelihood(sample: bytes, encoding: str) -> float:
+    """How many characters of a text are what they should be; 1 for enough of them."""
     try:
         text = codecs.getincrementaldecoder(encoding)().decode(sample)
     except UnicodeDecodeError:
-        return 0.0, False
-    others = len(re.findall(r"[^\0-\x7f]", text))
+        return 0.0
     frequent, share = _FREQUENT[encoding]
-    usual = len(re.findall(frequent, text))
-    return usual / (share * max(1, others)), others >= _FEW
+    others = sum(one > "\x7f" for one in text)
+    return len(re.findall(frequent, text)) / (share * max(1, others))

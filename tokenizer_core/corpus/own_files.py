@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
 
 OF_BPELINE = "of bpeline"
 # How a directory is known: by a file in it, and what that says.
@@ -18,44 +17,31 @@ _CERTIFICATE = re.compile(rb'"certificate": ?\d+,\s*"format": ?"')
 _CERTIFIED = ".certificate.json"
 
 
-@dataclass(frozen=True, slots=True)
-class OwnFiles:
-    """What bpeline wrote in a directory.
-
-    Attributes:
-        whole: what the whole directory is; empty: nothing of bpeline's.
-        kinds: names in it → what they are.
-    """
-
-    whole: str = ""
-    kinds: dict[str, str] = field(default_factory=dict)
-
-
-def own_files(names: Collection[str], head: Callable[[str], bytes]) -> OwnFiles:
+def own_files(names: Collection[str], head: Callable[[str], bytes]) -> dict[str, str]:
     """What bpeline wrote in a directory, known by what its manifests and records say.
 
     Args:
         names: what lies in the directory.
         head: gives the first bytes of one of these.
+
+    Returns:
+        Name → what it is; the name "" stands for the whole directory.
     """
     for name, (says, kind) in _MARKS.items():
         if name in names and says.search(head(name)):
-            return OwnFiles(kind)
-    own = OwnFiles()
-    shards = {name: match[1] for name in names if (match := _SHARD.fullmatch(name))}
-    records = (f"{shard}.json" for shard in {*shards.values()})
-    complete = {one for one in records if one in names and _RECORD.search(head(one))}
-    for name, shard in shards.items():
-        if f"{shard}.json" in complete:
-            own.kinds[name] = f"token shards {OF_BPELINE}"
+            return {"": kind}
+    shards = {name: f"{match[1]}.json" for name in names if (match := _SHARD.fullmatch(name))}
+    complete = {one for one in {*shards.values()} if one in names and _RECORD.search(head(one))}
+    own = {name: f"token shards {OF_BPELINE}" for name, one in shards.items() if one in complete}
     for name in names:
         if name.endswith(_CERTIFIED) and _CERTIFICATE.search(head(name)):
-            own.kinds[name.removesuffix(_CERTIFIED)] = f"export {OF_BPELINE}"
+            own[name.removesuffix(_CERTIFIED)] = f"export {OF_BPELINE}"
     return own
 
 
 def tells_of_own_files(path: str) -> bool:
     """Whether a file of this name may say what bpeline wrote beside it."""
     name = path.rpartition("/")[2]
-    is_record = name.endswith(".json") and _SHARD.fullmatch(name) is not None
-    return is_record or name in _MARKS or name.endswith(_CERTIFIED)
+    return name.endswith(".json") and (
+        name in _MARKS or name.endswith(_CERTIFIED) or bool(_SHARD.fullmatch(name))
+    )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+_MOST_DIGITS = 640  # which Python converts whatever its environment says
 _SHOWN = 20  # names of fields in a message
 # Names that columns of text often have.
 _USUAL = ("text", "content", "contents", "body", "document", "article", "sentence")
@@ -44,43 +45,20 @@ def likely_field(field: str, texts: Mapping[str, object]) -> str:
     """The field that was meant by one that is not there; empty where that cannot be told.
 
     Args:
-        texts: names of fields of text, each with the text that a row has there, if that is known.
+        texts: names of fields, with the text that a row has there, if that is known.
     """
-    for name in texts:
-        if name != field and name.strip().casefold() == field.strip().casefold():
-            return name
-    others = {name: text for name, text in texts.items() if name != field}
-    sizes = {name: len(text) for name, text in others.items() if isinstance(text, str)}
-    if sizes:
-        return max(sizes, key=lambda name: sizes[name])
+    others = [name for name in texts if name != field]
+    alike = [name for name in others if name.strip().casefold() == field.strip().casefold()]
+    seen = [name for name in others if isinstance(texts[name], str)]
+    longest = sorted(seen, key=lambda name: -len(str(texts[name])))
     usual = [name for name in others if name.casefold() in _USUAL]
-    return next(iter(usual or (others if len(others) == 1 else ())), "")
+    return next(iter(alike or longest or usual or others[: len(others) == 1]), "")
 
 
 def advised_field(field: str, texts: Mapping[str, object]) -> str:
     """What to type where a field is not there; empty where that cannot be told; see above."""
     name = likely_field(field, texts)
     return f"type `--text-field {shlex.quote(name)}`" if name else ""
-
-
-def parsed_line(text: str) -> Any:
-    """`json.loads`, of whole numbers with any number of digits, too."""
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        raise
-    except ValueError:  # Python converts only so many digits
-        return json.loads(text, parse_int=_whole_number)
-
-
-def parsed_json(text: str, at: int) -> tuple[Any, int]:
-    """The value that stands at a place of a text, and where it ends; likewise."""
-    try:
-        return _PARSER.raw_decode(text, at)
-    except json.JSONDecodeError:
-        raise
-    except ValueError:
-        return _LONG_NUMBERS.raw_decode(text, at)
 
 
 def without_text(record: Mapping[str, Any], field: str) -> str:
@@ -91,12 +69,6 @@ def without_text(record: Mapping[str, Any], field: str) -> str:
     return f"has no field {field!r}, but {', '.join(has[:_SHOWN]) or 'none'}"
 
 
-def _whole_number(digits: str) -> int | Decimal:
-    try:
-        return int(digits)
-    except ValueError:
-        return Decimal(digits)
-
-
-_PARSER = json.JSONDecoder()
-_LONG_NUMBERS = json.JSONDecoder(parse_int=_whole_number)
+def whole_number(digits: str) -> int | Decimal:
+    """A number of JSON: Python makes an int of so many digits and no more."""
+    return int(digits) if len(digits) <= _MOST_DIGITS else Decimal(digits)

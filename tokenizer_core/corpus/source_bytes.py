@@ -24,10 +24,7 @@ from bpeline.tokenizer_core.corpus.compressed_members import (
     decompressed,
 )
 from bpeline.tokenizer_core.corpus.file_kinds import HEAD_BYTES
-from bpeline.tokenizer_core.corpus.first_look import (
-    refuse_other_compression,
-    refuse_other_content,
-)
+from bpeline.tokenizer_core.corpus.first_look import refuse_other_content
 from bpeline.tokenizer_core.corpus.row_fields import RowFields
 from bpeline.tokenizer_core.corpus.sources import FileState, SourceFile, not_a_regular_file
 from bpeline.tokenizer_core.corpus.text_records import document_blocks
@@ -150,7 +147,7 @@ def read_plain(file: SourceFile, view: memoryview) -> None:
         _refuse_change(file, descriptor)
     finally:
         os.close(descriptor)
-    refuse_other_content(file.path, file.format, bytes(view[:HEAD_BYTES]))
+    refuse_other_content(file, bytes(view[:HEAD_BYTES]))
 
 
 def _open_local(file: SourceFile) -> LocalSource:
@@ -272,7 +269,7 @@ class PlainBytes:
             filled += read
         self._opened.refuse_change()
         if begin == 0:
-            refuse_other_content(self._file.path, self._file.format, bytes(view[:HEAD_BYTES]))
+            refuse_other_content(self._file, bytes(view[:HEAD_BYTES]))
         return Text(data, end - begin)
 
     def values(self, rows: int) -> list[bytes]:
@@ -358,7 +355,7 @@ class _Records:
         begin, end = part or (0, file.size + 1)
         if begin == 0:
             with open(path, "rb") as there:
-                refuse_other_content(file.path, file.format, there.read(HEAD_BYTES))
+                refuse_other_content(file, there.read(HEAD_BYTES))
         self._columns = ColumnBlocks(file, path, state, begin, end, field, carried)
         self._opened = opened
 
@@ -483,7 +480,7 @@ def _blocks_of(file: SourceFile, opened: OpenSource) -> Iterator[bytes]:
     if file.compression is None:
         blocks = iter(lambda: opened.read(_PLAIN_BLOCK), b"")
     else:
-        refuse_other_compression(file.path, file.compression, opened.read(HEAD_BYTES))
+        refuse_other_content(file, opened.read(HEAD_BYTES), packed=True)
         opened.seek(0)
         blocks = decompressed(opened.read, COMPRESSIONS[file.compression])
     head = b""
@@ -491,7 +488,7 @@ def _blocks_of(file: SourceFile, opened: OpenSource) -> Iterator[bytes]:
         if len(head) < HEAD_BYTES:
             head += block[:HEAD_BYTES]
             if len(head) >= HEAD_BYTES:
-                refuse_other_content(file.path, file.format, head)
+                refuse_other_content(file, head)
         yield block
     if len(head) < HEAD_BYTES:
-        refuse_other_content(file.path, file.format, head)
+        refuse_other_content(file, head)

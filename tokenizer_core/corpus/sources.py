@@ -9,7 +9,7 @@ import os
 import secrets
 import shlex
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -33,12 +33,7 @@ from bpeline.tokenizer_core.corpus.file_kinds import (
     shown_kind,
 )
 from bpeline.tokenizer_core.corpus.first_look import HEAD, format_by_content, other_content
-from bpeline.tokenizer_core.corpus.own_files import (
-    OF_BPELINE,
-    OwnFiles,
-    own_files,
-    tells_of_own_files,
-)
+from bpeline.tokenizer_core.corpus.own_files import OF_BPELINE, own_files, tells_of_own_files
 from bpeline.tokenizer_core.corpus.skipped_files import SkippedFiles, Skipping
 from bpeline.tokenizer_core.errors import InvalidOption, MissingSource, UnreadableSource
 from bpeline.tokenizer_core.remote_files import RemoteFile, find_remote_files, read_range
@@ -292,26 +287,26 @@ def _paths_of(
             yield from _if_text(absolute, include, skipping)
 
 
-def _is_own(path: str, base: str, own: Callable[[str], OwnFiles], skipping: Skipping) -> bool:
-    """Whether bpeline wrote a file, or a directory above it and below a base; then it is skipped."""
+def _is_own(path: str, base: str, own: Callable[[str], dict[str, str]], skipping: Skipping) -> bool:
+    """Skip a file if bpeline wrote it, or a directory above it and below a base."""
     found = "", ""
     while path not in (base, "/", ""):
         parent, name = os.path.split(path)
-        if kind := own(parent).kinds.get(name):
+        if kind := own(parent).get(name):
             found = path, kind
-        if own(parent).whole and parent != base:
-            found = parent, own(parent).whole
+        if parent != base and (kind := own(parent).get("")):
+            found = parent, kind
         path = parent
     if found[1]:
         skipping.skip(*found)
     return bool(found[1])
 
 
-def _own_files(directory: str, names: Collection[str] | None = None) -> OwnFiles:
+def _own_files(directory: str) -> dict[str, str]:
     try:
-        names = os.listdir(directory) if names is None else names
+        names = set(os.listdir(directory))
     except OSError:  # whoever may not list it may read a file in it
-        names = ()
+        return {}
     return own_files(names, lambda name: _reader_of(os.path.join(directory, name))(HEAD_BYTES))
 
 
@@ -420,7 +415,7 @@ def _not_own(files: list[RemoteFile], source: Source, skipping: Skipping) -> lis
         names.setdefault(os.path.dirname(url), []).append(os.path.basename(url))
 
     @functools.cache
-    def own(directory: str) -> OwnFiles:
+    def own(directory: str) -> dict[str, str]:
         here = names.get(directory, ())
         return own_files(here, lambda name: _head_of(there[f"{directory}/{name}"], HEAD_BYTES))
 
@@ -456,16 +451,16 @@ def _text_files_below(
     below = len(os.path.join(directory, ""))
     for parent, directories, names in os.walk(directory, onerror=_refuse_directory):
         walked = []
-        own = _own_files(parent, {*directories, *names})
-        if own.whole and not (is_named and parent == directory):
-            skipping.skip(parent, own.whole)
+        own = _own_files(parent)
+        if "" in own and not (is_named and parent == directory):
+            skipping.skip(parent, own[""])
             names, directories[:] = [], []
         for name in directories:
             path = os.path.join(parent, name)
             if name.startswith("."):
                 skipping.hide(path)
-            elif name in own.kinds:
-                skipping.skip(path, own.kinds[name])
+            elif name in own:
+                skipping.skip(path, own[name])
             elif os.path.islink(path):
                 skipping.skip(path, "links to directories")
             else:
@@ -475,8 +470,8 @@ def _text_files_below(
             path = os.path.join(parent, name)
             if name.startswith("."):
                 skipping.hide(path)
-            elif name in own.kinds:
-                skipping.skip(path, own.kinds[name])
+            elif name in own:
+                skipping.skip(path, own[name])
             elif not is_taken_from_directories(path[below:], include):
                 skipping.skip(path, shown_kind(path))
             else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import json
 import re
 import shlex
 from collections import deque
@@ -15,7 +16,7 @@ from bpeline.tokenizer_core.corpus.file_kinds import RECORD_END, compression_of,
 from bpeline.tokenizer_core.corpus.row_fields import (
     RowFields,
     advised_field,
-    parsed_json,
+    whole_number,
     without_text,
 )
 from bpeline.tokenizer_core.errors import UnreadableSource
@@ -210,6 +211,7 @@ def _json_rows(
 ) -> Iterator[dict[str, Any]]:
     """Of an array of objects; or of objects one after the other, which are often called .json."""
     decode = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape").decode
+    parse = json.JSONDecoder(parse_int=whole_number).raw_decode
     source = iter(blocks)
     text, at, is_over, number = "", 0, False, 0
     is_array: bool | None = None
@@ -269,7 +271,7 @@ def _json_rows(
         if is_array and before == "a record":
             refuse("has no comma before it")
         try:
-            record, end = parsed_json(text, at)
+            record, end = parse(text, at)
         except (ValueError, RecursionError) as error:
             if not is_over and isinstance(error, ValueError):
                 more()
