@@ -204,7 +204,8 @@ def recalled(
     digests = reading.digests_of({file.source for file in files})
     together: dict[str, list[SourceFile]] = {}
     for file in files:
-        together.setdefault(digests[file.source], []).append(file)
+        if not file.was_text_once:
+            together.setdefault(digests[file.source], []).append(file)
     found: dict[str, FileReading] = {}
     for digest, some in together.items():
         found |= recall(some, CHUNK_BYTES, digest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,9 @@ from s3_server import S3Server
 
 from bpeline.flows.encode_dataset import encode_dataset
 from bpeline.flows.steps.dataset_encoding import EncodedDataset
-from bpeline.registry import load_tokenizer, open_registry
+from bpeline.registry import export, load_tokenizer, open_registry
+from bpeline.registry.workspace import Workspace, keep_standard_input
+from bpeline.tokenizer_core.corpus import Source, search_sources
 from bpeline.tokenizer_core.errors import (
     InvalidOption,
     MissingSource,
@@ -50,6 +53,21 @@ def registered(trained: Path, tmp_path: Path) -> Path:
 def mlflow_run(dataset: EncodedDataset) -> Any:
     run_id = dataset.link.partition("/runs/")[2].partition("?")[0]
     return open_registry().tracker._client.get_run(run_id)
+
+
+@pytest.mark.slow
+def test_what_bpeline_wrote_is_no_source_of_a_second_run(registered: Path) -> None:
+    for format in ("gpt2", "transformers"):
+        export("news/1", registered / "exports" / format, format)
+    shutil.copytree(".bpeline", registered / "home")
+    keep_standard_input(Workspace.open(registered / "home"), io.BytesIO(b"some words"), None)
+    first = encode_dataset("news/1", [str(registered)], str(registered / "tokens"))
+    again = encode_dataset("news/1", [str(registered)], str(registered / "tokens"))
+    assert (first.documents, first.manifest_digest) == (3, again.manifest_digest)
+    for kind in ("2 export of bpeline", "1 workspace of bpeline", "token shards of bpeline"):
+        assert kind in again.notes[0]
+    vocabulary = registered / "exports" / "gpt2" / "merges.txt"
+    assert len(search_sources([Source(str(vocabulary))]).files) == 1
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from bpeline.tokenizer_core.errors import (
     MissingSource,
     UnreadableSource,
 )
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
 def make(directory: Path, *names: str) -> None:
@@ -179,6 +180,28 @@ def test_a_named_file_of_text_is_read_whatever_it_is_called(tmp_path: Path) -> N
     make(tmp_path, "enwik8", "server.log")
     (tmp_path / "utf16").write_bytes("\ufeffa".encode("utf-16-le"))  # refused when it is read
     assert names_of(tmp_path, "enwik8", "server.log", "utf16") == ["enwik8", "server.log", "utf16"]
+
+
+def test_what_bpeline_wrote_is_skipped_where_it_is_not_named(tmp_path: Path) -> None:
+    others = ["a.txt", "b.txt", "other/merges.txt", "other/shard-00000-0123456789ab.jsonl"]
+    make(tmp_path, *others, "b.txt.certificate.json", "other/manifest.json")
+    make(tmp_path, "other/shard-00000-0123456789ab.json")
+    tokenizer = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
+    tokenizer.save(tmp_path / "data" / "made", format="bpeline")
+    for folder, format in (("data/tokens", "bin"), ("data/rows", "parquet"), (".", "bin")):
+        tokenizer.encode_files(tmp_path / "a.txt", tmp_path / folder, format=format)
+    for pattern in (".", "**/*", "*"):
+        found = search_sources([Source(str(tmp_path / pattern))])
+        assert {os.path.relpath(file.path, tmp_path) for file in found.files} == {*others}
+        kinds = {kind: n for kind, n in found.skipped.kinds.items() if kind.endswith("of bpeline")}
+        assert kinds.pop("tokenizer of bpeline") == 1
+        assert kinds["token shards of bpeline"] >= 14
+    (rows,) = (tmp_path / "data" / "rows").glob("*.parquet")
+    assert names_of(tmp_path, "data/made/merges.txt", str(rows)) == [
+        "data/made/merges.txt", f"data/rows/{rows.name}",
+    ]  # fmt: skip
+    with pytest.raises(MissingSource, match="token shards of bpeline"):
+        names_of(tmp_path, "data/rows")
 
 
 def test_each_file_is_taken_once_whatever_its_names(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What standard input is taken for, by how it begins."""
+"""What sources are taken for, by their names and by how they begin, and what is advised."""
 
 from __future__ import annotations
 
@@ -7,15 +7,21 @@ import gzip
 import io
 import json
 import lzma
+import re
+import shlex
+import subprocess
+import tarfile
 from collections.abc import Callable
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from bpeline.tokenizer_core.corpus import HEAD, extension_for
-from bpeline.tokenizer_core.errors import UnreadableSource
+from bpeline.tokenizer_core.corpus import HEAD, Source, extension_for, search_sources
+from bpeline.tokenizer_core.counting import count_texts, count_words
+from bpeline.tokenizer_core.errors import CorpusError, InvalidUtf8, UnreadableSource
 
 RECORD = '{"id": 1, "text": "one"}'
 TABLE = pa.table({"text": ["one", "two"], "id": [1, 2]})
@@ -45,6 +51,9 @@ TEXTS = [
     ("", ".txt"),
     ("text\n", ".txt"),  # one word is no table
     ("a text, of course, but no table\n", ".txt"),
+    ("text, and more\n" * 9, ".txt"),
+    ("\n\ntext, and more, and\nother things\n", ".txt"),
+    ("more\t text of it\ttext\n", ".txt"),
     ("[1] In the beginning\n", ".txt"),
     ("[{x}] is a set\n", ".txt"),
     ("{x} is a set\n", ".txt"),
@@ -121,3 +130,170 @@ def test_objects_without_the_member_are_refused_naming_theirs(text: str) -> None
 def test_what_is_no_corpus_is_refused(content: bytes, said: str) -> None:
     with pytest.raises(UnreadableSource, match=f"standard input begins as {said}"):
         extension_for(content, "text")
+
+
+# ---- files -----------------------------------------------------------------------------------
+
+
+def tar_of(text: bytes, format: int = tarfile.GNU_FORMAT) -> bytes:
+    packed, member = io.BytesIO(), tarfile.TarInfo("inner.txt")
+    member.size = len(text)
+    with tarfile.open(fileobj=packed, mode="w", format=format) as archive:
+        archive.addfile(member, io.BytesIO(text))
+    return packed.getvalue()
+
+
+def parquet_of(text: str, column: str = "text") -> bytes:
+    packed = io.BytesIO()
+    pq.write_table(pa.table({"id": ["1"], column: [text]}), packed)
+    return packed.getvalue()
+
+
+WORDS = "a naïve text of words, twice: words\n"
+LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+# Name → content, what is said of it, and the file that its advice makes.
+WRONG: dict[str, tuple[bytes, str, str]] = {
+    "tar.txt.gz": (gzip.compress(tar_of(WORDS.encode())), "a tar archive within gzip", "*.d/*"),
+    "tar.md": (tar_of(WORDS.encode(), tarfile.USTAR_FORMAT), "a tar archive", "*.d/*"),
+    "pointer.txt": (LFS, "a Git LFS pointer", ""),
+    "pointer.bz2": (LFS, "a Git LFS pointer", ""),
+    "pointer.jsonl": (LFS, "a Git LFS pointer", ""),
+    "pointer.parquet": (LFS, "a Git LFS pointer", ""),
+    "annex.csv": (b"/annex/objects/SHA256E-s9--4d7a.csv\n", "a git-annex pointer", ""),
+    "16.txt": (WORDS.encode("utf-16-le"), "UTF-16LE", "16.utf8.txt"),
+    "16.csv.gz": (
+        gzip.compress(f'text\n"{WORDS}"\n'.encode("utf-16-be")),
+        "UTF-16BE within gzip",
+        "*.utf8.csv",
+    ),
+    "32.jsonl": (json.dumps({"text": WORDS}).encode("utf-32-le"), "UTF-32LE", "32.utf8.jsonl"),
+    "mark.txt": (WORDS.encode("utf-16"), "UTF-16", "mark.utf8.txt"),
+    "packed.txt": (gzip.compress(WORDS.encode()), "gzip", "packed.txt.gz"),
+    "plain.txt.zst": (WORDS.encode(), "text", "plain.txt.zst.txt"),
+    "table.txt": (parquet_of(WORDS), "Parquet", "table.txt.parquet"),
+    "text.arrow": (WORDS.encode(), "text", "text.arrow.txt"),
+}
+
+
+def typed(error: CorpusError, folder: Path) -> None:
+    """Type what an error advises."""
+    (command,) = re.findall(r"type `(.*?)`", error.next_step, re.DOTALL)
+    subprocess.run(["bash", "-ec", command], cwd=folder, check=True)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_name_that_contradicts_its_content_is_an_error_that_says_both(
+    name: str, tmp_path: Path
+) -> None:
+    content, said, new = WRONG[name]
+    (tmp_path / name).write_bytes(content)
+    for policy in ("strict", "replace"):
+        for path in (tmp_path, tmp_path / name, tmp_path / f"*{Path(name).suffix}"):
+            if path != tmp_path or not name.endswith((".csv", ".bz2", ".csv.gz")):
+                with pytest.raises(CorpusError, match=f"{name}.*begins as {said} does") as refusal:
+                    count_words(path, invalid_utf8=policy)
+    if "UTF" not in said:
+        assert "its name says" in refusal.value.happened
+    if said not in ("text", "Parquet", "gzip"):
+        with pytest.raises(UnreadableSource, match=f"standard input begins as {said} does"):
+            extension_for(content, "text")
+    if said != "text":
+        (tmp_path / "no extension").write_bytes(content)
+        with pytest.raises(CorpusError, match=f"begins as .*{said.split()[-1]}"):
+            count_words(tmp_path / "no extension")
+    if new:
+        typed(refusal.value, tmp_path)
+        (made,) = tmp_path.glob(new)
+        assert count_words(made).to_mapping() == count_texts([WORDS]).to_mapping()
+
+
+@pytest.mark.parametrize("name", ["a.ndjson", "a.jl", "a.jsonlines", "a.NDJSON", "a", "a.dump"])
+@pytest.mark.parametrize("compression", ["", *COMPRESSIONS])
+def test_json_lines_are_read_as_such_whatever_they_are_called(
+    name: str, compression: str, tmp_path: Path
+) -> None:
+    lines = f"{RECORD}\n{RECORD}\n".encode()
+    path = tmp_path / f"{name}{compression}"
+    path.write_bytes(COMPRESSIONS[compression](lines) if compression else lines)
+    for pattern in {path, path if "." not in name or "dump" in name else tmp_path}:
+        assert count_words(pattern).to_mapping() == {b"one": 2}
+
+
+def test_julia_and_what_is_included_are_text(tmp_path: Path) -> None:
+    (tmp_path / "a.jl").write_text("module A\nend\n")
+    (tmp_path / "b.log").write_text(RECORD)
+    found = search_sources([Source(str(tmp_path), include=("*.log",))]).files
+    assert [file.format for file in found] == ["text", "text"]
+
+
+ENCODED = {
+    "CP1252": "Le café était fermé à l’été, où êtes-vous allés déjà ? ",
+    "CP1250": "Dziękuję bardzo, proszę państwa, będę jutro w domu, może później. ",
+    "CP1251": "Привет, как дела? Мы идём домой и поём. ",
+    "KOI8-R": "Привет, как дела? Мы идём домой и поём. ",
+    "CP1253": "Καλημέρα κόσμε, τι κάνετε σήμερα εδώ; ",
+    "CP932": "これは日本語の文章です。今日は天気がいいですね。",
+    "EUC-JP": "これは日本語の文章です。今日は天気がいいですね。",
+    "CP949": "안녕하세요. 오늘은 날씨가 좋습니다. ",
+    "GB18030": "今天天气很好，我们一起去公园，他说这是不错的主意。我在中国有很多朋友。",
+    "BIG5": "今天天氣很好，我們一起去公園，他說這是不錯的主意。我在中國有很多朋友。",
+}
+
+
+@pytest.mark.parametrize("encoding", ENCODED)
+def test_the_likely_encoding_is_said_and_how_sure_that_is(encoding: str, tmp_path: Path) -> None:
+    text = ENCODED[encoding] * 3
+    (tmp_path / "a.txt").write_bytes(text.encode(encoding))
+    with pytest.raises(InvalidUtf8, match=f"very likely {encoding}, in which it says '") as refusal:
+        count_words(tmp_path)
+    typed(refusal.value, tmp_path)
+    assert (tmp_path / "a.utf8.txt").read_text() == text
+    (tmp_path / "a.txt").write_bytes(text[:9].encode(encoding))
+    with pytest.raises(InvalidUtf8, match="perhaps"):
+        count_words(tmp_path / "a.txt")
+
+
+@pytest.mark.parametrize("content", [WORDS.encode() * 9 + b"\xff\xfe", b"\x80\x81\x98\x9d" * 99])
+def test_what_no_program_converts_is_advised_to_be_replaced(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(content)
+    with pytest.raises(InvalidUtf8, match=r"elsewhere|of no encoding") as refusal:
+        count_words(tmp_path)
+    assert refusal.value.next_step.startswith("add `--invalid-utf8 replace`")
+    count_words(tmp_path, invalid_utf8="replace")
+
+
+# Tables whose column `text` is not there, each with what their advice makes of them.
+TABLES: dict[str, tuple[bytes, str]] = {
+    "semicolons.csv": (b'id;text\n1;"one; two"\n', "one; two"),
+    "bars.tsv": (b"id|text\n1|one\n", "one"),
+    "tabs.csv": (b"id\ttext\n1\tone\n", "one"),
+    "no-names.csv": (b"1,one two three\n2,four\n", "one two threefour"),
+    "no-names.tsv.gz": (gzip.compress(b"0.5\tone two\n1\tsix\n"), "one twosix"),
+    "twice.csv": (b"id,text,text\n1,one,two\n", "one"),
+    "thrice.tsv": (b"text\ttext\ttext\none\ttwo\tthree\n", "one"),
+    "blank.csv": (b"id, text\n1,one\n", "one"),
+    "capital.csv": (b"id,Text,more\n1,one,longer than that\n", "one"),
+    "long.csv": (b"id,body\n1,one two\n", "one two"),
+    "member.jsonl": (b'{"id": "1", "body": "one two", "n": 5}\n', "one two"),
+    "member.json": (b'[{"id": "1", "body": "one two"}]', "one two"),
+    "blank.parquet": (parquet_of("one", " text"), "one"),
+    "usual.parquet": (parquet_of("one", "content"), "one"),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_advice_about_a_missing_column_works_when_it_is_typed(
+    name: str, tmp_path: Path
+) -> None:
+    content, text = TABLES[name]
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UnreadableSource, match=r"column|field") as refusal:
+        count_words(tmp_path / name)
+    field, made = "text", tmp_path / name
+    if option := re.fullmatch(r"type `--text-field (.*)`", refusal.value.next_step):
+        (field,) = shlex.split(option[1])
+    else:
+        typed(refusal.value, tmp_path)
+        (made,) = tmp_path.glob("*.new.*")
+    found = count_words(made, text_field=field).to_mapping()
+    assert sum(len(word) * count for word, count in found.items()) == len(text)

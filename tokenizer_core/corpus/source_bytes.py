@@ -483,12 +483,15 @@ def _blocks_of(file: SourceFile, opened: OpenSource) -> Iterator[bytes]:
         refuse_other_content(file, opened.read(HEAD_BYTES), packed=True)
         opened.seek(0)
         blocks = decompressed(opened.read, COMPRESSIONS[file.compression])
-    head = b""
-    for block in blocks:
-        if len(head) < HEAD_BYTES:
-            head += block[:HEAD_BYTES]
-            if len(head) >= HEAD_BYTES:
-                refuse_other_content(file, head)
-        yield block
-    if len(head) < HEAD_BYTES:
-        refuse_other_content(file, head)
+    head, damage = b"", None
+    try:
+        while len(head) < HEAD_BYTES and (block := next(blocks, b"")):
+            head += block
+    except DAMAGED as error:
+        damage = error
+    refuse_other_content(file, head)
+    if head:
+        yield head
+    if damage is not None:
+        raise damage
+    yield from blocks

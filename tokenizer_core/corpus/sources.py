@@ -133,6 +133,13 @@ class SourceFile:
         return self.format in ("parquet", "counts") and not self.is_remote
 
     @property
+    def was_text_once(self) -> bool:
+        """Whether bpeline 0.1 read it as text: what was counted then says nothing of it now."""
+        name = plain_name(self.path)
+        by_content = format_of(name) is None and self.format != "text"
+        return by_content or name.endswith((".ndjson", ".jsonlines"))
+
+    @property
     def state(self) -> FileState:
         """What a file must still be for what is known of it to hold."""
         return FileState(self.size, self.mtime_ns, self.ctime_ns, self.inode)
