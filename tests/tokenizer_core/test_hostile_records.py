@@ -78,7 +78,7 @@ def test_what_other_fields_say_is_no_matter_and_of_two_texts_the_last_counts(
     lines = [b'{"id": NaN, "x": -Infinity, "text": "a"}', b'{"id": 1e999999, "text": "b"}',
              b'{"text": "c", "text": "d"}', b'{"\\ud800": 1, "text": "\\ud83d\\ude00"}',
              b'{"' + b"k" * 1_000_000 + b'": 1, "text": "e"}',
-             b'{"id": ' + b"9" * 5_000 + b', "x": [-' + b"1" * 999 + b'], "text": "f"}']  # fmt: skip
+             b'{"id": ' + b"9" * 5_000 + b', "x": -' + b"1" * 999 + b', "text": "f"}']  # fmt: skip
     words = expected("a", "b", "d", "\N{GRINNING FACE}", "e", "f")
     (tmp_path / "a.jsonl").write_bytes(b"\r\n".join(lines))
     assert counted(tmp_path / "a.jsonl") == words

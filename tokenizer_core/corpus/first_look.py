@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from io import BytesIO
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bpeline.tokenizer_core.corpus.compressed_members import (
     COMPRESSIONS,
@@ -32,9 +32,6 @@ from bpeline.tokenizer_core.corpus.file_kinds import (
 )
 from bpeline.tokenizer_core.errors import CorpusError, InvalidUtf8, UnreadableSource
 
-if TYPE_CHECKING:
-    from bpeline.tokenizer_core.corpus.sources import SourceFile
-
 HEAD = 1 << 20  # bytes that are looked at; bzip2 gives nothing before 900 kB of its text
 _COMPRESSED: dict[str, Compression] = {"gzip": "gz", "Zstandard": "zst", "bzip2": "bz2", "xz": "xz"}
 _ARROW_STREAM = b"\xff\xff\xff\xff"  # before each message, and the first is a schema
@@ -48,9 +45,10 @@ _ACCEPTED = (
 _FORMATS: dict[str, Format] = {
     ".txt": "text", ".jsonl": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "tsv",
 }  # fmt: skip
-_NAMED: dict[Format, str] = {
+_NAMED: dict[Format | Compression, str] = {
     "text": "text", "jsonl": "JSON lines", "json": "JSON", "csv": "CSV", "tsv": "TSV",
     "parquet": "Parquet", "counts": "Parquet", "arrow": "Arrow",
+    "gz": "gzip", "zst": "Zstandard", "bz2": "bzip2", "xz": "xz",
 }  # fmt: skip
 _EXTENSIONS = {"Parquet": ".parquet", "Arrow": ".arrow"} | {
     kind: f".{extension}" for kind, extension in _COMPRESSED.items()
@@ -65,26 +63,27 @@ _ADVICE = {
 } | {kind: f"{{read}} > {{path}}{extension}" for kind, extension in _EXTENSIONS.items()}
 
 
-def refuse_other_content(file: SourceFile, head: bytes, *, packed: bool = False) -> None:
+def refuse_other_content(
+    path: str, reads_as: Format | Compression, head: bytes, within: Compression | None = None
+) -> None:
     """Refuse a file that begins as something else than its name says.
 
     Args:
-        head: its first `HEAD_BYTES` or all there are, decompressed unless ``packed``.
+        head: its first `HEAD_BYTES` or all there are, decompressed where it is ``within`` one.
 
     Raises:
         InvalidUtf8: it is text in another encoding.
         UnreadableSource: it is something else.
     """
-    compression = file.compression
-    named = COMPRESSIONS[compression].name if packed and compression else _NAMED[file.format]
+    named = _NAMED[reads_as]
     kind = other_than_text(head, named=True)
     if named in _EXTENSIONS:
         kind = kind or ("text" if len(head) > _FEW and is_utf8(head) else "binary")
         if kind == "binary":  # its own reader says what is wrong
             return
     if kind not in ("", named):
-        says = named if packed or format_of(file.path) else ""
-        raise other_content(file.path, says, kind, None if packed else compression)
+        says = named if format_of(path) or named in _EXTENSIONS else ""
+        raise other_content(path, says, kind, within)
 
 
 def other_content(

@@ -147,7 +147,7 @@ def read_plain(file: SourceFile, view: memoryview) -> None:
         _refuse_change(file, descriptor)
     finally:
         os.close(descriptor)
-    refuse_other_content(file, bytes(view[:HEAD_BYTES]))
+    refuse_other_content(file.path, file.format, bytes(view[:HEAD_BYTES]))
 
 
 def _open_local(file: SourceFile) -> LocalSource:
@@ -269,7 +269,7 @@ class PlainBytes:
             filled += read
         self._opened.refuse_change()
         if begin == 0:
-            refuse_other_content(self._file, bytes(view[:HEAD_BYTES]))
+            refuse_other_content(self._file.path, self._file.format, bytes(view[:HEAD_BYTES]))
         return Text(data, end - begin)
 
     def values(self, rows: int) -> list[bytes]:
@@ -355,7 +355,7 @@ class _Records:
         begin, end = part or (0, file.size + 1)
         if begin == 0:
             with open(path, "rb") as there:
-                refuse_other_content(file, there.read(HEAD_BYTES))
+                refuse_other_content(file.path, file.format, there.read(HEAD_BYTES))
         self._columns = ColumnBlocks(file, path, state, begin, end, field, carried)
         self._opened = opened
 
@@ -480,7 +480,7 @@ def _blocks_of(file: SourceFile, opened: OpenSource) -> Iterator[bytes]:
     if file.compression is None:
         blocks = iter(lambda: opened.read(_PLAIN_BLOCK), b"")
     else:
-        refuse_other_content(file, opened.read(HEAD_BYTES), packed=True)
+        refuse_other_content(file.path, file.compression, opened.read(HEAD_BYTES))
         opened.seek(0)
         blocks = decompressed(opened.read, COMPRESSIONS[file.compression])
     head, damage = b"", None
@@ -489,7 +489,7 @@ def _blocks_of(file: SourceFile, opened: OpenSource) -> Iterator[bytes]:
             head += block
     except DAMAGED as error:
         damage = error
-    refuse_other_content(file, head)
+    refuse_other_content(file.path, file.format, head, file.compression)
     if head:
         yield head
     if damage is not None:
