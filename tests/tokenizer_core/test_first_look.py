@@ -19,7 +19,13 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from bpeline.tokenizer_core.corpus import HEAD, Source, extension_for, search_sources
+from bpeline.tokenizer_core.corpus import (
+    HEAD,
+    Source,
+    extension_for,
+    find_source_files,
+    search_sources,
+)
 from bpeline.tokenizer_core.counting import count_texts, count_words
 from bpeline.tokenizer_core.errors import CorpusError, InvalidUtf8, UnreadableSource
 
@@ -217,13 +223,15 @@ def test_json_lines_are_read_as_such_whatever_they_are_called(
     path.write_bytes(COMPRESSIONS[compression](lines) if compression else lines)
     for pattern in {path, path if "." not in name or "dump" in name else tmp_path}:
         assert count_words(pattern).to_mapping() == {b"one": 2}
+    (file,) = find_source_files([Source(str(path))])
+    assert file.was_text_once, "nothing that was counted of it before is of use"
 
 
 def test_julia_and_what_is_included_are_text(tmp_path: Path) -> None:
     (tmp_path / "a.jl").write_text("module A\nend\n")
     (tmp_path / "b.log").write_text(RECORD)
     found = search_sources([Source(str(tmp_path), include=("*.log",))]).files
-    assert [file.format for file in found] == ["text", "text"]
+    assert [(file.format, file.was_text_once) for file in found] == [("text", False)] * 2
 
 
 ENCODED = {

@@ -107,6 +107,25 @@ def test_source_code_in_a_store_begins_as_text(put: Put) -> None:
         assert search.skipped.kinds == {".html": 1, ".ts (binary)": 1}
 
 
+def test_a_store_is_looked_at_as_directories_are(put: Put) -> None:
+    lines = put("a.ndjson", b'{"text": "low"}\n')
+    dump = put("dump", b'{"text": "low"}\n')
+    put("tokens/shard-00000-0123456789ab.sources.jsonl", b"{}\n")
+    put("tokens/shard-00000-0123456789ab.json", b'{"name": "shard-00000-0123456789ab", "key": "0"}')
+    put("home/standard-input/0.txt", b"low")
+    put("home/workspace.json", b'{"format":1,"id":"0","kind":"bpeline workspace"}')
+    put("other/a.txt", b"version https://git-lfs.github.com/spec/v1\nsize 9\n")
+    place = lines.removesuffix("/a.ndjson")
+    search = search_sources([Source(place)])
+    assert [file.path.rsplit("/", 1)[1] for file in search.files] == ["a.ndjson", "a.txt"]
+    assert search.skipped.kinds["workspace of bpeline"] == 1
+    assert search.skipped.kinds["token shards of bpeline"] == 2
+    assert count_words([lines, dump]).to_mapping() == {b"low": 2}
+    with pytest.raises(UnreadableSource, match="begins as a Git LFS pointer does") as refusal:
+        count_words(place)
+    assert refusal.value.next_step == "fetch the file, then type `git lfs pull`"
+
+
 def vars_of(file: SourceFile) -> dict[str, object]:
     return {name: getattr(file, name) for name in SourceFile.__slots__}
 

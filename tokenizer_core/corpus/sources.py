@@ -134,7 +134,7 @@ class SourceFile:
 
     @property
     def was_text_once(self) -> bool:
-        """Whether bpeline 0.1 read it as text: what was counted then says nothing of it now."""
+        """Whether earlier releases read it as text, so that what they counted is of no use."""
         name = plain_name(self.path)
         by_content = format_of(name) is None and self.format != "text"
         return by_content or name.endswith((".ndjson", ".jsonlines"))
