@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mlflow.exceptions import MlflowException
 from mlflow.models import set_model
 from mlflow.pyfunc import PythonModel
 
@@ -37,12 +38,36 @@ class TokenizerModel(PythonModel):  # type: ignore[misc]  # MLflow ships no type
             self._tokenizer = Tokenizer.load(context.artifacts["tokenizer"], format="bpeline")
         except ImportError as error:
             raise _explained(error, context.model_config["packages"]) from None
+        # MLflow reads the signature from the type hints of `predict`. When it calls a method with
+        # these hints, it replaces a DataFrame by its first column; one without hints gets all.
+        self.predict = self._predict_input
 
     def predict(
         self, context: Any, model_input: list[str], params: dict[str, Any] | None = None
     ) -> list[list[int]]:
         """Token ids of each text, in order. MLflow refuses anything but a list of texts."""
         return [self._tokenizer.encode(text) for text in model_input]
+
+    def _predict_input(
+        self, context: Any, model_input: Any, params: dict[str, Any] | None = None
+    ) -> Any:
+        """Like `predict`; of a DataFrame, the column `text` or its only column is encoded."""
+        return TokenizerModel.predict(self, context, _texts_of(model_input), params)
+
+
+def _texts_of(model_input: Any) -> Any:
+    """The texts of a DataFrame; other input as it is, for MLflow to check."""
+    if not hasattr(model_input, "columns"):
+        return model_input
+    columns = list(model_input.columns)
+    if len(columns) == 1:
+        return model_input.iloc[:, 0].tolist()
+    if columns.count("text") == 1:
+        return model_input["text"].tolist()
+    raise MlflowException.invalid_parameter_value(
+        f"the DataFrame has the columns {columns}; expected one column named text, or a single "
+        'column. Pass the column that holds the texts: model.predict(frame["NAME"].tolist())'
+    )
 
 
 def _is_installed() -> bool:

@@ -16,6 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 from kept_registry import KeptRegistry
 from small_publications import publication_of
@@ -151,7 +152,28 @@ def test_an_installed_bpeline_is_used_instead(stored: Path, wheel: Path) -> None
     assert sys.path == before
     tokenizer = model.unwrap_python_model()._tokenizer
     assert type(tokenizer) is Tokenizer
-    assert model.predict(TEXTS) == [tokenizer.encode(text) for text in TEXTS]
+    ids = [tokenizer.encode(text) for text in TEXTS]
+    assert model.predict(TEXTS) == ids
+    numbers, others = range(len(TEXTS)), ["the"] * len(TEXTS)
+    for columns in (
+        {"body": TEXTS},
+        {"text": TEXTS, "id": others},
+        {"id": others, "text": TEXTS},  # the first column of strings was encoded
+        {"id": numbers, "text": TEXTS},
+    ):
+        assert model.predict(pandas.DataFrame(columns)) == ids
+    twice = pandas.DataFrame(zip(TEXTS, TEXTS, strict=True), columns=["text", "text"])
+    for frame, named in (
+        (pandas.DataFrame({"id": others, "body": TEXTS}), r"columns \['id', 'body'\]"),
+        (pandas.DataFrame({"n": numbers, "body": TEXTS}), r"columns \['n', 'body'\]"),
+        (twice, r"columns \['text', 'text'\]"),
+        (pandas.DataFrame({"text": numbers}), "Expected type str, but got int"),
+        (pandas.DataFrame(), r"columns \[\]"),
+    ):
+        with pytest.raises(mlflow.exceptions.MlflowException, match=named) as refused:
+            model.predict(frame)
+        assert refused.value.error_code == "INVALID_PARAMETER_VALUE"
+    assert str(model.metadata.signature.inputs) == "[string (required)]"
 
 
 @pytest.mark.slow
