@@ -15,7 +15,7 @@ import logging
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, unquote_plus
@@ -168,11 +168,19 @@ def hide_in_logs() -> None:
 
 
 class TextWithoutSecrets(io.TextIOWrapper):
-    """A stream of messages: standard error, on which nothing is data."""
+    """A stream of messages: standard error, on which nothing is data.
+
+    Messages that a full disk or a closed pipe refuses are dropped: the work goes on without them.
+    """
 
     def write(self, text: str, /) -> int:
-        super().write(without_secrets(text))
+        with suppress(OSError):
+            super().write(without_secrets(text))
         return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            super().flush()
 
 
 def tell_secrets_of(address: str | None) -> None:

@@ -25,6 +25,7 @@ import click
 
 from bpeline import script
 from bpeline.flows.cli.options import TYPED
+from bpeline.flows.cli.output import say_error
 from bpeline.flows.running import (
     Terminated,
     interruption_behind,
@@ -223,17 +224,6 @@ def _place_of(error: Exception) -> str:
     return ", ".join(frames[:-4:-1]) or "no file of bpeline"
 
 
-def say_error(error: BpelineError) -> None:
-    """What happened, what is accepted, what to type next."""
-    from bpeline.flows.wording import as_typed
-
-    click.secho("error: ", fg="red", bold=True, nl=False, err=True)
-    click.echo(as_typed(error.happened), err=True)
-    for part in (error.accepted, error.next_step):
-        if part:
-            click.echo(f"       {as_typed(part)}", err=True)
-
-
 def say_interrupted(interruption: KeyboardInterrupt) -> int:
     """What whoever interrupted a command should know; its exit code."""
     terminated = isinstance(interruption, Terminated)
@@ -288,6 +278,9 @@ def main() -> None:
     # Of a type hint of MLflow's own. Said before there are threads: a filter that one adds is lost
     # where another one takes filters back, as the compiler of kernels does.
     warnings.filterwarnings("ignore", ".*Any type hint is inferred as AnyType", UserWarning)
+    if sys.stderr is None:  # it was closed; without this, the next file would get its number
+        nowhere = os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        sys.stderr = sys.__stderr__ = TextIOWrapper(os.fdopen(nowhere, "wb"))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # names of files need not be UTF-8
             stream.reconfigure(errors="backslashreplace")

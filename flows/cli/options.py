@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from bpeline.flows.cli.output import Command
+
 if TYPE_CHECKING:
     from bpeline.flows.pages import Frame
     from bpeline.tokenizer_core.corpus import FoundFiles
@@ -37,7 +39,8 @@ def command(
     epilog = f"\b\nExample{'s' if len(examples) > 1 else ''}:\n{shown}\n"
 
     def make(function: Callable[..., Any]) -> click.Command:
-        made = click.command(epilog=epilog, context_settings={"show_default": True})(function)
+        settings = {"show_default": True}
+        made = click.command(cls=Command, epilog=epilog, context_settings=settings)(function)
         if workspace:
             made.params.append(_workspace_option())
         made.params.append(_quiet_option())

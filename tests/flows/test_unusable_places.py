@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
 from click.testing import Result
 
+from bpeline.flows.cli.main import FILE_OF, cli
+from bpeline.flows.cli.output import ANSWERS, CHANGES_WITH, changes
 from bpeline.flows.diagnosis import _workspace
 from bpeline.registry import open_registry
 from bpeline.registry.environment import configure
@@ -96,6 +102,88 @@ def test_streams_that_are_closed_or_full(redirected: str, code: int) -> None:
     assert ended.returncode == code, ended.stderr
     assert "Traceback" not in ended.stderr
     assert not ended.stderr or ended.stderr.startswith(("error: ", "no version"))
+
+
+@pytest.fixture(params=["full disk", "closed pipe"])
+def refusing(request: pytest.FixtureRequest) -> Iterator[io.TextIOWrapper]:
+    """A stream that nothing can be written to."""
+    reader, descriptor = os.pipe()
+    os.close(reader)
+    if request.param == "full disk":
+        os.close(descriptor)
+        descriptor = os.open("/dev/full", os.O_WRONLY)
+    with io.TextIOWrapper(open(descriptor, "wb", buffering=0), write_through=True) as stream:
+        yield stream
+
+
+@pytest.mark.slow
+def test_what_was_done_is_said_where_standard_output_cannot_be_written(
+    folder_after: Any,
+    refusing: io.TextIOWrapper,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """`train … > /dev/full` published, then advised to type the same command again."""
+    monkeypatch.chdir(folder_after({"text.txt": "the then there " * 50}, []))
+    train = "train text.txt --name news --held-out 0 --vocab-size"
+    for typed, said in (
+        (f"{train} 258", "news/1 (newly registered)"),
+        (f"{train} 259 --json", '"reference": "news/2"'),
+        ("promote news/1", "news@champion points to news/1 now"),
+        ("encode news/1 text.txt -o tokens", "tokens: "),
+        ("export news/1 --output out", "out"),
+        ("delete news@candidate --remove", "news@candidate points nowhere now"),
+        ("delete news/2 --remove", "news/2  "),
+        ("gc --days 0 --remove", " removed"),
+    ):
+        with redirect_stdout(refusing):
+            assert cli.main(shlex.split(typed), standalone_mode=False) == 1, typed
+        told = capsys.readouterr().err
+        _, error, output = told.partition("error: standard output cannot be written: ")
+        assert error, told
+        assert said in output
+        assert "the same command" not in told
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("train a.txt --name a", True),
+        ("train a.txt --name a --plan", False),
+        ("import a.json --name a", True),
+        ("rollback news", True),
+        ("evaluate news", True),
+        ("resume", True),
+        ("resume --list", False),
+        ("gc", False),
+        ("delete news/1", False),
+        ("encode news text", False),
+        ("versions", False),
+    ],
+)
+def test_a_command_changes_something_unless_it_only_answers(typed: str, expected: bool) -> None:
+    name, *words = shlex.split(typed)
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    with command.make_context(name, words) as context:
+        assert changes(context) == expected
+    assert {*ANSWERS, *CHANGES_WITH} <= FILE_OF.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("redirected", ["2>/dev/full", "2>&-"])
+def test_a_training_ends_where_standard_error_cannot_be_written(
+    redirected: str, tmp_path: Path
+) -> None:
+    """A line of progress that was refused ended it."""
+    (tmp_path / "a.txt").write_text("the then there " * 50, encoding="utf-8")
+    program = shlex.quote(os.fspath(Path(sys.executable).with_name("bpeline")))
+    command = f"{program} train a.txt --name a --vocab-size 258 --held-out 0 {redirected}"
+    ended = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0
+    assert "a/1 (newly registered)" in ended.stdout
 
 
 def test_the_root_of_a_workspace_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
