@@ -20,12 +20,14 @@ from bpeline.registry.evaluation_sets import forget_set
 from bpeline.registry.loading import forget_resolved
 from bpeline.registry.publishing import waiting_publications
 from bpeline.registry.references import ByAlias, ByNumber, parse_reference, validate_name
+from bpeline.registry.retention import make_room
 from bpeline.registry.tracking import Tombstone, Traces, TrackedVersion, is_server
 from bpeline.registry.version_files import FORMAT_FILES
 from bpeline.registry.versions import aliases_of
 from bpeline.registry.workspace import forget_directory
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import (
+    DiskFull,
     InvalidOption,
     RegistryError,
     RegistryUnreachable,
@@ -118,19 +120,29 @@ def delete_versions(
     """
     with registry.workspace.lock(f"deleting {wanted}"):
         try:
-            chosen = _chosen(registry, wanted, by, reason)
-        except RegistryUnreachable as error:
-            noted = _remembered(registry, wanted, by, reason)
-            registry.catalogue.add_deletions(noted)
-            if not noted:
-                raise
-            raise _waiting(noted, error) from error
-        registry.catalogue.add_deletions(chosen)
-        try:
-            leaving = {one.number for one in chosen}
-            return [_delete(registry, one, leaving) for one in chosen]
-        except RegistryUnreachable as error:
-            raise _waiting(chosen, error) from error
+            return _delete_all(registry, wanted, by, reason)
+        except DiskFull:  # the note, and MLflow, take some space before any is freed
+            make_room(registry)
+            return _delete_all(registry, wanted, by, reason)
+
+
+def _delete_all(
+    registry: Registry, wanted: ByNumber | str, by: str, reason: str
+) -> list[DeletedVersion]:
+    try:
+        chosen = _chosen(registry, wanted, by, reason)
+    except RegistryUnreachable as error:
+        noted = _remembered(registry, wanted, by, reason)
+        registry.catalogue.add_deletions(noted)
+        if not noted:
+            raise
+        raise _waiting(noted, error) from error
+    registry.catalogue.add_deletions(chosen)
+    try:
+        leaving = {one.number for one in chosen}
+        return [_delete(registry, one, leaving) for one in chosen]
+    except RegistryUnreachable as error:
+        raise _waiting(chosen, error) from error
 
 
 def finish_deletions(registry: Registry) -> list[DeletedVersion]:

@@ -25,7 +25,7 @@ from bpeline.registry.records import Publication
 from bpeline.registry.tracking import TrackedVersion, UnendedRun
 from bpeline.registry.word_counts import WordCountStore, keys_in_pack
 from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
-from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
+from bpeline.tokenizer_core.errors import BpelineError, CorruptFile, InvalidOption
 
 Kind = Literal[
     "table", "shard", "pack", "run", "version", "evaluation set", "words in SQL", "mlflow run",
@@ -128,17 +128,32 @@ def remove_leftovers(
     """
     with registry.workspace.lock("removing what no version needs"):
         found = find_leftovers(registry, days=days, counts_of=counts_of)
+        _remove_files(found.old)  # first: on a full disk, this makes room for MLflow's journal
         for one in found.old:
             if one.kind == "mlflow run":
                 registry.tracker.remove_run(one.key)
             elif one.kind == "mlflow model":
                 registry.tracker.remove_model(one.key)
-            for path in one.paths:
-                if path.is_dir() and not path.is_symlink():
-                    DURABLE.remove_tree(path)
-                else:
-                    DURABLE.remove(path)
     return found
+
+
+def make_room(registry: Registry) -> None:
+    """Remove files that no version needs, without writing a byte.
+
+    These are old leftovers and what `bpeline sql` made. The caller holds the workspace.
+    """
+    if registry.workspace.words_database.exists():
+        DURABLE.remove(registry.workspace.words_database)
+    with suppress(BpelineError):  # what nothing needs is not known now
+        _remove_files(find_leftovers(registry).old)
+
+
+def _remove_files(leftovers: Iterable[Leftover]) -> None:
+    for path in (path for one in leftovers for path in one.paths):
+        if path.is_dir() and not path.is_symlink():
+            DURABLE.remove_tree(path)
+        else:
+            DURABLE.remove(path)
 
 
 @dataclass(frozen=True, slots=True)

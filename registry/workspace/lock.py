@@ -14,7 +14,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -59,9 +59,11 @@ class HeldLock:
                 "purpose": purpose[:_LONGEST_PURPOSE],
             }
         )
-        # In place, not aside: the lock is on this very file. A torn record costs a message.
-        os.ftruncate(self.descriptor, 0)
-        os.pwrite(self.descriptor, record, 0)
+        # In place, not aside: the lock is on this very file. A torn record costs a message, and a
+        # full disk, on which `gc` has to work, holds none.
+        with suppress(OSError):
+            os.ftruncate(self.descriptor, 0)
+            os.pwrite(self.descriptor, record, 0)
 
 
 @contextmanager

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import signal
 import sqlite3
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from bpeline.tokenizer_core.durable_files import DURABLE, Content, Disk
 
@@ -35,6 +39,30 @@ class Operation:
 
     def __str__(self) -> str:
         return f"{self.number}: {self.kind} {self.name}"
+
+
+@contextmanager
+def small_disk(place: Path, size: str) -> Iterator[Path]:
+    """A disk of ``size``, such as ``1536k``; skips the test where none can be mounted."""
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)]
+    if os.getuid() or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("only root mounts a small disk")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """Let this process write no file beyond ``size`` bytes; with 0, nothing at all."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 class CountingDisk(Disk):
