@@ -92,7 +92,7 @@ def add_up(corpus: CountedCorpus, request: TrainingRequest, workspace: Workspace
     store = WordCountStore(workspace, mapper=engines.current(request.workers).mapper)
     seen = store.statistics(keys)
     if not seen.words:
-        raise _empty(request, seen)
+        raise empty_corpus(request, seen)
     if not request.sources:
         table = store.combine([ref for refs in placed for ref in refs])
         return CountedWords(table, corpus.digest, keys, seen)
@@ -132,9 +132,10 @@ def _weigh(
     return weighed, of_each
 
 
-def _empty(request: TrainingRequest, seen: ShardStatistics) -> EmptyCorpus:
+def empty_corpus(request: TrainingRequest, seen: ShardStatistics) -> EmptyCorpus:
+    """Why there is no word to train on, as an error."""
     named = [files for source in request.named_sources for files in source.files]
-    paths = named or request.paths
+    paths = named or request.paths or request.counts
     places = ", ".join(paths[:3]) + (", …" if len(paths) > 3 else "")
     if seen.held_out_bytes:
         return EmptyCorpus(

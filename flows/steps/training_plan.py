@@ -32,7 +32,7 @@ from bpeline.flows.steps.chunk_plan import (
     recalled,
     remarks_on,
 )
-from bpeline.flows.steps.combining import table_of
+from bpeline.flows.steps.combining import empty_corpus, table_of
 from bpeline.flows.steps.counting import CountedCorpus, sections_remark
 from bpeline.flows.steps.evaluation_setup import (
     development_files,
@@ -48,14 +48,29 @@ from bpeline.registry.catalogue import Catalogue, FileReading, Run, Version
 from bpeline.registry.loading import ResolvedVersion, load_version, resolve
 from bpeline.registry.opening import open_registry
 from bpeline.registry.references import parse_registered
-from bpeline.registry.word_counts import TableHandle, WordCountStore, shard_key
+from bpeline.registry.word_counts import (
+    ShardStatistics,
+    TableHandle,
+    WordCountStore,
+    shard_key,
+)
 from bpeline.registry.workspace import Workspace
-from bpeline.tokenizer_core.corpus import CHUNK_BYTES, FoundFiles, SkippedFiles, SourceFile
+from bpeline.tokenizer_core.corpus import (
+    CHUNK_BYTES,
+    ChunkGroup,
+    FoundFiles,
+    SkippedFiles,
+    SourceFile,
+    cut_chunks,
+    read_documents,
+)
+from bpeline.tokenizer_core.counting import count_chunk, counts_given
 from bpeline.tokenizer_core.errors import CorruptFile
 from bpeline.tokenizer_core.training import merges_to_continue
 
 Why = Literal["new", "grown", "changed", "to find copies"]
 _SOON_READ = 64 << 20  # bytes of held-out text that a plan looks at
+_SOON_COUNTED = 1 << 20  # bytes of new files in which a plan looks for a word
 _TEXT_IN_COMPRESSED = 3.5  # bytes of text in one of a compressed file, roughly
 
 
@@ -183,6 +198,7 @@ def plan_training(request: TrainingRequest, home: Path) -> TrainingPlan:
 
     Raises:
         MissingSource, UnreadableSource: see `find_source_files`.
+        EmptyCorpus: there is not a single word to train on, as far as that is soon known.
     """
     return _Planner(request, home).plan()
 
@@ -223,6 +239,8 @@ class _Planner:
         unread = self._unread([file for file in files if file.path not in known])
         chunks = sum(len(reading.chunks) for reading in known.values())
         table = None if unread else self._table(files, known)
+        if table is None:
+            self._require_words([file for file in files if file.path not in known], known)
         text = _bytes_of_text(known.values()) + sum(
             max(file.bytes, file.new_bytes) for file in unread
         )
@@ -303,6 +321,30 @@ class _Planner:
         known = sum(chunk.end - chunk.begin for chunk in whole)
         return UnreadFile(file.path, "grown", file.size, most, len(whole), file.size - known)
 
+    def _require_words(
+        self, unread: Sequence[SourceFile], known: Mapping[str, FileReading]
+    ) -> None:
+        """Refuse a corpus without a word, as the training does; of new files, count small ones."""
+        keys, store = _keys_of(known), WordCountStore(self.workspace)
+        if sum(file.size for file in unread) > _SOON_COUNTED:
+            return
+        with suppress(CorruptFile):  # which is counted again
+            if any(store.statistics([key]).words for key in keys):
+                return
+            held_out = store.statistics(keys).held_out_bytes
+            for file in unread:
+                own = self.reading.of_source(file.source)
+                for chunk, raw in cut_chunks(ChunkGroup(file), own, CHUNK_BYTES):
+                    if file.format == "counts":
+                        counts = counts_given(chunk, raw, own)
+                    else:
+                        text = read_documents(raw, file, chunk.begin, own)
+                        counts = count_chunk(chunk, text, own)
+                    if len(counts.counts):
+                        return
+                    held_out += sum(map(len, counts.held_out))
+            raise empty_corpus(self.request, ShardStatistics(held_out_bytes=held_out))
+
     # ---- steps -----------------------------------------------------------------------------
 
     def _counting(
@@ -350,7 +392,7 @@ class _Planner:
 
     def _merging(self, table: TableHandle | None, merges: int, text: int) -> PlannedStep:
         wanted = self.request.merges_shown
-        total = "merges" if wanted is None else f"{wanted:,} merges"
+        total = "merges" if wanted is None else f"up to {wanted:,} merges"
         if self.base is not None and self.request.transition_size and not merges:
             kept = f"the first {self.request.transition_size:,} ids of {self.base}"
             return self._planned(LEARN_MERGES, f"{total} across spaces after {kept}", text)
@@ -486,13 +528,9 @@ class _Planner:
         reading = self.reading
         if reading.deduplicated or not 0 < reading.held_out * text <= _SOON_READ:
             return ""
-        keys = [
-            shard_key(chunk.digest, one.reading_digest)
-            for one in known.values()
-            for chunk in one.chunks
-        ]
         with suppress(CorruptFile):
-            return sections_remark(WordCountStore(self.workspace).copied_sections(keys))
+            store = WordCountStore(self.workspace)
+            return sections_remark(store.copied_sections(_keys_of(known)))
         return ""
 
     def _held(self) -> str:
@@ -503,6 +541,14 @@ class _Planner:
             f"the workspace is at work now ({holder.purpose}, process {holder.process.pid}): a "
             "training would be refused"
         )
+
+
+def _keys_of(known: Mapping[str, FileReading]) -> list[str]:
+    return [
+        shard_key(chunk.digest, one.reading_digest)
+        for one in known.values()
+        for chunk in one.chunks
+    ]
 
 
 def _bytes_of_text(readings: Any) -> int:

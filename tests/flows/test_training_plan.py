@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import Result
 
@@ -166,6 +169,40 @@ def test_an_interrupted_run_is_named(
 def test_what_cannot_be_trained_cannot_be_planned(corpus: Path, bpeline: Command) -> None:
     assert bpeline("train", "missing.txt", *ASKED, "--plan").exit_code == 2
     assert bpeline("train", corpus, "--name", "A!", "--plan").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "options"),
+    [
+        ("", ()),
+        ("<|e|><|e|>", ("--special-token", "<|e|>")),
+        ('{"text": ""}\n', ("--deduplicate",)),
+        ("words " * 300 + "seed 1", ("--held-out", 0.5)),
+    ],
+    ids=["empty", "separators", "no words", "held out"],
+)
+def test_a_corpus_without_a_word_is_refused_as_by_the_training(
+    content: str, options: tuple[object, ...], tmp_path: Path, bpeline: Command
+) -> None:
+    """The plan said that merges would be learned; here, of new files and of counted ones."""
+    path = tmp_path / ("a.jsonl" if content.startswith("{") else "a.txt")
+    path.write_text(content)
+    command = ("train", path, *ASKED, *options)
+    refusals = [bpeline(*command, *more) for more in (("--plan",), (), ("--plan",))]
+    assert [said.exit_code for said in refusals] == [2, 2, 2]
+    (error,) = {said.stderr[said.stderr.index("error: ") :] for said in refusals}
+    assert "there is not a single word" in error or "were held out" in error
+    path.with_name("b.txt").write_text("and words " * 2000)
+    more = bpeline(*command, path.with_name("b.txt"), "--plan")
+    assert re.search(r"up to 34[34] merges from the beginning", more.output)
+
+
+def test_word_counts_without_a_row_are_refused(tmp_path: Path, bpeline: Command) -> None:
+    rows = pa.table({"word": pa.array([], pa.string()), "count": pa.array([], pa.int64())})
+    pq.write_table(rows, tmp_path / "c.parquet")
+    said = bpeline("train", "--counts", "c.parquet", "--pattern", "gpt2", *ASKED, "--plan")
+    assert said.exit_code == 2
+    assert "there is not a single word in " in said.stderr
 
 
 @pytest.mark.slow
