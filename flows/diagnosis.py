@@ -1,6 +1,6 @@
 """What could go wrong on this machine: versions, kernels, workspace, servers, disk.
 
-Looks and never mends; compiles when asked to.
+Looks; compiles, and repairs the stores, when asked to.
 """
 
 from __future__ import annotations
@@ -66,6 +66,20 @@ def compile_kernels() -> Iterator[Finding]:
 
     for name, seconds in compile_all():
         yield Finding("ok", "compiled", f"{name}, {seconds:.1f} s")
+
+
+def fix_stores() -> Iterator[Finding]:
+    """Repair the stores as `bpeline repair --write` does.
+
+    Raises:
+        BpelineError: as `registry.repair.repair`.
+    """
+    from bpeline.registry.opening import open_registry
+    from bpeline.registry.repair import repair
+
+    told = repair(open_registry(make=False), write=True)
+    yield from (Finding("ok", "fixed", sentence) for sentence in told.done)
+    yield from (Finding("note", "lost", sentence) for sentence in told.lost)
 
 
 def _python() -> Finding:
@@ -202,6 +216,7 @@ def _may_be_asked(uri: str) -> bool:
 def _versions(registry: Registry) -> Iterator[Finding]:
     """Whether MLflow is the one that was there, and says what the catalogue says."""
     from bpeline.registry.agreement import disagreements
+    from bpeline.registry.repair import unregistered
 
     try:
         identity, tracked = registry.store, registry.tracker.versions()
@@ -215,6 +230,13 @@ def _versions(registry: Registry) -> Iterator[Finding]:
     if others:
         found = f"{len(others)} were registered in another MLflow than {identity or 'this one'}"
         yield Finding("note", "versions", found, "set MLFLOW_TRACKING_URI to it to see them")
+    try:
+        left = unregistered(registry, tracked)
+    except BpelineError:
+        left = []  # which is said of the store
+    if left:
+        found = f"not registered: {', '.join(f'{one.name} ({one.digest[:12]})' for one in left)}"
+        yield Finding("note", "store", found, "type `bpeline doctor --fix`, which registers them")
     if differing:
         yield Finding("broken", "versions", "; ".join(differing[:5]), "type `bpeline repair`")
     else:

@@ -5,21 +5,27 @@ Looks first and says what it would do; trains nothing and asks nobody but this w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bpeline.registry.agreement import disagreements
-from bpeline.registry.catalogue import CountTable, Registration, utc_now
+from bpeline.registry.catalogue import CountTable, Registration, Version, utc_now
 from bpeline.registry.opening import Registry
-from bpeline.registry.publishing import keep_in_outbox
+from bpeline.registry.publishing import (
+    keep_in_outbox,
+    publish_outbox,
+    waiting_publications,
+)
 from bpeline.registry.records import Publication
 from bpeline.registry.tombstones import deleted_digests, tombstones
 from bpeline.registry.tracking import is_server
-from bpeline.registry.version_files import FORMAT_FILES
+from bpeline.registry.version_files import FIGURES, FORMAT_FILES, PAGES, holds_version
 from bpeline.registry.word_counts import WordCountStore
+from bpeline.registry.workspace import names_in_store
 from bpeline.tokenizer_core.digests import DIGEST_LENGTH
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import BpelineError, StoreLost
@@ -33,6 +39,10 @@ _LOST_WITH_A_CATALOGUE = (
     "runs that were not finished: type the same training again, it finds what was counted",
     "which chunks files held: they are read again, and what was counted of them is found",
 )
+
+
+# States of runs whose version is not published and that no process is at work on.
+_LEFT = ("unpublished", "failed", "interrupted")
 
 
 @dataclass(slots=True)
@@ -53,11 +63,12 @@ class Repair:
 
 
 def repair(registry: Registry, *, write: bool = False) -> Repair:
-    """Look for lost and disagreeing stores, and make them good.
+    """Look for lost and disagreeing stores and for unpublished versions, and make them good.
 
     A lost catalogue is made anew from the files of versions, from MLflow and from the records of
     word-count tables. For a lost MLflow, versions whose files are kept wait to be registered in the
-    one that is there now. Where catalogue and MLflow disagree, MLflow is right.
+    one that is there now. Where catalogue and MLflow disagree, MLflow is right. Versions that a
+    shared store holds and that were not published are registered.
 
     Args:
         registry: of the workspace.
@@ -109,16 +120,47 @@ def _repair(registry: Registry, write: bool) -> Repair:
             return told
     tracked = registry.tracker.versions()
     differing = disagreements(registry, tracked)
-    if not told.found and not differing:
-        return told
-    told.found += [one for one in differing if one not in told.found]
-    told.done.append("the catalogue takes over what MLflow says of numbers")
-    if write:
-        for one in kept:
-            _remember(registry, one)
-        _remember_tables(registry, kept)
-        _take_over(registry, tracked)
+    if told.found or differing:
+        told.found += [one for one in differing if one not in told.found]
+        told.done.append("the catalogue takes over what MLflow says of numbers")
+        if write:
+            for one in kept:
+                _remember(registry, one)
+            _remember_tables(registry, kept)
+            _take_over(registry, tracked)
+    left = unregistered(registry, tracked)
+    for one in left:
+        called = f"{one.name} ({one.digest[:12]})"
+        told.found.append(f"{called} lies in {workspace.store} and is not registered")
+        told.done.append(f"{called} is registered")
+        if write:
+            keep_in_outbox(workspace, one)
+    if write and left:
+        publish_outbox(registry)
     return told
+
+
+def unregistered(registry: Registry, tracked: Collection[TrackedVersion]) -> list[Publication]:
+    """Versions in the store of a shared workspace that were not published and that no outbox has.
+
+    They are left where a machine's workspace is removed before `bpeline resume`. Their files are
+    fetched.
+
+    Args:
+        registry: of the workspace.
+        tracked: all versions that its MLflow has.
+    """
+    workspace, catalogue = registry.workspace, registry.catalogue
+    named = {one.digest for one in tracked} | {one.digest for one in catalogue.registrations()}
+    named |= {one.digest for _, one in waiting_publications(workspace)}
+    found = []
+    for digest in sorted({*names_in_store(workspace, workspace.versions)} - named):
+        if len(digest) == DIGEST_LENGTH and holds_version(workspace, digest):
+            one = _publication_of(registry, workspace.version_directory(digest))
+            run = None if one is None else catalogue.find_run(one.run_id)
+            if one is not None and (run is None or run.state in _LEFT):
+                found.append(one)
+    return sorted(_without_deleted(registry, found), key=lambda one: (one.trained, one.created_at))
 
 
 def _without_deleted(registry: Registry, kept: list[Publication]) -> list[Publication]:
@@ -145,30 +187,51 @@ def _described(kept: list[Publication], registry: Registry) -> Iterator[str]:
 
 def _kept_versions(registry: Registry) -> list[Publication]:
     """Every version that was published from this workspace, in the order of their training."""
-    found = []
-    for directory in registry.workspace.versions.glob("?" * DIGEST_LENGTH):
-        try:
-            manifest = read_manifest(directory)
-            told: dict[str, Any] = manifest["provenance"]
-            request = told.get("request") or {}
-            found.append(
-                Publication(
-                    name=told["name"],
-                    digest=directory.name,
-                    tokenizer_directory=directory,
-                    run_id=told["run"],
-                    corpus_digest=told.get("corpus_digest", ""),
-                    counts_digest=told.get("counts_digest", ""),
-                    vocab_size=int(manifest["vocab_size"]),
-                    pattern=str(manifest["pattern"].get("name") or manifest["pattern"]["regex"]),
-                    params={key: value for key, value in request.items() if value is not None},
-                    metrics=told.get("metrics", {}),
-                    created_at=_written_at(directory),
-                )
-            )
-        except (BpelineError, OSError, KeyError, TypeError, AttributeError, ValueError):
-            continue  # fetched to be loaded, or not trained here
-    return sorted(found, key=lambda one: (one.created_at, one.digest))
+    directories = registry.workspace.versions.glob("?" * DIGEST_LENGTH)
+    found = (_publication_of(registry, directory) for directory in directories)
+    return sorted(filter(None, found), key=lambda one: (one.created_at, one.digest))
+
+
+def _publication_of(registry: Registry, directory: Path) -> Publication | None:
+    """A version as its files and the catalogue describe it; None for one that only was loaded."""
+    try:
+        manifest = read_manifest(directory)
+        told: dict[str, Any] = manifest["provenance"]
+        request = told.get("request") or {}
+        one = Publication(
+            name=told["name"],
+            digest=directory.name,
+            tokenizer_directory=directory,
+            run_id=told["run"],
+            corpus_digest=told.get("corpus_digest", ""),
+            counts_digest=told.get("counts_digest", ""),
+            vocab_size=int(manifest["vocab_size"]),
+            pattern=str(manifest["pattern"].get("name") or manifest["pattern"]["regex"]),
+            params={key: value for key, value in request.items() if value is not None},
+            metrics=told.get("metrics", {}),
+            figures=tuple(sorted((directory / FIGURES).glob("*"))),
+            pages=tuple(sorted((directory / PAGES).glob("*"))),
+            created_at=_written_at(directory),
+        )
+    except (BpelineError, OSError, KeyError, TypeError, AttributeError, ValueError):
+        return None  # fetched to be loaded, or not trained here
+    with suppress(StoreLost):
+        row = registry.catalogue.find_version(one.name, one.digest)
+        if row is not None:
+            return _as_measured(registry, one, row)
+    return one
+
+
+def _as_measured(registry: Registry, one: Publication, row: Version) -> Publication:
+    sets = [one.digest for one in registry.catalogue.evaluation_sets(row.name)]
+    number = sets.index(row.measured_on) + 1 if row.measured_on in sets else 0
+    return replace(
+        one,
+        trained=row.trained,
+        created_at=row.created_at,
+        evaluation_set=row.measured_on,
+        set_number=number,
+    )
 
 
 def _remember(registry: Registry, one: Publication) -> None:

@@ -92,12 +92,13 @@ def find_leftovers(
         RegistryUnreachable: MLflow does not answer.
     """
     if registry.workspace.store:
+        counts = shlex.join([str(registry.workspace.shards), str(registry.workspace.tables)])
         raise InvalidOption(
             f"the files of this workspace are shared in {registry.workspace.store}",
             "gc looks for what nobody needs in a workspace of one machine",
-            f"remove what this machine keeps: `rm -r {shlex.quote(str(registry.workspace.root))}`; "
-            "it is fetched again when needed. The store has rules of its own for objects that grow "
-            "old",
+            f"remove this machine's word counts while nothing runs: `rm -r {counts}`; they are "
+            "fetched or counted again. Other files may be in no store: `bpeline resume` publishes "
+            "what waits. The store has rules of its own for objects that grow old",
         )
     if days < 0 or (counts_of is not None and counts_of < 0):
         raise InvalidOption(

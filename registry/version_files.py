@@ -145,7 +145,7 @@ def keep_files(workspace: Workspace, publication: Publication) -> Publication:
             raise CorruptFile(
                 f"{target / name} is {'not what was written' if name in kept else 'missing'}",
                 "the files of a version as they were when training ended",
-                f"remove {target} and train it again: what was counted and learned is kept",
+                "type the training again: it finds what it has learned and writes the files again",
             )
     share_directory(workspace, target, FORMAT_FILES[-1])
     return replace(

@@ -12,23 +12,31 @@ from bpeline.flows.cli.options import command, echo_json
 COLOURS = {"ok": "green", "note": "yellow", "broken": "red"}
 
 
-@command("bpeline doctor", "bpeline doctor --json", "bpeline doctor --compile")
+@command(
+    "bpeline doctor", "bpeline doctor --json", "bpeline doctor --compile", "bpeline doctor --fix"
+)
 @click.option(
     "--compile",
     "compile_first",
     is_flag=True,
     help="First compile all native code that is not compiled yet, so that no later command has to.",
 )
-def doctor(compile_first: bool, as_json: bool) -> None:
+@click.option(
+    "--fix",
+    is_flag=True,
+    help="First do what `bpeline repair --write` does: rebuild lost stores, and register versions "
+    "that a shared store holds and that were not published.",
+)
+def doctor(compile_first: bool, fix: bool, as_json: bool) -> None:
     """Look for what could go wrong: versions, kernels, workspace, servers, disk.
 
     Exit code 1 if something is broken.
     """
-    from bpeline.flows.diagnosis import compile_kernels, examine
+    from bpeline.flows.diagnosis import compile_kernels, examine, fix_stores
 
     findings = []
-    looks = (compile_kernels, examine) if compile_first else (examine,)
-    for finding in chain.from_iterable(look() for look in looks):  # examined once all is compiled
+    looks = [*[compile_kernels] * compile_first, *[fix_stores] * fix, examine]
+    for finding in chain.from_iterable(look() for look in looks):  # one after the other
         findings.append(finding)
         if not as_json:
             click.secho(f"{finding.state:<7}", fg=COLOURS[finding.state], nl=False)

@@ -16,7 +16,7 @@ import sys
 import traceback
 import warnings
 from importlib import import_module
-from io import TextIOWrapper
+from io import BufferedWriter, FileIO, TextIOWrapper
 from keyword import iskeyword
 from pathlib import Path
 from typing import Any
@@ -279,8 +279,8 @@ def main() -> None:
     # where another one takes filters back, as the compiler of kernels does.
     warnings.filterwarnings("ignore", ".*Any type hint is inferred as AnyType", UserWarning)
     if sys.stderr is None:  # it was closed; without this, the next file would get its number
-        nowhere = os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        sys.stderr = sys.__stderr__ = TextIOWrapper(os.fdopen(nowhere, "wb"))
+        nowhere = FileIO(os.dup2(os.open(os.devnull, os.O_WRONLY), 2), "w")
+        sys.stderr = TextWithoutSecrets(BufferedWriter(nowhere), "utf-8")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # names of files need not be UTF-8
             stream.reconfigure(errors="backslashreplace")

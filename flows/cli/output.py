@@ -23,7 +23,9 @@ ANSWERS = frozenset({
 # A command with one of these parameters only answers, too.
 LOOKS_WITH = ("only_list", "plan", "show_steps")
 # Commands that change something only with this parameter. All others change something.
-CHANGES_WITH = {"delete": "remove", "encode": "output", "gc": "remove", "repair": "write"}
+CHANGES_WITH = {
+    "delete": "remove", "doctor": "fix", "encode": "output", "gc": "remove", "repair": "write",
+}  # fmt: skip
 
 
 class Command(click.Command):

@@ -19,6 +19,7 @@ def repair(write: bool, as_json: bool) -> None:
 
     The catalogue is made anew from the files of versions, from MLflow and from the records of word
     counts. Versions of an MLflow that is gone wait to be registered in the one that is there now.
+    Versions that a shared store holds and that were not published are registered.
     """
     from bpeline.flows.wording import as_typed
     from bpeline.registry.opening import open_registry

@@ -252,5 +252,5 @@ def _without_files(publication: Publication, record: Path, error: Exception) -> 
         f"{publication.name} ({publication.digest[:12]}) waits to be published, but its files "
         f"cannot be read: {error}",
         "accepted are the files as they were when training ended",
-        f"train it again, then remove {record}",
+        "type the training again: it finds what it has learned, writes the files and publishes",
     )

@@ -168,7 +168,7 @@ class Publication:
             raise CorruptFile(
                 f"the outbox record {path} cannot be read: {error}",
                 f"accepted are records of format {RECORD_FORMAT} as `bpeline train` writes them",
-                "delete the file; the tokenizer itself is kept, train or resume publishes it again",
+                "type the training again: the tokenizer is kept, and the record is written again",
             ) from error
 
 

@@ -40,7 +40,7 @@ class TokenizerModel(PythonModel):  # type: ignore[misc]  # MLflow ships no type
             raise _explained(error, context.model_config["packages"]) from None
         # MLflow reads the signature from the type hints of `predict`. When it calls a method with
         # these hints, it replaces a DataFrame by its first column; one without hints gets all.
-        self.predict = self._predict_input
+        self.predict = self._predict_input  # type: ignore[method-assign]
 
     def predict(
         self, context: Any, model_input: list[str], params: dict[str, Any] | None = None

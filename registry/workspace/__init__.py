@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .shared_copies import forget as forget
     from .shared_copies import forget_directory as forget_directory
     from .shared_copies import is_shared as is_shared
+    from .shared_copies import names_in_store as names_in_store
     from .shared_copies import share as share
     from .shared_copies import share_directory as share_directory
     from .shared_copies import share_grown as share_grown

@@ -142,6 +142,16 @@ def fetch_below(workspace: Workspace, directory: Path, suffix: str) -> None:
         fetch_all(workspace, [directory / name for name in names if name.endswith(suffix)])
 
 
+def names_in_store(workspace: Workspace, directory: Path) -> set[str]:
+    """The names directly in a directory of the store; empty where there is no store.
+
+    Raises:
+        StorageError: the store does not answer.
+    """
+    names = _names_below(workspace, directory) if workspace.store else []
+    return {name.partition("/")[0] for name in names}
+
+
 def _names_below(workspace: Workspace, directory: Path) -> list[str]:
     """Of the files that the store has of a directory; none that leads out of it."""
     with _answering(workspace):

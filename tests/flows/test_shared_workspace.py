@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shlex
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -236,6 +240,40 @@ def test_a_file_that_is_written_anew_is_counted_anew(
         s3.put(key, english_and_code[begin : begin + 50_000].encode())
         digests.append(trained(run("train", url, *TRAIN))["digest"])
     assert digests[0] != digests[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("removed", ["as gc says", "the workspace"])
+def test_what_was_not_published_survives_the_removal_of_a_machines_files(
+    machine: Machine, texts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, removed: str
+) -> None:
+    """`gc` said to remove all of it, an unpublished version in the outbox included."""
+    run, uri = machine("a"), os.environ["MLFLOW_TRACKING_URI"]
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    failed = run("train", f"{texts}/a.txt", *TRAIN)
+    assert failed.exit_code == 1
+    assert "is not published" in failed.stderr
+    (words,) = re.findall("`rm -r ([^`]*)`", run("gc").stderr)
+    everything = removed == "the workspace"
+    for directory in [tmp_path / "a"] if everything else map(Path, shlex.split(words)):
+        shutil.rmtree(directory)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    if everything:
+        assert "nothing to resume" in run("resume").stdout
+        assert "not registered: news (" in run("doctor").stdout
+        fixed = run("doctor", "--fix")
+        assert re.search(r"^ok     fixed +news \(\w+\) is registered$", fixed.stdout, re.MULTILINE)
+    else:
+        assert "published news/1" in run("resume").stdout
+    assert "not registered" not in run("doctor").stdout
+    (version,) = json.loads(run("versions", "--json").stdout)
+    assert (version["number"], version["aliases"]) == (1, ["candidate"])
+    assert load_tokenizer("news@candidate").digest == version["digest"]
+    assert open_registry().catalogue.unfinished_runs() == []
+    again = trained(run("train", f"{texts}/a.txt", *TRAIN))
+    assert (again["reference"], again["newly_registered"]) == ("news/1", False)
+    assert again["chunks_reused"] == again["chunks"]
 
 
 @pytest.mark.slow

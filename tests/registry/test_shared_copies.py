@@ -9,11 +9,16 @@ from pathlib import Path
 
 import pytest
 from counted_chunks import READING, counted, rows_of
+from small_publications import small_tokenizer
 
 from bpeline.registry import environment, load_tokenizer
 from bpeline.registry.catalogue.records import ChunkRecord, FileReading
+from bpeline.registry.deletion import delete_versions
+from bpeline.registry.moves import remove_alias
 from bpeline.registry.opening import Registry, locate, open_registry, tracking_settings
+from bpeline.registry.publishing.publish import publish_version
 from bpeline.registry.records.publication import Publication
+from bpeline.registry.repair import repair, unregistered
 from bpeline.registry.retention import find_leftovers
 from bpeline.registry.version_files import holds_version, keep_files, load_verified
 from bpeline.registry.word_counts import ShardRef, WordCountStore
@@ -22,6 +27,7 @@ from bpeline.registry.workspace import shared_copies
 from bpeline.registry.workspace.workspace import Workspace
 from bpeline.tokenizer_core import remote_files
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption, StorageError
+from bpeline.tokenizer_core.formats import bpeline
 from bpeline.tokenizer_core.remote_files import RemoteFailure
 
 fsspec = pytest.importorskip("fsspec")
@@ -331,4 +337,36 @@ def test_gc_does_not_touch_what_is_shared(registry: Registry, machine: Machine) 
     shared = Registry(replace(registry.place, workspace=machine()), registry.tracker)
     with pytest.raises(InvalidOption, match="shared in memory:") as refused:
         find_leftovers(shared)
-    assert f"rm -r {shared.workspace.root}" in refused.value.next_step
+    step = refused.value.next_step
+    assert f"rm -r {shared.workspace.shards} {shared.workspace.tables}`" in step
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("run", ["unpublished", "of no catalogue", "dismissed", "running"])
+def test_versions_that_a_store_holds_and_nobody_names_are_registered(
+    registry: Registry, machine: Machine, made: Callable[..., Publication], run: str
+) -> None:
+    row = registry.catalogue.start_run("news", {})
+    if run == "unpublished":
+        registry.catalogue.leave_unpublished(row.id, "MLflow does not answer")
+    elif run == "dismissed":
+        registry.catalogue.fail_run(row.id, "")
+        registry.catalogue.dismiss_run(row.id)
+    run_id = "lost" if run == "of no catalogue" else row.id
+    left, known = made(b"the", run_id=run_id), made(b"and")
+    bpeline.save(small_tokenizer(b"the"), left.tokenizer_directory, {"name": "news", "run": run_id})
+    gone, here = (
+        Registry(replace(registry.place, workspace=machine()), registry.tracker) for _ in range(2)
+    )
+    publish_version(gone, known)
+    keep_files(gone.workspace, left)  # its outbox record is gone with the machine
+    expected = [left.digest] if run in ("unpublished", "of no catalogue") else []
+    assert [one.digest for one in unregistered(here, here.tracker.versions())] == expected
+    assert not repair(here).written
+    assert len(repair(here, write=True).done) == len(expected)
+    digests = [one.digest for one in here.tracker.versions("news")]
+    assert digests == [known.digest, *expected]
+    assert repair(here).found == []
+    remove_alias(here, "news", "candidate")
+    delete_versions(here, "news")
+    assert repair(here).found == [], "what is deleted stays deleted"
