@@ -5,7 +5,7 @@ Looks first and says what it would do; trains nothing and asks nobody but this w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -13,13 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bpeline.registry.agreement import disagreements
-from bpeline.registry.catalogue import CountTable, Registration, Version, utc_now
+from bpeline.registry.catalogue import CountTable, Registration, utc_now
 from bpeline.registry.opening import Registry
-from bpeline.registry.publishing import (
-    keep_in_outbox,
-    publish_outbox,
-    waiting_publications,
-)
+from bpeline.registry.publishing import keep_in_outbox, publish_outbox, waiting_publications
 from bpeline.registry.records import Publication
 from bpeline.registry.tombstones import deleted_digests, tombstones
 from bpeline.registry.tracking import is_server
@@ -41,7 +37,7 @@ _LOST_WITH_A_CATALOGUE = (
 )
 
 
-# States of runs whose version is not published and that no process is at work on.
+# States of runs that left a version unpublished and are not at work.
 _LEFT = ("unpublished", "failed", "interrupted")
 
 
@@ -63,7 +59,7 @@ class Repair:
 
 
 def repair(registry: Registry, *, write: bool = False) -> Repair:
-    """Look for lost and disagreeing stores and for unpublished versions, and make them good.
+    """Look for lost and disagreeing stores, and make them good.
 
     A lost catalogue is made anew from the files of versions, from MLflow and from the records of
     word-count tables. For a lost MLflow, versions whose files are kept wait to be registered in the
@@ -87,7 +83,8 @@ def repair(registry: Registry, *, write: bool = False) -> Repair:
 def _repair(registry: Registry, write: bool) -> Repair:
     told = Repair(written=write)
     workspace, place = registry.workspace, registry.place
-    kept = _without_deleted(registry, _kept_versions(registry))
+    directories = workspace.versions.glob("?" * DIGEST_LENGTH)
+    kept = _without_deleted(registry, _kept_versions(registry, directories))
     try:
         _ = registry.catalogue
     except StoreLost as error:
@@ -141,26 +138,19 @@ def _repair(registry: Registry, write: bool) -> Repair:
 
 
 def unregistered(registry: Registry, tracked: Collection[TrackedVersion]) -> list[Publication]:
-    """Versions in the store of a shared workspace that were not published and that no outbox has.
+    """Versions that a shared store holds and that neither MLflow nor this outbox has.
 
-    They are left where a machine's workspace is removed before `bpeline resume`. Their files are
-    fetched.
-
-    Args:
-        registry: of the workspace.
-        tracked: all versions that its MLflow has.
+    A machine whose workspace was removed before `bpeline resume` leaves them. Fetches their files.
     """
     workspace, catalogue = registry.workspace, registry.catalogue
     named = {one.digest for one in tracked} | {one.digest for one in catalogue.registrations()}
     named |= {one.digest for _, one in waiting_publications(workspace)}
-    found = []
-    for digest in sorted({*names_in_store(workspace, workspace.versions)} - named):
-        if len(digest) == DIGEST_LENGTH and holds_version(workspace, digest):
-            one = _publication_of(registry, workspace.version_directory(digest))
-            run = None if one is None else catalogue.find_run(one.run_id)
-            if one is not None and (run is None or run.state in _LEFT):
-                found.append(one)
-    return sorted(_without_deleted(registry, found), key=lambda one: (one.trained, one.created_at))
+    digests = names_in_store(workspace, workspace.versions) - named
+    fetched = [digest for digest in digests if holds_version(workspace, digest)]
+    found = _kept_versions(registry, map(workspace.version_directory, fetched))
+    runs = {one.run_id: catalogue.find_run(one.run_id) for one in found}
+    left = {run_id for run_id, run in runs.items() if run is None or run.state in _LEFT}
+    return _without_deleted(registry, [one for one in found if one.run_id in left])
 
 
 def _without_deleted(registry: Registry, kept: list[Publication]) -> list[Publication]:
@@ -185,53 +175,47 @@ def _described(kept: list[Publication], registry: Registry) -> Iterator[str]:
     )
 
 
-def _kept_versions(registry: Registry) -> list[Publication]:
-    """Every version that was published from this workspace, in the order of their training."""
-    directories = registry.workspace.versions.glob("?" * DIGEST_LENGTH)
-    found = (_publication_of(registry, directory) for directory in directories)
-    return sorted(filter(None, found), key=lambda one: (one.created_at, one.digest))
+def _kept_versions(registry: Registry, directories: Iterable[Path]) -> list[Publication]:
+    """The versions of these directories that were trained, in the order of their training."""
+    found = []
+    for directory in directories:
+        try:
+            manifest = read_manifest(directory)
+            told: dict[str, Any] = manifest["provenance"]
+            request = told.get("request") or {}
+            found.append(
+                Publication(
+                    name=told["name"],
+                    digest=directory.name,
+                    tokenizer_directory=directory,
+                    run_id=told["run"],
+                    corpus_digest=told.get("corpus_digest", ""),
+                    counts_digest=told.get("counts_digest", ""),
+                    vocab_size=int(manifest["vocab_size"]),
+                    pattern=str(manifest["pattern"].get("name") or manifest["pattern"]["regex"]),
+                    params={key: value for key, value in request.items() if value is not None},
+                    metrics=told.get("metrics", {}),
+                    figures=tuple(sorted((directory / FIGURES).glob("*"))),
+                    pages=tuple(sorted((directory / PAGES).glob("*"))),
+                    created_at=_written_at(directory),
+                )
+            )
+        except (BpelineError, OSError, KeyError, TypeError, AttributeError, ValueError):
+            continue  # fetched to be loaded, or not trained here
+    found = [_as_measured(registry, one) for one in found]
+    return sorted(found, key=lambda one: (one.created_at, one.digest))
 
 
-def _publication_of(registry: Registry, directory: Path) -> Publication | None:
-    """A version as its files and the catalogue describe it; None for one that only was loaded."""
-    try:
-        manifest = read_manifest(directory)
-        told: dict[str, Any] = manifest["provenance"]
-        request = told.get("request") or {}
-        one = Publication(
-            name=told["name"],
-            digest=directory.name,
-            tokenizer_directory=directory,
-            run_id=told["run"],
-            corpus_digest=told.get("corpus_digest", ""),
-            counts_digest=told.get("counts_digest", ""),
-            vocab_size=int(manifest["vocab_size"]),
-            pattern=str(manifest["pattern"].get("name") or manifest["pattern"]["regex"]),
-            params={key: value for key, value in request.items() if value is not None},
-            metrics=told.get("metrics", {}),
-            figures=tuple(sorted((directory / FIGURES).glob("*"))),
-            pages=tuple(sorted((directory / PAGES).glob("*"))),
-            created_at=_written_at(directory),
-        )
-    except (BpelineError, OSError, KeyError, TypeError, AttributeError, ValueError):
-        return None  # fetched to be loaded, or not trained here
+def _as_measured(registry: Registry, one: Publication) -> Publication:
+    """With what the catalogue, unless it is lost, knows of the training and its evaluation set."""
     with suppress(StoreLost):
         row = registry.catalogue.find_version(one.name, one.digest)
         if row is not None:
-            return _as_measured(registry, one, row)
+            sets = {s.digest: s.number for s in registry.catalogue.evaluation_sets(one.name)}
+            one = replace(one, trained=row.trained, created_at=row.created_at)
+            number = sets.get(row.measured_on, 0)
+            return replace(one, evaluation_set=row.measured_on, set_number=number)
     return one
-
-
-def _as_measured(registry: Registry, one: Publication, row: Version) -> Publication:
-    sets = [one.digest for one in registry.catalogue.evaluation_sets(row.name)]
-    number = sets.index(row.measured_on) + 1 if row.measured_on in sets else 0
-    return replace(
-        one,
-        trained=row.trained,
-        created_at=row.created_at,
-        evaluation_set=row.measured_on,
-        set_number=number,
-    )
 
 
 def _remember(registry: Registry, one: Publication) -> None:

@@ -130,19 +130,11 @@ class DurableFiles:
             self._sync(path.parent)
 
     def remove_tree(self, path: Path) -> None:
-        """Remove a directory for good: from one moment to the next, nothing of it is there.
-
-        A full disk may have no room for another name; then its files are removed one by one.
-        """
+        """Remove a directory for good: from one moment to the next, nothing of it is there."""
         aside = path.with_name(f"{_TEMPORARY}{secrets.token_hex(6)}-{path.name}")
         with _told_of(path):
-            try:
-                self.disk.replace(path, aside)
-                self._sync(path.parent)
-            except OSError as error:
-                if error.errno not in _FULL:
-                    raise
-                shutil.rmtree(path, ignore_errors=True)
+            self.disk.replace(path, aside)
+            self._sync(path.parent)
             shutil.rmtree(aside, ignore_errors=True)  # what is left of it is swept
 
     @contextmanager

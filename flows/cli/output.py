@@ -7,20 +7,18 @@ as on a full disk or into a pipe that is closed, standard error gets that text i
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import nullcontext, redirect_stdout
 from typing import Any
 
 import click
 
 from bpeline.tokenizer_core.errors import BpelineError
 
-# These commands only answer; a refusal of the answer ends them.
+# These commands, and all others with one of these parameters, only answer.
 ANSWERS = frozenset({
     "compare", "count", "decode", "explain", "history", "show", "size", "sql", "steps", "verify",
     "versions",
 })  # fmt: skip
-# A command with one of these parameters only answers, too.
 LOOKS_WITH = ("only_list", "plan", "show_steps")
 # Commands that change something only with this parameter. All others change something.
 CHANGES_WITH = {
@@ -32,10 +30,13 @@ class Command(click.Command):
     """A command whose answer is on standard error where standard output refuses it."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        if not changes(ctx):
-            return super().invoke(ctx)
-        with _said_in_any_case():
-            return super().invoke(ctx)
+        output: Any = _Output(sys.stdout)
+        with redirect_stdout(output) if changes(ctx) else nullcontext():
+            result = super().invoke(ctx)
+            output.flush()
+        if output.is_refused:
+            ctx.exit(1)
+        return result
 
 
 def changes(ctx: click.Context) -> bool:
@@ -43,57 +44,35 @@ def changes(ctx: click.Context) -> bool:
     name = str(ctx.command.name)
     if name in ANSWERS or any(ctx.params.get(one) for one in LOOKS_WITH):
         return False
-    return bool(ctx.params[CHANGES_WITH[name]]) if name in CHANGES_WITH else True
-
-
-@contextmanager
-def _said_in_any_case() -> Iterator[None]:
-    output: Any = _Output(sys.stdout)
-    with redirect_stdout(output):
-        yield
-    if output.is_refused:
-        raise click.exceptions.Exit(1)
+    return name not in CHANGES_WITH or bool(ctx.params[CHANGES_WITH[name]])
 
 
 class _Output:
-    """Standard output; from the first refusal on, its text goes to standard error."""
+    """Standard output until it refuses a text, then standard error."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
-        self._unflushed = ""
+        self._text = ""
         self.is_refused = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
     def write(self, text: str, /) -> int:
-        if self.is_refused:
-            click.echo(text, nl=False, err=True)
-        else:
-            self._unflushed += text
-            with self._refusals():
-                self._stream.write(text)
+        self._text += text
         return len(text)
 
     def flush(self) -> None:
-        if not self.is_refused:
-            with self._refusals():
-                self._stream.flush()
-                self._unflushed = ""
-
-    @contextmanager
-    def _refusals(self) -> Iterator[None]:
+        text, self._text = self._text, ""
         try:
-            yield
+            self._stream.write(text)
+            self._stream.flush()
         except OSError as error:
-            self.is_refused = True
-            say_error(
-                BpelineError(
-                    f"standard output cannot be written: {error.strerror or error}",
-                    "what the command has done stays done; its output follows here",
-                )
-            )
-            click.echo(self._unflushed, nl=False, err=True)
+            self._stream, self.is_refused = sys.stderr, True
+            happened = f"standard output cannot be written: {error.strerror or error}"
+            done = "what the command has done stays done; its output follows here"
+            say_error(BpelineError(happened, done))
+            self._stream.write(text)
 
 
 def say_error(error: BpelineError) -> None:

@@ -92,7 +92,7 @@ def add_up(corpus: CountedCorpus, request: TrainingRequest, workspace: Workspace
     store = WordCountStore(workspace, mapper=engines.current(request.workers).mapper)
     seen = store.statistics(keys)
     if not seen.words:
-        raise empty_corpus(request, seen)
+        raise empty_corpus(request, seen.held_out_bytes)
     if not request.sources:
         table = store.combine([ref for refs in placed for ref in refs])
         return CountedWords(table, corpus.digest, keys, seen)
@@ -132,14 +132,14 @@ def _weigh(
     return weighed, of_each
 
 
-def empty_corpus(request: TrainingRequest, seen: ShardStatistics) -> EmptyCorpus:
+def empty_corpus(request: TrainingRequest, held_out_bytes: int) -> EmptyCorpus:
     """Why there is no word to train on, as an error."""
     named = [files for source in request.named_sources for files in source.files]
     paths = named or request.paths or request.counts
     places = ", ".join(paths[:3]) + (", …" if len(paths) > 3 else "")
-    if seen.held_out_bytes:
+    if held_out_bytes:
         return EmptyCorpus(
-            f"all {seen.held_out_bytes:,} bytes of {places} were held out for evaluation",
+            f"all {held_out_bytes:,} bytes of {places} were held out for evaluation",
             "a corpus that leaves something to train on",
             "type the same command with `--held-out 0`",
         )

@@ -48,12 +48,7 @@ from bpeline.registry.catalogue import Catalogue, FileReading, Run, Version
 from bpeline.registry.loading import ResolvedVersion, load_version, resolve
 from bpeline.registry.opening import open_registry
 from bpeline.registry.references import parse_registered
-from bpeline.registry.word_counts import (
-    ShardStatistics,
-    TableHandle,
-    WordCountStore,
-    shard_key,
-)
+from bpeline.registry.word_counts import TableHandle, WordCountStore, shard_key
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import (
     CHUNK_BYTES,
@@ -61,10 +56,9 @@ from bpeline.tokenizer_core.corpus import (
     FoundFiles,
     SkippedFiles,
     SourceFile,
-    cut_chunks,
-    read_documents,
+    read_chunks,
 )
-from bpeline.tokenizer_core.counting import count_chunk, counts_given
+from bpeline.tokenizer_core.counting import count_chunk
 from bpeline.tokenizer_core.errors import CorruptFile
 from bpeline.tokenizer_core.training import merges_to_continue
 
@@ -326,7 +320,7 @@ class _Planner:
     ) -> None:
         """Refuse a corpus without a word, as the training does; of new files, count small ones."""
         keys, store = _keys_of(known), WordCountStore(self.workspace)
-        if sum(file.size for file in unread) > _SOON_COUNTED:
+        if self.request.counts or sum(file.size for file in unread) > _SOON_COUNTED:
             return
         with suppress(CorruptFile):  # which is counted again
             if any(store.statistics([key]).words for key in keys):
@@ -334,16 +328,12 @@ class _Planner:
             held_out = store.statistics(keys).held_out_bytes
             for file in unread:
                 own = self.reading.of_source(file.source)
-                for chunk, raw in cut_chunks(ChunkGroup(file), own, CHUNK_BYTES):
-                    if file.format == "counts":
-                        counts = counts_given(chunk, raw, own)
-                    else:
-                        text = read_documents(raw, file, chunk.begin, own)
-                        counts = count_chunk(chunk, text, own)
+                for chunk, text in read_chunks(ChunkGroup(file), own, CHUNK_BYTES):
+                    counts = count_chunk(chunk, text, own)
                     if len(counts.counts):
                         return
                     held_out += sum(map(len, counts.held_out))
-            raise empty_corpus(self.request, ShardStatistics(held_out_bytes=held_out))
+            raise empty_corpus(self.request, held_out)
 
     # ---- steps -----------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
-from faulty_disk import largest_file, small_disk
+from faulty_disk import mounted
 from mlflow import MlflowClient
 
 from bpeline.registry.opening import open_registry
@@ -72,49 +72,29 @@ def test_what_superwords_were_learned_with_goes_with_the_rest(
     assert "news/1 (registered before)" in again.output
 
 
-def fill(disk: Path) -> None:
-    with suppress(OSError), (disk / "ballast").open("ab", buffering=0) as file:
-        while file.write(bytes(4096)):
-            pass
-
-
 @pytest.mark.slow
 def test_on_a_full_disk_gc_and_delete_make_room_first(
-    tmp_path: Path, corpus: Path, bpeline: Callable[..., Result], fresh_workspace: Path
+    tmp_path: Path, corpus: Path, bpeline: Callable[..., Result]
 ) -> None:
     """Both failed: they wrote a lock's holder, and a note, before anything was freed."""
-    with small_disk(tmp_path / "disk", "12m") as disk:
-        home = ("--workspace", disk / "home")
-        shutil.copytree(fresh_workspace, home[1])
+    with mounted(tmp_path / "disk", "12m") as disk:
+        home, ballast = disk / "home", disk / "ballast"
+        shutil.copytree(".bpeline", home)
         for size in (300, 310):
-            train = ("train", corpus, "--name", "news", "--vocab-size", size, *home)
+            train = ("train", corpus, "--name", "news", "--vocab-size", size, "--workspace", home)
             assert bpeline(*train).exit_code == 0
-        fill(disk)
-        done = bpeline("gc", "--days", 0, "--remove", *home)
-        assert done.exit_code == 0, done.output
-        assert "checkpoints of runs" in done.output
-        (disk / "ballast").unlink()
-        assert bpeline("sql", "select 1", *home).exit_code == 0
-        fill(disk)
-        done = bpeline("delete", "news/1", "--remove", *home)
-        assert done.exit_code == 0, done.output
-        assert not (home[1] / "words.duckdb").exists()
-
-
-@pytest.mark.slow
-def test_gc_writes_nothing_before_files_are_gone(
-    corpus: Path, bpeline: Callable[..., Result]
-) -> None:
-    assert bpeline("train", corpus, "--name", "news", "--vocab-size", 300).exit_code == 0
-    assert bpeline("sql", "select 1").exit_code == 0
-    tracker = open_registry().tracker
-    tags = {OWNER_TAG: tracker.settings.owner}
-    MlflowClient(tracker.settings.uri).create_run("1", tags=tags)  # which never ended
-    left = [Path(".bpeline/words.duckdb"), *Path(".bpeline/runs").iterdir()]
-    with largest_file(0):
-        assert bpeline("gc", "--days", 0, "--remove").exit_code == 1
-    assert not [path for path in left if path.exists()]
-    assert "runs in MLflow" in bpeline("gc", "--days", 0, "--remove").output
+        tracker = open_registry(home).tracker
+        client = MlflowClient(tracker.settings.uri)
+        client.create_run("1", tags={OWNER_TAG: tracker.settings.owner})  # which never ended
+        for command in (("gc", "--days", 0), ("delete", "news/1")):
+            assert bpeline("sql", "select 1", "--workspace", home).exit_code == 0
+            with suppress(OSError), ballast.open("ab", buffering=0) as file:
+                while file.write(bytes(4096)):
+                    pass
+            done = bpeline(*command, "--remove", "--workspace", home)
+            assert done.exit_code == 0, done.stderr
+            assert not (home / "words.duckdb").exists()
+            ballast.unlink()
 
 
 def test_without_a_workspace_there_is_nothing(

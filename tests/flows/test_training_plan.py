@@ -14,8 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from click.testing import Result
 
@@ -195,14 +193,6 @@ def test_a_corpus_without_a_word_is_refused_as_by_the_training(
     path.with_name("b.txt").write_text("and words " * 2000)
     more = bpeline(*command, path.with_name("b.txt"), "--plan")
     assert re.search(r"up to 34[34] merges from the beginning", more.output)
-
-
-def test_word_counts_without_a_row_are_refused(tmp_path: Path, bpeline: Command) -> None:
-    rows = pa.table({"word": pa.array([], pa.string()), "count": pa.array([], pa.int64())})
-    pq.write_table(rows, tmp_path / "c.parquet")
-    said = bpeline("train", "--counts", "c.parquet", "--pattern", "gpt2", *ASKED, "--plan")
-    assert said.exit_code == 2
-    assert "there is not a single word in " in said.stderr
 
 
 @pytest.mark.slow

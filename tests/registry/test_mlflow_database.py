@@ -8,19 +8,20 @@ from __future__ import annotations
 import errno
 import os
 import re
+import resource
 import shutil
 import sqlite3
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from faulty_disk import largest_file, small_disk
+from faulty_disk import mounted
 
 from bpeline.registry.tracking import mlflow_database
 from bpeline.registry.tracking.mlflow_database import (
@@ -403,6 +404,16 @@ def test_migrations_that_fail_leave_nothing(path: Path) -> None:
     assert names_beside(path) == []
 
 
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
 @pytest.mark.usefixtures("empty_mlflow")  # its tables are remembered before there is no room
 @pytest.mark.parametrize("size", [0, 100_000, 900_000])
 def test_a_full_disk_leaves_nothing(path: Path, size: int) -> None:
@@ -414,25 +425,31 @@ def test_a_full_disk_leaves_nothing(path: Path, size: int) -> None:
     assert is_complete(path)
 
 
-@pytest.mark.slow
-def test_a_disk_that_is_full_for_a_while(tmp_path: Path, older_mlflow: Path) -> None:
-    with small_disk(tmp_path / "disk", "1536k") as disk:
-        path, ballast = disk / "mlflow.sqlite", disk / "ballast"
-        for taken in (1_550_000, 1_000_000):
-            ballast.write_bytes(bytes(min(taken, shutil.disk_usage(disk).free)))
-            with pytest.raises(DiskFull):
-                ready(path)
-            ballast.unlink()
-            assert [one.name for one in disk.iterdir() if one.name != f"{path.name}.lock"] == []
-        ready(path)
-        assert is_complete(path)
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 1.5 MB."""
+    with mounted(tmp_path / "disk", "1536k") as place:
+        yield place
 
-        shutil.copyfile(older_mlflow, path)  # and there is no room for a copy of it
-        before = path.read_bytes()
+
+@pytest.mark.slow
+def test_a_disk_that_is_full_for_a_while(small_disk: Path, older_mlflow: Path) -> None:
+    path, ballast = small_disk / "mlflow.sqlite", small_disk / "ballast"
+    for taken in (1_550_000, 1_000_000):
+        ballast.write_bytes(bytes(min(taken, shutil.disk_usage(small_disk).free)))
         with pytest.raises(DiskFull):
             ready(path)
-        assert path.read_bytes() == before
-        assert names_beside(path) == []
+        ballast.unlink()
+        assert [one.name for one in small_disk.iterdir() if one.name != f"{path.name}.lock"] == []
+    ready(path)
+    assert is_complete(path)
+
+    shutil.copyfile(older_mlflow, path)  # and there is no room for a copy of it
+    before = path.read_bytes()
+    with pytest.raises(DiskFull):
+        ready(path)
+    assert path.read_bytes() == before
+    assert names_beside(path) == []
 
 
 # ---- upgrades ----------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import threading
@@ -13,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from counted_chunks import READING, counted
-from faulty_disk import FailingDisk
 
 from bpeline.registry.catalogue.records import CountTable
 from bpeline.registry.opening import Registry
@@ -60,14 +58,6 @@ def make_old(root: Path, days: float) -> None:
     for directory, names, files in os.walk(root):
         for name in names + files:
             os.utime(Path(directory) / name, (then, then))
-
-
-def test_a_directory_goes_where_a_full_disk_takes_no_other_name_for_it(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "checkpoint").write_bytes(b"merges")
-    with DURABLE.on(FailingDisk(1, errno.ENOSPC, lasting=True)):
-        DURABLE.remove_tree(tmp_path / "run")
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import signal
 import sqlite3
 import subprocess
@@ -42,7 +41,7 @@ class Operation:
 
 
 @contextmanager
-def small_disk(place: Path, size: str) -> Iterator[Path]:
+def mounted(place: Path, size: str) -> Iterator[Path]:
     """A disk of ``size``, such as ``1536k``; skips the test where none can be mounted."""
     place.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)]
@@ -52,17 +51,6 @@ def small_disk(place: Path, size: str) -> Iterator[Path]:
         yield place
     finally:
         subprocess.run(["umount", "--lazy", str(place)], check=True)
-
-
-@contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """Let this process write no file beyond ``size`` bytes; with 0, nothing at all."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 class CountingDisk(Disk):
