@@ -7,7 +7,7 @@ as on a full disk or into a pipe that is closed, standard error gets that text i
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext, redirect_stdout
+from contextlib import redirect_stdout
 from typing import Any
 
 import click
@@ -30,8 +30,10 @@ class Command(click.Command):
     """A command whose answer is on standard error where standard output refuses it."""
 
     def invoke(self, ctx: click.Context) -> Any:
+        if not changes(ctx):
+            return super().invoke(ctx)
         output: Any = _Output(sys.stdout)
-        with redirect_stdout(output) if changes(ctx) else nullcontext():
+        with redirect_stdout(output):
             result = super().invoke(ctx)
             output.flush()
         if output.is_refused:
