@@ -34,6 +34,7 @@ FLOORS = {
     "tokenizer_core": (
         ("redaction",),
         ("errors",),
+        ("address_space", "cache_directory"),
         ("another_python", "arguments", "kernels"),
         ("bounded_downloads", "bounded_files", "digests", "durable_files", "optional_libraries",
          "processors", "text", "urls"),
@@ -296,7 +297,8 @@ def test_the_environment_is_read_in_named_places_only() -> None:
         "registry/exports/asking.py",  # hands it on to a child process
         "registry/tracking/beside.py",  # sets it for the process that it begins
         SERVES_MLFLOW,  # hands it on to MLflow's application
-        "tokenizer_core/kernels/compiling/cache_directory.py",
+        "tokenizer_core/address_space.py",  # sets it for libraries and child processes
+        "tokenizer_core/cache_directory.py",
         "tokenizer_core/redaction.py",  # the secrets among it, to hide them
     }
 
@@ -332,7 +334,7 @@ MAY_USE = {
     "tokenizer_core/kernels/compiling/numba_internals.py": {"pickle"},
 }
 # Writers that are not durable state: the durable path itself, and files a user asked for by name.
-WRITERS = {"tokenizer_core/durable_files.py", "tokenizer_core/kernels/compiling/cache_directory.py"}
+WRITERS = {"tokenizer_core/durable_files.py", "tokenizer_core/cache_directory.py"}
 
 
 def test_nothing_executes_data_and_one_path_writes() -> None:
@@ -375,7 +377,7 @@ MAY_CHANGE = {
     "tokenizer_core/durable_files.py": "it is the one",
     "tokenizer_core/shards/number_files.py": "writes aside, where the durable writer said",
     "tokenizer_core/shards/files_of_shards.py": "removes copies of what a store holds",
-    "tokenizer_core/kernels/compiling/cache_directory.py": "compiled code, made again when damaged",
+    "tokenizer_core/cache_directory.py": "compiled code, made again when damaged",
     "tokenizer_core/kernels/compiling/machine_code.py": "removes compiled code that nobody uses",
     "registry/workspace/lock.py": "the lock is on the very file that names its holder",
     "registry/workspace/workspace.py": "sweeps what was never published",

@@ -43,7 +43,8 @@ def read_bounded(path: Path, limit: int = MAX_FILE_BYTES) -> bytes:
             )
         parts = []
         left = limit + 1
-        while left and (part := os.read(descriptor, left)):
+        at_once = status.st_size + 1  # Python allocates this before it reads
+        while left and (part := os.read(descriptor, min(left, at_once))):
             parts.append(part)
             left -= len(part)
     finally:

@@ -139,6 +139,10 @@ class WorkerRefused(WorkerLost):
     """A worker runs another program or does not see the files."""
 
 
+class OutOfMemory(BpelineError, MemoryError):
+    """The limits of this process leave less memory than the work needs."""
+
+
 class LibraryFailed(BpelineError):
     """A library that a user may leave out raised an exception of its own."""
 

@@ -22,7 +22,29 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
 FILE = click.Path(path_type=Path, dir_okay=False)
 DIRECTORY = click.Path(path_type=Path, file_okay=False)
+# What commands need of address space: none of the large libraries, kernels and MLflow, or all.
+_NO_LIBRARIES = {"dismiss", "versions"}
+_READING = {
+    "count", "decode", "delete", "deploy", "doctor", "encode", "explain", "gc", "history", "init",
+    "promote", "repair", "rollback", "server", "show", "sql", "ui",
+}  # fmt: skip
 TYPED = "bpeline.typed"  # in a context's `meta`: the words after `bpeline`
+
+
+class _Command(Command):
+    """A command that begins only where the limits of this process leave enough address space."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        if self.name not in _NO_LIBRARIES:
+            from bpeline.tokenizer_core import address_space, processors
+
+            threads = ctx.params.get("workers") or ctx.params.get("threads")
+            more = (threads or processors.available_processors()) - 2
+            need = address_space.READING if self.name in _READING else address_space.TRAINING
+            need += address_space.MORE_THREADS * max(0, more)
+            address_space.save_addresses()
+            address_space.require_addresses(need, f"`bpeline {self.name}`")
+        return super().invoke(ctx)
 
 
 def command(
@@ -40,7 +62,7 @@ def command(
 
     def make(function: Callable[..., Any]) -> click.Command:
         settings = {"show_default": True}
-        made = click.command(cls=Command, epilog=epilog, context_settings=settings)(function)
+        made = click.command(cls=_Command, epilog=epilog, context_settings=settings)(function)
         if workspace:
             made.params.append(_workspace_option())
         made.params.append(_quiet_option())

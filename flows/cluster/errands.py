@@ -155,7 +155,7 @@ def warm_up(errand: Errand, prepare: Callable[[], object]) -> None:
     Raises:
         WorkerRefused: see `Errand.admit`.
     """
-    from bpeline.tokenizer_core.kernels.compiling.cache_directory import opened
+    from bpeline.tokenizer_core.cache_directory import opened
     from bpeline.tokenizer_core.kernels.compiling.machine_code import cache_directory
 
     errand.admit()

@@ -11,13 +11,13 @@ from contextlib import suppress
 import jinja2
 from jinja2.bccache import Bucket, BytecodeCache
 
-from bpeline.tokenizer_core.digests import digest_of_bytes
-from bpeline.tokenizer_core.kernels.compiling.cache_directory import (
+from bpeline.tokenizer_core.cache_directory import (
     kept_below,
     opened,
     read_file,
     write_file,
 )
+from bpeline.tokenizer_core.digests import digest_of_bytes
 
 
 class KeptTemplates(BytecodeCache):

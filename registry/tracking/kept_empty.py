@@ -10,7 +10,7 @@ import hashlib
 import zlib
 from contextlib import suppress
 
-from bpeline.tokenizer_core.kernels.compiling.cache_directory import (
+from bpeline.tokenizer_core.cache_directory import (
     kept_below,
     opened,
     read_file,

@@ -7,7 +7,6 @@ were counted.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -40,7 +39,7 @@ from bpeline.tokenizer_core.counting import (
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.encoding import in_batches
 from bpeline.tokenizer_core.errors import CorruptFile, EmptyCorpus, InvalidOption, InvalidPattern
-from bpeline.tokenizer_core.processors import machine_memory
+from bpeline.tokenizer_core.processors import available_processors, machine_memory
 from bpeline.tokenizer_core.splitting import SplitPattern
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ class WordCountStore:
         self._memory_limit = memory_limit or min(
             max(_LEAST_MEMORY, machine_memory() // 4), _MOST_MEMORY
         )
-        self._threads = threads or os.cpu_count() or 1
+        self._threads = threads or available_processors()
         self._mapper = mapper
 
     # ---- shards ----------------------------------------------------------------------------

@@ -16,8 +16,8 @@ from click.testing import Result
 from tiktoken.load import load_tiktoken_bpe
 
 from bpeline.registry import load_tokenizer
+from bpeline.tokenizer_core.cache_directory import kept_below
 from bpeline.tokenizer_core.formats.tiktoken import encoding_arguments
-from bpeline.tokenizer_core.kernels.compiling.cache_directory import kept_below
 
 SCRIPTS = (
     "привет мир, сегодня хорошая погода; ",

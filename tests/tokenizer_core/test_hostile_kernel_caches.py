@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from bpeline.tokenizer_core.kernels.compiling.cache_directory import (
+from bpeline.tokenizer_core.cache_directory import (
     Untrusted,
     kept_below,
     opened,

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from bpeline.tokenizer_core.cache_directory import opened, turn
 from bpeline.tokenizer_core.kernels.compiling import machine_code
-from bpeline.tokenizer_core.kernels.compiling.cache_directory import opened, turn
 from bpeline.tokenizer_core.kernels.compiling.machine_code import (
     cache_directory,
     cache_state,
@@ -168,7 +168,7 @@ def test_what_one_process_compiles_the_other_waits_for_and_loads(tmp_path: Path)
 def test_a_turn_ends_with_the_process_that_has_it(tmp_path: Path) -> None:
     program = (
         "import sys, time\n"
-        "from bpeline.tokenizer_core.kernels.compiling.cache_directory import opened, turn\n"
+        "from bpeline.tokenizer_core.cache_directory import opened, turn\n"
         "with opened(sys.argv[1]) as directory, turn(directory, 'kernel.lock'):\n"
         "    print('mine', flush=True); time.sleep(60)"
     )

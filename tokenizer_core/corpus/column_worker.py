@@ -17,7 +17,6 @@ import socket
 import struct
 from bisect import bisect_left
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import accumulate
 from typing import Any, NamedTuple, NoReturn
 
@@ -27,6 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
+from bpeline.tokenizer_core.address_space import addresses_in_use
 from bpeline.tokenizer_core.corpus.file_kinds import COUNT_BEGIN, COUNT_DIGITS, RECORD_END
 from bpeline.tokenizer_core.corpus.row_fields import advised_field
 
@@ -72,7 +72,7 @@ def serve(descriptor: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
-    base = _address_space()
+    base = addresses_in_use()
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     opened = _Opened()
     with socket.socket(fileno=descriptor) as pipe, pipe.makefile("rb") as requests:
@@ -104,13 +104,6 @@ def serve(descriptor: int) -> None:
 
 def _allow(limits: Limits) -> None:
     signal.setitimer(signal.ITIMER_PROF, limits.seconds)
-
-
-def _address_space() -> int:
-    """Bytes of this process; 0 where the system does not tell."""
-    with suppress(OSError), open("/proc/self/statm", encoding="ascii") as told:
-        return int(told.read().split()[0]) * resource.getpagesize()
-    return 0
 
 
 class _Opened:

@@ -9,7 +9,6 @@ nothing of processes but its own.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import resource
@@ -24,6 +23,8 @@ from typing import NamedTuple
 import numpy as np
 import regex
 from numpy.typing import NDArray
+
+from bpeline.tokenizer_core.address_space import addresses_in_use
 
 OUT_OF_MEMORY = 75  # exit status
 FAILED, DONE = 0, 1  # first byte of an answer
@@ -65,7 +66,7 @@ def serve(pipe: Connection) -> None:
     then what `mark` gives, or text that says what went wrong.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    parent, base = os.getppid(), _address_space()
+    parent, base = os.getppid(), addresses_in_use()
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     while True:
         message = pipe.recv_bytes()
@@ -179,10 +180,3 @@ def _segments_of(identity: str) -> Callable[[str], Iterator[tuple[int, int]]]:
             raise ValueError(f"segments cover {end} of {len(characters)} characters")
 
     return segments
-
-
-def _address_space() -> int:
-    """Bytes of address space in use, or 0 where the system does not tell."""
-    with contextlib.suppress(OSError, ValueError), open("/proc/self/statm", "rb") as file:
-        return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    return 0

@@ -19,7 +19,7 @@ from typing import Any
 import llvmlite
 import numba
 
-from bpeline.tokenizer_core.kernels.compiling.cache_directory import (
+from bpeline.tokenizer_core.cache_directory import (
     Untrusted,
     holding,
     kept_below,

@@ -24,7 +24,7 @@ from numba.core.caching import (
 from numba.core.codegen import CodeLibrary, JITCodeLibrary
 from numba.core.compiler import Compiler
 
-from bpeline.tokenizer_core.kernels.compiling.cache_directory import (
+from bpeline.tokenizer_core.cache_directory import (
     holding,
     read_file,
     turn,
