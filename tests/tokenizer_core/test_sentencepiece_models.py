@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 import struct
+import sys
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -121,6 +122,21 @@ def test_ids_are_those_of_sentencepiece(name: str, tmp_path: Path) -> None:
     again = Tokenizer.load(tmp_path / "ours")
     assert again.digest == ours.digest
     assert again.encode_batch(texts) == theirs.encode(texts)
+
+
+def test_a_run_of_spaces_takes_no_call_for_each(tmp_path: Path) -> None:
+    (tmp_path / "x.model").write_bytes(model_of("as trained by default"))
+    theirs = sentencepiece.SentencePieceProcessor(model_proto=model_of("as trained by default"))
+    ours = Tokenizer.load(tmp_path / "x.model", "sentencepiece")
+    for text in (" " * 9_999, "\t \n\u3000" * 9_999, " " * 9_999 + "\x01", "a" + " " * 9_999):
+        assert ours.encode(text) == theirs.encode(text)  # and everything is loaded
+        calls: list[str] = []
+        sys.setprofile(lambda _frame, event, _of, calls=calls: calls.append(event))
+        try:
+            ours.encode(text)
+        finally:
+            sys.setprofile(None)
+        assert len(calls) < 9_999
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.errors import InvalidTokenizer
+from bpeline.tokenizer_core.normalization.unicode_tables import one_of
 
 MARK = "▁"
 MOST_RULES = 1 << 19  # and beginnings of their keys
@@ -161,6 +162,9 @@ class SentencePieceText:
         """Whether each character, or key of the rules, is written as one space."""
         at = 0
         while at < len(text):
+            if (plain := self._plain_spaces.match(text, at)) is not None:
+                at = plain.end()
+                continue
             end, written = self._longest(text, at)
             if end == at:
                 end, written = at + 1, self._rules.get(text[at], text[at])
@@ -182,6 +186,14 @@ class SentencePieceText:
         return sorted({len(key) for key in self._rules if len(key) > 1}, reverse=True)
 
     @cached_property
+    def _plain_spaces(self) -> re.Pattern[str]:
+        """Finds characters that are written as one space and begin no longer key."""
+        longer = {key[0] for key in self._rules if len(key) > 1}
+        spaces = {key for key, written in {" ": " ", **self._rules}.items() if written == " "}
+        plain = [ord(key) for key in spaces - longer if len(key) == 1]
+        return re.compile(f"(?:{one_of(plain)})+" if plain else r"(?!)")
+
+    @cached_property
     def _several(self) -> re.Pattern[str]:
         """What finds user-defined symbols, and where a key of several characters may begin."""
         longest_first = sorted(self.user_defined, key=len, reverse=True)
@@ -189,16 +201,12 @@ class SentencePieceText:
         options = [f"(?P<untouched>{untouched})"] if untouched else []
         several = [key for key in self._rules if len(key) > 1]
         if several:
-            first, second = (_set_of({key[i] for key in several}) for i in (0, 1))
+            first, second = (one_of(sorted({ord(key[i]) for key in several})) for i in (0, 1))
             options.append(f"{first}(?={second})")
         return re.compile("|".join(options) if options else r"(?!)")
 
 
 _SPACES = re.compile(" {2,}")
-
-
-def _set_of(characters: set[str]) -> str:
-    return f"[{''.join(map(re.escape, sorted(characters)))}]"
 
 
 @functools.lru_cache(maxsize=4)  # spm_train's own have 225,000 rules, which take two seconds
