@@ -3,9 +3,10 @@
 LLVM, DuckDB and Arrow crash, or wait forever, where `mmap` fails or a thread cannot start. So
 commands, and the import of the kernels, compare what is left with what they need before that.
 
-The needs are VmPeak of commands on one and two processors, with an empty kernel cache, 420 kB and
-20 MB of random words, after `save_addresses`; and 10 to 20 % more. Measured in November 2026
-under Linux on x86-64 with Python 3.11. Larger corpora need more, which NumPy reports as an error.
+The needs are VmPeak of commands on one and two processors, with 420 kB and 20 MB of random words,
+after `save_addresses`, and 10 to 20 % more. `train` and `encode` were also measured with an empty
+kernel cache. November 2026, Linux on x86-64, Python 3.11. A large corpus needs more; that is not
+checked here.
 """
 
 from __future__ import annotations
