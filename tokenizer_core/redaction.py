@@ -27,7 +27,7 @@ _SCHEME = re.compile(r"(?<![a-zA-Z0-9])([a-zA-Z][a-zA-Z0-9+.-]{0,40})://")
 _HOST = r"(?:\[[0-9a-fA-F:.%]*\]|[^\s:/?#@\[\]\"'`,;()<>{}\\]*)(?::\d{1,5})?"
 _PLAIN = re.compile(_HOST)
 # What may follow an address in a sentence or a list.
-_ENDS = re.compile(r"[.,;:!?)\]}>]*(?:\s|$)|,(?=[a-zA-Z][a-zA-Z0-9+.-]{0,40}://)")
+_ENDS = re.compile(r"[.,;:!?)\]}>]*(?:\s|$)|(?:,|::)(?=[a-zA-Z][a-zA-Z0-9+.-]{0,40}://)")
 _SPELT_IN_WORDS = re.compile(r"[\w.%-]+(?: [\w.%-]+){1,3}:[^\n]*@")
 _MAYBE_HOST = re.compile(r"(?:\[|localhost\b|[\w-]+(?:\.[\w-]+)+)")
 _QUOTES = "\"'`"
@@ -108,6 +108,9 @@ def without_secrets(text: str) -> str:
 
 
 def _hide_value(found: re.Match[str]) -> str:
+    is_path = found.string[found.start() - 1 : found.start()] == "/"
+    if is_path and found[1].endswith(": ") and not found["quote"]:
+        return found[0]  # the value is what a message says of the path
     return f"{found[1]}{found['quote'] or ''}{HIDDEN}"
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -312,9 +313,30 @@ class _Bounded:
                         ) from error
                     if isinstance(error, TimeoutError):
                         raise _Futile(f"no whole answer within {timeout:,.0f} seconds") from error
+                    if isinstance(error, FileNotFoundError):
+                        _raise_failure_behind(error)
                     raise
 
         return ask
+
+
+def _raise_failure_behind(error: FileNotFoundError) -> None:
+    """Raise what failed where fsspec's HTTP says "not found" of every failure.
+
+    Raises:
+        PermissionError: the server refuses.
+        RemoteFailure: it does not answer, or with another error than "not found".
+    """
+    cause = error.__cause__
+    if not isinstance(cause, Exception) or isinstance(cause, FileNotFoundError):
+        return
+    status = getattr(cause, "status", None)
+    is_of_http = type(cause).__module__.startswith("aiohttp") or isinstance(cause, OSError)
+    if not is_of_http or status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
+        return
+    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        raise PermissionError(_reason(cause)) from error
+    raise RemoteFailure(_reason(cause)) from error
 
 
 def _asked(
@@ -340,12 +362,6 @@ def _asked(
 
 def _store_of(url: str) -> tuple[Any, str]:
     refuse_secrets(url)
-    if "::" in url:
-        raise InvalidOption(
-            f"{url} is a chain of URLs",
-            "one URL such as s3://bucket/data/*.txt",
-            "name the files themselves",
-        )
     try:
         import fsspec
 
@@ -358,10 +374,12 @@ def _store_of(url: str) -> tuple[Any, str]:
             "mend the URL, or name a local file",
         ) from error
     except ImportError as error:
+        scheme = url.partition("://")[0]
+        is_s3 = scheme in ("s3", "s3a")
         raise InvalidOption(
-            f"files cannot be read from {url}: {error}",
-            "a URL whose scheme's package is installed",
-            "type `pip install 'bpeline[remote]'` for s3://; other schemes need their own package",
+            f"files cannot be read from {url}, because a package is missing ({error})",
+            f"for {scheme}:// the package that fsspec needs",
+            "type `pip install 'bpeline[remote]'`" if is_s3 else "install that package with pip",
         ) from error
     return files, path
 

@@ -41,8 +41,15 @@ def refuse_secrets(url: str) -> None:
     """Refuse a URL that should not be kept: names of files go into records, reports and MLflow.
 
     Raises:
-        InvalidOption: it holds a password or a signature.
+        InvalidOption: it holds a password or a signature, or it chains URLs, so that this is not
+            known.
     """
+    if "::" in url:
+        raise InvalidOption(
+            f"{url} holds `::`, which chains URLs",
+            "one URL without it, such as s3://bucket/data/*.txt",
+            "unpack an archive and name its files; write a host's name instead of its IPv6 address",
+        )
     if holds_secret(url):
         raise InvalidOption(
             f"{url} holds a password or a signature, which would be kept with every run",

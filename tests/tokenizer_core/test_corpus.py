@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import errno
+import inspect
 import os
 import re
 import socket
+import sys
 from pathlib import Path
 
 import pytest
 
 from bpeline.tokenizer_core.corpus.file_kinds import SOURCE_CODE
-from bpeline.tokenizer_core.corpus.sources import Source, find_source_files, search_sources
+from bpeline.tokenizer_core.corpus.sources import (
+    Source,
+    _refuse_directory,
+    find_source_files,
+    search_sources,
+)
 from bpeline.tokenizer_core.errors import (
     CorpusError,
     InvalidOption,
@@ -209,6 +217,32 @@ def test_each_file_is_taken_once_whatever_its_names(tmp_path: Path) -> None:
     os.link(tmp_path / "a.txt", tmp_path / "hard.txt")
     (tmp_path / "soft.txt").symlink_to(tmp_path / "b.txt")
     assert names_of(tmp_path, "*.txt", ".", "b.txt") == ["a.txt", "b.txt"]
+
+
+@pytest.mark.parametrize(
+    ("name", "depth", "pattern"), [("d" * 250, 20, ""), ("d", 400, "/**/*.txt")]
+)
+def test_a_tree_that_is_too_deep_is_no_question_of_permissions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, depth: int, pattern: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(depth):  # step by step: the system does not take the whole path
+        os.mkdir(name)
+        os.chdir(name)
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack(0)) + 300)
+    try:
+        with pytest.raises(UnreadableSource, match="nested too deeply") as refusal:
+            find_source_files([Source(f"{tmp_path}{pattern}")])
+    finally:
+        sys.setrecursionlimit(limit)
+    assert f"`find {tmp_path} -mindepth 15 -maxdepth 15`" in refusal.value.next_step
+
+
+def test_a_directory_that_fails_otherwise_is_no_question_of_permissions() -> None:
+    with pytest.raises(UnreadableSource) as refusal:
+        _refuse_directory(OSError(errno.EIO, "Input/output error", "/a b"))
+    assert refusal.value.next_step == "ls -ld '/a b'"
 
 
 def test_links_to_directories_are_not_followed_into_loops(tmp_path: Path) -> None:

@@ -64,6 +64,8 @@ SPELLINGS = [
     "user=u password = 'a hunter2' host=h",
     "Password: hunter2",
     '{"password": "hunter2", "user": "u"}',
+    '{"db/password": "hunter2"}',
+    "zip://u:hunter2@h/a.txt::file:///x.zip",
     "{'password': 'hunter2', 'user': 'u'}",
     '{\\"password\\": \\"hunter2\\"}',
     "Authorization: Bearer hunter2-abcdefgh",
@@ -115,6 +117,10 @@ OTHERS = [
     "type `bpeline train --name news --vocab-size 300`",
     '{"uri": "http://h:5000/", "mail": "x@y"}',
     "accepted is postgresql+psycopg://user@host/name",
+    "files cannot be read from s3://bucket/secret: Install s3fs",
+    "/data/password.txt: permission denied",
+    "zip://a.txt::file:///x.zip cannot be read",
+    "tar://*.txt::https://host/x.tar",
 ]
 
 

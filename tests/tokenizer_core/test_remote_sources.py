@@ -286,6 +286,59 @@ class QuietHandler(SimpleHTTPRequestHandler):
     def log_message(self, *_arguments: object) -> None:
         pass
 
+    def do_HEAD(self) -> None:
+        """Answer with the status that the last part of the path names, as `/503` does."""
+        if (status := self.path.rpartition("/")[2]).isdigit():
+            self.send_error(int(status))
+        else:
+            super().do_HEAD()
+
+    def do_GET(self) -> None:
+        if self.path.rpartition("/")[2].isdigit():
+            self.do_HEAD()
+        else:
+            super().do_GET()
+
+
+@pytest.mark.parametrize(
+    ("place", "error", "expected"),
+    [
+        ("http://127.0.0.1:9/a.txt", UnreadableSource, "cannot be read: Cannot connect to host"),
+        ("{web}/503", UnreadableSource, "cannot be read: 503"),
+        ("{web}/403", UnreadableSource, "cannot be read: 403"),
+        ("{web}/404", MissingSource, "no file matches"),
+        ("{web}/410", MissingSource, "no file matches"),
+    ],
+)
+def test_a_web_server_that_fails_has_no_missing_files(
+    web: str, monkeypatch: pytest.MonkeyPatch, place: str, error: type[Exception], expected: str
+) -> None:
+    monkeypatch.setattr(remote_files, "_PAUSE_SECONDS", 0.01)
+    with pytest.raises(error, match=expected):
+        found(place.format(web=web))
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("zip://a.txt::file:///x.zip", "holds `::`, which chains URLs"),
+        ("http://[::1]:9/a.txt", "holds `::`, which chains URLs"),
+        ("s3://bucket/secret", r"because a package is missing \(Install s3fs"),
+        ("gs://bucket/secret", r"because a package is missing \(Please install gcsfs"),
+    ],
+)
+def test_what_is_said_of_a_url_is_what_is_wrong_with_it(
+    url: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package in ("s3fs", "gcsfs"):
+        monkeypatch.setitem(sys.modules, package, None)
+        monkeypatch.setitem(sys.modules, f"{package}.core", None)
+    for scheme in ("s3", "gs"):
+        monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, scheme, raising=False)
+    with pytest.raises(InvalidOption, match=expected) as refused:
+        found(url)
+    assert ("bpeline[remote]" in str(refused.value)) == url.startswith("s3://")
+
 
 @pytest.mark.slow
 def test_a_web_server_that_knows_no_ranges_gives_no_wrong_bytes(

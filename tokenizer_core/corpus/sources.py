@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import functools
 import glob
 import os
@@ -252,7 +253,16 @@ def _searched(
                     take((file.path, 0), file)
                 continue
         here = Skipping()
-        paths = sorted(set(_paths_of(pattern, source.include, here)))
+        try:
+            paths = sorted(set(_paths_of(pattern, source.include, here)))
+        except (_PathTooLongError, RecursionError) as error:  # glob and, before 3.12, walk recurse
+            is_directory = os.path.isdir(pattern)
+            top = pattern if is_directory else os.path.dirname(pattern.partition("*")[0]) or "."
+            raise UnreadableSource(
+                f"{pattern} cannot be searched: its directories are nested too deeply",
+                "paths of at most 4,096 bytes, and fewer than 900 directories in each other",
+                f"type `find {shlex.quote(top)} -mindepth 15 -maxdepth 15` to see where",
+            ) from error
         if not paths:
             raise _missing(pattern, here.told(set()))
         for path, format in paths:
@@ -485,11 +495,18 @@ def _text_files_below(
                 yield from _if_text(path, include, skipping)
 
 
+class _PathTooLongError(Exception):
+    """A directory cannot be opened by its path."""
+
+
 def _refuse_directory(error: OSError) -> None:
+    if error.errno == errno.ENAMETOOLONG:
+        raise _PathTooLongError from error
+    path = shlex.quote(str(error.filename))
     raise UnreadableSource(
         f"the directory {error.filename} cannot be read: {error.strerror}",
         "every directory below a source must be readable",
-        f"chmod u+rx {shlex.quote(str(error.filename))}",
+        f"chmod u+rx {path}" if error.errno == errno.EACCES else f"ls -ld {path}",
     ) from error
 
 
