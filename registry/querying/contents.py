@@ -104,10 +104,10 @@ class Contents:
                 f"write '{parsed}'",
             )
         meant = resolve(self.registry, parsed)
+        if isinstance(parsed, ByDigest) and meant.digest in self.by_digest:
+            return self.by_digest[meant.digest]
         for one in self.listed:
-            if one.digest == meant.digest and (
-                isinstance(parsed, ByDigest) or one.number == meant.number
-            ):
+            if (one.name, one.number, one.digest) == (meant.name, meant.number, meant.digest):
                 return one
         raise UnknownVersion(
             f"{reference} is not registered in this MLflow",
@@ -141,10 +141,16 @@ class Contents:
             ]
             return [tokens, Part("splits", version.digest, table.key), *slices]
         if table is None:
+            same = self.by_digest[version.digest]
+            if self.table_of(same) is not None:
+                query = f"FROM {mention.relation}('{same.reference}')"
+                advice = f"""{same.reference} is the same tokenizer: `bpeline sql "{query}"`"""
+            else:
+                advice = f"type `bpeline show {version.reference}` to see where it comes from"
             raise UnknownVersion(
                 f"the words that {version.reference} was trained on are not in this workspace",
                 "versions that were trained here and whose word counts were not removed",
-                f"type `bpeline show {version.reference}` to see where it comes from",
+                advice,
             )
         if mention.relation == "word_counts":
             return [Part("words", table=table.key)]
@@ -164,11 +170,9 @@ class Contents:
     def names(self) -> list[Name]:
         """Under which names parts are found, those that are not stored among them."""
         found = []
-        digests: set[str] = set()
         for version in self.listed:
             called = [version.reference, *(f"{version.name}@{one}" for one in version.aliases)]
-            if version.digest not in digests:  # of several names of a tokenizer the first
-                digests.add(version.digest)
+            if self.by_digest[version.digest] is version:
                 called.append(version.digest)
             parts = [("tokens", "", Part("tokens", version.digest))]
             table = self.table_of(version)
@@ -193,6 +197,12 @@ class Contents:
             found = (recorded_table(self.registry.workspace, key) for key in keys)
             self._tables[row.counts_digest] = next(filter(None, found), None)
         return self._tables[row.counts_digest]
+
+    @cached_property
+    def by_digest(self) -> dict[str, ListedVersion]:
+        """Digest → its first version with word counts, else its first."""
+        with_counts = [one for one in self.listed if self.table_of(one) is not None]
+        return {one.digest: one for one in (*self.listed[::-1], *with_counts[::-1])}
 
     @cached_property
     def _rows(self) -> dict[tuple[str, str], Version]:

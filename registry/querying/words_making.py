@@ -224,7 +224,7 @@ class _Sources:
         return self._tokenizer[1]
 
     def _version_of(self, digest: str) -> ListedVersion:
-        return next(one for one in self._contents.listed if one.digest == digest)
+        return self._contents.by_digest[digest]
 
     def _words_of(self, key: str) -> WordCounts:
         if self._words is None or self._words[0] != key:

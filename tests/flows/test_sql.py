@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -280,6 +282,29 @@ def test_unknown_versions_are_named(here: Path, bpeline: Command) -> None:
     assert answer.exit_code == 1
     assert "news/9" in answer.stderr
     assert "known are" in answer.stderr
+
+
+@pytest.mark.slow
+def test_an_import_that_equals_a_trained_version_has_no_words_of_its_own(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bpeline: Command, ask: Ask
+) -> None:
+    shutil.copytree(here, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+    digest = ask("SELECT digest FROM versions WHERE version = 'plain/1'")[0]["digest"]
+    bpeline("export", "plain/1", "--format", "tiktoken", "--output", "x.tiktoken")
+    for name in ("a", "z"):  # before and after the version's name in the list
+        made = bpeline("import", "x.tiktoken,pattern=gpt2", "--name", name, "--json")
+        assert json.loads(made.stdout)["digest"] == digest
+    words = ask("FROM word_counts('plain/1')")
+    assert ask(f"FROM word_counts('{digest}')") == words
+    for relation in ("word_counts", "splits"):
+        for name in ("a/1", "z/1"):
+            answer = bpeline("sql", f"FROM {relation}('{name}')")
+            assert f"the words that {name} was trained on are not" in answer.stderr
+            advised = re.search(r"`bpeline sql (.*)`", answer.stderr)
+            assert advised is not None
+            assert advised[1] == f"\"FROM {relation}('plain/1')\""
+            assert bpeline("sql", *shlex.split(advised[1])).exit_code == 0
 
 
 def test_two_forms_at_once_are_refused(here: Path, bpeline: Command) -> None:
