@@ -135,11 +135,17 @@ def version_to_continue(reference: str) -> tuple[ResolvedVersion, Tokenizer, dic
     version = resolve(registry, parsed)
     config = Lineage.of(registry, version).request
     if config.get("transition_size"):
-        words = config["extends"][:12]
+        words = [
+            f"{row.name}/{row.number}"
+            for row in registry.catalogue.registrations(store=registry.store)
+            if row.digest == config["extends"]
+        ]
         raise InvalidOption(
             f"{version} has superwords already",
-            "what goes on behind a version was learned from words, as its own tokens were",
-            f"type `bpeline superwords {words} --vocab-size SIZE` for another size",
+            "a version whose tokens were learned from words alone",
+            f"type `bpeline superwords {words[-1]} --vocab-size SIZE` for another size"
+            if words
+            else "train one with `bpeline train`: the version that it continues was deleted",
         )
     told = {key: value for key, value in config.items() if key not in _HOW}
     return version, load_version(registry, version), told

@@ -32,7 +32,7 @@ _output = click.option("-o", "--output", type=FILE, help="The file to write.")
     "--threshold",
     type=int,
     default=_THRESHOLD,
-    help="How often a pair of bytes must occur to be replaced.",
+    help="How often a pair of bytes must occur, overlaps included, to be replaced.",
 )
 @click.option("--show-steps", is_flag=True, help="Print each replacement and write nothing.")
 @click.option(

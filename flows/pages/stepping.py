@@ -70,7 +70,7 @@ def training_frames(steps: Sequence[VisibleStep]) -> list[Frame]:
         title, made = "Before the first merge", ""
         if step.merge is not None:
             left, right, made = step.merge
-            title = f"Merge {step.number}: {left} + {right} → {made}, {step.count:,} times"
+            title = f"Merge {step.number}: {left} + {right} → {made}, {step.times}"
         words = [Row(symbols, f"× {count:,}") for symbols, count in step.words]
         tokens = [Row((token,), f"{count:,}") for token, count in step.tokens.items()]
         pairs = []
@@ -98,7 +98,7 @@ def compression_frames(steps: Sequence[CompressionStep]) -> list[Frame]:
     for step in steps:
         title = f"Block {step.block}"
         if step.number:
-            title += f", step {step.number}: {step.pair} → {step.code}, {step.count:,} times"
+            title += f", step {step.number}: {step.pair} → {step.code}, {step.times}"
         pairs = [Row((pair,), f"{count:,}") for pair, count in step.pairs.items()]
         table = [Row((code,), f"= {pair}") for code, pair in step.table.items()]
         content = Part(f"{len(step.content):,} bytes", (Row(tuple(step.content)),))

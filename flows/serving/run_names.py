@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from bpeline.flows.requests import DEMO
+from bpeline.flows.requests import DEMO, corpus_sources
 from bpeline.flows.wording import counted
 from bpeline.tokenizer_core.corpus import find_source_files, sources_of
 from bpeline.tokenizer_core.errors import BpelineError
@@ -20,7 +20,10 @@ def training(parameters: Mapping[str, Any], reference: str = "") -> str:
     if largest := parameters.get("largest_size"):
         size = f"auto to {largest}"
     which = f"{reference} ({size})" if reference else f"{name}-{size}"
-    return f"{which} from {corpus(parameters['paths'] or parameters.get('counts', ()))}"
+    if merges := (parameters.get("options") or {}).get("merges"):
+        which = f"{reference or name} ({merges} merges)"
+    paths = parameters["paths"] or parameters.get("counts", ())
+    return f"{which} from {corpus(paths, parameters.get('sources', ()))}"
 
 
 def importing(parameters: Mapping[str, Any], reference: str = "") -> str:
@@ -31,7 +34,7 @@ def importing(parameters: Mapping[str, Any], reference: str = "") -> str:
 def watching(parameters: Mapping[str, Any], outcome: str = "") -> str:
     """``news@champion beside new/ (3 files)``, then ``news/3 (champion): not drifted, …``."""
     watched = f"{outcome}," if outcome else f"{parameters['name']}@{parameters['alias']}"
-    return f"{watched} beside {corpus([*parameters['paths'], *parameters['sources']])}"
+    return f"{watched} beside {corpus(parameters['paths'], parameters['sources'])}"
 
 
 def encoding(parameters: Mapping[str, Any], reference: str = "") -> str:
@@ -57,22 +60,34 @@ def tokenizer(parameters: Mapping[str, Any]) -> str:
     return re.split("[@/]", str(named))[0]
 
 
-def corpus(paths: Sequence[str]) -> str:
-    """``corpus/ (3 files)``, ``de/*.txt and 2 more (7 files)``, ``python:stdlib``."""
-    if not paths:
+def corpus(paths: Sequence[str], sources: Sequence[str] = ()) -> str:
+    """``corpus/ (3 files)``, ``de/*.txt and 2 more (7 files)``, ``python:stdlib``, ``en (1 file)``.
+
+    Args:
+        paths: files, directories and globs.
+        sources: spellings of named sources, which are called by their names.
+    """
+    labels, paths = list(map(_label_of, paths)), list(paths)
+    with suppress(BpelineError):  # the flow itself says what is wrong with them
+        for source in corpus_sources(sources):
+            labels.append(source.name)
+            paths += source.files
+    if not labels:
         return "nothing"
     here = [path for path in paths if path != DEMO and "://" not in path]
-    named = _end_of(paths[0]) if paths[0] in here else paths[0]
-    if len(paths) > 1:
-        named += f" and {len(paths) - 1} more"
+    named = labels[0]
+    if len(labels) > 1:
+        named += f" and {len(labels) - 1} more"
     if len(here) == len(paths):  # only then looking at a disk of this machine tells
         with suppress(BpelineError, OSError):
             named += f" ({counted(len(find_source_files(sources_of(paths))), 'file')})"
     return named
 
 
-def _end_of(path: str) -> str:
-    """The end of a path, as far as it tells corpora apart."""
+def _label_of(path: str) -> str:
+    """The end of a path, as far as it tells corpora apart; a URL is shown whole."""
+    if path == DEMO or "://" in path:
+        return path
     parent, name = os.path.split(path.rstrip("/"))
     if os.path.isdir(path):
         return f"{name}/"

@@ -65,8 +65,11 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
     if corpus.copies is None and (copies := sections_remark(words.copied)):
         run.note(copies)
     if learned.stopped_early:
+        made = f"{evaluated.report.vocab_size:,} of {request.vocab_size:,} ids"
+        if "merges" in request.options:
+            made = f"{learned.merges:,} of {learned.wanted:,} merges"
         run.note(
-            f"stopped early at {evaluated.report.vocab_size:,} of {request.vocab_size:,} ids: "
+            f"stopped early at {made}: "
             f"no pair{' whose token is allowed' * bool(request.token_rules)} occurs "
             f"{request.min_count:,} times any more"
         )

@@ -82,7 +82,7 @@ class LearnedTokens(LearnedPart):
         said = f"{self.merges:,} tokens made by merging"
         if self.resumed:
             share = "all" if self.resumed == self.merges else f"{self.resumed:,} of them"
-            said += f", {share} by an earlier run"
+            said += f", {share} learned before"
         if self.holding_mark:
             said += f"; {self.holding_mark:,} words hold the mark of the end of a word"
         return said + self.what_was_left

@@ -155,7 +155,7 @@ def test_a_training_goes_on_behind_the_step_it_finished(
         assert bpeline(*command).exit_code != 0
     went_on = bpeline("resume")
     assert went_on.exit_code == 0, went_on.output
-    assert "all by an earlier run" in went_on.output
+    assert "all learned before" in went_on.output
     assert load_tokenizer("words/1").vocab_size == 400
 
 

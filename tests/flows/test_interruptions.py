@@ -80,7 +80,7 @@ def test_every_algorithm_continues_where_it_was_killed(
     assert again.returncode == -signal.SIGKILL, again.stderr
     resumed = bpeline("resume") if algorithm == "wordpiece" else bpeline(*command)
     assert resumed.exit_code == 0, resumed.output
-    assert "by an earlier run" in resumed.stderr
+    assert "learned before" in resumed.stderr
     assert "65 of them" in resumed.stderr
     undisturbed = bpeline(*command, "--workspace", tmp_path / "undisturbed")
     assert undisturbed.exit_code == 0, undisturbed.output
@@ -125,7 +125,7 @@ def test_superwords_and_chosen_sizes_go_on_where_they_were_killed(
             found.append(any((tmp_path / ".bpeline").rglob("*.superwords-*")))
         again = bpeline(*command, "--json")
         assert again.exit_code == 0, again.output
-        assert " by an earlier run" in again.stderr or " from the checkpoint" in again.stderr
+        assert " learned before" in again.stderr or " from the checkpoint" in again.stderr
         digests.append(json.loads(again.stdout)["digest"])
     assert found == ([False, True] if which == "runs" else [False] * len(found))
     assert {run.state for run in open_registry().catalogue.runs()} == {"finished"}

@@ -16,6 +16,7 @@ from click.testing import Result
 from bpeline.flows.requests.corpus_files import corpus_sources, read_corpus_file
 from bpeline.flows.requests.source_spelling import NamedSource
 from bpeline.flows.requests.training_request import TrainingRequest
+from bpeline.flows.serving import run_names
 from bpeline.registry import load_tokenizer
 from bpeline.registry.measured import read_evaluation
 from bpeline.registry.opening import open_registry
@@ -359,3 +360,30 @@ def test_requests_of_before_there_were_sources_are_the_same() -> None:
     again = TrainingRequest.checked(**json.loads(json.dumps(request.as_config())))
     assert again == request
     assert request.same_as(again.as_config())
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({"sources": ["en:language=en=a.txt"]}, "news-500 from en (1 file)"),
+        (
+            {"sources": ["en=a.txt", "de=*.txt", "en=b.txt"]},
+            "news-500 from en and 1 more (2 files)",
+        ),
+        ({"sources": ["en=s3://bucket/a.txt"]}, "news-500 from en"),
+        ({"counts": ["words.parquet"]}, "news-500 from words.parquet"),
+        ({"paths": ["a.txt"], "options": {"merges": 20}}, "news (20 merges) from a.txt (1 file)"),
+    ],
+)
+def test_a_run_is_named_by_what_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], expected: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.txt", "b.txt"):
+        Path(name).write_text(name)
+    assert run_names.training({"name": "news", "vocab_size": 500, "paths": [], **asked}) == expected
+
+
+def test_a_look_at_new_text_is_named_by_its_sources() -> None:
+    asked = {"name": "news", "alias": "champion", "paths": ["x.txt"], "sources": ["en=y.txt"]}
+    assert run_names.watching(asked) == "news@champion beside x.txt and 1 more"

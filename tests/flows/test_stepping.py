@@ -39,6 +39,16 @@ def test_each_replacement_of_a_compression_is_printed(bpeline: Command, tmp_path
     assert bpeline("compress", "toy", "--new-bytes", "HG").exit_code == 2
 
 
+def test_overlapping_pairs_are_said_to_overlap(bpeline: Command, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("aaaaa")  # four pairs, and two of them become a token
+    command = ("compress", "a.txt", "--threshold", 2, "--show-steps", "--new-bytes", "H")
+    assert "H = aa, which occurs 4 times, overlaps included" in bpeline(*command).stdout
+    bpeline(*command[:4], "--html", "a.html", "--new-bytes", "H")
+    assert "aa → H, 4 times, overlaps included" in (tmp_path / "a.html").read_text()
+    command = ("train", "a.txt", "--algorithm", "char-bpe", "--merges", 1, "--show-steps")
+    assert "a + a = aa, which occurs 4 times, overlaps included" in bpeline(*command).stdout
+
+
 def test_steps_of_a_compression_are_counted_anew(seed: int) -> None:
     content = bytes(ord("a") + seed % 7 * i * i % 5 for i in range(400)) + b" \n\xff"
     for step, after in pairwise(compression_steps(content, 150, 3)):

@@ -87,6 +87,7 @@ def test_what_cannot_be_is_refused_with_what_can(base: Path, bpeline: Command) -
         twice = bpeline(command, "news/2", "--vocab-size", "500")
         assert twice.exit_code == 2
         assert "has superwords already" in twice.stderr
+        assert "type `bpeline superwords news/1 --vocab-size SIZE`" in twice.stderr
     drift = bpeline("drift", "news@candidate", "corpus")
     assert drift.exit_code == 2
     assert "lines, not words" in drift.stderr

@@ -165,8 +165,14 @@ def test_a_vocabulary_larger_than_the_corpus_stops_early_and_says_so(tmp_path: P
     with listening(heard):
         summary = train_tokenizer(["tiny.txt"], "tiny", 32_000, held_out=0.0)
     assert summary.vocab_size < 300
-    assert any("stopped early" in note for note in summary.notes)
+    said = f"stopped early at {summary.vocab_size} of 32,000 ids"
+    assert any(note.startswith(said) for note in summary.notes)
     assert summary.notes == tuple(heard.notes)
+    by_merges = train_tokenizer(
+        ["tiny.txt"], "few", algorithm="char-bpe", options={"merges": 200}, held_out=0.0
+    )
+    said = f"stopped early at {by_merges.merges} of 200 merges"
+    assert any(note.startswith(said) for note in by_merges.notes)
 
 
 @pytest.mark.slow

@@ -58,6 +58,12 @@ class VisibleStep:
     scores: dict[tuple[str, str], float] = field(default_factory=dict)
 
     @property
+    def times(self) -> str:
+        """The count in words; of ``aaa`` only one (a, a) can be merged."""
+        overlaps = self.merge is not None and self.merge.left == self.merge.right
+        return f"{self.count:,} times" + ", overlaps included" * overlaps
+
+    @property
     def best_pairs(self) -> list[tuple[str, str]]:
         """The pairs by score, the best first; of equal ones the first that is seen."""
         return sorted(self.pairs, key=self.scores.__getitem__, reverse=True)
@@ -199,7 +205,7 @@ def lines_of(step: VisibleStep) -> list[str]:
     head = "start"
     if step.merge is not None:
         left, right, made = step.merge
-        head = f"merge {step.number}: {left} + {right} = {made}, which occurs {step.count} times"
+        head = f"merge {step.number}: {left} + {right} = {made}, which occurs {step.times}"
     return [
         head,
         f"  words: {', '.join(words)}",

@@ -47,6 +47,12 @@ class CompressionStep:
     pairs: dict[str, int]
     table: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def times(self) -> str:
+        """The count in words; of ``aaa`` only one (a, a) can be replaced."""
+        overlaps = self.pair[:1] == self.pair[1:]
+        return f"{self.count:,} times" + ", overlaps included" * overlaps
+
 
 def compression_steps(
     content: bytes,
@@ -123,7 +129,7 @@ def compression_lines(step: CompressionStep) -> list[str]:
     pairs += [f"and {more:,} more"] * (more > 0)
     head = f"block {step.block}: start"
     if step.number:
-        head = f"step {step.number}: {step.code} = {step.pair}, which occurs {step.count} times"
+        head = f"step {step.number}: {step.code} = {step.pair}, which occurs {step.times}"
     return [
         head,
         f"  block: {step.content}",
