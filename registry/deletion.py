@@ -400,12 +400,35 @@ def _described(registry: Registry, one: Deletion, leaving: Collection[int]) -> D
         stays.append(
             f"evaluation set {named.digest[:8]} of {one.name}, on which its other versions are "
             "measured; it may hold documents of this one's corpus: "
-            f"`bpeline evaluate {one.name} --set-from FILES` gives another to the name, "
-            "and `bpeline gc --days 0 --remove` removes those of no name that has versions"
+            f"`bpeline evaluate {one.name} --set-from FILES` gives another to the name; "
+            f"{_removal_of_leftovers(registry)} sets of no name that has versions"
         )
     for name in _extending(registry, one.digest):
         stays.append(f"{name}, which was extended from it and has all of its tokens")
     return DeletedVersion(one.name, one.number, one.digest, False, tuple(goes), tuple(stays))
+
+
+def stays_after_deletion(registry: Registry) -> tuple[str, ...]:
+    """What stays of every version that is deleted, and what removes it, in sentences."""
+    stays = [
+        f"word counts and checkpoints: {_removal_of_leftovers(registry)} what no version needs",
+        "what was copied elsewhere: exports, encoded datasets, backups, reports of versions that "
+        "were compared with it",
+    ]
+    if registry.workspace.store:
+        stays.append(
+            "copies that other machines fetched: directories of its digest below `versions` in "
+            "their workspaces"
+        )
+    return tuple(stays)
+
+
+def _removal_of_leftovers(registry: Registry) -> str:
+    """The begin of a sentence: what removes what nothing needs; `gc` refuses shared workspaces."""
+    store = registry.workspace.store
+    return (
+        f"lifecycle rules of {store} remove" if store else "`bpeline gc --days 0 --remove` removes"
+    )
 
 
 def _extending(registry: Registry, digest: str) -> list[str]:

@@ -9,12 +9,6 @@ import click
 from bpeline.flows.cli.aliases import by_option, reason_option
 from bpeline.flows.cli.options import answer, command, typed_again
 
-_ELSEWHERE = (
-    "word counts and checkpoints: `bpeline gc --days 0 --remove` removes what no version needs",
-    "what was copied elsewhere: exports, encoded datasets, backups, reports of versions that were "
-    "compared with it",
-)
-
 
 @command(
     "bpeline delete news/3                                   # what would go, and what stays",
@@ -35,7 +29,12 @@ def delete(reference: str, remove: bool, reason: str, by: str, as_json: bool) ->
     """
     from bpeline.flows.name_page import show_name_page
     from bpeline.flows.wording import as_typed
-    from bpeline.registry.deletion import delete_versions, find_deletable, parse_deletable
+    from bpeline.registry.deletion import (
+        delete_versions,
+        find_deletable,
+        parse_deletable,
+        stays_after_deletion,
+    )
     from bpeline.registry.environment import this_user
     from bpeline.registry.moves import remove_alias
     from bpeline.registry.opening import open_registry
@@ -65,10 +64,11 @@ def delete(reference: str, remove: bool, reason: str, by: str, as_json: bool) ->
         lines.append(f"{one.reference}  {one.digest[:12]}  {'deleted' if remove else 'could go'}")
         lines += [f"  {'went' if remove else 'goes'}:   {sentence}" for sentence in one.goes]
         lines += [f"  stays:  {sentence}" for sentence in one.stays]
-    lines += [as_typed(f"stays:    {sentence}") for sentence in _ELSEWHERE]
+    elsewhere = stays_after_deletion(registry)
+    lines += [as_typed(f"stays:    {sentence}") for sentence in elsewhere]
     if not remove:
         lines.append(again)
-    told = {"removed": remove, "versions": [asdict(one) for one in found], "stays": _ELSEWHERE}
+    told = {"removed": remove, "versions": [asdict(one) for one in found], "stays": elsewhere}
     answer(as_json, told, lines)
 
 

@@ -221,6 +221,8 @@ def test_a_version_that_another_machine_deletes_is_gone_from_the_store(
     gone = machine("b")("delete", "news/1", "--remove", "--reason", "an address")
     assert gone.exit_code == 0, gone.output
     assert kept() == []
+    assert "bpeline gc" not in gone.stdout  # which refuses a workspace with a store
+    assert "copies that other machines fetched: directories of its digest" in gone.stdout
     told = machine("c")("encode", "news/1", "text")
     assert told.exit_code == 1
     assert "an address" in told.stderr
