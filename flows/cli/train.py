@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,7 +29,7 @@ from bpeline.flows.requests import (
     TrainingRequest,
     check_options,
 )
-from bpeline.tokenizer_core.errors import InvalidOption, RegistryError
+from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, RegistryError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -378,7 +379,11 @@ def resume(run: str | None, only_list: bool, as_json: bool) -> None:
         rules = chosen.config.get("rules")
         asked = f"; it was asked with --rules {rules}, which decide about champion" if rules else ""
         click.echo(f"continuing run {chosen.id} ({chosen.name}){asked}", err=True)
-        print_summary(run_training(dict(chosen.config)), as_json)
+        try:
+            summary = run_training(dict(chosen.config))
+        except BpelineError as error:
+            raise _said_to_resume(error)
+        print_summary(summary, as_json)
     elif as_json:
         echo_json(
             {
@@ -388,6 +393,17 @@ def resume(run: str | None, only_list: bool, as_json: bool) -> None:
         )
     elif not published and not deleted:
         click.echo("nothing to resume: no run is unfinished and the outbox is empty")
+
+
+def _said_to_resume(error: BpelineError) -> BpelineError:
+    """The same error; its advice says where options of a training are typed."""
+    outside_of_commands = re.sub(r"`\w[^`]*`", "", error.next_step)
+    if re.search(r"--[a-z]", outside_of_commands):
+        error.next_step += (
+            "; `bpeline resume` takes no such option: repeat the command of the training with it, "
+            "which goes on as well"
+        )
+    return error
 
 
 def _show_runs(runs: Sequence[Run], as_json: bool) -> None:

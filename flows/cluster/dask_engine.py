@@ -28,7 +28,12 @@ from bpeline.flows.cluster.errands import (
 )
 from bpeline.flows.running import Step, Stopped, in_prefect_flow, progress, settings
 from bpeline.tokenizer_core.another_python import required_python, spawning_by
-from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, WorkerLost
+from bpeline.tokenizer_core.errors import (
+    BpelineError,
+    InvalidOption,
+    WorkerLost,
+    WorkerRefused,
+)
 
 R = TypeVar("R")
 Item = TypeVar("Item")
@@ -254,7 +259,7 @@ class DaskEngine:
         return WorkerLost(
             f"the Dask cluster {where} was lost: {happened}",
             "a scheduler that answers and at least one worker; what was finished is kept",
-            "start workers and type the same command again, or use --engine local",
+            "start the cluster and type the same command again, or use --engine local",
         )
 
     @contextmanager
@@ -289,6 +294,8 @@ class DaskEngine:
                 if time.monotonic() > end:
                     raise self._gone("workers die while they start") from error
             except Exception as error:  # it cannot even import what it is to do
+                if client.status != "running":
+                    raise self._gone("the scheduler has gone") from error
                 self._tidy(forget)
                 raise other_program("a worker", str(error)) from error
         try:
@@ -312,7 +319,10 @@ class DaskEngine:
 
     def _connect(self) -> Any:
         from distributed import Client
+        from distributed.utils import silence_logging_cmgr
 
+        # What it logs of a lost scheduler, with tracebacks, our errors say in three lines.
+        self._open.enter_context(silence_logging_cmgr(logging.CRITICAL))
         try:
             if self._address is not None:
                 _require_greeting(self._address)
@@ -326,7 +336,12 @@ class DaskEngine:
             ) from error
         self._open.callback(_close, client)
         if self._address is not None:
-            _require_same_program(client, self._address)
+            try:
+                _require_same_program(client, self._address)
+            except WorkerRefused as error:
+                if client.status != "running":
+                    raise self._gone("the scheduler has gone") from error
+                raise
         return client
 
     def _start(self) -> Any:

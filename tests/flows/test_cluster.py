@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import json
+import logging
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -225,6 +229,37 @@ def test_a_scheduler_that_goes_is_an_error(tmp_path: Path) -> None:
         with progress.listening(leave), pytest.raises(WorkerLost, match="on this machine was lost"):
             mapped(engine, cluster_steps.wait, [0.0, 60.0])
         assert time.monotonic() - begin < 55
+
+
+@pytest.mark.rotating(2)
+@pytest.mark.slow
+@pytest.mark.server
+@pytest.mark.parametrize("seconds", [0.0, 2.0])  # before workers are prepared, and later
+def test_a_scheduler_that_is_killed_is_one_error(tmp_path: Path, seconds: float) -> None:
+    logged = io.StringIO()
+    handler = logging.StreamHandler(logged)
+    logging.getLogger("distributed").addHandler(handler)
+    (tmp_path / "meeting").mkdir()
+    file = tmp_path / "scheduler.json"
+    arguments = ("--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(file))
+    scheduler = subprocess.Popen(
+        [sys.executable, "-m", "dask", "scheduler", "--no-dashboard", *arguments],
+        env={**os.environ, "PYTHONPATH": str(Path(cluster_steps.__file__).parent)},
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        _until(file.exists)
+        address = json.loads(file.read_text())["address"]
+        with DaskEngine(address, 1, tmp_path / "meeting", patience=30) as engine:
+            engine._client()
+            threading.Timer(seconds, scheduler.kill).start()
+            with pytest.raises(WorkerLost, match="was lost: the scheduler has gone"):
+                mapped(engine, cluster_steps.wait, [0.0])  # without a worker it would wait
+    finally:
+        scheduler.kill()
+        scheduler.wait()
+        logging.getLogger("distributed").removeHandler(handler)
+    assert logged.getvalue() == ""
 
 
 @pytest.mark.slow

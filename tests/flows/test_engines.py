@@ -129,6 +129,25 @@ def test_an_address_where_nobody_answers(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert "dask scheduler" in error.value.next_step
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("corpus")
+def test_resume_advises_no_option_that_it_lacks(
+    bpeline: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bpeline.flows.cluster import dask_engine
+
+    monkeypatch.setattr(dask_engine, "CONNECT_SECONDS", 0.3)
+    command = ("train", "corpus", "--name", "news", "--vocab-size", 300)
+    trained = bpeline(*command, "--engine", "tcp://127.0.0.1:9")
+    resumed = bpeline("resume")
+    assert "type --engine dask" in trained.stderr
+    assert "type --engine dask" in resumed.stderr
+    assert "takes no such option" not in trained.stderr
+    assert "`bpeline resume` takes no such option: repeat the command" in resumed.stderr
+    assert bpeline(*command, "--engine", "local").exit_code == 0  # as it says
+    assert bpeline("resume").stdout.startswith("nothing to resume")
+
+
 def test_without_a_python_there_is_no_cluster_here(tmp_path: Path, without_python: Path) -> None:
     with (
         pytest.raises(WorkerLost, match=str(without_python)) as error,
