@@ -382,7 +382,8 @@ def resume(run: str | None, only_list: bool, as_json: bool) -> None:
         try:
             summary = run_training(dict(chosen.config))
         except BpelineError as error:
-            raise _said_to_resume(error)
+            _say_where_options_go(error)
+            raise
         print_summary(summary, as_json)
     elif as_json:
         echo_json(
@@ -395,15 +396,14 @@ def resume(run: str | None, only_list: bool, as_json: bool) -> None:
         click.echo("nothing to resume: no run is unfinished and the outbox is empty")
 
 
-def _said_to_resume(error: BpelineError) -> BpelineError:
-    """The same error; its advice says where options of a training are typed."""
+def _say_where_options_go(error: BpelineError) -> None:
+    """Where the advice names options: these are typed with the training's own command."""
     outside_of_commands = re.sub(r"`\w[^`]*`", "", error.next_step)
     if re.search(r"--[a-z]", outside_of_commands):
         error.next_step += (
             "; `bpeline resume` takes no such option: repeat the command of the training with it, "
             "which goes on as well"
         )
-    return error
 
 
 def _show_runs(runs: Sequence[Run], as_json: bool) -> None:
