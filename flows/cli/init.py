@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -19,8 +19,16 @@ from bpeline.tokenizer_core.urls import absolute_name, is_url
     "bpeline init --name news                      # with the texts that are here, as proposals",
     "bpeline init corpus/ --name news --vocab-size auto --model-shape llama-3.2-1b",
     "bpeline init 'data/*.jsonl.zst' --name news --vocab-size 64000 --pattern llama3",
+    "bpeline init --source 'en=en/*.txt' --source 'de:weight=2:language=de=de/*.txt' --name two",
 )
 @click.argument("paths", nargs=-1)
+@click.option(
+    "--source",
+    "sources",
+    multiple=True,
+    metavar="NAME=FILES",
+    help="A named source, as of `bpeline train`, instead of PATHS. Repeat for more.",
+)
 @click.option("--name", required=True, help="The name to register under.")
 @click.option(
     "--vocab-size",
@@ -39,6 +47,7 @@ from bpeline.tokenizer_core.urls import absolute_name, is_url
 @click.option("--project", type=FILE, help="Write this file.  [default: bpeline.toml]")
 def init(
     paths: tuple[str, ...],
+    sources: tuple[str, ...],
     name: str,
     vocab_size: int | str | None,
     largest_size: int | None,
@@ -50,8 +59,8 @@ def init(
 ) -> None:
     """Write bpeline.toml here: what this project trains on PATHS, with comments.
 
-    Without PATHS the texts beside the file are looked for and listed in it, behind comment signs:
-    which of them are the corpus, you say.
+    Without PATHS and --source the texts beside the file are looked for and listed in it, behind
+    comment signs: which of them are the corpus, you say.
 
     `bpeline train` without arguments does then what it says, `bpeline train --plan` says what that
     would be, `bpeline deploy` schedules it. The file and the workspace beside it are found from
@@ -62,6 +71,7 @@ def init(
         PROJECT_FILE,
         FoundSource,
         TrainingRequest,
+        corpus_sources,
         project_text,
         sources_beside,
     )
@@ -83,16 +93,23 @@ def init(
     }
     chosen = {"largest_size": largest_size, "model_shape": model_shape}
     given |= {key: value for key, value in chosen.items() if value is not None}
-    TrainingRequest.checked(**given, paths=list(paths) or ["corpus/"])
+    corpus = list(paths) if paths or sources else ["corpus/"]
+    TrainingRequest.checked(**given, paths=corpus, sources=list(sources))
     found: list[FoundSource] = []
+    named = corpus_sources(sources)
+    for source in named:
+        source.found()
     if paths:
         find_source_files([Source(one) for one in paths if one != DEMO])
         given["paths"] = [one if one == DEMO else _beside(path, one) for one in paths]
-    else:
+    elif not sources:
         found = sources_beside(path.absolute().parent)
     if model_shape is not None and Path(model_shape).exists():
         given["model_shape"] = _beside(path, model_shape)
-    DURABLE.write(path, project_text(given, found).encode())
+    named = tuple(
+        replace(one, files=tuple(_beside(path, file) for file in one.files)) for one in named
+    )
+    DURABLE.write(path, project_text(given, found, named).encode())
     typed = "" if project is None else f" --project {quote(str(path))}"
     lines = [f"wrote {path}"]
     if found:

@@ -32,6 +32,7 @@ CORPUS = SourceKind(
     "source",
     ("language", "domain", "weight", "text_field"),
     "type `--source 'german:language=de:weight=2=de/*.txt'`",
+    "in place of paths a .toml file",
 )
 
 

@@ -10,11 +10,13 @@ import os
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from bpeline.flows.requests.corpus_files import CORPUS
 from bpeline.flows.requests.project import SCHEDULE, SWEEP
+from bpeline.flows.requests.source_spelling import NamedSource
 from bpeline.flows.requests.training_request import LARGEST_SIZE, TrainingRequest
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.environment import PROJECT_TABLE
@@ -93,12 +95,17 @@ def _is_of_ours(folder: Path) -> bool:
 _DATA = r"\.(?:txt|jsonl|csv|tsv|parquet|arrow|feather)(?:\.(?:gz|zst|bz2|xz))?$"
 
 
-def project_text(given: Mapping[str, Any], found: Sequence[FoundSource] = ()) -> str:
+def project_text(
+    given: Mapping[str, Any],
+    found: Sequence[FoundSource] = (),
+    sources: Sequence[NamedSource] = (),
+) -> str:
     """A project's file with comments: what is given, and the other usual parameters commented out.
 
     Args:
         given: parameters of `TrainingRequest`, files as they are to stand there.
         found: what is proposed instead of paths.
+        sources: named sources of the corpus, files as they are to stand there.
     """
     lines = [
         "# What this project trains, and when: `bpeline train` does it, `bpeline train --plan`",
@@ -116,7 +123,8 @@ def project_text(given: Mapping[str, Any], found: Sequence[FoundSource] = ()) ->
         else:
             lines += [f"# {name} = {_toml(_USUAL.get(name, described.default))}", ""]
     folders = [one.path for one in found if one.path.endswith("/")]
-    return "\n".join([*lines, *_named(folders or ["de/"]), *_TABLES, ""])
+    tables = _tables_of(sources) if sources else _named(folders or ["de/"])
+    return "\n".join([*lines, *tables, *_TABLES, ""])
 
 
 def _proposed(found: Sequence[FoundSource]) -> Iterator[str]:
@@ -129,6 +137,16 @@ def _proposed(found: Sequence[FoundSource]) -> Iterator[str]:
     yield "# ]"
     if len(found) > len(shown):
         yield f"# and {len(found) - len(shown)} more, which are smaller"
+
+
+def _tables_of(sources: Iterable[NamedSource]) -> Iterator[str]:
+    for source in sources:
+        yield f"[[{CORPUS.table}]]"
+        usual = NamedSource("", ())
+        for name, value in asdict(source).items():
+            if value != getattr(usual, name):
+                yield f"{name} = {_toml(value)}"
+        yield ""
 
 
 def _named(folders: Iterable[str]) -> Iterator[str]:

@@ -92,18 +92,20 @@ class SourceKind:
         table: the name of a file's tables.
         labels: those that mean something.
         example: what to type.
+        file: how a file of them is given.
     """
 
     what: str
     table: str
     labels: tuple[str, ...]
     example: str
+    file: str = "a .toml file"
 
     @property
     def accepted(self) -> str:
         """What can be typed."""
         return (
-            "accepted are NAME=FILES, NAME:language=de:domain=news=FILES, and a .toml file with "
+            f"accepted are NAME=FILES, NAME:language=de:domain=news=FILES, and {self.file} with "
             f"tables [[{self.table}]]; labels are {', '.join(self.labels)}; names and labels are "
             "of letters, digits, '_' and '-'"
         )

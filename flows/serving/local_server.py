@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import bpeline
-from bpeline.flows.requests import find_project, read_project
+from bpeline.flows.requests import Project, find_project, read_project
 from bpeline.flows.running import choose_runner, settings
 from bpeline.flows.serving import deploying
 from bpeline.flows.serving.project_deployments import project_tag, write_deployments
@@ -59,15 +59,16 @@ def serve_ui(port: int, say: Say) -> None:
 def serve(prefect_port: int, mlflow_port: int, deploys: bool, say: Say) -> None:
     """Serve Prefect, a worker and the MLflow UI until interrupted.
 
-    With ``deploys``, ``prefect.yaml`` is applied once the server answers.
+    With ``deploys``, the project's file or ``prefect.yaml`` is applied once the server answers.
 
     Raises:
-        InvalidOption: a port is taken.
+        InvalidOption: the project's file cannot be used, or a port is taken.
         WorkspaceLocked: the workspace is served already.
         RegistryUnreachable: a server ended by itself or does not start to answer.
     """
     registry = open_registry()
     home = registry.workspace.root
+    project = _read_project(home) if deploys else None  # before anything is started
     api = f"http://{HOST}:{prefect_port}/api"
     environment = _environment(registry, PREFECT_API_URL=api)
     mlflow = _mlflow(registry, mlflow_port, "--mlflow-port")
@@ -80,7 +81,7 @@ def serve(prefect_port: int, mlflow_port: int, deploys: bool, say: Say) -> None:
         ):
             serves(api)
             if deploys:
-                for line in _deploy(environment).lines():
+                for line in _deploy(environment, project).lines():
                     say(as_typed(line))
             with running([worker], environment, home, say) as workers:
                 say("")
@@ -157,6 +158,8 @@ def deploy(remove: bool = False) -> Deployed:
         InvalidOption: the project's file cannot be used, or schedules nothing and never did.
         RegistryUnreachable: no server answers, or it refuses.
     """
+    registry = open_registry()
+    project = _read_project(registry.workspace.root)
     chosen = choose_runner()
     if chosen.prefect_api is None:
         raise RegistryUnreachable(
@@ -165,7 +168,7 @@ def deploy(remove: bool = False) -> Deployed:
             "one that PREFECT_API_URL or a Prefect profile names, or that `bpeline server` runs",
             "type `bpeline server --deploy`, or set PREFECT_API_URL",
         )
-    return _deploy(_environment(open_registry(), PREFECT_API_URL=chosen.prefect_api), remove)
+    return _deploy(_environment(registry, PREFECT_API_URL=chosen.prefect_api), project, remove)
 
 
 def _environment(registry: Registry, **more: str) -> dict[str, str]:
@@ -181,13 +184,25 @@ def _environment(registry: Registry, **more: str) -> dict[str, str]:
     )
 
 
-def _deploy(environment: Mapping[str, str], remove: bool = False) -> Deployed:
+def _read_project(home: Path) -> tuple[Project, Path] | None:
+    """The project of this directory, and its deployments as a file in ``home``, if there is one.
+
+    Raises:
+        InvalidOption: it cannot be used.
+    """
+    file = find_project()
+    if file is None:
+        return None
+    project = read_project(file)
+    return project, write_deployments(project, INSTALLED / "prefect.yaml", home)
+
+
+def _deploy(
+    environment: Mapping[str, str], read: tuple[Project, Path] | None, remove: bool = False
+) -> Deployed:
     """Make the work pool unless it is there, apply the file of deployments."""
-    path, tagged, project = INSTALLED / "prefect.yaml", list[str](), None
-    if file := find_project():
-        project = read_project(file)
-        path = write_deployments(project, path, Path(environment["BPELINE_HOME"]))
-        tagged = [project_tag(project), "remove" if remove else "leave"]
+    project, path = read or (None, INSTALLED / "prefect.yaml")
+    tagged = [project_tag(project), "remove" if remove else "leave"] if project else []
     done = subprocess.run(
         _python(deploying.__name__, POOL, str(path), *tagged),
         env=environment, cwd=INSTALLED, capture_output=True, text=True, check=False,

@@ -118,6 +118,30 @@ def test_deploy_without_a_server_says_how_to_start_one(
     assert "bpeline server --deploy" in result.stderr
 
 
+@pytest.mark.parametrize("command", [("server", "--deploy"), ("deploy",)])
+@pytest.mark.parametrize(
+    ("project", "expected"),
+    [
+        ("name = ", "cannot be used"),
+        ('[train]\nname = "news"\nfoo = 1\npaths = ["x"]', "[train] has 'foo'"),
+        ('[train]\nname = "{{x}}"\npaths = ["x"]', "name"),
+    ],
+)
+def test_a_project_is_read_before_anything_is_started(
+    tmp_path: Path,
+    bpeline: Callable[..., Result],
+    without_python: Path,  # no server could start
+    command: tuple[str, ...],
+    project: str,
+    expected: str,
+) -> None:
+    (tmp_path / "bpeline.toml").write_text(project)
+    refused = bpeline(*command)
+    assert refused.exit_code == 2
+    assert "bpeline.toml cannot be used" in refused.stderr
+    assert expected in refused.stderr
+
+
 @pytest.mark.slow
 def test_services_start_at_once(tmp_path: Path) -> None:
     """The first answers only after the second does: neither waits for the other to begin."""

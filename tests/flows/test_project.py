@@ -68,6 +68,27 @@ def test_init_writes_what_train_then_does_from_every_directory_below(
     assert "register:  bpeline train --vocab-size N --pattern P" in swept.stdout
 
 
+def test_init_writes_named_sources_that_train_reads(tmp_path: Path, bpeline: Command) -> None:
+    for name in ("en", "de"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.txt").write_text(name)
+    sources = ("--source", "en=en/*.txt", "--source", "de:language=de:weight=2=de/a.txt")
+    assert bpeline("init", *sources, "--name", "two").exit_code == 0
+    expected = [f"en={tmp_path}/en/*.txt", f"de:language=de:weight=2={tmp_path}/de/a.txt"]
+    assert read_project(tmp_path / "bpeline.toml").parameters["sources"] == expected
+    (tmp_path / "below").mkdir()
+    assert bpeline("init", *sources, "--name", "two", "--project", "below/b.toml").exit_code == 0
+    assert read_project(tmp_path / "below" / "b.toml").parameters["sources"] == expected
+    for wrong in (
+        ("de", *sources),
+        ("--source", "en=no/*.txt"),
+        (*sources, "--source", "en:weight=2=de"),
+    ):
+        refused = bpeline("init", *wrong, "--name", "two", "--project", "c.toml")
+        assert refused.exit_code == 2
+        assert not Path("c.toml").exists()
+
+
 def test_init_never_overwrites_and_needs_files(corpus: Path, bpeline: Command) -> None:
     assert bpeline("init", "nowhere/*.txt", "--name", "news").exit_code == 2
     assert not Path("bpeline.toml").exists()
