@@ -1,6 +1,7 @@
 """What could go wrong on this machine: versions, kernels, workspace, servers, disk.
 
-Looks; compiles, and repairs the stores, when asked to.
+Looks; compiles, and repairs the stores, when asked to. A store is tried with one small file, which
+is removed.
 """
 
 from __future__ import annotations
@@ -160,10 +161,33 @@ def _workspace() -> Iterator[Finding]:
         else:
             found = f"{home} does not exist yet; `bpeline train` makes it"
             yield Finding("note", "workspace", found)
+            yield from _named_by_the_environment(home)
     except BpelineError as error:
         yield Finding("broken", "workspace", error.happened, error.next_step)
         return
     yield _disk(home)
+
+
+def _named_by_the_environment(home: Path) -> Iterator[Finding]:
+    """The servers that a first training would use; nothing is made there."""
+    from bpeline.registry.catalogue import Catalogue
+    from bpeline.registry.environment import addresses
+    from bpeline.registry.opening import require_a_server
+    from bpeline.registry.workspace import Workspace
+
+    chosen = addresses()
+    if chosen.store:
+        yield _store(Workspace(home, chosen.store))
+    try:
+        if chosen.store:
+            require_a_server(chosen.store, chosen.catalogue_url)
+        if chosen.catalogue_url:
+            catalogue = Catalogue(chosen.catalogue_url, make=False)
+            yield Finding("ok", "catalogue", catalogue.place)
+    except BpelineError as error:
+        yield Finding("broken", "catalogue", error.happened, error.next_step)
+    if chosen.tracking_uri:
+        yield _mlflow(chosen.tracking_uri)
 
 
 def _opened(registry: Registry) -> Iterator[Finding]:
@@ -245,10 +269,10 @@ def _versions(registry: Registry) -> Iterator[Finding]:
 
 
 def _store(workspace: Workspace) -> Finding:
-    from bpeline.registry.workspace import is_shared
+    from bpeline.registry.workspace import try_store
 
     try:
-        is_shared(workspace, workspace.manifest)
+        try_store(workspace)
     except BpelineError as error:
         return Finding("broken", "store", error.happened, error.next_step)
     return Finding("ok", "store", workspace.store)

@@ -196,7 +196,7 @@ def locate(workspace: Workspace | Path | str | None = None, *, make: bool = True
                 "BPELINE_HOME=/srv/bpeline or bpeline.configure(workspace='/srv/bpeline')",
             )
     if workspace.store:
-        _require_a_server(workspace.store, chosen.catalogue_url)
+        require_a_server(workspace.store, chosen.catalogue_url)
     return Place(
         workspace,
         chosen.tracking_uri or workspace.mlflow_uri,
@@ -204,7 +204,12 @@ def locate(workspace: Workspace | Path | str | None = None, *, make: bool = True
     )
 
 
-def _require_a_server(store: str, catalogue_url: str | None) -> None:
+def require_a_server(store: str, catalogue_url: str | None) -> None:
+    """Refuse a store whose catalogue other machines cannot reach.
+
+    Raises:
+        InvalidOption: it is no URL, or the catalogue is a file.
+    """
     refuse_secrets(store)
     if not is_url(store):
         raise InvalidOption(

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from .shared_copies import fetch_directory as fetch_directory
     from .shared_copies import forget as forget
     from .shared_copies import forget_directory as forget_directory
-    from .shared_copies import is_shared as is_shared
     from .shared_copies import names_in_store as names_in_store
     from .shared_copies import share as share
     from .shared_copies import share_directory as share_directory
     from .shared_copies import share_grown as share_grown
     from .shared_copies import sharing as sharing
+    from .shared_copies import try_store as try_store
     from .shared_copies import writing_shared as writing_shared
     from .standard_input import begin_standard_input as begin_standard_input
     from .standard_input import copy_standard_input as copy_standard_input

@@ -82,18 +82,17 @@ def fetch_all(workspace: Workspace, paths: Iterable[Path]) -> None:
             list(threads.map(lambda path: fetch(workspace, path), missing))
 
 
-def is_shared(workspace: Workspace, path: Path) -> bool:
-    """Whether there is a copy in the store.
+def try_store(workspace: Workspace) -> None:
+    """Write a small file to the store, read it and remove it.
 
     Raises:
-        StorageError: the store does not answer.
+        StorageError: the store does not answer, or refuses one of these.
     """
+    path = workspace.temporary / "doctor"  # always the same one, should it not be removed
+    share(workspace, path, b"written by bpeline doctor")
     with _answering(workspace):
-        try:
-            remote_files.describe(_url(workspace, path))
-        except FileNotFoundError:
-            return False
-    return True
+        remote_files.describe(_url(workspace, path))
+    forget(workspace, path)
 
 
 def forget(workspace: Workspace, path: Path) -> None:
@@ -217,15 +216,21 @@ def _answering(workspace: Workspace) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise _unusable(workspace, f"there is no such place ({error})") from error
-    except (PermissionError, remote_files.RemoteFailure) as error:
-        raise _unusable(workspace, str(error.strerror or error)) from error
+        raise _unusable(workspace, f"there is no such place ({error})", _MEND) from error
+    except PermissionError as error:
+        raise _unusable(workspace, str(error.strerror or error), _MEND) from error
+    except remote_files.RemoteFailure as error:
+        raise _unusable(workspace, str(error.strerror or error), _AGAIN) from error
 
 
-def _unusable(workspace: Workspace, reason: str) -> StorageError:
+_AGAIN = "run the same command again when it answers: it goes on from there"
+_MEND = "mend BPELINE_STORE or the rights of its credentials, and run the same command again"
+
+
+def _unusable(workspace: Workspace, reason: str, next_step: str) -> StorageError:
     return StorageError(
         f"the store {workspace.store} cannot be used: {reason}",
         "a bucket that these credentials may list, read and write; what is finished is kept there "
         "and here",
-        "run the same command again when it answers: it goes on from there",
+        next_step,
     )

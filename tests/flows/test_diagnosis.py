@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import shlex
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from click.testing import Result
+from s3_server import S3Server
 
 from bpeline.flows import diagnosis
 from bpeline.flows.diagnosis import Finding
 from bpeline.registry.opening import open_registry
+from bpeline.tokenizer_core import remote_files
 
 Command = Callable[..., Result]
 
@@ -35,6 +39,80 @@ def test_a_healthy_machine(bpeline: Command) -> None:
 def test_looking_makes_no_workspace(tmp_path: Path, bpeline: Command) -> None:
     assert "does not exist yet" in bpeline("doctor").stdout
     assert not (tmp_path / ".bpeline").exists()
+
+
+@pytest.mark.slow
+def test_servers_are_looked_at_before_there_is_a_workspace(
+    tmp_path: Path, bpeline: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("psycopg")
+    monkeypatch.setenv("BPELINE_CATALOGUE_URL", "postgresql+psycopg://u@127.0.0.1:1/d")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    monkeypatch.setenv("BPELINE_STORE", f"file://{tmp_path}/no/such/place")
+    result = bpeline("doctor", "--json")
+    findings = {one["subject"]: one for one in json.loads(result.stdout)}
+    broken = {subject for subject, one in findings.items() if one["state"] == "broken"}
+    assert broken == {"catalogue", "mlflow server", "store"}
+    assert "disk" in findings
+    assert result.exit_code == 1
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setenv("BPELINE_STORE", "memory://doctor")
+    monkeypatch.delenv("BPELINE_CATALOGUE_URL")
+    findings = {one["subject"]: one for one in json.loads(bpeline("doctor", "--json").stdout)}
+    assert findings["store"]["state"] == "ok"
+    assert "the catalogue is a file of this one" in findings["catalogue"]["found"]
+
+
+class ReadOnlyStore(BaseHTTPRequestHandler):
+    """Answers as S3 does: it holds nothing, and refuses what is written."""
+
+    protocol_version = "HTTP/1.1"
+
+    def answer(self, status: int, code: str) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = b"" if self.command == "HEAD" else f"<Error><Code>{code}</Code></Error>".encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self) -> None:
+        self.answer(404, "NoSuchKey")
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def do_PUT(self) -> None:
+        self.answer(403, "AccessDenied")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.slow
+def test_a_store_that_refuses_what_is_written_is_broken(
+    s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s3fs = pytest.importorskip("s3fs")
+    monkeypatch.setattr(remote_files, "_PAUSE_SECONDS", 0.01)
+
+    def found(bucket: str) -> Finding:
+        monkeypatch.setenv("BPELINE_STORE", f"s3://{bucket}/ws")
+        return next(one for one in diagnosis.examine() if one.subject == "store")
+
+    assert found(s3.bucket).state == "ok"
+    assert s3.keys("ws/") == []  # it is removed
+    nowhere = found("no-such-bucket")
+    assert (nowhere.state, "there is no such place" in nowhere.found) == ("broken", True)
+    with ThreadingHTTPServer(("127.0.0.1", 0), ReadOnlyStore) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+        s3fs.S3FileSystem.clear_instance_cache()  # they keep the address
+        refused = found("bucket")
+        s3fs.S3FileSystem.clear_instance_cache()
+        server.shutdown()
+    assert (refused.state, "AccessDenied" in refused.found) == ("broken", True)
+    assert "the rights of its credentials" in refused.advice
 
 
 @pytest.mark.slow

@@ -302,7 +302,7 @@ def test_loading_first_leaves_a_workspace_that_can_train(
 ) -> None:
     publication = made(b"word")
     keep_files(Workspace.open(tmp_path / "first", store=url), publication)
-    monkeypatch.setattr("bpeline.registry.opening._require_a_server", lambda *_: None)
+    monkeypatch.setattr("bpeline.registry.opening.require_a_server", lambda *_: None)
     environment.configure(workspace=tmp_path / "second", catalogue_url=registry.catalogue.url)
     monkeypatch.setattr(environment, "_configured", replace(environment.addresses(), store=url))
     assert load_tokenizer(publication.digest).digest == publication.digest
