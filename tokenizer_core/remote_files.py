@@ -330,8 +330,8 @@ def _raise_failure_behind(error: FileNotFoundError) -> None:
     cause = error.__cause__
     if not isinstance(cause, Exception) or isinstance(cause, FileNotFoundError):
         return
-    status = getattr(cause, "status", None)
     is_of_http = type(cause).__module__.startswith("aiohttp") or isinstance(cause, OSError)
+    status = getattr(cause, "status", None)
     if not is_of_http or status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
         return
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
@@ -374,12 +374,10 @@ def _store_of(url: str) -> tuple[Any, str]:
             "mend the URL, or name a local file",
         ) from error
     except ImportError as error:
-        scheme = url.partition("://")[0]
-        is_s3 = scheme in ("s3", "s3a")
         raise InvalidOption(
-            f"files cannot be read from {url}, because a package is missing ({error})",
-            f"for {scheme}:// the package that fsspec needs",
-            "type `pip install 'bpeline[remote]'`" if is_s3 else "install that package with pip",
+            f"files cannot be read from {url}: {error}",
+            "a URL whose scheme's package is installed",
+            "type `pip install 'bpeline[remote]'` for s3://; other schemes need their own package",
         ) from error
     return files, path
 

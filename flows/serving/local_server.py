@@ -185,13 +185,8 @@ def _environment(registry: Registry, **more: str) -> dict[str, str]:
 
 
 def _read_project(home: Path) -> tuple[Project, Path] | None:
-    """The project of this directory, and its deployments as a file in ``home``, if there is one.
-
-    Raises:
-        InvalidOption: it cannot be used.
-    """
-    file = find_project()
-    if file is None:
+    """The project of this directory, if there is one, and its deployments as a file in ``home``."""
+    if (file := find_project()) is None:
         return None
     project = read_project(file)
     return project, write_deployments(project, INSTALLED / "prefect.yaml", home)

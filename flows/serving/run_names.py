@@ -61,12 +61,7 @@ def tokenizer(parameters: Mapping[str, Any]) -> str:
 
 
 def corpus(paths: Sequence[str], sources: Sequence[str] = ()) -> str:
-    """``corpus/ (3 files)``, ``de/*.txt and 2 more (7 files)``, ``python:stdlib``, ``en (1 file)``.
-
-    Args:
-        paths: files, directories and globs.
-        sources: spellings of named sources, which are called by their names.
-    """
+    """``corpus/ (3 files)``, ``de/*.txt and 2 more (7 files)``, ``en (1 file)``."""
     labels, paths = list(map(_label_of, paths)), list(paths)
     with suppress(BpelineError):  # the flow itself says what is wrong with them
         for source in corpus_sources(sources):

@@ -51,42 +51,20 @@ def test_servers_are_looked_at_before_there_is_a_workspace(
     monkeypatch.setenv("BPELINE_STORE", f"file://{tmp_path}/no/such/place")
     result = bpeline("doctor", "--json")
     findings = {one["subject"]: one for one in json.loads(result.stdout)}
-    broken = {subject for subject, one in findings.items() if one["state"] == "broken"}
-    assert broken == {"catalogue", "mlflow server", "store"}
-    assert "disk" in findings
-    assert result.exit_code == 1
+    for subject in ("catalogue", "mlflow server", "store"):
+        assert findings[subject]["state"] == "broken"
+    assert (result.exit_code, findings["disk"]["state"]) == (1, "ok")
     assert list(tmp_path.iterdir()) == []
-    monkeypatch.setenv("BPELINE_STORE", "memory://doctor")
-    monkeypatch.delenv("BPELINE_CATALOGUE_URL")
-    findings = {one["subject"]: one for one in json.loads(bpeline("doctor", "--json").stdout)}
-    assert findings["store"]["state"] == "ok"
-    assert "the catalogue is a file of this one" in findings["catalogue"]["found"]
 
 
 class ReadOnlyStore(BaseHTTPRequestHandler):
-    """Answers as S3 does: it holds nothing, and refuses what is written."""
-
-    protocol_version = "HTTP/1.1"
-
-    def answer(self, status: int, code: str) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        body = b"" if self.command == "HEAD" else f"<Error><Code>{code}</Code></Error>".encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def do_GET(self) -> None:
-        self.answer(404, "NoSuchKey")
-
-    def do_HEAD(self) -> None:
-        self.do_GET()
+    protocol_version = "HTTP/1.1"  # clients wait for its "100 Continue"
 
     def do_PUT(self) -> None:
-        self.answer(403, "AccessDenied")
-
-    def log_message(self, *_: object) -> None:
-        pass
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(403)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
 
 
 @pytest.mark.slow
@@ -111,7 +89,7 @@ def test_a_store_that_refuses_what_is_written_is_broken(
         refused = found("bucket")
         s3fs.S3FileSystem.clear_instance_cache()
         server.shutdown()
-    assert (refused.state, "AccessDenied" in refused.found) == ("broken", True)
+    assert (refused.state, "Forbidden" in refused.found) == ("broken", True)
     assert "the rights of its credentials" in refused.advice
 
 

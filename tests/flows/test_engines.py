@@ -141,7 +141,6 @@ def test_resume_advises_no_option_that_it_lacks(
     trained = bpeline(*command, "--engine", "tcp://127.0.0.1:9")
     resumed = bpeline("resume")
     assert "type --engine dask" in trained.stderr
-    assert "type --engine dask" in resumed.stderr
     assert "takes no such option" not in trained.stderr
     assert "`bpeline resume` takes no such option: repeat the command" in resumed.stderr
     assert bpeline(*command, "--engine", "local").exit_code == 0  # as it says

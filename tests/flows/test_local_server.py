@@ -119,27 +119,15 @@ def test_deploy_without_a_server_says_how_to_start_one(
 
 
 @pytest.mark.parametrize("command", [("server", "--deploy"), ("deploy",)])
-@pytest.mark.parametrize(
-    ("project", "expected"),
-    [
-        ("name = ", "cannot be used"),
-        ('[train]\nname = "news"\nfoo = 1\npaths = ["x"]', "[train] has 'foo'"),
-        ('[train]\nname = "{{x}}"\npaths = ["x"]', "name"),
-    ],
-)
+@pytest.mark.parametrize("project", ["name = ", "[train]\nfoo = 1", "[train]\nname = '{{x}}'"])
+@pytest.mark.usefixtures("without_python")  # no server could start
 def test_a_project_is_read_before_anything_is_started(
-    tmp_path: Path,
-    bpeline: Callable[..., Result],
-    without_python: Path,  # no server could start
-    command: tuple[str, ...],
-    project: str,
-    expected: str,
+    tmp_path: Path, bpeline: Callable[..., Result], command: tuple[str, ...], project: str
 ) -> None:
     (tmp_path / "bpeline.toml").write_text(project)
     refused = bpeline(*command)
     assert refused.exit_code == 2
     assert "bpeline.toml cannot be used" in refused.stderr
-    assert expected in refused.stderr
 
 
 @pytest.mark.slow

@@ -370,7 +370,6 @@ def test_requests_of_before_there_were_sources_are_the_same() -> None:
             {"sources": ["en=a.txt", "de=*.txt", "en=b.txt"]},
             "news-500 from en and 1 more (2 files)",
         ),
-        ({"sources": ["en=s3://bucket/a.txt"]}, "news-500 from en"),
         ({"counts": ["words.parquet"]}, "news-500 from words.parquet"),
         ({"paths": ["a.txt"], "options": {"merges": 20}}, "news (20 merges) from a.txt (1 file)"),
     ],
@@ -382,8 +381,6 @@ def test_a_run_is_named_by_what_was_asked_for(
     for name in ("a.txt", "b.txt"):
         Path(name).write_text(name)
     assert run_names.training({"name": "news", "vocab_size": 500, "paths": [], **asked}) == expected
-
-
-def test_a_look_at_new_text_is_named_by_its_sources() -> None:
-    asked = {"name": "news", "alias": "champion", "paths": ["x.txt"], "sources": ["en=y.txt"]}
-    assert run_names.watching(asked) == "news@champion beside x.txt and 1 more"
+    watched = {"alias": "champion", "paths": ["x.txt"], "sources": ["en=s3://bucket/y.txt"]}
+    said = run_names.watching({"name": "news", **watched})
+    assert said == "news@champion beside x.txt and 1 more"

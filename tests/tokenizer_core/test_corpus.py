@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import inspect
 import os
 import re
@@ -13,12 +12,7 @@ from pathlib import Path
 import pytest
 
 from bpeline.tokenizer_core.corpus.file_kinds import SOURCE_CODE
-from bpeline.tokenizer_core.corpus.sources import (
-    Source,
-    _refuse_directory,
-    find_source_files,
-    search_sources,
-)
+from bpeline.tokenizer_core.corpus.sources import Source, find_source_files, search_sources
 from bpeline.tokenizer_core.errors import (
     CorpusError,
     InvalidOption,
@@ -237,12 +231,6 @@ def test_a_tree_that_is_too_deep_is_no_question_of_permissions(
     finally:
         sys.setrecursionlimit(limit)
     assert f"`find {tmp_path} -mindepth 15 -maxdepth 15`" in refusal.value.next_step
-
-
-def test_a_directory_that_fails_otherwise_is_no_question_of_permissions() -> None:
-    with pytest.raises(UnreadableSource) as refusal:
-        _refuse_directory(OSError(errno.EIO, "Input/output error", "/a b"))
-    assert refusal.value.next_step == "ls -ld '/a b'"
 
 
 def test_links_to_directories_are_not_followed_into_loops(tmp_path: Path) -> None:
