@@ -12,14 +12,19 @@ import click
 import pytest
 
 from bpeline import flows
-from bpeline.flows.cli.main import cli
+from bpeline.flows.cli.main import FILE_OF, cli
 
 ROOT = Path(flows.__file__).parents[1]
 _TOLD = re.compile(r"`(?:[^`|]*\| )?(bpeline [a-z][^`]*)`")
 _FILLED_IN = "1"  # what stands where a message has a value: a name and a number as well
 
 
-def told_in(path: Path) -> Iterator[str]:
+_SENTENCE = re.compile(r"^((?!pip ).*\s.*)$", re.DOTALL)
+_OF_OTHERS = re.compile(r"`(?!bpeline|--)[^`]*`")
+_OPTION = re.compile(r"(?<![\w-])--(?:invalid-utf8|[a-z][a-z-]*[a-z])")
+
+
+def told_in(path: Path, told: re.Pattern[str] = _TOLD) -> Iterator[str]:
     """The commands between backticks in the strings of a file, docstrings aside."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     aside: set[int] = set()
@@ -39,7 +44,7 @@ def told_in(path: Path) -> Iterator[str]:
             isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in aside
         ):
             text = node.value
-        yield from (found[1] for found in _TOLD.finditer(text))
+        yield from (found[1] for found in told.finditer(text))
 
 
 def wrong_with(command: str) -> str:
@@ -63,6 +68,16 @@ def test_what_is_told_can_be_typed(room: str) -> None:
     told = {one for path in (ROOT / room).rglob("*.py") for one in told_in(path)}
     assert len(told) > 5
     assert {one: wrong for one in told if (wrong := wrong_with(one))} == {}
+
+
+@pytest.mark.parametrize("room", ["flows", "registry", "tokenizer_core"])
+def test_options_that_are_told_exist(room: str) -> None:
+    commands = [cli.get_command(click.Context(cli), name) for name in FILE_OF]
+    known = {one for command in commands if command for p in command.params for one in p.opts}
+    texts = {one for path in (ROOT / room).rglob("*.py") for one in told_in(path, _SENTENCE)}
+    told = {one for text in texts for one in _OPTION.findall(_OF_OTHERS.sub(" ", text))}
+    assert len(told) > 5
+    assert told - known - {"--help"} == set()
 
 
 @pytest.mark.parametrize(
