@@ -238,6 +238,7 @@ def test_a_scheduler_that_goes_is_an_error(tmp_path: Path) -> None:
 def test_a_scheduler_that_is_killed_is_one_error(tmp_path: Path, seconds: float) -> None:
     logged = io.StringIO()
     handler = logging.StreamHandler(logged)
+    handler.setLevel(logging.ERROR)
     logging.getLogger("distributed").addHandler(handler)
     (tmp_path / "meeting").mkdir()
     file = tmp_path / "scheduler.json"
