@@ -400,8 +400,8 @@ def _described(registry: Registry, one: Deletion, leaving: Collection[int]) -> D
         stays.append(
             f"evaluation set {named.digest[:8]} of {one.name}, on which its other versions are "
             "measured; it may hold documents of this one's corpus: "
-            f"`bpeline evaluate {one.name} --set-from FILES` gives another to the name; "
-            f"{_removal_of_leftovers(registry)} sets of no name that has versions"
+            f"`bpeline evaluate {one.name} --set-from FILES` gives another to the name; former "
+            f"sets: {_removal_of_leftovers(registry)}"
         )
     for name in _extending(registry, one.digest):
         stays.append(f"{name}, which was extended from it and has all of its tokens")
@@ -411,7 +411,7 @@ def _described(registry: Registry, one: Deletion, leaving: Collection[int]) -> D
 def stays_after_deletion(registry: Registry) -> tuple[str, ...]:
     """What stays of every version that is deleted, and what removes it, in sentences."""
     stays = [
-        f"word counts and checkpoints: {_removal_of_leftovers(registry)} what no version needs",
+        f"word counts and checkpoints: {_removal_of_leftovers(registry)}",
         "what was copied elsewhere: exports, encoded datasets, backups, reports of versions that "
         "were compared with it",
     ]
@@ -424,11 +424,10 @@ def stays_after_deletion(registry: Registry) -> tuple[str, ...]:
 
 
 def _removal_of_leftovers(registry: Registry) -> str:
-    """The begin of a sentence: what removes what nothing needs; `gc` refuses shared workspaces."""
-    store = registry.workspace.store
-    return (
-        f"lifecycle rules of {store} remove" if store else "`bpeline gc --days 0 --remove` removes"
-    )
+    """What removes files that nothing needs any more; `gc` refuses shared workspaces."""
+    if store := registry.workspace.store:
+        return f"lifecycle rules of {store} remove old objects"
+    return "`bpeline gc --days 0 --remove` removes what no version needs"
 
 
 def _extending(registry: Registry, digest: str) -> list[str]:
