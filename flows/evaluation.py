@@ -41,7 +41,7 @@ from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.references import parse_registered, validate_name
 from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.corpus import Reading, SkippedFiles
-from bpeline.tokenizer_core.counting import count_texts, documents_of
+from bpeline.tokenizer_core.counting import count_texts, evaluation_documents
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, UnknownVersion
 from bpeline.tokenizer_core.evaluation import (
     ALL,
@@ -264,9 +264,12 @@ def set_from(
     asked = evaluation_sources(one if is_named(one) else f"{UNNAMED}={one}" for one in typed)
     found, skipped = files_of_each(asked.sources)
     texts = [
-        Text(one.name, list(documents_of(files, reading)), one.language, one.domain, one.files)
+        Text(
+            one.name, list(evaluation_documents(files, reading)), one.language, one.domain,
+            one.files,
+        )
         for one, files in zip(asked.sources, found, strict=True)
-    ]
+    ]  # fmt: skip
     made, documents = as_set(texts, reading, parallel=asked.parallel)
     if len(made.texts) < len(texts):
         raise EmptyCorpus(

@@ -58,11 +58,12 @@ def train_tokenizer(request: TrainingRequest, workspace: str | None) -> Training
         registry = run.registry
         run.note(found)
         setup = set_up_evaluation(request, registry)
+        left_out = setup.left_out(run.row.left_out_rule)
         run.note(setup.skipped_remark)
         for one in tries(TRAIN_TOKENIZER, run.note):
             with one:
                 with run.step(PLAN_CHUNKS) as outcome:
-                    plan = plan_chunks(request, registry, setup.left_out)
+                    plan = plan_chunks(request, registry, left_out)
                     outcome(plan.outcome)
                     for remark in remarks_on(plan, request, plan.reading):
                         run.note(remark)

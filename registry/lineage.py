@@ -6,7 +6,7 @@ Finds what others remember; computes nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from bpeline.registry.evaluation_sets import read_set
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from bpeline.tokenizer_core.counting import WordCounts
     from bpeline.tokenizer_core.tokenizer import Tokenizer
 
-RENAMED = "renamed"  # in a version's provenance: how its special tokens were called before
+# In a version's provenance: how its special tokens were called before, and see `Run`.
+RENAMED, RULE = "renamed", "left_out_rule"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,4 +150,15 @@ class Lineage:
             CorruptFile: that set is not in this workspace.
         """
         digest = self.provenance.get("left_out", "")
-        return read_set(self.registry.workspace, digest).left_out if digest else None
+        if not digest:
+            return None
+        left_out = read_set(self.registry.workspace, digest).left_out
+        return replace(left_out, rule=self.left_out_rule)
+
+    @property
+    def left_out_rule(self) -> int:
+        """The rule by which its training left out the evaluation set, or would have."""
+        from bpeline.tokenizer_core.corpus import LEFT_OUT_RULE, SECTIONS_RULE
+
+        usual = SECTIONS_RULE if "request" in self.provenance else LEFT_OUT_RULE
+        return int(self.provenance.get(RULE, usual))

@@ -96,6 +96,22 @@ def test_the_unfinished_training_goes_on_from_its_checkpoint(tmp_path: Path, ent
     assert load_tokenizer("big/3").digest == UNFINISHED
 
 
+@pytest.mark.slow
+def test_texts_of_a_former_set_are_the_set_for_every_pattern(tmp_path: Path, enter: Enter) -> None:
+    said = workspace_0_2.unpacked(tmp_path)
+    enter("", tmp_path)
+    assert "not known" in bpeline("show", "big/2").stdout
+    former = next(one["digest"] for one in said["sets"] if one["name"] == "code")
+    asked_for = ("--name", "code", "--vocab-size", "500", "--eval", "t=held.jsonl")
+    trained = asked("train", "code.py", *asked_for, "--pattern", "gpt2")
+    assert former[:8] in trained["measured_on"]
+    assert not [name for name in trained["metrics"] if name.startswith("own_new_text/")]
+    with open("held.jsonl", encoding="utf-8") as held:
+        in_both = json.loads(next(held))["text"]
+    blank_lines = 3  # before it, where no cut is legal
+    assert trained["metrics"]["corpus/left_out_bytes"] == blank_lines + len(in_both)
+
+
 def test_the_project_was_deployed(kept: tuple[Path, Any]) -> None:
     with closing(sqlite3.connect(kept[0] / "home/.prefect/prefect.db")) as connection:
         deployed = connection.execute("SELECT name FROM deployment ORDER BY name").fetchall()

@@ -98,7 +98,7 @@ def kernels_after_counting() -> tuple[Any, ...]:
     )
     from bpeline.tokenizer_core.kernels.merging.merge_queue import queue_new_pairs
     from bpeline.tokenizer_core.kernels.merging.merge_step import learn
-    from bpeline.tokenizer_core.kernels.scanning.find_passages import find_passages, hash_windows
+    from bpeline.tokenizer_core.kernels.scanning.find_passages import hash_windows
     from bpeline.tokenizer_core.kernels.tables.pair_tables import fill_merges, fill_slots
 
     return (
@@ -106,6 +106,6 @@ def kernels_after_counting() -> tuple[Any, ...]:
         *(queue_new_pairs, learn, measure_tokens, spell_tokens, fill_whole_words),
         *(hash_windows, keep_merges, fill_trie),
         *(encode_spans, move_kept, move_long, measure_spans, join_tokens, fill_merges, add_gains),
-        *(join_values, find_passages, mark_rows),
+        *(join_values, mark_rows),
         *(fill_lists, find_whole_words),
     )

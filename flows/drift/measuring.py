@@ -56,8 +56,9 @@ def gathered(
     for one in tries(WATCH_DRIFT, progress.current().note):
         with one:
             with telling(PLAN_CHUNKS) as said:
-                left_out = left_out_for(request.name, registry.catalogue, workspace)
-                plan = plan_chunks(request, registry, left_out)  # as trainings of the name do
+                rule = lineage.left_out_rule  # as its training does
+                left_out = left_out_for(request.name, registry.catalogue, workspace, rule)
+                plan = plan_chunks(request, registry, left_out)
                 said.append(plan.outcome)
             with telling(COUNT_WORDS, plan.bytes_to_read, "bytes") as said:
                 corpus = count_words(plan, request, registry)

@@ -92,7 +92,7 @@ def add_up(corpus: CountedCorpus, request: TrainingRequest, workspace: Workspace
     store = WordCountStore(workspace, mapper=engines.current(request.workers).mapper)
     seen = store.statistics(keys)
     if not seen.words:
-        raise empty_corpus(request, seen.held_out_bytes)
+        raise empty_corpus(request, seen.held_out_bytes, seen.left_out_bytes or 0)
     if not request.sources:
         table = store.combine([ref for refs in placed for ref in refs])
         return CountedWords(table, corpus.digest, keys, seen)
@@ -132,23 +132,25 @@ def _weigh(
     return weighed, of_each
 
 
-def empty_corpus(request: TrainingRequest, held_out_bytes: int) -> EmptyCorpus:
+def empty_corpus(request: TrainingRequest, held_out_bytes: int, left_out_bytes: int) -> EmptyCorpus:
     """Why there is no word to train on, as an error."""
     named = [files for source in request.named_sources for files in source.files]
     paths = named or request.paths or request.counts
     places = ", ".join(paths[:3]) + (", …" if len(paths) > 3 else "")
+    if left_out_bytes:
+        no_cuts = request.reading.pattern.cut_pairs is None
+        whole = ", each document whole that holds a part of it" if no_cuts else ""
+        return EmptyCorpus(
+            f"there is not a single word in {places} beside the evaluation set of {request.name}: "
+            f"{left_out_bytes:,} bytes were left out{whole}",
+            "text that is not in the evaluation set",
+            "add such text, or type the same command with another --name",
+        )
     if held_out_bytes:
         return EmptyCorpus(
             f"all {held_out_bytes:,} bytes of {places} were held out for evaluation",
             "a corpus that leaves something to train on",
             "type the same command with `--held-out 0`",
-        )
-    if request.reading.pattern.cut_pairs is None:
-        return EmptyCorpus(
-            f"there is not a single word in {places} beside the evaluation set of {request.name}",
-            "documents of which that holds no part: with a split pattern that runs without a "
-            "kernel nobody knows where a document may be cut, and it is left out whole",
-            "type the same command with another --name, or with a pattern that a kernel runs",
         )
     return EmptyCorpus(
         f"there is not a single word in {places}",

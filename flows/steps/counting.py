@@ -30,8 +30,8 @@ from bpeline.tokenizer_core.corpus import (
     Reading,
     SourceFile,
     cut_chunks,
+    documents_in,
     read_alike_together,
-    read_documents,
     with_small_together,
 )
 from bpeline.tokenizer_core.counting import (
@@ -321,7 +321,7 @@ class _ChunksCounting:
                 with store.rows_of(chunk.digest, digest) as rows:
                     store.put(counts_given(chunk, raw, own), digest, rows)
             elif not reused:
-                documents = read_documents(raw, group.file, chunk.begin, own)
+                documents = documents_in(chunk, raw, own)
                 with store.rows_of(chunk.digest, digest) as rows:
                     limits = self._table_bytes, rows.add
                     counts = count_chunk(chunk, documents, own, *limits, left_out, told.advance)

@@ -50,6 +50,7 @@ from bpeline.tokenizer_core.corpus import (
     Reading,
     SourceFile,
     documents_between,
+    new_documents,
     read_chunks,
 )
 from bpeline.tokenizer_core.derived import of_size, slots_of
@@ -341,7 +342,7 @@ def evaluate(
         _compared(registry, request.name, learned, tokenizer, champion, evaluation, measured, made),
         made,
         measuring.set_number,
-        _on_new_text(tokenizer, champion, measuring.own, made),
+        _on_new_text(tokenizer, champion, measuring.own, made, texts),
         setup.made.digest if setup.made is not None and plan.reading.leaves_out else "",
         robustness,
         setup.remark,
@@ -390,7 +391,7 @@ def evaluate_imported(
         _compared(registry, request.name, None, tokenizer, champion, evaluation, measured, made),
         made,
         number,
-        _on_new_text(tokenizer, champion, setup.given, made),
+        _on_new_text(tokenizer, champion, setup.given, made, texts),
         robustness=robustness,
         remark=setup.remark,
         languages=languages,
@@ -520,14 +521,20 @@ def _on_new_text(
     champion: tuple[ResolvedVersion, Tokenizer] | None,
     own: Sequence[Text],
     made: EvaluationSet | None,
+    texts: Sequence[EvaluationText],
 ) -> Evaluation | None:
-    """The new tokenizer, and the champion, on text of this training that is not in the set."""
+    """The new tokenizer, and the champion, on text of this training that is not in the set.
+
+    Args:
+        texts: of the set.
+    """
     if made is None:
         return None
-    known = made.left_out
+    known = {document for text in texts for document in text.documents}
     new = []
     for text in own:
-        documents = [one for one in text.documents if not known.may_hold(one)]
+        documents = [one for one in text.documents if one not in known]
+        documents = new_documents(documents, list(known)) if documents else []
         if documents:
             new.append(EvaluationText(text.name, documents, text.language, text.domain))
     others = {} if champion is None else {CHAMPION: champion[1]}

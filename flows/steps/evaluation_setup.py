@@ -24,6 +24,7 @@ from bpeline.registry.evaluation_sets import (
     Text,
     as_set,
     has_set,
+    is_of_the_same,
     keep_set,
     read_set,
 )
@@ -31,7 +32,7 @@ from bpeline.registry.gates import Rule, read_rules
 from bpeline.registry.opening import Registry
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import LeftOut, SkippedFiles, SourceFile
-from bpeline.tokenizer_core.counting import documents_of
+from bpeline.tokenizer_core.counting import evaluation_documents
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
 from bpeline.tokenizer_core.evaluation import ALL, LABELS
 
@@ -69,10 +70,9 @@ class EvaluationSetup:
         of_both = not_evaluated(self.skipped), not_measured_on(self.skipped_development)
         return "; ".join(filter(None, of_both))
 
-    @property
-    def left_out(self) -> LeftOut | None:
-        """What this training must not read."""
-        return None if self.made is None else self.made.left_out
+    def left_out(self, rule: int) -> LeftOut | None:
+        """What a training must not read; see `Run.left_out_rule`."""
+        return None if self.made is None else replace(self.made.left_out, rule=rule)
 
 
 def set_up_evaluation(
@@ -180,7 +180,8 @@ def _with_given(
 ) -> EvaluationSetup:
     """Texts that were given become the set of a name that has none, or a provisional one."""
     given, documents = as_set(texts, request.evaluation_reading, parallel=parallel)
-    if setup.made is not None and given.digest == setup.made.digest:
+    workspace = registry.workspace
+    if setup.made is not None and is_of_the_same(workspace, setup.made, given, documents):
         return replace(setup, given=())
     if setup.made is not None and not (setup.made.provisional and not given.provisional):
         remark = (
@@ -188,14 +189,14 @@ def _with_given(
             f"measured apart; `bpeline evaluate {request.name} --set-from FILES` changes the set"
         )
         return replace(setup, remark=remark)
-    keep_set(registry.workspace, given, documents)
+    keep_set(workspace, given, documents)
     return replace(setup, made=given, given=(), parallel=parallel)
 
 
 def _text(
     source: NamedSource, files: tuple[SourceFile, ...], request: TrainingRequest | ImportRequest
 ) -> Text:
-    documents = list(documents_of(files, request.evaluation_reading))
+    documents = list(evaluation_documents(files, request.evaluation_reading))
     if not documents:
         raise EmptyCorpus(
             f"the evaluation source {source.name} has no document",
@@ -224,9 +225,11 @@ def _check_slices(setup: EvaluationSetup, request: TrainingRequest | ImportReque
             )
 
 
-def left_out_for(name: str, catalogue: Catalogue, workspace: Workspace) -> LeftOut | None:
+def left_out_for(
+    name: str, catalogue: Catalogue, workspace: Workspace, rule: int
+) -> LeftOut | None:
     """What trainings of a name must not read, as far as it is known without reading any text."""
     named = catalogue.evaluation_set(name)
     if named is None or not has_set(workspace, named.digest):
         return None
-    return read_set(workspace, named.digest).left_out
+    return replace(read_set(workspace, named.digest).left_out, rule=rule)

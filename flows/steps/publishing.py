@@ -30,6 +30,7 @@ from bpeline.flows.steps.summary import TrainingSummary
 from bpeline.registry.comparison import VersionComparison
 from bpeline.registry.environment import this_user
 from bpeline.registry.exports import certificate_texts
+from bpeline.registry.lineage import RULE
 from bpeline.registry.loading import load_tokenizer
 from bpeline.registry.measured import (
     CHOSEN_SIZES,
@@ -91,6 +92,7 @@ def publish(
     with workspace.temporary_directory("publish") as directory, DURABLE.passing(directory):
         figures = draw_figures(summary.name, evaluated, directory / "figures", trained.choice)
         provenance = _provenance(summary, learned, words, request)
+        provenance[RULE] = run.row.left_out_rule
         if evaluated.left_out:
             provenance["left_out"] = evaluated.left_out
         files = _files(tokenizer, provenance, words, request, workspace, directory)

@@ -23,6 +23,7 @@ from bpeline.registry.run_ends import FAILED, KILLED, show_ends
 from bpeline.registry.tracking import StartedRun
 from bpeline.registry.word_counts import let_go
 from bpeline.registry.workspace import Workspace
+from bpeline.tokenizer_core.corpus import LEFT_OUT_RULE
 from bpeline.tokenizer_core.errors import (
     BpelineError,
     CorpusError,
@@ -163,7 +164,7 @@ def training_run(request: RunRequest, workspace: str | None) -> Iterator[Trainin
     with registry.workspace.lock(f"training {request.name!r}") as held:
         earlier = run_to_continue(catalogue, request)
         if earlier is None:
-            row = catalogue.start_run(request.name, request.as_config())
+            row = catalogue.start_run(request.name, request.as_config(), LEFT_OUT_RULE)
         else:
             row = catalogue.continue_run(earlier.id)
         run_id = row.id

@@ -17,9 +17,11 @@ from bpeline.flows.steps.size_choice import SizeChoice, Sized
 from bpeline.flows.steps.source_statistics import as_json
 from bpeline.flows.steps.summary import TrainingSummary
 from bpeline.flows.steps.token_screening import ScreenedTokens
-from bpeline.flows.wording import megabytes, unmeasured
+from bpeline.flows.wording import left_out_text, unmeasured
 from bpeline.registry.drift_rules import too_small_to_judge
 from bpeline.registry.word_counts import ShardStatistics
+
+_MUCH = 0.01  # of the text, left out with the evaluation set
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +62,12 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
         run.note(f"{seen.replaced_utf8:,} sequences were not UTF-8 and were read as U+FFFD")
     if copies := corpus.copies_remark:
         run.note(copies)
-    if left_out := _whole_documents(trained.plan, corpus, seen):
-        run.note(left_out)
+    reading = trained.plan.reading
+    left_out = _left_out(seen) if reading.leaves_out and not request.counts else {}
+    if left_out.get("corpus/left_out_share", 0) > _MUCH:
+        whole = ", and each document whole that holds a part of one"
+        said = f"left out of the training: {left_out_text(left_out)} of {request.name}"
+        run.note(said + whole * (reading.pattern.cut_pairs is None))
     if corpus.copies is None and (copies := sections_remark(words.copied)):
         run.note(copies)
     if learned.stopped_early:
@@ -113,6 +119,7 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
             **{f"seconds/{step.replace(' ', '_')}": took for step, took in run.seconds.items()},
             "corpus/bytes": float(text_bytes),
             **({} if request.counts else _of_documents(seen)),
+            **left_out,
             "corpus/distinct_words": float(words.table.rows),
             "corpus/words": float(words.table.total),
             "corpus/pruned_distinct_words": float(learned.pruned.words),
@@ -127,24 +134,21 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
         chosen_size=None if trained.choice is None else trained.choice.as_record(),
         seconds=dict(run.seconds),
         sources=words.sources,
+        left_out=left_out_text(left_out) if reading.leaves_out else "",
         notes=tuple(run.notes),
     )
 
 
-def _whole_documents(plan: CorpusPlan, corpus: CountedCorpus, seen: ShardStatistics) -> str:
-    """How much was left out with the evaluation set; empty where that is just itself, or unknown.
-
-    It is what text was not counted; of rows nobody knows how much text they were.
-    """
-    whole = plan.reading.leaves_out and plan.reading.pattern.cut_pairs is None
-    if not whole or any(file.format != "text" for file in plan.files):
-        return ""
-    copies = 0 if corpus.copies is None else corpus.copies.text_bytes
-    read, counted = corpus.corpus_bytes - copies, seen.bytes_counted + seen.held_out_bytes
-    return (
-        f"{megabytes(read - counted)}, {1 - counted / read:.0%} of the text, were left out: they "
-        "are the documents that hold a part of the evaluation set, and special tokens"
-    )
+def _left_out(seen: ShardStatistics) -> dict[str, float]:
+    """How much text the evaluation set cost; empty where that is not known."""
+    size, documents = seen.left_out_bytes, seen.left_out_documents
+    if size is None or documents is None:
+        return {}
+    return {
+        "corpus/left_out_bytes": float(size),
+        "corpus/left_out_share": size / max(1, size + seen.bytes_counted + seen.held_out_bytes),
+        "corpus/left_out_documents": float(documents),
+    }
 
 
 def _not_measured(sources: list[str], evaluated: Evaluated) -> str:

@@ -44,6 +44,7 @@ class TrainingSummary:
         chosen_size: how the number of ids was chosen, see `SizeChoice.as_record`; None where it was
             asked for.
         history: where MLflow shows the page with all versions of the name.
+        left_out: how much text the evaluation set cost; empty where nothing was looked for.
         of_counts: whether these were given, and not counted here.
         words, word_occurrences: distinct words and all of them.
         evaluated_bytes: bytes of the documents it was evaluated on.
@@ -95,6 +96,7 @@ class TrainingSummary:
     of_counts: bool = False
     chosen_size: Mapping[str, Any] | None = None
     history: str = ""
+    left_out: str = ""
 
     def published(
         self,
@@ -155,6 +157,7 @@ class TrainingSummary:
                 f"{counted(self.words, 'distinct word')} of {self.word_occurrences:,}"
                 f"{self._held_out()}",
             ),
+            *([("left out", self.left_out)] if self.left_out else []),
             (
                 "compression",
                 f"{self.bytes_per_token:.4f} bytes/token on {megabytes(self.evaluated_bytes)} of "

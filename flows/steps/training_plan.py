@@ -52,6 +52,7 @@ from bpeline.registry.word_counts import TableHandle, WordCountStore, shard_key
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import (
     CHUNK_BYTES,
+    LEFT_OUT_RULE,
     ChunkGroup,
     FoundFiles,
     SkippedFiles,
@@ -207,9 +208,12 @@ class _Planner:
         if Workspace.is_at(home):
             self.catalogue = open_registry(home, make=False).catalogue
         self.reading = request.reading
+        self.to_continue: Run | None = None
         runs: list[Run] = []
         if self.catalogue is not None:
-            left_out = left_out_for(request.name, self.catalogue, self.workspace)
+            run = self.to_continue = run_to_continue(self.catalogue, request)
+            rule = LEFT_OUT_RULE if run is None else run.left_out_rule
+            left_out = left_out_for(request.name, self.catalogue, self.workspace, rule)
             self.reading = replace(self.reading, left_out=left_out)
             own = self.workspace.id
             runs = [run for run in self.catalogue.runs(limit=100) if run.workspace == own]
@@ -325,7 +329,8 @@ class _Planner:
         with suppress(CorruptFile):  # which is counted again
             if any(store.statistics([key]).words for key in keys):
                 return
-            held_out = store.statistics(keys).held_out_bytes
+            seen = store.statistics(keys)
+            held_out, left_out = seen.held_out_bytes, seen.left_out_bytes or 0
             for file in unread:
                 own = self.reading.of_source(file.source)
                 for chunk, text in read_chunks(ChunkGroup(file), own, CHUNK_BYTES):
@@ -333,7 +338,8 @@ class _Planner:
                     if len(counts.counts):
                         return
                     held_out += sum(map(len, counts.held_out))
-            raise empty_corpus(self.request, held_out)
+                    left_out += counts.left_out_bytes
+            raise empty_corpus(self.request, held_out, left_out)
 
     # ---- steps -----------------------------------------------------------------------------
 
@@ -508,7 +514,7 @@ class _Planner:
         return f"{self.base}: its {self.base_size:,} ids stay what they are, {more:,} are added"
 
     def _continued(self) -> str:
-        run = None if self.catalogue is None else run_to_continue(self.catalogue, self.request)
+        run = self.to_continue
         if run is None:
             return ""
         return f"run {run.id}, {run.state} at {run.step or 'its beginning'!r}"

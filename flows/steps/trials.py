@@ -30,6 +30,7 @@ from bpeline.registry.catalogue import NamedSet
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.records import CorpusInput, SweepChild, SweepRecord
 from bpeline.registry.tracking import run_link
+from bpeline.tokenizer_core.corpus import LEFT_OUT_RULE
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN
 
@@ -94,7 +95,7 @@ def sweeping(
     registry = open_registry(workspace)
     asked = {**request.as_config(), **varied}
     with registry.workspace.lock(f"sweeping {request.name!r}") as held:
-        row = registry.catalogue.start_run(request.name, {SWEEP: asked})
+        row = registry.catalogue.start_run(request.name, {SWEEP: asked}, LEFT_OUT_RULE)
         run = TrainingRun(row, request, registry, progress.current(), held.doing)
         try:
             yield run
@@ -111,7 +112,7 @@ def count_once(
 ) -> tuple[CorpusPlan, CountedCorpus]:
     """Count the corpus that several trainings have in common."""
     with run.step(PLAN_CHUNKS) as outcome:
-        plan = plan_chunks(request, run.registry, setup.left_out)
+        plan = plan_chunks(request, run.registry, setup.left_out(run.row.left_out_rule))
         outcome(title + plan.outcome)
         for remark in remarks_on(plan, request, plan.reading):
             run.note(remark)

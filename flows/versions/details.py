@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.flows.steps import facts_of
+from bpeline.flows.wording import left_out_text
 from bpeline.registry.catalogue import Version
 from bpeline.registry.exports import certificates_of
 from bpeline.registry.lineage import Lineage
@@ -66,6 +67,8 @@ def version_details(reference: str) -> dict[str, Any]:
         gone = [one for one in registry.catalogue.deletions() if one.digest == base]
         details["lineage"]["extends"] = ", ".join(f"{one.reference}, {one}" for one in gone) or base
     lineage = Lineage.of(registry, found)
+    if row is not None and lineage.provenance.get("left_out"):
+        details["lineage"]["left_out"] = left_out_text(details["metrics"])
     imported = lineage.imported
     details["imported"] = {} if imported is None else facts_of(imported)
     directory = registry.workspace.version_directory(found.digest)

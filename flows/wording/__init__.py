@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .numbers import SHOWN_CONFIDENCE as SHOWN_CONFIDENCE
     from .numbers import counted as counted
     from .numbers import from_here as from_here
+    from .numbers import left_out_text as left_out_text
     from .numbers import megabytes as megabytes
     from .numbers import number_text as number_text
     from .numbers import program as program

@@ -6,10 +6,24 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from bpeline.tokenizer_core.display import megabytes as megabytes
 from bpeline.tokenizer_core.display import number_text as number_text
+
+
+def left_out_text(metrics: Mapping[str, float]) -> str:
+    """How much text the evaluation set cost a training, by its metrics."""
+    if "corpus/left_out_bytes" not in metrics:
+        return "not known"
+    size, share, documents = (
+        metrics[f"corpus/left_out_{name}"] for name in ("bytes", "share", "documents")
+    )
+    return (
+        f"{megabytes(int(size))}, {share:.2%} of the text, for "
+        f"{counted(int(documents), 'document')} of the evaluation set"
+    )
 
 
 def from_here(path: str) -> str:

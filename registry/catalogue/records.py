@@ -122,6 +122,7 @@ class Run:
         error: why it failed or could not be published.
         workspace: `Workspace.id` of the workspace it works in.
         steps: of a finished run: each step's seconds, and how much of its work it did.
+        left_out_rule: by which text of the evaluation set is left out; 1 of runs of before.
     """
 
     id: str
@@ -139,6 +140,7 @@ class Run:
     error: str = ""
     workspace: str = ""
     steps: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    left_out_rule: int = 1
 
 
 @dataclass(frozen=True, slots=True)

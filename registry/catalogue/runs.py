@@ -26,12 +26,13 @@ class RunRecords:
     _database: Database
     _workspace: str
 
-    def start_run(self, name: str, config: Mapping[str, Any]) -> Run:
+    def start_run(self, name: str, config: Mapping[str, Any], left_out_rule: int = 1) -> Run:
         """Record that this process begins a run.
 
         Args:
             name: the tokenizer's name.
             config: what was asked for, as JSON values.
+            left_out_rule: see `Run`.
         """
         process, now = this_process(), utc_now()
 
@@ -39,7 +40,7 @@ class RunRecords:
             row = RunRow(
                 id=secrets.token_hex(_ID_BYTES),
                 name=name,
-                config=dict(config),
+                config={**config, "left_out_rule": left_out_rule},
                 state="running",
                 workspace=self._workspace,
                 pid=process.pid,
@@ -244,4 +245,5 @@ def _state(row: RunRow) -> RunState:
 
 
 def _run(row: RunRow) -> Run:
-    return replace(as_record(Run, row), state=_state(row))
+    config = {name: value for name, value in row.config.items() if name != "left_out_rule"}
+    return replace(as_record(Run, row), state=_state(row), config=config)

@@ -202,6 +202,11 @@ class RunRow(Base):
     workspace: Mapped[Name] = mapped_column(server_default="")
     steps: Mapped[dict[str, list[float]]] = mapped_column(JSON, server_default="{}")
 
+    @property
+    def left_out_rule(self) -> int:
+        """It lies in ``config``, which has none in runs of before."""
+        return int(self.config.get("left_out_rule", 1))
+
 
 class VersionRow(Base):
     __tablename__ = "versions"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .evaluation_set import as_set as as_set
     from .kept_sets import forget_set as forget_set
     from .kept_sets import has_set as has_set
+    from .kept_sets import is_of_the_same as is_of_the_same
     from .kept_sets import keep_set as keep_set
     from .kept_sets import read_documents as read_documents
     from .kept_sets import read_set as read_set

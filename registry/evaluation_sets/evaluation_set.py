@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bpeline.tokenizer_core.corpus import LeftOut, Reading, without_special_looking
+from bpeline.tokenizer_core.corpus import LeftOut, Reading, in_parts, without_special_looking
 from bpeline.tokenizer_core.digests import DocumentDigest, digest_of
 from bpeline.tokenizer_core.display import megabytes
 
@@ -104,6 +104,7 @@ class EvaluationSet:
     def as_record(self) -> dict[str, Any]:
         """JSON values."""
         left_out = {**asdict(self.left_out), "passages": self.left_out.passages.hex()}
+        del left_out["rule"]  # of each training
         return {**asdict(self), "left_out": left_out}
 
     @classmethod
@@ -141,7 +142,10 @@ def as_set(
     """
     kept = {
         one.name: [
-            piece for document in one.documents for piece in without_special_looking(document)
+            part
+            for document in one.documents
+            for piece in without_special_looking(document)
+            for part in in_parts(piece)
         ]
         for one in texts
     }

@@ -89,6 +89,30 @@ def read_documents(workspace: Workspace, made: EvaluationSet) -> dict[str, list[
     return found
 
 
+def is_of_the_same(
+    workspace: Workspace,
+    made: EvaluationSet,
+    other: EvaluationSet,
+    documents: Mapping[str, Sequence[bytes]],
+) -> bool:
+    """Whether a set that is kept has the texts of another one, wherever those were cut.
+
+    Args:
+        documents: of the other set.
+
+    Raises:
+        CorruptFile: the documents of the set that is kept are missing or damaged.
+    """
+    before, after = (
+        [one.parallel, *((text.name, text.language, text.domain, text.bytes) for text in one.texts)]
+        for one in (made, other)
+    )
+    kept = read_documents(workspace, made) if before == after else {}
+    return before == after and all(
+        b"".join(kept[name]) == b"".join(documents[name]) for name in kept
+    )
+
+
 def forget_set(workspace: Workspace, digest: str) -> None:
     """Remove a set with all that was measured on it, here and in the store, its record first.
 

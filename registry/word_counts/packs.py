@@ -11,7 +11,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -53,6 +53,7 @@ _SUMS = (
     "words", "total", "total_bytes", "documents", "bytes_counted", "special_tokens_seen",
     "replaced_utf8", "held_out_documents", "held_out_bytes", "parts",
 )  # fmt: skip
+_LATER_SUMS = ("left_out_bytes", "left_out_documents")  # which earlier packs do not have
 
 State = tuple[int, int, int]
 # Records that this process has read, by path; a pack never changes, and a new file is a new state.
@@ -248,7 +249,9 @@ def _from_record(manifest: Path) -> tuple[Shard, ...]:
         counts_seal = FileSeal(*record["counts_seal"])
         held_out_seal = record["held_out_seal"] and FileSeal(*record["held_out_seal"])
         seals = counts_seal, held_out_seal
-        return _shards_of(name, pattern, seals, keys, {name: record[name] for name in _SUMS})
+        sums = {name: record[name] for name in _SUMS}
+        sums |= {name: record.get(name, [None] * len(keys)) for name in _LATER_SUMS}
+        return _shards_of(name, pattern, seals, keys, sums)
     except (CorruptFile, InvalidPattern, KeyError, TypeError, ValueError):
         return ()
 
@@ -258,13 +261,13 @@ def _shards_of(
     pattern: SplitPattern,
     seals: tuple[FileSeal, FileSeal | None],
     keys: Sequence[str],
-    sums: Mapping[str, Sequence[int]],
+    sums: Mapping[str, Sequence[Any]],
 ) -> tuple[Shard, ...]:
-    """The shards of a pack, of each of which all `_SUMS` are given."""
+    """The shards of a pack, of each of which all sums are given."""
     row = document = 0
     shards = []
-    for key, *values in zip(keys, *(sums[name] for name in _SUMS), strict=True):
-        of_shard = dict(zip(_SUMS, values, strict=True))
+    for key, *values in zip(keys, *sums.values(), strict=True):
+        of_shard = dict(zip(sums, values, strict=True))
         rows = row, row + of_shard["words"]
         documents = document, document + of_shard["held_out_documents"]
         (_, row), (_, document) = rows, documents
@@ -282,7 +285,7 @@ def _shards_of(
 
 
 def _sums_of(parts: Sequence[ChunkCounts], counts: WordCounts) -> dict[str, list[int]]:
-    """`_SUMS` of the chunks of a pack.
+    """The sums of the chunks of a pack.
 
     Args:
         counts: of all of them, one chunk after the other.
@@ -309,4 +312,5 @@ def _sums_of(parts: Sequence[ChunkCounts], counts: WordCounts) -> dict[str, list
         "held_out_documents": [len(part.held_out) for part in parts],
         "held_out_bytes": [sum(map(len, part.held_out)) for part in parts],
         "parts": [int(part.parts) for part in parts],
+        **{name: [getattr(part, name) for part in parts] for name in _LATER_SUMS},
     }

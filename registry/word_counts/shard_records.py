@@ -53,6 +53,7 @@ class Shard:
         held_out_seal: of the file of held-out documents; None when there is none.
         parts: in how many parts the chunk was counted; 0 where that was not kept.
         packed: where it lies in a pack, whose files the seals are of; None: it has its own.
+        left_out_bytes, left_out_documents: of the evaluation set; None where that was not kept.
     """
 
     key: str
@@ -70,6 +71,8 @@ class Shard:
     held_out_seal: FileSeal | None
     parts: int = 0
     packed: Packed | None = None
+    left_out_bytes: int | None = None
+    left_out_documents: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +167,8 @@ def shard_of(
         counts_seal=counts_seal,
         held_out_seal=held_out_seal,
         parts=int(counted.parts),
+        left_out_bytes=counted.left_out_bytes,
+        left_out_documents=counted.left_out_documents,
     )
 
 
@@ -183,8 +188,8 @@ def from_record(record: dict[str, Any]) -> Shard:
     Raises:
         KeyError, TypeError, InvalidPattern: not such a record.
     """
-    values = {name: record[name] for name in _RECORDED if name != "parts"}
-    values["parts"] = record.get("parts", 0)
+    later = {"parts": 0, "left_out_bytes": None, "left_out_documents": None}
+    values = {name: {**later, **record}[name] for name in _RECORDED}
     values["pattern"] = SplitPattern.from_record(values["pattern"])
     for name in ("counts_seal", "held_out_seal"):
         values[name] = None if values[name] is None else FileSeal(*values[name])

@@ -121,11 +121,11 @@ class WordCountStore:
             CorruptFile: a shard is missing or its record damaged; it is forgotten.
         """
         shards = self._read_shards(keys, verify=False)
-        sums = {
-            name: sum(getattr(shards[key], name) for key in keys)
-            for name in ShardStatistics.__slots__
-            if name != "shards"
-        }
+        sums: dict[str, Any] = {}
+        for name in ShardStatistics.__slots__:
+            if name != "shards":
+                of_each = [getattr(shards[key], name) for key in keys]
+                sums[name] = None if None in of_each else sum(of_each)
         return ShardStatistics(shards=len(keys), **sums)
 
     def held_out_documents(self, keys: Sequence[str], limit_bytes: int) -> list[bytes]:

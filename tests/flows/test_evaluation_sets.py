@@ -13,12 +13,15 @@ import pytest
 from click.testing import Result
 
 from bpeline.flows.cli.evaluate import measured_lines
-from bpeline.registry.evaluation_sets import measured_on, read_set
+from bpeline.registry.evaluation_sets import Text, as_set, measured_on, read_set
 from bpeline.registry.evaluation_sets.evaluation_set import EvaluationSet, SetText
 from bpeline.registry.loading import resolve
 from bpeline.registry.opening import open_registry
 from bpeline.registry.references import ByNumber
+from bpeline.tokenizer_core.corpus import Reading, Source, find_source_files
+from bpeline.tokenizer_core.counting import evaluation_documents
 from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN
+from bpeline.tokenizer_core.splitting import SplitPattern
 
 Command = Callable[..., Result]
 RULES = """
@@ -313,7 +316,8 @@ def test_robustness_is_told_by_kind_and_language(
 def test_a_set_changes_by_a_command_alone(
     train: Callable[..., dict[str, Any]], bpeline: Command, here: Path, english_and_code: str
 ) -> None:
-    (here / "docs.txt").write_text(english_and_code[810_000:850_000], encoding="utf-8")
+    docs = english_and_code[810_000:850_000].swapcase()  # else it shares lines with the set
+    (here / "docs.txt").write_text(docs, encoding="utf-8")
     train("much.txt", 500)
     other = train("much.txt", 600, "--eval", "docs=docs.txt")
     assert "not those of news's evaluation set" in other["said"]
@@ -416,10 +420,50 @@ def test_documents_that_are_left_out_whole_are_told(
         "each document that holds a part of the evaluation set of news is left out whole"
         in (second["said"])
     )
-    read = int(second["metrics"]["corpus/bytes"])
-    told = next(note for note in second["notes"] if "of the text, were left out" in note)
+    (told,) = (note for note in second["notes"] if note.startswith("left out"))
     lost = (here / "little.txt").stat().st_size
-    assert told.startswith(f"{lost / 1e3:.0f} kB, {lost / read:.0%} of the text")
+    assert f": {lost / 1e3:.0f} kB, " in told
+    assert told.endswith("of news, and each document whole that holds a part of one")
+    assert second["metrics"]["corpus/left_out_bytes"] == lost
     planned = bpeline(*TRAIN, "little.txt", "--vocab-size", 300, *slow, "--plan")
     assert "is left out whole" in planned.output
-    assert "left out" not in train("little.txt", 300, "--pattern", r"\w+|\W")["said"]
+    assert "whole" not in train("little.txt", 300, "--pattern", r"\w+|\W")["said"]
+
+
+@pytest.mark.slow
+def test_the_set_costs_a_corpus_itself_and_how_much_is_told(
+    train: Callable[..., dict[str, Any]], bpeline: Command
+) -> None:
+    """Documents of a few lines cost two thirds of a corpus, the sections that touch one."""
+    first = train("much.txt", 400, "--held-out", "0.1", "--special-token", "\n\n")
+    assert (first["left_out"], "corpus/left_out_bytes" in first["metrics"]) == ("", False)
+    second = train("much.txt", 400, "--held-out", "0")
+    share = second["metrics"]["corpus/left_out_share"]
+    assert 0.05 < share < 0.12
+    assert second["word_occurrences"] > 0.97 * first["word_occurrences"]
+    assert f"{share:.2%} of the text" in second["left_out"]
+    assert any(second["left_out"] in note for note in second["notes"])
+    assert second["left_out"] in bpeline("show", "news/2").stdout
+    run = open_registry().tracker.version("news", 2)
+    assert run is not None
+    in_mlflow = open_registry().tracker.metrics_of(run.mlflow_run_id)
+    assert in_mlflow["corpus/left_out_bytes"] == second["metrics"]["corpus/left_out_bytes"]
+    assert "is identical" in bpeline("verify", "news/2").stdout
+    assert "left out" not in train("much.txt", 500, "--special-token", "\n\n")["said"]
+
+
+def test_a_corpus_that_is_in_the_set_is_refused_as_that(bpeline: Command, here: Path) -> None:
+    ended = bpeline(*TRAIN, "little.txt", "--vocab-size", 300, "--eval", "t=little.txt")
+    assert (ended.exit_code, "beside the evaluation set of news" in ended.stderr) == (2, True)
+    assert "another --name" in ended.stderr
+
+
+def test_texts_make_one_set_for_all_patterns(here: Path) -> None:
+    files = find_source_files([Source(str(here / "much.txt"))])
+    digests = set()
+    for name in ("gpt2", "o200k", r"\b\w+|\W"):
+        reading = Reading(SplitPattern.parse(name))
+        documents = list(evaluation_documents(files, reading))
+        assert len(documents) > 100
+        digests.add(as_set([Text("much", documents, files=("much.txt",))], reading)[0].digest)
+    assert len(digests) == 1

@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_a_run_is_followed_from_start_to_end(catalogue: Catalogue) -> None:
-    run = catalogue.start_run("news", {"vocab_size": 32000, "paths": ["ä.txt"]})
-    assert run.state == "running"
+    run = catalogue.start_run("news", {"vocab_size": 32000, "paths": ["ä.txt"]}, 2)
+    assert (run.state, run.left_out_rule) == ("running", 2)
     assert catalogue.run(run.id[:4]) == run
     catalogue.step_reached(run.id, "count words", corpus_digest="c")
     catalogue.step_reached(run.id, "train merges", counts_digest="w")

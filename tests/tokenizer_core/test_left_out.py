@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import random
+import re
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+import regex
 
 from bpeline.tokenizer_core.corpus import (
     Chunk,
@@ -17,6 +22,10 @@ from bpeline.tokenizer_core.corpus import (
     Source,
     SourceFile,
     find_source_files,
+    in_parts,
+    new_documents,
+    plan_chunk_groups,
+    read_chunks,
 )
 from bpeline.tokenizer_core.corpus.held_out import without
 from bpeline.tokenizer_core.corpus.special_looking import (
@@ -60,7 +69,7 @@ def test_passages_are_found_wherever_they_occur(alphabet: bytes) -> None:
         edges = sorted(random_.sample(range(len(data) + 1), k=min(len(data), 20) // 2 * 2))
         spans = np.array(edges, np.int64).reshape(-1, 2)
         kept = [s for s in spans.tolist() if not any(a < s[1] and b > s[0] for a, b in found)]
-        assert without(spans, found).tolist() == kept
+        assert without(Text.of(data), spans, found, None).tolist() == kept
 
 
 def chunk_counts(data: bytes, reading: Reading) -> ChunkCounts:
@@ -116,11 +125,134 @@ def test_nothing_is_left_out_where_there_is_nothing_to_leave_out() -> None:
     assert not Reading(GPT2, left_out=LeftOut.of([b"too short to be looked for"])).leaves_out
 
 
-def test_a_document_that_is_too_short_to_tell_may_be_one_of_the_set() -> None:
-    left_out = LeftOut.of([prose(5, 500)])
-    assert left_out.may_hold(b"short")
-    assert left_out.may_hold(b"before " + prose(5, 500) + b" after")
-    assert not left_out.may_hold(prose(6, 500))
+def test_text_with_64_known_bytes_in_a_row_is_not_new() -> None:
+    random_ = random.Random(8)
+    for alphabet in (b"a", b"ab", bytes(range(97, 123))):
+        known = [bytes(random_.choices(alphabet, k=random_.randint(0, 400))) for _ in range(3)]
+        documents = [bytes(random_.choices(alphabet, k=100))]
+        for size in (20, 63, 64, 65, 100):
+            begin = random_.randrange(300)
+            documents.append(b"%d" % size * 20 + known[0][begin : begin + size] + b"--" * 20)
+        runs = {one[at : at + 64] for one in known for at in range(len(one) - 63)}
+        expected = [
+            one for one in documents
+            if not any(one[at : at + 64] in runs for at in range(len(one) - 63))
+        ]  # fmt: skip
+        assert new_documents(documents, known) == expected
+    assert new_documents([b"short"], []) == []
+
+
+@pytest.mark.parametrize("between", [b"\n", b" ", b"", "\N{GRINNING FACE}".encode()])
+def test_long_documents_are_cut_alike_for_all_patterns(between: bytes) -> None:
+    document = between.join([b"x" * 3_000] * 50)
+    parts = in_parts(document)
+    assert b"".join(parts) == document
+    assert all(4_000 < len(part) < 6_100 for part in parts[:-1])
+    assert all(part.decode() and in_parts(part) == [part] for part in parts)
+    assert in_parts(document[:60_000]) == [document[:60_000]]
+
+
+def kept_words(data: bytes, known: list[bytes], reading: Reading) -> tuple[dict[bytes, int], int]:
+    """The words of a text without some passages, and the bytes left out, place by place."""
+    edges, pairs = [0], reading.pattern.cut_pairs
+    for token in re.finditer(b"|".join(map(re.escape, reading.special_bytes)) or b"$^", data):
+        edges += token.span()
+    words: Counter[bytes] = Counter()
+    left_out = 0
+    for begin, end in zip(edges[::2], [*edges[1::2], len(data)], strict=True):
+        text = data[begin:end].decode()
+        ends = [begin, *itertools.accumulate(map(len, map(str.encode, text)), initial=begin), end]
+        legal = [begin, end]
+        if pairs is not None:
+            classes = [pairs.class_of_point[ord(one)] for one in text]
+            legal += [
+                at for at, two in zip(ends[2:], itertools.pairwise(classes), strict=False)
+                if pairs.legal[two]
+            ]  # fmt: skip
+        keep = np.ones(end - begin, np.bool_)
+        for first, last in occurrences(data, known):
+            if first < end and last > begin:
+                widened = [one for one in legal if one <= max(first, begin)]
+                behind = [one for one in legal if one >= min(last, end)]
+                keep[max(widened) - begin : min(behind) - begin] = False
+        left_out += int((~keep).sum())
+        for stretch in re.finditer(b"\1+", keep.tobytes()):
+            part = data[begin:end][slice(*stretch.span())].decode()
+            words.update(map(str.encode, regex.findall(reading.pattern.regex, part)))
+    return words, left_out
+
+
+def corpora(random_: random.Random) -> Iterator[str]:
+    words = ["".join(random_.choices("abcdé漢 \n'", k=random_.randint(1, 7))) for _ in range(60)]
+    for between in (" ", "", "\n\n", "\r\n", "    ", " <|end|> ", "🙂 "):
+        yield between.join(random_.choices(words, k=250))
+    for alphabet in ("abcdefgh", "12 ab\n", "漢字かな。 "):
+        yield "".join(random_.choices(alphabet, k=900))
+
+
+def chunks_of(path: Path, chunk_bytes: int, reading: Reading) -> Iterator[tuple[Chunk, ChunkText]]:
+    for group in plan_chunk_groups(find_source_files([Source(str(path))]), chunk_bytes):
+        yield from read_chunks(group, reading, chunk_bytes)
+
+
+def words_of(path: Path, chunk_bytes: int, reading: Reading) -> tuple[dict[bytes, int], int]:
+    """The words of a file, and the bytes left out."""
+    words: Counter[bytes] = Counter()
+    left_out = 0
+    for chunk, text in chunks_of(path, chunk_bytes, reading):
+        counts = count_chunk(chunk, text, reading)
+        words.update(counts.counts.to_mapping())
+        left_out += counts.left_out_bytes
+    return words, left_out
+
+
+@pytest.mark.slow
+@pytest.mark.rotating(2)
+@pytest.mark.parametrize("pattern", ["gpt2", "cl100k", r"\w+|\W", r"\b\w+|\W"])
+def test_left_out_are_the_passages_wherever_chunks_end(pattern: str, tmp_path: Path) -> None:
+    random_ = random.Random(46)
+    plain, packed = tmp_path / "a.txt", tmp_path / "b.txt.gz"
+    for text in corpora(random_):
+        begins = [random_.randrange(len(text)) for _ in range(4)]
+        sizes = 40, 80, 300, 700
+        known = [text[at : at + size].encode() for at, size in zip(begins, sizes, strict=True)]
+        plain.write_text(text, newline="")
+        packed.write_bytes(gzip.compress(text.encode()))
+        for special in ((), ("<|end|>",), ("\n\n", "\n")):
+            reading = Reading(SplitPattern.parse(pattern), special, left_out=LeftOut.of(known))
+            expected = kept_words(text.encode(), known, reading)
+            assert expected[1] > 0
+            for path, chunk_bytes in itertools.product((plain, packed), (64, 500, 1 << 20)):
+                assert words_of(path, chunk_bytes, reading) == expected
+
+
+def test_left_out_is_text_as_it_is_read(tmp_path: Path) -> None:
+    """In its Unicode form, and with U+FFFD for what is not UTF-8."""
+    text = prose(10, 3_000).decode()
+    known = [text[at : at + 300].encode() for at in (100, 900, 1_800)]
+    wide = text.translate({ord("a"): "ａ", ord("b"): "𝐛"}).encode() + b"\xff"
+    path = tmp_path / "a.txt"
+    path.write_bytes(wide)
+    reading = Reading(GPT2, (), "replace", left_out=LeftOut.of(known), text_form="NFKC")
+    expected = words_of(path, 1 << 20, reading)
+    assert expected[1] >= 900
+    assert words_of(path, 64, reading) == words_of(path, 500, reading) == expected
+
+
+def test_a_chunk_with_a_passage_across_its_end_is_another_chunk(tmp_path: Path) -> None:
+    """Text that is appended may complete a passage: the chunk before it is counted anew."""
+    text, path = prose(9, 3_000), tmp_path / "a.txt"
+    reading = Reading(GPT2, left_out=LeftOut.of([text[1_980:2_400]]))
+    path.write_bytes(text[:2_200])
+    before = [chunk.digest for chunk, _ in chunks_of(path, 1_000, reading)]
+    path.write_bytes(text)
+    after, plain = (
+        [chunk.digest for chunk, _ in chunks_of(path, 1_000, one)]
+        for one in (reading, Reading(GPT2))
+    )
+    assert before[0] == after[0] == plain[0]
+    assert before[1] == plain[1] != after[1]
+    assert after[2] != plain[2]
 
 
 def test_what_looks_like_a_special_token_is_counted_and_taken_out() -> None:

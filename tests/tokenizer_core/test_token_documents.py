@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from corpus_files import GPT2, write
 from bpeline.tokenizer_core import Tokenizer, WordCounts, train_bpe
 from bpeline.tokenizer_core.algorithms.character_bpe.trainer import train_char_bpe
 from bpeline.tokenizer_core.algorithms.wordpiece.trainer import train_wordpiece
+from bpeline.tokenizer_core.corpus import LeftOut, SingleDocuments, open_source
 from bpeline.tokenizer_core.corpus.chunking import ChunkGroup, read_chunks
 from bpeline.tokenizer_core.corpus.documents import ChunkText
 from bpeline.tokenizer_core.corpus.reading import Reading
@@ -21,7 +23,10 @@ from bpeline.tokenizer_core.corpus.rereading import read_again
 from bpeline.tokenizer_core.counting.chunk_counts import count_chunk
 from bpeline.tokenizer_core.evaluation import made_tokens, token_documents
 from bpeline.tokenizer_core.evaluation.made_tokens import NOWHERE, MadeTokens, MergeTree
-from bpeline.tokenizer_core.evaluation.token_documents import made_in_one_document
+from bpeline.tokenizer_core.evaluation.token_documents import (
+    TrainingDocuments,
+    made_in_one_document,
+)
 from bpeline.tokenizer_core.evaluation.tokens_in_use import token_use
 from bpeline.tokenizer_core.splitting.pretokenization import pre_tokens
 
@@ -56,6 +61,21 @@ def found(
     candidates = np.array(sorted(long), np.int64)
     tree = MergeTree(tokenizer)
     return set(made_in_one_document(tokenizer, tree, candidates, text, reading).tolist())
+
+
+def test_a_passage_across_two_documents_is_left_out_of_each_alone(tmp_path: Path) -> None:
+    passage = " secret" * 3 + END + " hidden" * 3
+    file = write(tmp_path / "a.txt", f"low lower{passage} newest of all{END}low")
+    reading = Reading(GPT2, (END,), left_out=LeftOut.of([passage.encode()]))
+    ((_, text),) = read_chunks(ChunkGroup(file), reading)
+    whole = TrainingDocuments.of(text, reading)
+    expected = [{b"low": 1, b" lower": 1}, {b" newest": 1, b" of": 1, b" all": 1}, {b"low": 1}]
+    assert [whole.words(number).to_mapping() for number in range(3)] == expected
+    with closing(open_source(file, 0)) as source:
+        documents = SingleDocuments(source, file, 0, file.size, reading)
+        for position, words in zip((0, 40, file.size - 1), expected, strict=True):
+            text = documents.read(*documents.around(position))
+            assert TrainingDocuments.of(text, reading).words(0).to_mapping() == words
 
 
 @pytest.fixture(scope="module")

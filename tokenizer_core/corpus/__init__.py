@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .chunking import Chunk as Chunk
     from .chunking import ChunkGroup as ChunkGroup
     from .chunking import cut_chunks as cut_chunks
+    from .chunking import documents_in as documents_in
     from .chunking import first_cut as first_cut
     from .chunking import plan_chunk_groups as plan_chunk_groups
     from .chunking import read_chunks as read_chunks
@@ -27,9 +28,14 @@ if TYPE_CHECKING:
     from .first_look import extension_for as extension_for
     from .given_texts import TextBatch as TextBatch
     from .given_texts import batches_of as batches_of
+    from .held_out import LONG as LONG
     from .held_out import hold_out as hold_out
+    from .held_out import in_parts as in_parts
     from .held_out import sections_of as sections_of
+    from .left_out import LEFT_OUT_RULE as LEFT_OUT_RULE
+    from .left_out import SECTIONS_RULE as SECTIONS_RULE
     from .left_out import LeftOut as LeftOut
+    from .left_out import new_documents as new_documents
     from .reading import TEXT_FORMS as TEXT_FORMS
     from .reading import Reading as Reading
     from .rereading import SingleDocuments as SingleDocuments

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import codecs
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.corpus.documents import ChunkText, read_documents
+from bpeline.tokenizer_core.corpus.documents import ChunkText, read_documents, text_within
 from bpeline.tokenizer_core.corpus.reading import Reading
 from bpeline.tokenizer_core.corpus.source_bytes import SourceBytes, open_source
 from bpeline.tokenizer_core.corpus.sources import SourceFile
-from bpeline.tokenizer_core.digests import digest_of_bytes
+from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.kernels.memory.pages import Memory, fresh
 from bpeline.tokenizer_core.splitting import Cuts
@@ -76,8 +77,9 @@ class Chunk:
         begin, end: bytes of the file after decompression; of a file that has parts, from the first
             chunk of its group on.
         digest: SHA-256 of these bytes (behind a mark of their own for JSON lines); empty when
-            it was not asked for.
+            it was not asked for. Where something is left out ``across`` its ends, of that, too.
         spent: bytes on disk that were read for it.
+        across: see `ChunkText.across`.
     """
 
     file: SourceFile
@@ -86,6 +88,7 @@ class Chunk:
     end: int
     digest: str
     spent: int = 0
+    across: tuple[int, int] = (0, 0)
 
     @property
     def size(self) -> int:
@@ -142,8 +145,13 @@ def read_chunks(
     for chunk, raw in cut_chunks(
         group, reading, chunk_bytes, with_digests=with_digests, quick=quick, memory=memory
     ):
-        yield chunk, read_documents(raw, group.file, chunk.begin, reading)
+        yield chunk, documents_in(chunk, raw, reading)
         del raw  # before the next chunk is read
+
+
+def documents_in(chunk: Chunk, raw: Text, reading: Reading) -> ChunkText:
+    """The documents in the bytes of a chunk; errors as `read_documents`."""
+    return replace(read_documents(raw, chunk.file, chunk.begin, reading), across=chunk.across)
 
 
 def cut_chunks(
@@ -178,16 +186,19 @@ def cut_chunks(
         near, cuts = reading.cuts_soon_found(file.format)
     else:
         near = cuts = reading.cuts(file.format)
-    behind = max(cuts.behind, near.behind)
+    reach = reading.reach(file.format)
+    behind = max(cuts.behind, near.behind, reach)
+
+    across = partial(left_out_across, reading=reading, reach=reach)
     if not file.has_parts:
         source = open_source(file, behind, reading.fields(file.format), memory=memory)
-        yield from _cut(group, near, cuts, chunk_bytes, source, with_digests)
+        yield from _cut(group, near, cuts, chunk_bytes, source, with_digests, across)
         return
     passed = 0
     for part in range(group.begin // PART_BYTES, -(-(group.end or file.size or 1) // PART_BYTES)):
         place = part * PART_BYTES, (part + 1) * PART_BYTES
         source = open_source(file, behind, reading.fields(file.format), place)
-        cut = _cut(ChunkGroup(file), near, cuts, chunk_bytes, source, with_digests)
+        cut = _cut(ChunkGroup(file), near, cuts, chunk_bytes, source, with_digests, across)
         for number, (chunk, raw) in enumerate(cut):
             ordinal = (part << _PART_SHIFT) + number
             begin, end = passed, passed + chunk.size
@@ -208,6 +219,7 @@ def _cut(
     chunk_bytes: int,
     source: SourceBytes,
     with_digests: bool,
+    across: Callable[[SourceBytes, int], tuple[int, int]],
 ) -> Iterator[tuple[Chunk, Text]]:
     """The chunks of a group by the grid of positions; closes the source.
 
@@ -216,6 +228,7 @@ def _cut(
 
     Args:
         near: some of ``cuts``, which are found sooner; or the same object.
+        across: gives what `left_out_across` does.
     """
     file = group.file
     within = min(_NEAR, chunk_bytes)
@@ -243,6 +256,7 @@ def _cut(
 
     try:
         begin = cut_at(group.begin)
+        _, head = across(source, begin)
         before = source.spent(begin)
         is_last = False
         while not is_last:
@@ -253,14 +267,17 @@ def _cut(
             end = cut_at(position)
             if end == begin:  # of the file, or of a group in which no chunk begins
                 return
+            tail, next_head = across(source, end)
             raw = source.take(begin, end)
             digest = ""
             if with_digests:
                 digest = digest_of_chunk(raw.data[: raw.size], file, begin)
+                if head or tail:
+                    digest = digest_of(["left out across its ends", digest, head, tail])
             spent = source.spent(end)
-            yield Chunk(file, ordinal, begin, end, digest, spent - before), raw
+            yield Chunk(file, ordinal, begin, end, digest, spent - before, (head, tail)), raw
             del raw
-            begin, before = end, spent
+            begin, before, head = end, spent, next_head
     finally:
         source.close()
 
@@ -271,6 +288,27 @@ def digest_of_chunk(content: NDArray[np.uint8], file: SourceFile, begin: int) ->
     if begin == 0 and file.format == "text" and content[:3].tobytes() == codecs.BOM_UTF8:
         mark = _BYTE_ORDER_MARK
     return digest_of_bytes(*[mark] * bool(mark), content)
+
+
+def left_out_across(
+    source: SourceBytes, position: int, reading: Reading, reach: int
+) -> tuple[int, int]:
+    """How much text is left out with passages that lie across a position.
+
+    Args:
+        position: of a legal cut, no further than ``reach`` behind the last piece taken.
+        reach: see `Reading.reach`.
+
+    Returns:
+        Bytes of the text before the position and behind it.
+    """
+    left_out = reading.left_out
+    if not (reach and position and left_out) or source.reach(position + 1) == position:
+        return 0, 0
+    begin = max(0, position - reach)
+    parts = source.peek(begin, position - begin), source.peek(position, reach)
+    before, behind = (text_within(part, reading) for part in parts)
+    return left_out.across(before, behind)
 
 
 def first_cut(source: SourceBytes, cuts: Cuts, position: int, last: int = sys.maxsize) -> int:

@@ -56,6 +56,8 @@ class ChunkText:
         row_ids: of rows and of JSON lines, where it was asked for: what their id field holds, as
             JSON in ASCII; empty where they have none.
         row_values: what was asked of rows beside, as `RowFields.values_of` gives it.
+        across: bytes at the begin and at the end of the text that are left out: passages of an
+            evaluation set lie across its ends.
     """
 
     text: Text
@@ -65,6 +67,7 @@ class ChunkText:
     rows: NDArray[np.int64] | None = None
     row_ids: tuple[bytes, ...] = ()
     row_values: tuple[bytes, ...] = ()
+    across: tuple[int, int] = (0, 0)
 
     @classmethod
     def of(cls, text: Text) -> ChunkText:
@@ -124,6 +127,14 @@ def read_documents(
         if begin == 0 and raw.bytes(0, len(codecs.BOM_UTF8)) == codecs.BOM_UTF8:
             read = _without_mark(read)
     return in_form(read, reading.text_form) if reading.text_form else read
+
+
+def text_within(raw: bytes, reading: Reading) -> bytes:
+    """A part of a text file as `read_documents` reads it, but for what its ends cut."""
+    if reading.invalid_utf8 == "strict" and not reading.text_form:
+        return raw
+    read = ChunkText.of(Text.of(raw.decode(errors="replace").encode()))
+    return (in_form(read, reading.text_form) if reading.text_form else read).text.bytes()
 
 
 def _without_mark(read: ChunkText) -> ChunkText:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.digests import digest_of_bytes
+from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.kernels.scanning.find_passages import (
     FILTER_WORDS,
     WINDOW,
@@ -18,8 +19,13 @@ from bpeline.tokenizer_core.kernels.scanning.find_passages import (
 from bpeline.tokenizer_core.kernels.scanning.fingerprint import fingerprint_spans
 from bpeline.tokenizer_core.text import Text
 
+SECTIONS_RULE = 1  # the sections of about 4 KiB that a passage touches, found in one chunk alone
+LEFT_OUT_RULE = 2  # the passages themselves, up to the next places where text may be cut
+
 _ROOM = 1 << 12
 _COLUMNS = 5
+_RUN = 64  # bytes in a row that documents of two texts do not share by chance
+_STRIDE = _RUN - WINDOW + 1  # each run holds a window that begins at a multiple of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +39,13 @@ class LeftOut:
             ``cut_by`` and those with a fingerprint below this number are held out; 0 for passages
             that were not sections.
         cut_by: digest of the split pattern and the special tokens between which sections were cut.
+        rule: how much text is left out with a passage.
     """
 
     passages: bytes
     held_out_below: int = 0
     cut_by: str = ""
+    rule: int = LEFT_OUT_RULE
 
     @classmethod
     def of(cls, documents: Sequence[bytes], *, sections: bool = False, cut_by: str = "") -> LeftOut:
@@ -65,13 +73,20 @@ class LeftOut:
 
     @property
     def digest(self) -> str:
-        """Of the passages."""
-        return digest_of_bytes(self.passages)
+        """Of the passages and the rule; by the first rule, of the passages alone."""
+        passages = digest_of_bytes(self.passages)
+        return passages if self.rule == SECTIONS_RULE else digest_of([self.rule, passages])
+
+    @property
+    def reach(self) -> int:
+        """Bytes on either side of a place that tell whether a passage lies across it."""
+        if self.rule == SECTIONS_RULE:
+            return 0
+        return max(0, int(_columns_of(self.passages)[2].max(initial=0)) - 1)
 
     def spans_in(self, text: Text) -> NDArray[np.int64]:
         """Where the passages occur in a text: int64 ``[n, 2]``, ascending by their begins."""
-        rows = np.frombuffer(self.passages, np.uint64).reshape(-1, _COLUMNS)
-        windows, offsets, lengths, lasts, prints = (column.copy() for column in rows.T)
+        windows, offsets, lengths, lasts, prints = _columns_of(self.passages)
         filled = np.zeros(FILTER_WORDS, np.uint64)
         np.bitwise_or.at(filled, windows >> 54, np.uint64(1) << (windows >> 48 & 63))
         room = _ROOM
@@ -79,18 +94,65 @@ class LeftOut:
             found = np.empty((room, 2), np.int64)
             seen = find_passages(
                 text.data, text.size, windows, filled, offsets.astype(np.int64),
-                lengths.astype(np.int64), lasts, prints, np.zeros(len(rows), np.int64), found,
+                lengths.astype(np.int64), lasts, prints, np.zeros(len(windows), np.int64), found,
             )  # fmt: skip
             if seen <= room:
                 return found[np.argsort(found[:seen, 0], kind="stable")]
             room = int(seen)
 
-    def may_hold(self, document: bytes) -> bool:
-        """Whether a document holds a passage, or is too short to tell."""
-        return len(document) < WINDOW or len(self.spans_in(Text.of(document))) > 0
+    def across(self, before: bytes, behind: bytes) -> tuple[int, int]:
+        """How far passages reach that lie across the place between two texts.
+
+        Returns:
+            Bytes before the place and behind it.
+        """
+        found, place = self.spans_in(Text.of(before + behind)), len(before)
+        across = found[(found[:, 0] < place) & (found[:, 1] > place)]
+        if not len(across):
+            return 0, 0
+        return place - int(across[:, 0].min()), int(across[:, 1].max()) - place
+
+
+@lru_cache(maxsize=2)
+def _columns_of(passages: bytes) -> tuple[NDArray[np.uint64], ...]:
+    rows = np.frombuffer(passages, np.uint64).reshape(-1, _COLUMNS)
+    return tuple(column.copy() for column in rows.T)
 
 
 def _telling_window(document: bytes) -> int:
     """Where the window begins, of a few, that has most different bytes: no run of spaces."""
     places = range(0, len(document) - WINDOW + 1, max(1, (len(document) - WINDOW) // 8))
     return max(places, key=lambda at: len(set(document[at : at + WINDOW])))
+
+
+def new_documents(documents: Sequence[bytes], known: Sequence[bytes]) -> list[bytes]:
+    """The documents that share no 64 bytes in a row with a known one.
+
+    Shorter ones are not among them: where they come from cannot be told.
+    """
+    windows = {window for one in known for _, window in _windows_of(one)}
+    text = b"\xff".join(documents)  # in no document, so that no window lies in two of them
+    spans = LeftOut.of([*windows]).spans_in(Text.of(text))
+    around: dict[bytes, set[bytes]] = {text[begin:end]: set() for begin, end in spans.tolist()}
+    for one in known:
+        for place, window in _windows_of(one):
+            if window in around:
+                around[window].add(one[max(place - WINDOW, 0) : place + _RUN])
+    ends = np.cumsum([len(one) + 1 for one in documents], dtype=np.int64)
+    is_new = [len(one) >= _RUN for one in documents]
+    numbers = np.searchsorted(ends, spans[:, 0], "right").tolist()
+    for (begin, end), number in zip(spans.tolist(), numbers, strict=True):
+        if is_new[number]:
+            # Of equal windows within four bytes only the first one is found.
+            places = range(max(begin - WINDOW, 0), begin + WINDOW // 8 + 1)
+            runs = {text[place : place + _RUN] for place in places}
+            stretches = around[text[begin:end]]
+            is_new[number] = not any(
+                len(run) == _RUN and run in stretch for run in runs for stretch in stretches
+            )
+    return [one for one, new in zip(documents, is_new, strict=True) if new]
+
+
+def _windows_of(document: bytes) -> Iterator[tuple[int, bytes]]:
+    for place in range(0, len(document) - WINDOW + 1, _STRIDE):
+        yield place, document[place : place + WINDOW]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.corpus.file_kinds import RECORD_END
-from bpeline.tokenizer_core.corpus.held_out import hold_out, sections_of, without
-from bpeline.tokenizer_core.corpus.left_out import LeftOut
+from bpeline.tokenizer_core.corpus.held_out import hold_out, sections_of, touched, without
+from bpeline.tokenizer_core.corpus.left_out import SECTIONS_RULE, LeftOut
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.splitting import (
@@ -29,6 +29,22 @@ TEXT_FORMS = ("NFC", "NFD", "NFKC", "NFKD")
 _COUNTING = 3  # raised whenever the same bytes and settings give other counts than before
 
 
+class Shares(NamedTuple):
+    """What becomes of the documents of a text.
+
+    Attributes:
+        training: int64 ``[n, 2]``: the spans that are trained on.
+        held_out: likewise, those kept for evaluation.
+        left_out_bytes: of the documents, in neither.
+        left_out_documents: documents of an evaluation set that begin in them.
+    """
+
+    training: NDArray[np.int64]
+    held_out: NDArray[np.int64]
+    left_out_bytes: int = 0
+    left_out_documents: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """Everything beside a chunk's bytes that its counts depend on.
@@ -42,7 +58,7 @@ class Reading:
         held_out: share of the text (0 ≤ share < 1) kept from counting, for evaluation. The choice
             is made by content, section by section, so it stays as it is when a corpus grows.
         text_fields: (source, text field) of sources with a field of their own, see `of_source`.
-        left_out: passages that are neither counted nor held out: those of the evaluation set.
+        left_out: passages that are not counted: those of the evaluation set.
         text_form: the Unicode form in which documents are read (``NFC`` …); empty: as they are.
         count_columns: the columns of words and of counts, of files that hold these.
         deduplicated: whether copies of documents are left out as well; which ones are copies, the
@@ -144,26 +160,46 @@ class Reading:
         return int(self.held_out * 2.0**64)
 
     def share_out(
-        self, text: Text, documents: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The sections of documents that are trained on, and those that are held out.
-
-        Sections of about 4 KiB that touch a passage which is left out are neither; whole documents
-        where nothing is held out or left out.
+        self, text: Text, documents: NDArray[np.int64], across: tuple[int, int] = (0, 0)
+    ) -> Shares:
+        """Share documents out between training and evaluation.
 
         Args:
             documents: int64 ``[n, 2]`` spans of the text, without special tokens.
+            across: see `ChunkText.across`.
         """
         pairs = self.pattern.cut_pairs
         training, held_out = hold_out(text, documents, self.held_out_below, pairs)
         if self.left_out is None or not self.leaves_out:
-            return training, held_out
+            return Shares(training, held_out)
         found = self.left_out.spans_in(text)
+        if any(across):
+            edges = [[-1, across[0]], [text.size - across[1], text.size + 1]]
+            found = np.concatenate((found, np.array(edges, np.int64)[np.array(across) > 0]))
+            found = found[np.argsort(found[:, 0], kind="stable")]
         if not len(found):
-            return training, held_out
-        if not self.held_out_below:
-            training = sections_of(text, documents, pairs)
-        return without(training, found), without(held_out, found)
+            return Shares(training, held_out)
+        if self.left_out.rule == SECTIONS_RULE:
+            if not self.held_out_below:
+                training = sections_of(text, documents, pairs)
+            rest = without(text, training, found, None)
+            held_out = without(text, held_out, found, None)
+        else:
+            rest = without(text, training, found, pairs)
+        left_out = int(np.diff(training).sum() - np.diff(rest).sum())
+        begins = found[:, 0] >= 0
+        return Shares(rest, held_out, left_out, int((touched(found, training) & begins).sum()))
+
+    def reach(self, format: str) -> int:
+        """Bytes of a file on either side of a place that tell what is left out across it.
+
+        Documents of other formats than text end where chunks do.
+        """
+        if format != "text" or self.left_out is None or not self.leaves_out:
+            return 0
+        reach = self.left_out.reach
+        # What is looked at may begin and end within a character; four bytes may become one.
+        return reach and (reach + 4) * (4 if self.text_form else 1)
 
     @property
     def cut_by(self) -> str:
@@ -176,7 +212,7 @@ class Reading:
         one = self.left_out
         if one is None or not one.passages:
             return False
-        as_held_out = one.cut_by == self.cut_by and 0 < one.held_out_below <= self.held_out_below
+        as_held_out = 0 < one.held_out_below <= self.held_out_below and one.cut_by == self.cut_by
         return not as_held_out
 
     @property

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bpeline.tokenizer_core.corpus.chunking import (
     CHUNK_BYTES,
     Chunk,
     ChunkGroup,
+    left_out_across,
     part_of_chunk,
     read_chunks,
 )
@@ -90,7 +91,11 @@ class SingleDocuments:
 
     def read(self, begin: int, end: int) -> ChunkText:
         """The text between two such borders; errors as `read_documents`."""
-        return read_documents(self.source.take(begin, end), self.file, begin, self.reading)
+        text = read_documents(self.source.take(begin, end), self.file, begin, self.reading)
+        reach = self.reading.reach(self.file.format)
+        _, head = left_out_across(self.source, begin, self.reading, reach)
+        tail, _ = left_out_across(self.source, end, self.reading, reach)
+        return replace(text, across=(head, tail))
 
     def _begin_before(self, position: int, separators: Sequence[bytes]) -> int:
         look = _FIRST_LOOK

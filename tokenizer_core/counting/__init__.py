@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .document_copies import digest_documents as digest_documents
     from .document_copies import find_copies as find_copies
     from .document_stream import documents_of as documents_of
+    from .document_stream import evaluation_documents as evaluation_documents
     from .document_stream import sample_documents as sample_documents
     from .small_chunks import SmallChunks as SmallChunks
     from .source_weights import MILLION as MILLION

@@ -48,6 +48,7 @@ class ChunkCounts:
         special_tokens_seen: occurrences of special tokens.
         replaced_utf8: sequences that were not UTF-8 and were read as U+FFFD.
         parts: in how many parts it was counted; in one, each word has one row.
+        left_out_bytes, left_out_documents: see `Shares`.
     """
 
     chunk: Chunk
@@ -58,6 +59,8 @@ class ChunkCounts:
     special_tokens_seen: int
     replaced_utf8: int
     parts: int = 1
+    left_out_bytes: int = 0
+    left_out_documents: int = 0
 
 
 def count_chunk(
@@ -82,7 +85,7 @@ def count_chunk(
     """
     documents, special_tokens_seen = documents_between(text, reading.special_bytes)
     documents = without_copies(documents, copies)
-    training, held_out = reading.share_out(text.text, documents)
+    training, held_out, *left_out = reading.share_out(text.text, documents, text.across)
     parts: list[WordCounts] = []
     number = 0
 
@@ -108,6 +111,8 @@ def count_chunk(
         special_tokens_seen=special_tokens_seen,
         replaced_utf8=text.replaced,
         parts=number,
+        left_out_bytes=left_out[0],
+        left_out_documents=left_out[1],
     )
 
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import accumulate, pairwise
 
 from bpeline.tokenizer_core.corpus import (
+    LONG,
     ChunkGroup,
     ChunkText,
     Reading,
     SourceFile,
     documents_between,
+    in_parts,
     read_chunks,
     sections_of,
 )
+from bpeline.tokenizer_core.splitting import SplitPattern
 
-LONG = 64 << 10  # bytes; longer documents come in sections
 CELL_BYTES = 16 << 10  # of a sample
 
 
@@ -39,6 +42,19 @@ def documents_of(
             if digests is not None:
                 digests.append(chunk.digest)
             yield from _documents_of(text, reading, LONG)
+
+
+def evaluation_documents(files: Iterable[SourceFile], reading: Reading) -> Iterator[bytes]:
+    """Documents of an evaluation set: the same whatever the split pattern, see `in_parts`.
+
+    Raises:
+        CorpusError: a file that cannot be read as declared.
+    """
+    reading = replace(reading, pattern=SplitPattern.named("gpt2"))  # where chunks of files end
+    for file in files:
+        for _, text in read_chunks(ChunkGroup(file), reading, with_digests=False):
+            for begin, end in documents_between(text, reading.special_bytes)[0].tolist():
+                yield from in_parts(text.text.bytes(begin, end))
 
 
 def sample_documents(

@@ -57,7 +57,7 @@ class SmallChunks:
         if not wanted:
             return []
         documents, specials = small.documents(self._reading)
-        training, held_out = self._reading.share_out(small.text, documents)
+        training, held_out, *_ = self._reading.share_out(small.text, documents)
         begins, numbers = small.edges[:, 0], np.array(wanted, np.int64)
         parts = [_parts(spans, begins)[numbers] for spans in (documents, specials, held_out)]
         texts = _parts(training, begins)[numbers]

@@ -26,15 +26,18 @@ class TrainingDocuments:
             positions do not tell where in the text they are.
         reading: as it was counted.
         spans: int64 ``[n, 2]``: the documents.
+        training: likewise, what of them was trained on.
     """
 
     text: ChunkText
     reading: Reading
     spans: NDArray[np.int64]
+    training: NDArray[np.int64]
 
     @classmethod
     def of(cls, text: ChunkText, reading: Reading) -> TrainingDocuments:
-        return cls(text, reading, documents_between(text, reading.special_bytes)[0])
+        spans, _ = documents_between(text, reading.special_bytes)
+        return cls(text, reading, spans, reading.share_out(text.text, spans, text.across).training)
 
     def numbers(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """The document that each position (of a byte within one) belongs to."""
@@ -47,9 +50,10 @@ class TrainingDocuments:
         """The words of one document, of which nothing held out is counted."""
         begin, end = self.spans[number].tolist()
         text = Text.of(self.text.text.bytes(begin, end))
-        whole, pattern = np.array([[0, text.size]], np.int64), self.reading.pattern
-        training, _ = self.reading.share_out(text, whole)
-        return count_spans(text, training, pattern, anchors=self.text.anchors - [begin, 0])
+        firsts = self.training[:, 0]
+        inside = self.training[(firsts >= begin) & (firsts < end)] - begin
+        anchors = self.text.anchors - [begin, 0]
+        return count_spans(text, inside, self.reading.pattern, anchors=anchors)
 
 
 def made_in_one_document(
@@ -100,7 +104,7 @@ def _encoded(
     documents, _ = documents_between(text, reading.special_bytes)
     if copies:
         documents = np.ascontiguousarray(documents[np.frombuffer(copies, np.uint8) == 0])
-    spans, _ = reading.share_out(text.text, documents)
+    spans = reading.share_out(text.text, documents, text.across).training
     if not reading.held_out_below:
         spans = sections_of(text.text, spans, reading.pattern.cut_pairs)
     numbers = np.searchsorted(documents[:, 0], spans[:, 0], "right") - 1

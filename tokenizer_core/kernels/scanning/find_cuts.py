@@ -65,6 +65,21 @@ def first_legal(content: U8s, begin: I64, end: I64, class_of_point: U8s, legal: 
     return _NONE
 
 
+@kernel
+def _last_legal(content: U8s, begin: I64, end: I64, class_of_point: U8s, legal: U8Rows) -> I64:
+    """The last position in (begin, end] that may be parted, or ``begin``; ``end`` begins one."""
+    while end > begin:
+        place = end - 1
+        while place > begin and content[place] & 0xC0 == 0x80:
+            place -= 1
+        before, _ = _character(content, place)
+        here, _ = _character(content, end)
+        if before >= 0 and here >= 0 and legal[class_of_point[before], class_of_point[here]]:
+            return end
+        end = place
+    return begin
+
+
 @entry_kernel
 def find_cut(content: ReadOnlyU8s, begin: I64, end: I64, class_of_point: U8s, legal: U8Rows) -> I64:
     """`first_legal`, for Python."""
@@ -102,4 +117,47 @@ def cut_sections(
             begin = cut
         sections[number, 0], sections[number, 1] = begin, end
         number += 1
+    return number
+
+
+@entry_kernel
+def cut_out(
+    text: ReadOnlyU8s,
+    documents: I64Rows,
+    spans: I64Rows,
+    class_of_point: U8s,
+    legal: U8Rows,
+    rest: I64Rows,
+) -> I64:
+    """Remove spans from documents, each widened to the next legal places; how many parts are left.
+
+    Args:
+        text: uint8, UTF-8 in the documents.
+        documents: int64 ``[n, 2]``, ascending, apart from each other.
+        spans: int64 ``[m, 2]``, likewise; they may reach over the ends of documents and the text.
+        class_of_point, legal: as for `first_legal`.
+        rest: int64 ``[n + m, 2]``, receives spans.
+    """
+    number = 0
+    first = 0
+    for document in range(len(documents)):
+        begin, end = documents[document, 0], documents[document, 1]
+        while first < len(spans) and spans[first, 1] <= begin:
+            first += 1
+        place = first
+        while place < len(spans) and spans[place, 0] < end:
+            stop = spans[place, 1]
+            if stop > begin:
+                cut = _last_legal(text, begin, spans[place, 0], class_of_point, legal)
+                if cut > begin:
+                    rest[number, 0], rest[number, 1] = begin, cut
+                    number += 1
+                cut = _NONE
+                if stop < end:
+                    cut = first_legal(text, stop, end, class_of_point, legal)
+                begin = end if cut < 0 else cut
+            place += 1
+        if begin < end:
+            rest[number, 0], rest[number, 1] = begin, end
+            number += 1
     return number
