@@ -6,17 +6,19 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pytest
+from typing_extensions import TypeAliasType
 
 import bpeline
 from bpeline import ParityRule, SplitPattern, TokenShards, count_texts, count_words
 from bpeline.tokenizer_core.algorithms import compress, expand, greedy_longest
 from bpeline.tokenizer_core.algorithms.superword_bpe.trainer import _beside, superwords_beside
 from bpeline.tokenizer_core.arguments import checked, require_options_of
-from bpeline.tokenizer_core.arguments.kinds import kinds_of, taken_by
+from bpeline.tokenizer_core.arguments.kinds import kinds_of, listed, taken_by
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.derived import (
     DropoutEncoding,
@@ -656,6 +658,30 @@ def test_a_class_that_is_not_imported_is_known_by_its_name() -> None:
     assert checked(read)(Unimported()) is None
     with pytest.raises(WrongKind, match="Unimported"):
         checked(read)(Other())
+
+
+T = TypeVar("T")
+Rows = TypeAliasType("Rows", list[T], type_params=(T,))
+Number = TypeAliasType("Number", int | None)
+Name = TypeAliasType("Name", Path | str)
+Item = TypeAliasType("Item", T, type_params=(T,))  # type: ignore[misc]
+Whole = TypeAliasType("Whole", int, type_params=(T,))
+
+
+@pytest.mark.parametrize(
+    ("annotation", "words"),
+    [
+        (Rows[npt.NDArray[np.uint8]], "a list of ndarray"),  # an alias itself since NumPy 2.5
+        (Rows[Number], "a list of whole numbers or None"),
+        (Rows, "a list"),
+        (Number | str, "a whole number, None or a string"),  # type: ignore[operator]
+        (Name, "a path"),
+        (Item[bytes], "bytes"),
+        (Whole[str], "a whole number"),
+    ],
+)
+def test_a_type_alias_is_checked_as_what_it_stands_for(annotation: object, words: str) -> None:
+    assert listed(kinds_of(annotation)) == words
 
 
 def test_an_annotation_that_says_nothing_is_an_error_of_ours() -> None:

@@ -62,13 +62,34 @@ def kinds_of(annotation: Any) -> tuple[Kind, ...]:
     Raises:
         NotImplementedError: an annotation that says nothing that could be checked.
     """
-    parts = get_args(annotation) if _origin(annotation) in (Union, UnionType) else (annotation,)
+    parts = _members(annotation)
     paths = [part for part in parts if _is_path(part)]
     if paths:
         parts = (_PATH_OF_TEXT if str in parts else _PATH, *(
             part for part in parts if part is not str and part not in paths
         ))  # fmt: skip
     return tuple(part if isinstance(part, Kind) else _kind_of(part) for part in parts)
+
+
+def _members(annotation: Any) -> tuple[Any, ...]:
+    """The members of a union, also of those that are members; anything else by itself."""
+    annotation = _without_aliases(annotation)
+    if _origin(annotation) not in (Union, UnionType):
+        return (annotation,)
+    return tuple(member for part in get_args(annotation) for member in _members(part))
+
+
+def _without_aliases(annotation: Any) -> Any:
+    """What a type alias such as NumPy 2.5's ``NDArray[np.uint8]`` stands for."""
+    while hasattr(annotation, "__value__"):  # `TypeAliasType`, and aliases with arguments
+        given = dict(zip(annotation.__type_params__, get_args(annotation), strict=False))
+        annotation = annotation.__value__
+        parameters = getattr(annotation, "__parameters__", ()) if given else ()
+        if parameters:
+            annotation = annotation[tuple(given[name] for name in parameters)]
+        elif annotation in given:
+            annotation = given[annotation]
+    return annotation
 
 
 def taken_by(kinds: tuple[Kind, ...], given: Any) -> Any:
