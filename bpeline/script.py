@@ -20,6 +20,11 @@ NEW_OBJECTS = 1_000_000
 def main() -> None:
     """Entry point of the script ``bpeline``."""
     gc.set_threshold(NEW_OBJECTS)
+    for closed in range(3):  # or the next file that is opened would be a standard stream
+        try:
+            os.fstat(closed)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
     # `python -c` and `python -m`, by which MLflow, Prefect and Dask start processes, would look for
     # every module here first: a signal.py or typing.py is somebody's.
     os.environ["PYTHONSAFEPATH"] = "1"

@@ -57,7 +57,7 @@ class Finding:
 
 def examine() -> list[Finding]:
     """Look at everything; nothing is started, and no package is imported to learn its version."""
-    about_code = [_python(), *_packages(), *_fast_paths(), _kernels()]
+    about_code = [_python(), *_packages(), *_native_code()]
     return [*about_code, *_workspace(), _prefect(), _cores()]
 
 
@@ -107,6 +107,14 @@ def _packages() -> Iterator[Finding]:
         else:
             advice = f"known to work is {name}{wanted}: use constraints.txt when installing"
             yield Finding("broken", name, found, advice)
+
+
+def _native_code() -> Iterator[Finding]:
+    try:
+        yield from _fast_paths()
+        yield _kernels()
+    except BpelineError as error:  # nothing can be compiled
+        yield Finding("broken", "kernels", error.happened, error.next_step)
 
 
 def _fast_paths() -> Iterator[Finding]:

@@ -217,6 +217,11 @@ def names_mlflow_workspace() -> bool:
     return bool(os.environ.get("MLFLOW_WORKSPACE"))
 
 
+def enables_mlflow_workspaces() -> bool:
+    """Whether MLflow's databases are opened for several workspaces, as its servers may do."""
+    return os.environ.get("MLFLOW_ENABLE_WORKSPACES", "").lower() in ("true", "1")
+
+
 def addresses() -> Addresses:
     """The addresses in force: those of :func:`configure`, else those of the environment."""
     return _configured if _configured is not None else read_environment()

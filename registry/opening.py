@@ -12,7 +12,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bpeline.registry.environment import addresses, where_it_was_looked_for, workspace_of
+from bpeline.registry.environment import (
+    ARTIFACTS_VARIABLE,
+    CATALOGUE_VARIABLE,
+    HOME_VARIABLE,
+    STORE_VARIABLE,
+    TRACKING_VARIABLE,
+    Addresses,
+    addresses,
+    enables_mlflow_workspaces,
+    where_it_was_looked_for,
+    workspace_of,
+)
 from bpeline.registry.tracking import MlflowTracker, TrackingSettings, is_server, tracker_of
 from bpeline.registry.workspace import (
     Workspace,
@@ -26,7 +37,7 @@ from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.errors import InvalidOption, StorageError, StoreLost
 from bpeline.tokenizer_core.redaction import tell_secrets_of
-from bpeline.tokenizer_core.urls import is_url, refuse_secrets
+from bpeline.tokenizer_core.urls import is_in_memory, is_url, refuse_secrets
 
 if TYPE_CHECKING:
     from bpeline.registry.catalogue import Catalogue
@@ -195,13 +206,34 @@ def locate(workspace: Workspace | Path | str | None = None, *, make: bool = True
                 else "type `bpeline train --demo` to make one; name yours with --workspace, "
                 "BPELINE_HOME=/srv/bpeline or bpeline.configure(workspace='/srv/bpeline')",
             )
+    _refuse_memory(workspace.store, chosen)
+    tracking_uri = chosen.tracking_uri or workspace.mlflow_uri
+    if enables_mlflow_workspaces() and not is_server(tracking_uri):
+        raise InvalidOption(
+            "MLFLOW_ENABLE_WORKSPACES is set, and MLflow's database is used without a server",
+            "a server's address; it is a switch of MLflow servers",
+            "type `unset MLFLOW_ENABLE_WORKSPACES`, or set MLFLOW_TRACKING_URI to the server",
+        )
     if workspace.store:
         require_a_server(workspace.store, chosen.catalogue_url)
-    return Place(
-        workspace,
-        chosen.tracking_uri or workspace.mlflow_uri,
-        chosen.catalogue_url or workspace.catalogue_url,
-    )
+    return Place(workspace, tracking_uri, chosen.catalogue_url or workspace.catalogue_url)
+
+
+def _refuse_memory(store: str, chosen: Addresses) -> None:
+    """Refuse addresses of what ends with the process, before anything is written there."""
+    named = {
+        TRACKING_VARIABLE: chosen.tracking_uri,
+        CATALOGUE_VARIABLE: chosen.catalogue_url,
+        ARTIFACTS_VARIABLE: chosen.artifacts_url,
+        f"{STORE_VARIABLE}, {HOME_VARIABLE} or --workspace": store,
+    }
+    for variable, url in named.items():
+        if url and is_in_memory(url):
+            raise InvalidOption(
+                f"{url} is kept in memory: what is written there is lost with the process",
+                "the address of a file or of a server",
+                f"set {variable} to another one, or leave it out",
+            )
 
 
 def require_a_server(store: str, catalogue_url: str | None) -> None:

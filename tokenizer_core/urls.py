@@ -19,6 +19,15 @@ def is_url(name: str) -> bool:
     return _URL.match(name) is not None
 
 
+def is_in_memory(url: str) -> bool:
+    """Whether what is written to a database or store ends with the process: ``sqlite://``."""
+    scheme, _, rest = url.partition("://")
+    path, _, query = rest.removeprefix("/").partition("?")
+    if scheme.partition("+")[0] != "sqlite":
+        return scheme == "memory"
+    return path in ("", ":memory:", "file::memory:") or "mode=memory" in query
+
+
 def absolute_name(name: str) -> str:
     """A path made absolute, also one that is spelt ``file://…``; other URLs are that already.
 

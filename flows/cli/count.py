@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bpeline.flows.cli.options import answer, bulk_options, command, found_by
-from bpeline.flows.cli.standard_input import read_as
+from bpeline.flows.cli.standard_input import read_as, standard_input
 from bpeline.flows.running import Progress, for_stream, listening
 from bpeline.tokenizer_core.errors import InvalidOption
 
@@ -109,7 +109,8 @@ def _named(files: tuple[str, ...], text_field: str) -> Iterator[tuple[tuple[str,
         return
     from bpeline.registry.workspace import begin_standard_input, copy_standard_input
 
-    head, extension = begin_standard_input(sys.stdin.buffer, text_field)
+    piped = standard_input().buffer
+    head, extension = begin_standard_input(piped, text_field)
     with tempfile.NamedTemporaryFile(suffix=extension) as copy:
-        copy_standard_input(sys.stdin.buffer, head, Path(copy.name))
+        copy_standard_input(piped, head, Path(copy.name))
         yield (copy.name,), [read_as(f"standard-input{extension}")]

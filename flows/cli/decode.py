@@ -8,6 +8,7 @@ import sys
 import click
 
 from bpeline.flows.cli.options import command, echo_json
+from bpeline.flows.cli.standard_input import standard_input
 from bpeline.tokenizer_core.errors import InvalidOption
 
 
@@ -22,7 +23,8 @@ def decode(reference: str, ids: tuple[str, ...], as_json: bool) -> None:
 
     REF is name@alias, name/number, a digest or a path.
     """
-    numbers = list(map(_number, ids)) if ids and ids != ("-",) else _piped_ids(sys.stdin.read())
+    typed = ids and ids != ("-",)
+    numbers = list(map(_number, ids)) if typed else _piped_ids(standard_input().read())
     from bpeline.registry import load_tokenizer
 
     tokenizer = load_tokenizer(reference)

@@ -17,6 +17,7 @@ from uuid import UUID
 import click
 
 from bpeline.flows.cli.options import FILE, command
+from bpeline.flows.cli.standard_input import standard_input
 from bpeline.flows.wording import bordered, counted
 from bpeline.tokenizer_core.errors import InvalidOption
 
@@ -70,7 +71,7 @@ def sql(statement: str, as_csv: bool, parquet: Path | None, rows: int, as_json: 
             "one of --json, --csv, --parquet FILE; without them, a table",
             "leave out all but one",
         )
-    text = sys.stdin.read() if statement == "-" else statement
+    text = standard_input().read() if statement == "-" else statement
     with querying(text, on_adding=_say) as answer:
         if parquet is not None:
             click.echo(f"{counted(answer.write_parquet(parquet), 'row')} in {parquet}", err=True)

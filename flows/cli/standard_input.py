@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import TextIO
 
 import click
 
@@ -13,6 +14,21 @@ from bpeline.tokenizer_core.errors import InvalidOption
 
 _KINDS = {"txt": "text", "jsonl": "JSON lines", "json": "JSON", "csv": "CSV", "tsv": "TSV",
           "parquet": "Parquet", "arrow": "Arrow"}  # fmt: skip
+
+
+def standard_input() -> TextIO:
+    """The stream that ``-`` stands for; the only place that uses it.
+
+    Raises:
+        InvalidOption: it is closed.
+    """
+    if sys.stdin is None:
+        raise InvalidOption(
+            "standard input is closed",
+            "a file or a pipe that can be read",
+            f"type `{typed_again()} < FILE`",
+        )
+    return sys.stdin
 
 
 def with_standard_input(paths: Sequence[str], text_field: str | None) -> list[str]:
@@ -32,14 +48,14 @@ def with_standard_input(paths: Sequence[str], text_field: str | None) -> list[st
     from bpeline.registry.environment import addresses
     from bpeline.registry.workspace import Workspace, keep_standard_input
 
-    if sys.stdin.isatty():
+    if standard_input().isatty():
         raise InvalidOption(
             "- means standard input, which is a terminal",
             "a corpus in a pipe",
             f"type `zstdcat corpus.txt.zst | {typed_again()}`",
         )
     workspace = Workspace.open(addresses().home)
-    kept = keep_standard_input(workspace, sys.stdin.buffer, text_field)
+    kept = keep_standard_input(workspace, standard_input().buffer, text_field)
     click.echo(f"note: {read_as(kept.name)}, and kept as {kept}", err=True)
     return [str(kept) if path == "-" else path for path in dict.fromkeys(paths)]
 

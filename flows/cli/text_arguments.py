@@ -5,9 +5,9 @@ from __future__ import annotations
 import codecs
 import os
 import shlex
-import sys
 from pathlib import Path
 
+from bpeline.flows.cli.standard_input import standard_input
 from bpeline.tokenizer_core.errors import (
     InvalidOption,
     InvalidUtf8,
@@ -71,7 +71,7 @@ def content_of(file: Path, kind: str) -> bytes:
 
 
 def _decoded(file: Path | None) -> str:
-    content = sys.stdin.buffer.read() if file is None else content_of(file, "text file")
+    content = standard_input().buffer.read() if file is None else content_of(file, "text file")
     try:
         return content.removeprefix(codecs.BOM_UTF8).decode()
     except UnicodeDecodeError as error:

@@ -169,7 +169,7 @@ def asks(model: type[Request]) -> Callable[[Callable[[Any, str | None], R]], Cal
         flow.__signature__ = signature  # type: ignore[attr-defined]
         flow.__annotations__ = {one.name: one.annotation for one in shown} | {"return": returned}
         lines = [f"        {name}: {what}." for name, what in described.items()]
-        said, _, raised = inspect.getdoc(function).partition("\nRaises:\n")  # type: ignore[union-attr]
+        said, _, raised = (inspect.getdoc(function) or "").partition("\nRaises:\n")
         flow.__doc__ = f"{said.rstrip()}\n\nArgs:\n" + "\n".join(lines)
         if raised:
             flow.__doc__ += f"\n\nRaises:\n{raised}"

@@ -166,7 +166,23 @@ class MlflowConnection:
 
         bind(request_utils)
         utils.MAX_RETRY_COUNT = DATABASE_TRIES
-        return MlflowClient(tracking_uri=self.settings.uri, registry_uri=self.settings.uri)
+
+        class Client(MlflowClient):  # type: ignore[misc]
+            """Writes before it returns, and links no metric to a model of the environment."""
+
+            def log_batch(
+                self,
+                run_id: str,
+                metrics: Sequence[Any] = (),
+                params: Sequence[Any] = (),
+                tags: Sequence[Any] = (),
+            ) -> None:
+                self._tracking_client.store.log_batch(run_id, metrics, params, tags)
+
+            def set_tag(self, run_id: str, key: str, value: str) -> None:
+                super().set_tag(run_id, key, value, synchronous=True)
+
+        return Client(tracking_uri=self.settings.uri, registry_uri=self.settings.uri)
 
     @property
     def _exception(self) -> Any:
@@ -309,6 +325,7 @@ def save_model(
             python_model=str(code),
             artifacts=artifacts,
             pip_requirements=packages,
+            uv_project_path=str(laid_out),  # none, instead of one in the current directory
             model_config={"core_sha256": core_sha256, "packages": packages},
             mlflow_model=mlflow.models.Model(
                 artifact_path=model.location,

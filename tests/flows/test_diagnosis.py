@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -246,3 +249,23 @@ def test_an_mlflow_that_was_here_and_is_not_is_broken(bpeline: Command) -> None:
         assert found["state"] == "broken"
         assert "is not at sqlite" in found["found"]
         assert "bpeline repair" in found["advice"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", ["bpeline doctor", f"bpeline compress {__file__}", "import"])
+def test_a_compiler_that_is_switched_off_is_said_with_what_to_unset(
+    words: str, tmp_path: Path
+) -> None:
+    program = "from bpeline.script import main; main()"
+    if words == "import":
+        program = "from bpeline import train_bpe"
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words.split()[1:]],
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "`unset NUMBA_DISABLE_JIT`" in done.stdout + done.stderr
+    assert "partially initialized" not in done.stderr

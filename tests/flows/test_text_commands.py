@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import Result
 
+from bpeline.flows.cli.main import cli
 from bpeline.tokenizer_core import WordCounts, train_char_bpe
 from bpeline.tokenizer_core.derived import DropoutEncoding
 from bpeline.tokenizer_core.tokenizer import Tokenizer
@@ -94,6 +96,23 @@ def test_text_comes_through_a_pipe(here: Tokenizer, bpeline: Command) -> None:
     assert printed(bpeline("encode", "./kept", "-", input="a then")) == "97 259\n"
     assert printed(bpeline("encode", "./kept", "-", input="")) == "\n"
     assert bpeline("encode", "./kept", "-", input=b"\xff").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "words", [("encode", "./kept", "-"), ("decode", "./kept", "-"), ("sql", "-"),
+              ("count", "./kept", "-"), ("train", "-", "--name", "closed")]
+)  # fmt: skip
+def test_standard_input_that_is_closed_is_said(
+    here: Tokenizer,
+    words: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert cli.main(words, standalone_mode=False) == 2
+    told = capsys.readouterr().err
+    assert "standard input is closed" in told
+    assert f"`bpeline {' '.join(words)} < FILE`" in told
 
 
 # count

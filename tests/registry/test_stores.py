@@ -27,7 +27,7 @@ from bpeline.registry.retention import find_leftovers, remove_leftovers
 from bpeline.registry.tracking.tracking import MlflowTracker
 from bpeline.registry.version_files import keep_files
 from bpeline.registry.versions import OtherStore
-from bpeline.tokenizer_core.errors import RegistryError, StorageError, UnknownVersion
+from bpeline.tokenizer_core.errors import InvalidOption, RegistryError, StorageError, UnknownVersion
 
 Made = Callable[..., Publication]
 
@@ -44,6 +44,37 @@ def other_mlflow(empty_mlflow: Path, tmp_path: Path) -> str:
 
 def file_of(registry: Registry) -> Path:
     return Path(registry.tracker.settings.uri.removeprefix("sqlite:///"))
+
+
+# ---- stores that end with the process ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "sqlite:///file:x?mode=memory"])
+@pytest.mark.parametrize("variable", ["MLFLOW_TRACKING_URI", "BPELINE_CATALOGUE_URL"])
+def test_a_database_in_memory_is_refused_before_anything_is_written(
+    variable: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, url)
+    with pytest.raises(InvalidOption, match="kept in memory") as refused:
+        open_registry(tmp_path / "home")
+    assert variable in refused.value.next_step
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "match"),
+    [
+        ("BPELINE_ARTIFACTS_URL", "memory://files", "kept in memory"),
+        ("BPELINE_STORE", "memory://store", "kept in memory"),
+        ("MLFLOW_ENABLE_WORKSPACES", "true", "without a server"),
+    ],
+)
+def test_what_could_not_be_published_there_is_refused_too(
+    variable: str, value: str, match: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(InvalidOption, match=match) as refused:
+        open_registry(tmp_path / "home")
+    assert variable in refused.value.next_step
 
 
 # ---- another MLflow ------------------------------------------------------------------------------

@@ -57,6 +57,31 @@ def test_a_run_shows_what_was_asked_and_what_came_of_it(registry: Registry, made
     assert "e" * 64 in source.dataset.profile
 
 
+@pytest.mark.parametrize("switch", ["asynchronous", "active model", "uv project"])
+def test_a_run_is_the_same_whatever_mlflow_is_switched_to(
+    switch: str, registry: Registry, made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publication = made(b"the")
+    registry.tracker.prepare()
+    from mlflow.tracking import fluent
+
+    if switch == "asynchronous":
+        monkeypatch.setenv("MLFLOW_ENABLE_ASYNC_LOGGING", "true")
+    elif switch == "active model":
+        fluent._set_active_model_id("m-0123")
+    else:
+        monkeypatch.chdir(tmp_path)
+        for name in ("uv.lock", "pyproject.toml"):
+            (tmp_path / name).write_text("version = 1")
+    try:
+        register(registry, publication, tmp_path)
+        run = registry.tracker._client.get_run(record(registry, publication).run_id)
+    finally:
+        fluent.clear_active_model()
+    assert run.data.metrics == publication.metrics
+    assert not list(registry.workspace.mlflow_artifacts.rglob("uv.lock"))
+
+
 def test_the_curve_has_the_vocab_size_as_step(registry: Registry, made: Made) -> None:
     run = record(registry, made(b"the"))
     points = registry.tracker._client.get_metric_history(run.run_id, CURVE_METRIC)

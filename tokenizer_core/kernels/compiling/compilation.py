@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import numba
 
+from bpeline.tokenizer_core.errors import BpelineError
 from bpeline.tokenizer_core.kernels.compiling.signatures import signature_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -33,6 +34,13 @@ def internals_are_known() -> bool:
     return TRIED[0] <= found < TRIED[1]
 
 
+if numba.config.DISABLE_JIT:
+    raise BpelineError(
+        "Numba's compiler is switched off: NUMBA_DISABLE_JIT is set, or DISABLE_JIT in "
+        ".numba_config.yaml here",
+        "kernels compiled by Numba",
+        "type `unset NUMBA_DISABLE_JIT`, or remove that line of .numba_config.yaml",
+    )
 if not internals_are_known():
     warnings.warn(WITHOUT_INTERNALS, RuntimeWarning, stacklevel=2)
 
