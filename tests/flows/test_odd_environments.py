@@ -1,0 +1,140 @@
+"""Every command in odd environments: a known exit code, no traceback, nothing unforeseen."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bpeline.flows.cli.main import FILE_OF
+
+PROGRAM = "from bpeline.script import main; main()"
+# What the shell does first, and variables; None takes one away.
+ENVIRONMENTS: dict[str, tuple[str, dict[str, str | None]]] = {
+    "no HOME": ("", {"HOME": None}),
+    "C locale": ("", {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}),
+    "umask 077": ("umask 077;", {}),
+    "closed input": ("exec <&-;", {}),
+    "closed output": ("exec >&-;", {}),
+    "closed errors": ("exec 2>&-;", {}),
+    "all closed": ("exec <&- >&- 2>&-;", {}),
+    "full output": ("exec >/dev/full;", {}),
+    "full errors": ("exec 2>/dev/full;", {}),
+    "no reader": ("exec > >(exec true);", {}),
+    "input that is a directory": ("exec </;", {}),
+    "20 columns": ("", {"COLUMNS": "20"}),
+    "optimized": ("", {"PYTHONOPTIMIZE": "2"}),
+}
+COMMANDS = [
+    "compare v/1 v/2 --on text.txt",
+    "compare v/1 v/2 --on -",
+    "compress text.txt -o small",
+    "count v/1 text.txt",
+    "count v/1 -",
+    "decode v/1 104 105",
+    "decode v/1 -",
+    "delete v/1",
+    "delete v/1 --remove",
+    "deploy",
+    "dismiss 00000000",
+    "doctor",
+    "drift v@candidate text.txt",
+    "drift v@candidate -",
+    "encode v/1 low",
+    "encode v/1 -",
+    "encode v/1 text.txt -o tokens",
+    "evaluate v/1",
+    "evaluate --sets",
+    "expand text.txt",
+    "explain v/1 lower",
+    "explain v/1 -",
+    "export v/1 --format hf --output tokenizer.json",
+    "extend v/1 --vocab-size 290",
+    "gc",
+    "history v",
+    "import tokenizer.json --name w",
+    "init text.txt --name v",
+    "mixtures v/1 --weights text=2",
+    "promote v/1",
+    "prune v/1 --min-count 5 -o plan.json",
+    "push --help",
+    "recertify v/1",
+    "rename v/1 <|a|>=<|b|>",
+    "repair",
+    "repair --write",
+    "report v/1 -o page.html",
+    "resume",
+    "rollback v",
+    "server --help",
+    "show v/1",
+    "size v/1 --model-shape llama-3.1-8b",
+    "sql SELECT(1)",
+    "sql -",
+    "steps text.txt --algorithm char-bpe --merges 3",
+    "superwords v/1 --vocab-size 290",
+    "sweep text.txt --name sizes --sizes 270",
+    "train text.txt --name other --vocab-size 270",
+    "train - --name other --vocab-size 270",
+    "ui --help",
+    "verify v/1",
+    "versions",
+    "--help",
+    "nonsense",
+]
+KNOWN = {0, 1, 2, 3, 4}
+
+
+def run(command: str, folder: Path, environment: str) -> subprocess.CompletedProcess[bytes]:
+    before, variables = ENVIRONMENTS.get(environment, ("", {}))
+    inherited = {**os.environ, "PREFECT_LOGGING_LEVEL": "WARNING", **variables}
+    shell = f'{before} exec "$0" "$@"'
+    return subprocess.run(
+        ["bash", "-c", shell, sys.executable, "-c", PROGRAM, *command.split()],
+        env={name: value for name, value in inherited.items() if value is not None},
+        cwd=folder,
+        input=b"low lower lowest\n",
+        capture_output=True,
+        check=False,
+        timeout=300,
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a workspace that holds two versions, and an export."""
+    folder = tmp_path_factory.mktemp("odd")
+    text = "".join(f"low lower lowest new newer number {n}\n" for n in range(200))
+    (folder / "text.txt").write_text(text)
+    for command in (
+        "train text.txt --name v --vocab-size 280 --special-token <|a|>",
+        "train text.txt --name v --vocab-size 276",
+        "export v/1 --format hf --output tokenizer.json",
+    ):
+        done = run(command, folder, "plain")
+        assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_every_command_is_among_these() -> None:
+    assert {*FILE_OF} - {command.split()[0] for command in COMMANDS} == set()
+
+
+@pytest.mark.slow
+@pytest.mark.rotating(100)
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_environment_is_unforeseen(
+    command: str, environment: str, trained: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "here"
+    shutil.copytree(trained, folder)
+    done = run(command, folder, environment)
+    printed = (done.stdout + done.stderr).decode(errors="replace")
+    assert done.returncode in KNOWN, printed
+    assert "Traceback" not in printed
+    assert "not foreseen" not in printed
+    assert "Exception ignored" not in printed
