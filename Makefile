@@ -50,7 +50,7 @@ docs: $(VENV)/installed-tests types  ## the documentation as a site, in build/si
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open build/site/index.html"
 
-release-check: $(VENV)/installed-tests  ## wheel, demo, tutorial and fast tests on every Python found; an hour
+release-check: $(VENV)/installed-tests  ## wheel, demo, tutorial and fast tests on every Python found, and with the newest versions; an hour
 	$(BIN)/python tests/support/release_check.py build/release
 
 types:  # the installed package as links: where mypy and the site find it

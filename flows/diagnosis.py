@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator
@@ -17,7 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
+import bpeline
 from bpeline.flows.requests import usable_cores
 from bpeline.flows.running import runner
 from bpeline.tokenizer_core.errors import BpelineError, RegistryUnreachable
@@ -32,6 +36,8 @@ State = Literal["ok", "note", "broken"]
 LOWEST_PYTHON = (3, 11)
 SERVER_SECONDS = 3.0
 SCARCE_BYTES = 1 << 30
+CONSTRAINTS = Path(bpeline.__file__).with_name("constraints.txt")
+_INSTALL = f"`pip install --constraint {shlex.quote(str(CONSTRAINTS))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,19 +100,27 @@ def _packages() -> Iterator[Finding]:
     for requirement in map(Requirement, requires("bpeline") or ()):
         if requirement.marker is not None:  # of an extra, which a user may leave out
             continue
-        name = requirement.name
+        name, tested = requirement.name, versions_tested().get(canonicalize_name(requirement.name))
         wanted = ",".join(sorted(map(str, requirement.specifier), reverse=True))
         try:
             found = version(name)
         except PackageNotFoundError:
-            advice = f"type `pip install --constraint constraints.txt '{name}{wanted}'`"
-            yield Finding("broken", name, "not installed", advice)
+            yield Finding("broken", name, "not installed", f"type {_INSTALL} '{name}{wanted}'`")
             continue
-        if requirement.specifier.contains(found, prereleases=True):
-            yield Finding("ok", name, found)
-        else:
-            advice = f"known to work is {name}{wanted}: use constraints.txt when installing"
+        if not requirement.specifier.contains(found, prereleases=True):
+            advice = f"known to work is {name}{wanted}: type {_INSTALL} {name}`"
             yield Finding("broken", name, found, advice)
+        elif tested and Version(found) > Version(tested):
+            advice = f"if something fails, type {_INSTALL} {name}`"
+            yield Finding("note", name, f"{found}, newer than {tested}, which was tested", advice)
+        else:
+            yield Finding("ok", name, found)
+
+
+def versions_tested() -> dict[str, str]:
+    """The versions that were tested together, by the name of the package."""
+    pinned = (line.partition("==") for line in CONSTRAINTS.read_text(encoding="utf-8").splitlines())
+    return {canonicalize_name(name): tested for name, found, tested in pinned if found}
 
 
 def _native_code() -> Iterator[Finding]:
@@ -123,7 +137,7 @@ def _fast_paths() -> Iterator[Finding]:
     from bpeline.tokenizer_core.kernels.memory import python_lists
 
     if not compilation.internals_are_known():
-        advice = "use constraints.txt when installing"
+        advice = f"type {_INSTALL} numba`"
         yield Finding("note", "fast kernels", f"OFF: {compilation.WITHOUT_INTERNALS}", advice)
     if python_lists.int_facts() is None:
         found = f"OFF: {python_lists.LAYOUT_UNKNOWN}"

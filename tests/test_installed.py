@@ -22,7 +22,7 @@ import json, sys
 import flows, registry, tokenizer_core
 import bpeline
 from bpeline import Tokenizer, count_words, load_tokenizer, train_bpe
-from bpeline.flows import prefect_flows
+from bpeline.flows import diagnosis, prefect_flows
 from bpeline.flows.serving import local_server
 from bpeline.registry import list_versions
 
@@ -35,6 +35,7 @@ print(json.dumps({
     "parts": [prefect_flows.__file__, sys.modules["bpeline.registry"].__file__],
     "deployments": (folder / "prefect.yaml").read_text().count("entrypoint: bpeline."),
     "rules": (folder / "promotion.toml").is_file(),
+    "tested": "numpy" in diagnosis.versions_tested(),
     "ids": tokenizer.encode("low lower"),
 }))
 """
@@ -111,6 +112,7 @@ def test_it_works_beside_a_project_with_packages_of_the_same_names(
     assert all(Path(part).is_relative_to(installed) for part in said["parts"])
     assert said["deployments"] == 5
     assert said["rules"]
+    assert said["tested"]
     assert said["ids"]
 
 

@@ -133,6 +133,18 @@ def test_an_unsuitable_package_is_broken(bpeline: Command, monkeypatch: pytest.M
     assert "known to work is sqlalchemy>=2.0.45,<2.0.46" in result.stdout
 
 
+def test_a_package_newer_than_what_was_tested_is_named(
+    bpeline: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert diagnosis.versions_tested().keys() >= {"numpy", "sqlalchemy", "pyyaml"}
+    older = {"numpy": "2.0.1", "sqlalchemy": "99", "prefect": "3.8.8rc1"}
+    monkeypatch.setattr(diagnosis, "versions_tested", lambda: older)
+    result = bpeline("doctor")
+    newer = [line for line in result.stdout.splitlines() if "which was tested" in line]
+    assert [line.split()[:2] for line in newer] == [["note", "numpy"], ["note", "prefect"]]
+    assert f"--constraint {diagnosis.CONSTRAINTS} numpy`" in result.stdout
+
+
 def test_a_damaged_workspace_is_broken(tmp_path: Path, bpeline: Command) -> None:
     workspace = open_registry().workspace
     workspace.manifest.write_text("{")

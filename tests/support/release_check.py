@@ -5,7 +5,8 @@
 The wheel is built once. For each Python a virtual environment gets it, and then, in an empty
 directory, the demo and the tutorial run; then the fast tests run on an editable installation of the
 checkout in the same environment. Pythons that are not found are named as not run, and so is the
-container where nothing builds one.
+container where nothing builds one. Last, the newest Python gets the newest versions of all
+dependencies instead of the tested ones.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
 from tutorial import environment, script
 
 ROOT = Path(__file__).parents[2]
 PYTHONS = ("3.11", "3.12", "3.13")
+NEWER = ("3.14",)  # for the newest versions, where it is found
 _COMPILE = "from bpeline.tokenizer_core.warm_up import compile_all; list(compile_all())"
 
 
@@ -76,46 +79,60 @@ def wheel(folder: Path) -> Path:
     return max(folder.glob("bpeline-*.whl"), key=lambda path: path.stat().st_mtime)
 
 
-def on(version: str, built: Path, folder: Path) -> Iterator[Outcome]:
+def pinned(line: str) -> str:
+    """The package that a line such as ``PyYAML==6.0.3`` pins, as all spellings of it."""
+    return canonicalize_name(line.partition("==")[0].strip())
+
+
+def newest_installed(python: str, constraints: Path) -> None:
+    """Write constraints: the versions installed for this Python, and the tested ones of the rest.
+
+    The packages of tests alone need these: without any, pip looks for hours.
+    """
+    listed = [python, "-m", "pip", "list", "--format", "freeze", "--exclude", "bpeline"]
+    lines = subprocess.run(listed, capture_output=True, text=True, check=True).stdout.splitlines()
+    installed = {pinned(line) for line in lines}
+    tested = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    rest = [line for line in tested if "==" in line and pinned(line) not in installed]
+    constraints.write_text("\n".join([*lines, *rest, ""]), encoding="utf-8")
+
+
+def on(version: str, built: Path, folder: Path, *, newest: bool = False) -> Iterator[Outcome]:
     """All that is tried on one Python, in order; what follows a failed installation is not."""
     python = found(version)
     if python is None:
         yield Outcome(version, "not run: no such Python here")
         return
-    home = folder / version
+    label = f"{version}, newest" if newest else version
+    home = folder / label.replace(", ", "-")
     shutil.rmtree(home, ignore_errors=True)
     (home / "empty").mkdir(parents=True)
     subprocess.run([python, "-m", "venv", str(home / "venv")], check=True)
     inside = str(home / "venv/bin/python")
-    install = [
-        inside,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--constraint",
-        str(ROOT / "constraints.txt"),
-    ]
+    pip = [inside, "-m", "pip", "install", "--quiet"]
+    constraints = home / "constraints.txt" if newest else ROOT / "constraints.txt"
+    install = [*pip, "--constraint", str(constraints)]
     around = environment(home / "venv/bin")
     around["BPELINE_KERNEL_CACHE"] = str(home / "kernels")
-    installed = tried(f"{version}: install the wheel", [*install, str(built)], home / "install.log")
-    yield installed
+    command = [*(pip if newest else install), str(built)]
+    yield (installed := tried(f"{label}: install the wheel", command, home / "install.log"))
     if installed.failed:
         return
-    steps = {
-        "demo": ["bpeline", "train", "--demo"],
-        "tutorial": ["bash", "-c", script()],
-    }
+    steps = {"demo": ["bpeline", "train", "--demo"]}
+    if newest:
+        newest_installed(inside, constraints)
+    else:
+        steps["tutorial"] = ["bash", "-c", script()]
     for name, command in steps.items():
         at = {"cwd": home / "empty", "env": around}
-        yield tried(f"{version}: {name}", command, home / f"{name}.log", **at)
+        yield tried(f"{label}: {name}", command, home / f"{name}.log", **at)
     tests = [*install, "--editable", f"{ROOT}[test]"]
-    yield (ready := tried(f"{version}: install for tests", tests, home / "install-tests.log"))
+    yield (ready := tried(f"{label}: install for tests", tests, home / "install-tests.log"))
     if ready.failed:
         return
     subprocess.run([inside, "-c", _COMPILE], check=True, env=around, cwd=home)
     fast = [inside, "-m", "pytest", "--numprocesses", "2", "-m", "not slow and not server"]
-    yield tried(f"{version}: fast tests", fast, home / "tests.log", cwd=ROOT, env=around)
+    yield tried(f"{label}: fast tests", fast, home / "tests.log", cwd=ROOT, env=around)
 
 
 def container(folder: Path) -> Outcome:
@@ -140,8 +157,10 @@ def main() -> int:
     built = wheel(folder)
     print(f"built {built.name}", flush=True)
     outcomes = []
-    for version in options.python:
-        for outcome in on(version, built, folder):
+    newest = next((one for one in (*NEWER, *reversed(options.python)) if found(one)), PYTHONS[-1])
+    lanes = [(version, False) for version in options.python] + [(newest, True)]
+    for version, newest_versions in lanes:
+        for outcome in on(version, built, folder, newest=newest_versions):
             outcomes.append(outcome)
             print(f"{outcome.what:28} {outcome.seconds:6.0f} s  {outcome.said}", flush=True)
     outcomes.append(container(folder))
