@@ -275,8 +275,6 @@ def main() -> None:
         click.echo(f"note: {as_typed(str(message))}", err=True)
 
     warnings.showwarning = as_note
-    if sys.stderr is None:  # it is closed: what it would say is lost, and all else is done
-        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     # Of a type hint of MLflow's own. Said before there are threads: a filter that one adds is lost
     # where another one takes filters back, as the compiler of kernels does.
     warnings.filterwarnings("ignore", ".*Any type hint is inferred as AnyType", UserWarning)
