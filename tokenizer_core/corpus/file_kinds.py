@@ -249,7 +249,7 @@ def other_than_text(head: bytes, *, named: bool = False) -> str:
 
     Args:
         head: its first `HEAD_BYTES`, or more, or all there are.
-        named: whether its name says that it is text, where a zero byte is one more character.
+        named: whether its name says that it is text; then UTF-8 is text, zero bytes included.
     """
     if head.startswith(_FIRST_BYTES):
         for mark, kind in (_ENCODINGS | _MARKS_OF_OTHERS).items():
@@ -262,6 +262,8 @@ def other_than_text(head: bytes, *, named: bool = False) -> str:
     if encoding := _wide_encoding(head[: HEAD_BYTES - HEAD_BYTES % 4]):
         return encoding
     controls = len(head) - len(head.translate(None, _CONTROLS))
+    if named and is_utf8(head.replace(b"\0", b" ")):
+        return ""
     return "binary" if not named or controls * 3 > len(head) else ""
 
 
