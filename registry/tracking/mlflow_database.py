@@ -17,8 +17,8 @@ import shutil
 import sqlite3
 import time
 import urllib.parse
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -33,7 +33,6 @@ from bpeline.tokenizer_core.errors import (
     CorruptFile,
     DiskFull,
     StorageError,
-    WorkspaceLocked,
 )
 
 Migrate = Callable[[sqlite3.Connection], None]
@@ -162,7 +161,8 @@ def make_ready(path: Path, migrate: Migrate, *, expected: bool = False) -> str:
     _require_ours(path, found, expected)
     try:
         DURABLE.make_directories(path.parent)
-        with _making(path):
+        beside = path.with_name(f"{path.name}.lock")
+        with lock.holding(beside, f"making {path.name}", wait=True):
             for leftover in path.parent.iterdir():
                 if is_temporary(leftover) and path.name in leftover.name:
                     DURABLE.remove(leftover)
@@ -408,31 +408,6 @@ def _who_has_open(path: Path) -> list[int]:
 
 
 # ---- the lock, and what is refused -------------------------------------------------------------
-
-
-@contextmanager
-def _making(path: Path) -> Iterator[None]:
-    """Be the only one who makes or changes this database; the lock lies beside it."""
-    lock_file = path.with_name(f"{path.name}.lock")
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while (descriptor := lock.take(lock_file)) is None:
-        if time.monotonic() > deadline:
-            holder = lock.read_holder(lock_file)
-            who = f"process {holder.process.pid} on {holder.process.host}" if holder else "somebody"
-            since = f" since {holder.since}" if holder else ""
-            raise WorkspaceLocked(
-                f"{who} has been making MLflow's database {path}{since}",
-                f"that ends within {PATIENCE_SECONDS:.0f} seconds",
-                "wait for it or stop it, then run the same command again",
-            )
-        time.sleep(0.05)
-    try:
-        since = datetime.now(UTC).isoformat(timespec="seconds")
-        with suppress(OSError):  # a full disk; it costs others a name
-            lock.HeldLock(descriptor, since).doing(f"making {path.name}")
-        yield
-    finally:
-        lock.release(descriptor)
 
 
 def _require_ours(path: Path, found: FoundDatabase, expected: bool) -> None:
