@@ -161,14 +161,29 @@ def make_ready(path: Path, migrate: Migrate, *, expected: bool = False) -> str:
     _require_ours(path, found, expected)
     try:
         DURABLE.make_directories(path.parent)
-        beside = path.with_name(f"{path.name}.lock")
-        with lock.holding(beside, f"making {path.name}", wait=True):
+        with lock.holding(_lock_file(path), f"making {path.name}", wait=True):
             for leftover in path.parent.iterdir():
                 if is_temporary(leftover) and path.name in leftover.name:
                     DURABLE.remove(leftover)
             return _made_ready(path, migrate, expected)
     except OSError as error:
         raise _cannot_write(path, error) from error
+
+
+def wait_for_maker(path: Path) -> None:
+    """Wait while another process makes the database, for a caller whose own process cannot say so.
+
+    Raises:
+        WorkspaceLocked: it does not finish.
+    """
+    lock_file = _lock_file(Path(os.path.realpath(path)))
+    if lock.is_held(lock_file):
+        with lock.holding(lock_file, wait=True):
+            pass
+
+
+def _lock_file(path: Path) -> Path:
+    return path.with_name(f"{path.name}.lock")
 
 
 def _made_ready(path: Path, migrate: Migrate, expected: bool) -> str:
