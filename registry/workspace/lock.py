@@ -11,7 +11,6 @@ import errno
 import fcntl
 import json
 import os
-import pwd
 import random
 import stat
 import threading
@@ -137,8 +136,7 @@ def wait_for(attempt: Callable[[], Turn | None], holder: Callable[[], str], lock
 def take(lock_file: Path) -> int | None:
     """Take the lock without a name; the descriptor to `release`, or None when it is held.
 
-    `flock` needs no more than reading, so nobody but those who may write the directory may read
-    the file: its owner, and the group if it may write the directory.
+    `flock` needs only reading, so the file can be read only by those who may write its directory.
 
     Raises:
         StorageError: the workspace cannot be written.
@@ -158,7 +156,8 @@ def take(lock_file: Path) -> int | None:
     try:
         status = os.fstat(descriptor)
         if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) != mode:
-            os.fchmod(descriptor, mode)  # made by an earlier release, or under another umask
+            with suppress(OSError):  # a disk without modes
+                os.fchmod(descriptor, mode)  # made by an earlier release, or under another umask
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(descriptor)
@@ -207,16 +206,14 @@ def _holder_name(lock_file: Path) -> str:
     if (holder := read_holder(lock_file)) is not None:
         process = holder.process
         return f"process {process.pid} on {process.host} ({holder.purpose}, since {holder.since})"
-    with suppress(OSError, ValueError, IndexError):
+    with suppress(OSError, IndexError):
         status = lock_file.stat()
         device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
         for line in (_PROC / "locks").read_text().splitlines():
             # "1: FLOCK  ADVISORY  WRITE 812 fd:01:5308 0 EOF"
             fields = line.split()
             if fields[1] == "FLOCK" and fields[5] == f"{device}:{status.st_ino}":
-                user = (_PROC / str(int(fields[4]))).stat().st_uid
-                with suppress(KeyError):
-                    return f"process {fields[4]} of user {pwd.getpwuid(user).pw_name}"
+                user = (_PROC / fields[4]).stat().st_uid  # fails for one outside the container
                 return f"process {fields[4]} of user {user}"
     return "another user's process"
 

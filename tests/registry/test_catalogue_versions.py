@@ -16,8 +16,7 @@ import pytest
 
 from bpeline.registry.catalogue.catalogue import Catalogue
 from bpeline.registry.catalogue.records import AliasMove, Deletion, Metric, Registration
-from bpeline.registry.workspace import lock
-from bpeline.tokenizer_core.errors import UnknownVersion, WorkspaceLocked
+from bpeline.tokenizer_core.errors import UnknownVersion
 
 ROOT = Path(__file__).parents[2]
 
@@ -157,20 +156,6 @@ def test_one_process_at_a_time_moves_aliases_and_a_killed_one_lets_go(
     assert ended.wait(60)
     waiting.join()
     assert time.monotonic() - begin < 60
-
-
-def test_waiting_to_move_an_alias_has_an_end(
-    catalogue: Catalogue, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lock, "_UNATTENDED_SECONDS", 0.0)
-    with (
-        catalogue.moving(),
-        pytest.raises(WorkspaceLocked, match="has held"),
-        Catalogue(url).moving(),
-    ):
-        pass
-    with Catalogue(url).moving():
-        pass
 
 
 # ---- metrics -------------------------------------------------------------------------------------
