@@ -10,6 +10,7 @@ import importlib.util
 import os
 import shlex
 import shutil
+import stat
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -220,7 +221,15 @@ def _opened(registry: Registry) -> Iterator[Finding]:
     found = f"{workspace.root}, {len(catalogue.versions())} versions"
     if holder is not None:
         found += f"; process {holder.process.pid} is at work: {holder.purpose}"
+    elif workspace.lock_file.exists() and not os.access(workspace.lock_file, os.R_OK):
+        found += "; this user may not see whether a process is at work"
     yield Finding("ok", "workspace", found)
+    status = workspace.root.stat()
+    if status.st_mode & stat.S_IRWXO and os.geteuid() in (0, status.st_uid):
+        found = f"other users may read {workspace.root} (mode {stat.S_IMODE(status.st_mode):o})"
+        whom = "o" if status.st_mode & stat.S_IWGRP else "go"
+        command = f"chmod {whom}-rwx {shlex.quote(str(workspace.root))}"
+        yield Finding("note", "permissions", found, command)
     yield Finding("ok", "catalogue", catalogue.place)
     if workspace.store:
         yield _store(workspace)

@@ -63,9 +63,7 @@ def begin_postgresql(connection: Any) -> None:
         )
 
 
-def wait_to_move(connection: Any, seconds: float) -> None:
-    """Wait on a server for the turn to move aliases, which ends with this transaction."""
-    connection.exec_driver_sql(
-        f"SET LOCAL lock_timeout = {int(seconds * 1000)}; "
-        f"SELECT pg_advisory_xact_lock({TURN_TO_MOVE})"
-    )
+def try_to_move(connection: Any) -> bool:
+    """Take a server's turn to move aliases, which ends with this transaction; False if taken."""
+    query = f"SELECT pg_try_advisory_xact_lock({TURN_TO_MOVE})"
+    return bool(connection.exec_driver_sql(query).scalar())

@@ -47,7 +47,6 @@ from sqlalchemy.exc import ArgumentError, DatabaseError, IntegrityError, Operati
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from bpeline.registry.catalogue.database_errors import (
-    is_busy,
     is_gone,
     lost_race,
     newer_schema,
@@ -58,11 +57,11 @@ from bpeline.registry.catalogue.dialects import (
     begin_sqlite,
     connection_settings,
     prepare_sqlite,
-    wait_to_move,
+    try_to_move,
 )
-from bpeline.registry.workspace import release, take
+from bpeline.registry.workspace import lock
 from bpeline.tokenizer_core.durable_files import DURABLE
-from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, WorkspaceLocked
+from bpeline.tokenizer_core.errors import BpelineError, InvalidOption
 from bpeline.tokenizer_core.redaction import tell_secrets_of, without_secrets
 
 __all__ = [
@@ -405,7 +404,6 @@ MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
 
 _ATTEMPTS = 8
 _LONGEST_PAUSE = 0.5
-MOVING_SECONDS = 60.0  # more than all that is asked of MLflow to move an alias
 _PATIENCE_SECONDS = 30.0  # with a server that answered before: it is being restarted
 _ACCEPTED = "accepted are sqlite:////absolute/path and postgresql+psycopg://user@host/name"
 
@@ -545,32 +543,22 @@ class Database:
         Raises:
             WorkspaceLocked: somebody else holds it for longer than a move takes.
         """
-        if self._server:
-            try:
-                # A reader's transaction: others may write rows meanwhile, and so may we.
-                with self._readers.connect() as connection:
-                    wait_to_move(connection, MOVING_SECONDS)
-                    yield
-            except OperationalError as error:
-                raise (self._held() if is_busy(error.orig) else self._translated(error)) from error
+        if not self._server:
+            path = Path(f"{self._address.database}.moves")
+            with lock.holding(path, "moving an alias", wait=True):
+                yield
             return
-        path = Path(f"{self._address.database}.moves")
-        deadline = time.monotonic() + MOVING_SECONDS
-        while (descriptor := take(path)) is None:
-            if time.monotonic() > deadline:
-                raise self._held()
-            time.sleep(random.uniform(0.02, 0.1))
         try:
-            yield
-        finally:
-            release(descriptor)
-
-    def _held(self) -> WorkspaceLocked:
-        return WorkspaceLocked(
-            f"another process has been moving an alias for {MOVING_SECONDS:.0f} seconds",
-            f"one at a time moves, of all that use the catalogue {self.place}",
-            "try again when MLflow answers: `bpeline doctor` asks it",
-        )
+            # A reader's transaction: others may write rows meanwhile, and so may we.
+            with self._readers.connect() as connection:
+                lock.wait_for(
+                    lambda: try_to_move(connection) or None,
+                    lambda: "another process",
+                    f"the right to move aliases in {self.place}",
+                )
+                yield
+        except OperationalError as error:
+            raise self._translated(error) from error
 
     def _migrate(self, make: bool) -> str:
         if not make and not self._server and not Path(str(self._address.database)).exists():

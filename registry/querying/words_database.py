@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from bpeline.registry.querying.contents import Contents, Part
 from bpeline.registry.querying.words_file import held_by, log_of, open_file
-from bpeline.registry.workspace import damaged, release, take
+from bpeline.registry.workspace import damaged, lock
 from bpeline.tokenizer_core.durable_files import DURABLE
 
 if TYPE_CHECKING:
@@ -79,9 +79,7 @@ def _made(
         make(contents, needed, workspace.words_database, aside, spill, on_adding)
         return _opened(path, spill)
     DURABLE.make_directories(aside.parent)
-    descriptor = take(aside.parent / "lock", wait=True)
-    assert descriptor is not None
-    try:
+    with lock.holding(aside.parent / "lock", f"making {path.name}", wait=True):
         connection = open_file(path, spill)  # somebody else may have made it while this one waited
         if connection is not None:
             if _suffices(connection, contents, needed, with_runs=True):
@@ -96,8 +94,6 @@ def _made(
             for left in (aside, log_of(aside)):
                 left.unlink(missing_ok=True)
         return _opened(path, spill)
-    finally:
-        release(descriptor)
 
 
 def _opened(path: Path, spill: Path) -> Any:

@@ -41,6 +41,7 @@ class Beside:
 
     Attributes:
         is_gone: whether it was ended, or found to be.
+        turn: held while it is asked.
 
     Raises:
         NobodyThere: there is no Python to run, or no room for it.
@@ -50,7 +51,7 @@ class Beside:
     def __init__(self) -> None:
         self.is_gone = False
         self._pipe, theirs = Pipe()
-        self._turn = threading.Lock()
+        self.turn = threading.RLock()
         with theirs:
             end = theirs.fileno()
             process = another_python(_PROGRAM, str(end), pass_fds=[end])
@@ -68,7 +69,7 @@ class Beside:
             RegistryUnreachable: it went before it answered, or its answer cannot be read; what it
                 had done by then is not known.
         """
-        with self._turn:
+        with self.turn:
             try:
                 self._pipe.send(question)
             except OSError as error:

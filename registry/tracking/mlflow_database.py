@@ -17,8 +17,8 @@ import shutil
 import sqlite3
 import time
 import urllib.parse
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -33,7 +33,6 @@ from bpeline.tokenizer_core.errors import (
     CorruptFile,
     DiskFull,
     StorageError,
-    WorkspaceLocked,
 )
 
 Migrate = Callable[[sqlite3.Connection], None]
@@ -162,13 +161,29 @@ def make_ready(path: Path, migrate: Migrate, *, expected: bool = False) -> str:
     _require_ours(path, found, expected)
     try:
         DURABLE.make_directories(path.parent)
-        with _making(path):
+        with lock.holding(_lock_file(path), f"making {path.name}", wait=True):
             for leftover in path.parent.iterdir():
                 if is_temporary(leftover) and path.name in leftover.name:
                     DURABLE.remove(leftover)
             return _made_ready(path, migrate, expected)
     except OSError as error:
         raise _cannot_write(path, error) from error
+
+
+def wait_for_maker(path: Path) -> None:
+    """Wait while another process makes the database, for a caller whose own process cannot say so.
+
+    Raises:
+        WorkspaceLocked: it does not finish.
+    """
+    lock_file = _lock_file(Path(os.path.realpath(path)))
+    if lock.is_held(lock_file):
+        with lock.holding(lock_file, wait=True):
+            pass
+
+
+def _lock_file(path: Path) -> Path:
+    return path.with_name(f"{path.name}.lock")
 
 
 def _made_ready(path: Path, migrate: Migrate, expected: bool) -> str:
@@ -408,31 +423,6 @@ def _who_has_open(path: Path) -> list[int]:
 
 
 # ---- the lock, and what is refused -------------------------------------------------------------
-
-
-@contextmanager
-def _making(path: Path) -> Iterator[None]:
-    """Be the only one who makes or changes this database; the lock lies beside it."""
-    lock_file = path.with_name(f"{path.name}.lock")
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while (descriptor := lock.take(lock_file)) is None:
-        if time.monotonic() > deadline:
-            holder = lock.read_holder(lock_file)
-            who = f"process {holder.process.pid} on {holder.process.host}" if holder else "somebody"
-            since = f" since {holder.since}" if holder else ""
-            raise WorkspaceLocked(
-                f"{who} has been making MLflow's database {path}{since}",
-                f"that ends within {PATIENCE_SECONDS:.0f} seconds",
-                "wait for it or stop it, then run the same command again",
-            )
-        time.sleep(0.05)
-    try:
-        since = datetime.now(UTC).isoformat(timespec="seconds")
-        with suppress(OSError):  # a full disk; it costs others a name
-            lock.HeldLock(descriptor, since).doing(f"making {path.name}")
-        yield
-    finally:
-        lock.release(descriptor)
 
 
 def _require_ours(path: Path, found: FoundDatabase, expected: bool) -> None:

@@ -20,7 +20,7 @@ from bpeline.registry.tracking.beside import (
     answering,
     present,
 )
-from bpeline.registry.tracking.mlflow_database import database_of
+from bpeline.registry.tracking.mlflow_database import database_of, wait_for_maker
 from bpeline.registry.tracking.tracked import TrackingSettings
 from bpeline.registry.tracking.tracking import MlflowTracker
 from bpeline.tokenizer_core.errors import BpelineError, RegistryError
@@ -72,8 +72,12 @@ def _asking(name: str) -> Callable[..., Any]:
 
     @wraps(here)
     def ask(self: TrackerBeside, *args: Any, **named: Any) -> Any:
+        database = database_of(self.settings.uri)
+        assert database is not None, "see `tracker_of`"
         try:
-            error, answer, remarks = self._beside.ask((self.settings, name, args, named))
+            with self._beside.turn:
+                wait_for_maker(database)
+                error, answer, remarks = self._beside.ask((self.settings, name, args, named))
         except NotPickled:
             return here(MlflowTracker(self.settings), *args, **named)
         except NobodyThere:

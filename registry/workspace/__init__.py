@@ -8,8 +8,6 @@ from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from . import lock as lock
-    from .lock import release as release
-    from .lock import take as take
     from .prefect_servers import served_prefect as served_prefect
     from .prefect_servers import serving_prefect as serving_prefect
     from .processes import Process as Process

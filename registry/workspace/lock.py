@@ -11,13 +11,17 @@ import errno
 import fcntl
 import json
 import os
+import random
+import stat
 import threading
 import time
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 from bpeline.registry.workspace.processes import Process, this_process
 from bpeline.tokenizer_core.digests import canonical_json
@@ -25,7 +29,11 @@ from bpeline.tokenizer_core.errors import StorageError, WorkspaceLocked
 
 _LONGEST_CONTENT = 4096
 _LONGEST_PURPOSE = 500
-_PATIENCE_SECONDS = 2.0  # for those who hold the lock for a moment and leave no name: the sweep
+_TERMINAL_SECONDS, _UNATTENDED_SECONDS = 60.0, 600.0  # longest wait for a lock
+_QUIET_SECONDS = 0.5  # a wait that lasts longer is reported
+_PROC = Path("/proc")
+
+Turn = TypeVar("Turn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,38 +75,78 @@ class HeldLock:
 
 
 @contextmanager
-def holding(lock_file: Path, purpose: str) -> Iterator[HeldLock]:
-    """Hold the lock and say why.
+def holding(lock_file: Path, purpose: str = "", *, wait: bool = False) -> Iterator[HeldLock]:
+    """Hold a lock while the block runs, after waiting for it as `wait_for` does.
+
+    Args:
+        lock_file: created if missing.
+        purpose: written into the file, with this process, for those who find it locked. Empty for
+            locks that are released within moments.
+        wait: wait for every holder. By default, a holder with a purpose is an error at once.
 
     Raises:
-        WorkspaceLocked: somebody else holds it: who, where, since when, doing what.
+        WorkspaceLocked: another process holds the lock.
+        StorageError: the lock cannot be opened.
     """
-    descriptor = take(lock_file)
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while descriptor is None:
-        holder = read_holder(lock_file)
-        if holder is not None or time.monotonic() > deadline:
-            raise _locked(lock_file.parent, holder)
-        time.sleep(0.02)
+
+    def attempt() -> int | None:
         descriptor = take(lock_file)
+        if descriptor is None and not wait and (holder := read_holder(lock_file)) is not None:
+            raise _locked(lock_file.parent, holder)
+        return descriptor
+
+    descriptor = wait_for(attempt, lambda: _holder_name(lock_file), str(lock_file))
     try:
         held = HeldLock(descriptor, datetime.now(UTC).isoformat(timespec="seconds"))
-        held.doing(purpose)
+        if purpose:
+            held.doing(purpose)
         yield held
     finally:
         release(descriptor)
 
 
-def take(lock_file: Path, *, wait: bool = False) -> int | None:
+def wait_for(attempt: Callable[[], Turn | None], holder: Callable[[], str], lock: str) -> Turn:
+    """Call ``attempt`` until it returns the lock: for 60 s at a terminal, 10 minutes elsewhere.
+
+    A warning names the holder before a second has passed.
+
+    Raises:
+        WorkspaceLocked: the lock was not released in this time.
+    """
+    patience = _TERMINAL_SECONDS if os.isatty(2) else _UNATTENDED_SECONDS
+    began, reported = time.monotonic(), False
+    while (turn := attempt()) is None:
+        waited = time.monotonic() - began
+        if waited > patience:
+            raise WorkspaceLocked(
+                f"{holder()} has held {lock} for {patience:.0f} seconds",
+                f"expected a lock that is released within {patience:.0f} seconds",
+                "run the same command again when that process has ended; nothing is lost",
+            )
+        if waited > _QUIET_SECONDS and not reported:
+            reported = True
+            warnings.warn(
+                f"waiting up to {patience:.0f} seconds for {holder()}, which holds {lock}",
+                stacklevel=2,
+            )
+        time.sleep(random.uniform(0.02, 0.1))
+    return turn
+
+
+def take(lock_file: Path) -> int | None:
     """Take the lock without a name; the descriptor to `release`, or None when it is held.
+
+    `flock` needs only reading, so the file can be read only by those who may write its directory.
 
     Raises:
         StorageError: the workspace cannot be written.
     """
     try:
-        descriptor = os.open(lock_file, os.O_RDWR | os.O_CREAT, 0o666)
+        group_writes = lock_file.parent.stat().st_mode & stat.S_IWGRP
+        mode = 0o660 if group_writes else 0o600
+        descriptor = os.open(lock_file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, mode)
     except OSError as error:
-        if error.errno not in {errno.EROFS, errno.EACCES, errno.EPERM}:
+        if error.errno not in {errno.EROFS, errno.EACCES, errno.EPERM, errno.ELOOP}:
             raise
         raise StorageError(
             f"the workspace {lock_file.parent} cannot be written: {error.strerror}",
@@ -106,7 +154,11 @@ def take(lock_file: Path, *, wait: bool = False) -> int | None:
             "set BPELINE_HOME to such a directory",
         ) from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        status = os.fstat(descriptor)
+        if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) != mode:
+            with suppress(OSError):  # a disk without modes
+                os.fchmod(descriptor, mode)  # made by an earlier release, or under another umask
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(descriptor)
         if error.errno in {errno.EWOULDBLOCK, errno.EACCES}:
@@ -126,12 +178,14 @@ def release(descriptor: int) -> None:
 
 
 def is_held(lock_file: Path) -> bool:
-    """Whether somebody holds the lock at this moment."""
+    """Whether another process is known to hold the lock at this moment."""
     try:
         with lock_file.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError as error:
-        return error.errno in {errno.EWOULDBLOCK, errno.EACCES} and lock_file.exists()
+    except BlockingIOError:
+        return True
+    except OSError:  # no such file, or one that this user may not read: nothing is known
+        return False
     return False
 
 
@@ -147,13 +201,24 @@ def read_holder(lock_file: Path) -> LockHolder | None:
     return None if process.is_dead() else holder
 
 
-def _locked(root: Path, holder: LockHolder | None) -> WorkspaceLocked:
-    if holder is None:
-        return WorkspaceLocked(
-            f"another process works in {root} and has not yet said who it is",
-            "one run at a time writes to a workspace",
-            "try again in a moment, or set BPELINE_HOME to another workspace",
-        )
+def _holder_name(lock_file: Path) -> str:
+    """The process that holds a lock, as far as its record or the system tells."""
+    if (holder := read_holder(lock_file)) is not None:
+        process = holder.process
+        return f"process {process.pid} on {process.host} ({holder.purpose}, since {holder.since})"
+    with suppress(OSError, IndexError):
+        status = lock_file.stat()
+        device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
+        for line in (_PROC / "locks").read_text().splitlines():
+            # "1: FLOCK  ADVISORY  WRITE 812 fd:01:5308 0 EOF"
+            fields = line.split()
+            if fields[1] == "FLOCK" and fields[5] == f"{device}:{status.st_ino}":
+                user = (_PROC / fields[4]).stat().st_uid  # fails for one outside the container
+                return f"process {fields[4]} of user {user}"
+    return "another user's process"
+
+
+def _locked(root: Path, holder: LockHolder) -> WorkspaceLocked:
     return WorkspaceLocked(
         f"process {holder.process.pid} on {holder.process.host} has worked in {root} "
         f"since {holder.since}: {holder.purpose}",

@@ -62,8 +62,8 @@ class Workspace:
     def open(cls, root: Path | str, *, store: str = "", sweep: bool = True) -> Workspace:
         """Open the workspace at ``root``, making it if there is none.
 
-        The umask decides who may read it, and everything in it. What killed writers left
-        half-written is removed, unless somebody holds the lock.
+        A new directory is its owner's alone (0700), one that exists keeps its mode; files in it
+        follow the umask. What killed writers left half-written is removed, unless the lock is held.
 
         Args:
             root: its directory; made absolute.
@@ -81,7 +81,7 @@ class Workspace:
         try:
             if not workspace.root.is_dir():
                 DURABLE.make_directories(workspace.root.parent)
-                workspace.root.mkdir(exist_ok=True)
+                workspace.root.mkdir(_PRIVATE, exist_ok=True)
                 DURABLE.sync(workspace.root.parent)
             if not workspace.manifest.exists():
                 workspace._found()
@@ -393,15 +393,11 @@ class Workspace:
                 if self.is_at(inside)
                 else "set BPELINE_HOME to such a directory",
             )
-        descriptor = workspace_lock.take(self.lock_file, wait=True)
-        assert descriptor is not None
-        try:
+        with workspace_lock.holding(self.lock_file, wait=True):
             if not self.manifest.exists():
                 manifest = {"kind": _KIND, "format": FORMAT, "id": secrets.token_hex(_ID_BYTES)}
                 remember_no_store(self.known_stores)
                 DURABLE.write(self.manifest, canonical_json(sealed(manifest)))
-        finally:
-            workspace_lock.release(descriptor)
 
     def _check_format(self) -> None:
         try:

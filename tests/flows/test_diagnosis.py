@@ -160,6 +160,18 @@ def test_a_run_at_work_is_named(bpeline: Command) -> None:
     assert result.exit_code == 0
 
 
+@pytest.mark.parametrize(("mode", "whom"), [(0o755, "go"), (0o2775, "o"), (0o2770, "")])
+def test_a_workspace_that_others_may_read_is_named_with_what_to_type(
+    bpeline: Command, mode: int, whom: str
+) -> None:
+    root = open_registry().workspace.root
+    root.chmod(mode)
+    result = bpeline("doctor")
+    assert result.exit_code == 0
+    assert (f"other users may read {root} (mode {mode:o})" in result.stdout) == bool(whom)
+    assert (f"chmod {whom}-rwx {root}" in result.stdout) == bool(whom)
+
+
 def test_a_configured_prefect_server_that_is_down_is_broken(
     bpeline: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

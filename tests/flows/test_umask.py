@@ -1,4 +1,4 @@
-"""Who may read and write what is made is decided by the umask, as of every other program."""
+"""A new workspace is its owner's alone, and its locks are; all else follows the umask."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import pytest
 from click.testing import Result
 
 UMASKS = [0o027, 0o002, 0o077]
+LOCKS = ("lock", "catalogue.sqlite.moves", "mlflow.sqlite.lock", "querying/lock")
+PRIVATE = {".bpeline": 0o700} | {f".bpeline/{name}": 0o600 for name in LOCKS}
 
 
 @pytest.fixture
@@ -42,7 +44,10 @@ def test_everything_that_a_training_makes_follows_the_umask(
     unlike = {}
     for path in tmp_path.rglob("*"):
         mode, most = stat.S_IMODE(path.stat().st_mode), 0o777 if path.is_dir() else 0o666
-        if mode & 0o777 != most & ~umask:
-            unlike[str(path.relative_to(tmp_path))] = oct(mode)
+        name = str(path.relative_to(tmp_path))
+        expected = PRIVATE.get(name, most & ~umask)
+        if mode & 0o777 != expected:
+            unlike[name] = oct(mode)
     assert unlike == {}
+    assert all(Path(name).exists() for name in PRIVATE)
     assert len(list(Path(".bpeline").rglob("*"))) > 50

@@ -383,7 +383,7 @@ def test_whoever_comes_second_waits_and_makes_none(path: Path) -> None:
 
 
 def test_waiting_has_an_end_and_says_for_whom(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mlflow_database, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(lock, "_UNATTENDED_SECONDS", 0.1)
     with (
         lock.holding(path.with_name(f"{path.name}.lock"), "making it"),
         pytest.raises(WorkspaceLocked, match=f"process {os.getpid()} on"),

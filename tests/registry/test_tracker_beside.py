@@ -27,7 +27,13 @@ from bpeline.registry.tracking.beside import Beside, NobodyThere, NotPickled, ml
 from bpeline.registry.tracking.tracked import StartedRun, TrackedRun, TrackingSettings
 from bpeline.registry.tracking.tracker_beside import ASKED, LOOKED_UP, TrackerBeside, tracker_of
 from bpeline.registry.tracking.tracking import MlflowTracker
-from bpeline.tokenizer_core.errors import BpelineError, RegistryError, RegistryUnreachable
+from bpeline.registry.workspace import lock
+from bpeline.tokenizer_core.errors import (
+    BpelineError,
+    RegistryError,
+    RegistryUnreachable,
+    WorkspaceLocked,
+)
 
 ROOT = Path(__file__).parents[2]
 MISSING = "0" * 32
@@ -98,6 +104,7 @@ class _Answering:
     """Answers as the process does, in this one."""
 
     is_gone = False
+    turn = threading.RLock()
 
     def ask(self, question: Any) -> Any:
         ours, theirs = Pipe()
@@ -246,6 +253,19 @@ def test_its_remarks_are_said_here(process: Beside, tmp_path: Path) -> None:
         connection.execute("CREATE TABLE alembic_version (version_num TEXT)")
     with pytest.warns(UserWarning, match=path.name):
         TrackerBeside(TrackingSettings(f"sqlite:///{path}"), process).prepare_database()
+
+
+def test_another_that_makes_the_database_is_waited_for_here(
+    process: Beside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "_UNATTENDED_SECONDS", 0.1)
+    tracker = TrackerBeside(TrackingSettings(f"sqlite:///{tmp_path}/mlflow.sqlite"), process)
+    with (
+        lock.holding(tmp_path / "mlflow.sqlite.lock", "making it"),
+        pytest.raises(WorkspaceLocked, match=f"process {os.getpid()} on .*making it"),
+    ):
+        tracker.prepare_database()
+    assert not process.is_gone
 
 
 def test_one_that_is_gone_is_done_without(settings: TrackingSettings) -> None:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from bpeline.registry.catalogue import Catalogue
 from bpeline.registry.workspace import lock as workspace_lock
 from bpeline.registry.workspace.processes import Process, birth_of, this_process
 from bpeline.registry.workspace.workspace import Workspace, workspace_root
@@ -264,6 +269,96 @@ def test_a_passing_sweep_does_not_look_like_a_run(
     monkeypatch.setattr(workspace_lock, "time", SimpleNamespace(sleep=pass_by, monotonic=lambda: 0))
     with workspace.lock("counting"):
         assert len(waited) == 3
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A directory in which others may look, unlike those that pytest makes."""
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory).chmod(0o755)
+        yield Path(directory)
+
+
+needs_another_user = pytest.mark.skipif(
+    os.geteuid() != 0 or not (shutil.which("setpriv") and shutil.which("flock")),
+    reason="only root can act as another user, with setpriv and flock of util-linux",
+)
+
+
+# Its exit code is 66 where the file that follows cannot be opened.
+AS_ANOTHER = ("setpriv", "--reuid=65534", "--clear-groups", "flock", "--no-fork", "--nonblock")
+
+
+@needs_another_user
+def test_another_user_can_neither_enter_a_new_workspace_nor_hold_its_locks(shared: Path) -> None:
+    workspace = Workspace.open(shared / "home")
+    moves = Path(f"{workspace.catalogue_url.removeprefix('sqlite:///')}.moves")
+    with Catalogue(workspace.catalogue_url).moving(), workspace.lock("counting"):
+        assert workspace.root.stat().st_mode & 0o777 == 0o700
+        for path in (workspace.manifest, workspace.lock_file, moves):
+            assert subprocess.call([*AS_ANOTHER, path, "true"]) == 66
+        workspace.root.chmod(0o755)  # as earlier releases made it
+        for path in (workspace.lock_file, moves):
+            assert subprocess.call([*AS_ANOTHER, path, "true"]) == 66
+        assert subprocess.call([*AS_ANOTHER, workspace.manifest, "true"]) == 0
+        assert workspace_lock.is_held(workspace.lock_file)
+        os.seteuid(65534)
+        try:  # who may not open a lock knows nothing of it
+            assert workspace_lock.read_holder(workspace.lock_file) is None
+            assert not workspace_lock.is_held(workspace.lock_file)
+        finally:
+            os.seteuid(0)
+
+
+@pytest.mark.parametrize(("mode", "of_lock"), [(0o2770, 0o660), (0o755, 0o600), (0o2750, 0o600)])
+def test_a_directory_that_exists_keeps_its_mode_and_its_group_shares_the_lock(
+    tmp_path: Path, mode: int, of_lock: int
+) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home").chmod(mode)
+    workspace = Workspace.open(tmp_path / "home")
+    workspace.lock_file.chmod(0o644)  # as earlier releases made it
+    with workspace.lock("counting"):
+        assert stat.S_IMODE(workspace.root.stat().st_mode) == mode
+        assert stat.S_IMODE(workspace.lock_file.stat().st_mode) == of_lock
+
+
+@needs_another_user
+@pytest.mark.parametrize("of_moves", [False, True], ids=["workspace", "moves"])
+@pytest.mark.parametrize("terminal", [False, True], ids=["unattended", "terminal"])
+def test_waiting_for_another_user_has_an_end_and_says_for_whom(
+    shared: Path, monkeypatch: pytest.MonkeyPatch, of_moves: bool, terminal: bool
+) -> None:
+    workspace = Workspace.open(shared / "home")
+    catalogue = Catalogue(workspace.catalogue_url)
+    path = workspace.root / ("catalogue.sqlite.moves" if of_moves else "lock")
+    path.touch()
+    for one in (workspace.root, path):
+        one.chmod(0o755)  # as earlier releases made them
+    holder = subprocess.Popen(
+        [*AS_ANOTHER, path, "sh", "-c", "echo; exec sleep 60"], stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "\n", "it holds the lock"
+    now = [0.0]
+    reports: list[tuple[float, str]] = []
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda _: now.append(now.pop() + 0.4))
+    report = SimpleNamespace(warn=lambda text, **_: reports.append((now[0], text)))
+    monkeypatch.setattr(workspace_lock, "time", clock)
+    monkeypatch.setattr(workspace_lock, "warnings", report)
+    monkeypatch.setattr(workspace_lock.os, "isatty", lambda _: terminal)
+    try:
+        held = catalogue.moving() if of_moves else workspace.lock("counting")
+        with pytest.raises(WorkspaceLocked) as caught, held:
+            pass
+    finally:
+        kill(holder)
+    [(seconds, text)] = reports
+    assert seconds < 1
+    known = f"process {holder.pid} of user" if Path("/proc/locks").exists() else "another user's"
+    assert known in text
+    assert known in caught.value.happened
+    assert (60 if terminal else 600) <= now[0] < (61 if terminal else 601)
 
 
 def test_processes_that_found_a_workspace_at_once_agree(tmp_path: Path) -> None:
