@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import logging
 from urllib.parse import quote
@@ -11,9 +12,13 @@ import pytest
 
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryError
 from bpeline.tokenizer_core.redaction import (
+    TextWithoutControls,
+    TextWithoutSecrets,
+    Unescaped,
     hide_in_errors,
     hide_in_logs,
     holds_secret,
+    in_one_line,
     tell_secrets_of,
     without_secrets,
 )
@@ -226,6 +231,33 @@ def test_logs_hold_none(caplog: pytest.LogCaptureFixture) -> None:
     assert "cannot reach https://***@h" in caplog.text
     assert "ValueError: at https://***@h" in caplog.text
     assert "hunter2" not in caplog.text
+
+
+def test_a_stream_sends_its_own_controls_and_shows_all_others() -> None:
+    for kind in (TextWithoutControls, TextWithoutSecrets):
+        stream = kind(io.BytesIO(), "utf-8")
+        Unescaped(stream).write("\x1b[31m")
+        stream.write("\x1b[0m\x9b\u202e\u200f\t\n")
+        stream.flush()
+        assert stream.buffer.getvalue().decode() == "\x1b[31m\\u001b[0m\\u009b\\u202e\u200f\t\n"
+    assert in_one_line("a\n\tb") == r"a\u000a\u0009b"
+
+
+def test_logs_and_errors_send_no_controls(caplog: pytest.LogCaptureFixture) -> None:
+    before = logging.getLogRecordFactory()
+    hide_in_logs()
+    try:
+        try:
+            raise ValueError("it is \x1b]0;x\a")
+        except ValueError:
+            logging.getLogger("of.somebody.else").exception("of %s", "\u202e")
+    finally:
+        logging.setLogRecordFactory(before)
+    with pytest.raises(RuntimeError) as found, hide_in_errors():
+        raise ValueError("it is \x1b")
+    said = caplog.text + str(found.value) + str(RegistryError("\x1b", "\x9b", "\u202e"))
+    assert not set("\x1b\a\x9b\u202e") & set(said)
+    assert r"it is \u001b]0;x\u0007" in caplog.text
 
 
 @pytest.mark.parametrize(
