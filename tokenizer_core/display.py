@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from bpeline.tokenizer_core.redaction import without_controls
+
 # Colours that text is read on, light or dark: neighbours differ, and the order says nothing.
 _HUES = (210, 30, 130, 280, 0, 170)
 _STYLE = (
@@ -37,7 +39,7 @@ class ShownTokens:
         return len(self.tokens)
 
     def __str__(self) -> str:
-        return "|".join(token.text for token in self.tokens)
+        return without_controls("|".join(token.text for token in self.tokens))
 
     __repr__ = __str__
 

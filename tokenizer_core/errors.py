@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from bpeline.tokenizer_core.redaction import without_secrets
+from bpeline.tokenizer_core.redaction import as_message
 
 
 def likely(name: str, known: Collection[str]) -> str:
@@ -20,8 +20,8 @@ def likely(name: str, known: Collection[str]) -> str:
 
 
 def _told(part: str) -> str:
-    """Without secrets, and in UTF-8: names of files may have no such form."""
-    return without_secrets(part).encode("utf-8", "backslashreplace").decode()
+    """Without secrets and controls, and in UTF-8: names of files may have no such form."""
+    return as_message(part).encode("utf-8", "backslashreplace").decode()
 
 
 class BpelineError(Exception):

@@ -1,4 +1,4 @@
-"""Texts as people may see them: without passwords, keys and tokens; knows no store and no error.
+"""Texts as people may see them: without passwords, keys, tokens and controls of a terminal.
 
 Two ways, because neither is enough. What looks like a secret is hidden by its place: between the
 scheme and the host of an address, in a member of a query, after ``password=``. What *is* a secret
@@ -16,6 +16,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, unquote_plus
@@ -84,7 +85,36 @@ _ORDINARY = {
     "true", "false", "none", "null", "localhost", "http", "https", "password", "secret", "basic",
 }  # fmt: skip
 
+# Controls, separators of lines, and what changes the direction of the text after it.
+_CONTROLS = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
+)  # not the tab, \n, and the marks U+200E, U+200F and U+061C
+_LINES = re.compile(r"[\t\n]")
+
 _told: set[str] = set()
+_unescaped: ContextVar[bool] = ContextVar("unescaped", default=False)
+
+
+def without_controls(text: str) -> str:
+    """A text whose control characters are shown as ``\\u001b``, which JSON reads as the same.
+
+    Tabs and ends of lines stay.
+    """
+    return _CONTROLS.sub(_escape, text)
+
+
+def in_one_line(text: str) -> str:
+    """`without_controls`, of a text that is a part of a line: ends of lines are shown, too."""
+    return _LINES.sub(_escape, without_controls(text))
+
+
+def as_message(text: str) -> str:
+    """What messages, logs and errors hold of a text: no secret and no control."""
+    return without_controls(without_secrets(text))
+
+
+def _escape(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
 
 
 def without_secrets(text: str) -> str:
@@ -127,7 +157,7 @@ def holds_secret(url: str) -> bool:
 
 @contextmanager
 def hide_in_errors() -> Iterator[None]:
-    """Let no exception out whose text, or that of one behind it, holds a secret.
+    """Let no exception out whose text, or that of one behind it, holds a secret or a control.
 
     For who keeps what others raise, as Prefect does. What holds none passes as it is.
     """
@@ -135,19 +165,19 @@ def hide_in_errors() -> Iterator[None]:
         yield
     except Exception as error:
         behind: BaseException | None = error
-        while behind is not None and without_secrets(str(behind)) == str(behind):
+        while behind is not None and as_message(str(behind)) == str(behind):
             behind = behind.__cause__ or behind.__context__
         if behind is None:
             raise
-        if without_secrets(str(error)) != str(error):
-            said = f"{type(error).__name__}: {without_secrets(str(error))}"
+        if as_message(str(error)) != str(error):
+            said = f"{type(error).__name__}: {as_message(str(error))}"
             raise RuntimeError(said) from None
         error.__cause__, error.__context__ = None, None
         raise
 
 
 def hide_in_logs() -> None:
-    """Let what libraries log hold no secrets, tracebacks included, whoever handles it."""
+    """Let what libraries log hold no secrets and no controls, tracebacks included."""
     before = logging.getLogRecordFactory()
     if getattr(before, "hides_secrets", False):
         return
@@ -158,11 +188,11 @@ def hide_in_logs() -> None:
             said = record.getMessage()
         except (TypeError, ValueError):  # arguments that do not fit: logging says so itself
             return record
-        if (shown := without_secrets(said)) != said:
+        if (shown := as_message(said)) != said:
             record.msg, record.args = shown, ()
         if record.exc_info and record.exc_info[1] is not None:
             told = logging.Formatter().formatException(record.exc_info)
-            if (shown := without_secrets(told)) != told:
+            if (shown := as_message(told)) != told:
                 record.exc_text, record.exc_info = shown, None
         return record
 
@@ -170,7 +200,38 @@ def hide_in_logs() -> None:
     logging.setLogRecordFactory(made)
 
 
-class TextWithoutSecrets(io.TextIOWrapper):
+class TextWithoutControls(io.TextIOWrapper):
+    """A stream that shows control characters, but for what is written through `Unescaped`."""
+
+    def write(self, text: str, /) -> int:
+        super().write(escaped(text))
+        return len(text)
+
+
+class Unescaped:
+    """A stream whose control characters are ours (colours, bars), or data that stays as it is."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str, /) -> int:
+        token = _unescaped.set(True)
+        try:
+            written: int = self._stream.write(text)
+        finally:
+            _unescaped.reset(token)
+        return written
+
+
+def escaped(text: str) -> str:
+    """A text as a stream writes it: `without_controls`, but for what `Unescaped` passes."""
+    return text if _unescaped.get() else without_controls(text)
+
+
+class TextWithoutSecrets(TextWithoutControls):
     """A stream of messages: standard error, on which nothing is data.
 
     Messages that a full disk or a closed pipe refuses are dropped: the work goes on without them.

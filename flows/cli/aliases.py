@@ -11,6 +11,7 @@ import click
 
 from bpeline.flows.cli.options import FILE, answer, command, project_option
 from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.redaction import in_one_line
 
 if TYPE_CHECKING:
     from bpeline.registry.aliases import AliasChange
@@ -135,12 +136,17 @@ def _move_line(name: str, move: AliasMove) -> str:
     )
     places = f"stays {after}" if before == after else f"{before} → {after}"
     when = move.at[:16].replace("T", " ")
-    return f"{when}  {move.alias:<12}  {places:<24}  {move.by:<12}  {move.reason}".rstrip()
+    return _line(when, move.alias, places, move.by, move.reason)
 
 
 def _deletion_line(one: Deletion) -> str:
     when, place = one.at[:16].replace("T", " "), f"{one.reference} was deleted"
-    return f"{when}  {'':<12}  {place:<24}  {one.by:<12}  {one.reason}".rstrip()
+    return _line(when, "", place, one.by, one.reason)
+
+
+def _line(when: str, alias: str, places: str, by: str, reason: str) -> str:
+    alias, by, reason = map(in_one_line, (alias, by, reason))
+    return f"{when}  {alias:<12}  {places:<24}  {by:<12}  {reason}".rstrip()
 
 
 def _say(change: AliasChange, as_json: bool) -> None:

@@ -8,6 +8,7 @@ from itertools import chain
 import click
 
 from bpeline.flows.cli.options import command, echo_json
+from bpeline.flows.cli.output import say_coloured
 
 COLOURS = {"ok": "green", "note": "yellow", "broken": "red"}
 
@@ -39,7 +40,7 @@ def doctor(compile_first: bool, fix: bool, as_json: bool) -> None:
     for finding in chain.from_iterable(look() for look in looks):  # one after the other
         findings.append(finding)
         if not as_json:
-            click.secho(f"{finding.state:<7}", fg=COLOURS[finding.state], nl=False)
+            say_coloured(f"{finding.state:<7}", COLOURS[finding.state])
             click.echo(f"{finding.subject:<16} {finding.found}")
             if finding.advice:
                 click.echo(f"{'':<24}{finding.advice}")

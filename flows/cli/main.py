@@ -15,6 +15,7 @@ import signal
 import sys
 import traceback
 import warnings
+from codecs import lookup
 from importlib import import_module
 from io import BufferedWriter, FileIO, TextIOWrapper
 from keyword import iskeyword
@@ -40,7 +41,12 @@ from bpeline.tokenizer_core.errors import (
     StorageError,
     likely,
 )
-from bpeline.tokenizer_core.redaction import TextWithoutSecrets, hide_in_logs
+from bpeline.tokenizer_core.redaction import (
+    TextWithoutControls,
+    TextWithoutSecrets,
+    as_message,
+    hide_in_logs,
+)
 
 TERMINATED = 143
 DISK_IS_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -251,7 +257,12 @@ def say_version(context: click.Context) -> None:
 @click.group(
     name="bpeline",
     cls=Commands,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    # Without color=True, click would drop colours that others wrote where no terminal is.
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+        "color": True,
+    },
     epilog="Example: bpeline train corpus/*.txt --name news --vocab-size 32000",
 )
 @click.option(
@@ -272,7 +283,7 @@ def main() -> None:
     def as_note(message: Warning | str, *_: Any, **__: Any) -> None:
         from bpeline.flows.wording import as_typed
 
-        click.echo(f"note: {as_typed(str(message))}", err=True)
+        click.echo(f"note: {as_typed(as_message(str(message)))}", err=True)
 
     warnings.showwarning = as_note
     # Of a type hint of MLflow's own. Said before there are threads: a filter that one adds is lost
@@ -281,14 +292,8 @@ def main() -> None:
     if sys.stderr is None:  # it was closed; without this, the next file would get its number
         nowhere = FileIO(os.dup2(os.open(os.devnull, os.O_WRONLY), 2), "w")
         sys.stderr = TextWithoutSecrets(BufferedWriter(nowhere), "utf-8")
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # names of files need not be UTF-8
-            stream.reconfigure(errors="backslashreplace")
-    # A second one would close what the first writes to.
-    if isinstance(sys.stderr, TextIOWrapper) and not isinstance(sys.stderr, TextWithoutSecrets):
-        sys.stderr = TextWithoutSecrets(
-            sys.stderr.buffer, sys.stderr.encoding, "backslashreplace", line_buffering=True
-        )
+    sys.stdout = _wrapped(TextWithoutControls, sys.stdout)
+    sys.stderr = _wrapped(TextWithoutSecrets, sys.stderr)
     hide_in_logs()
     keep_moving(sys.argv)
     if sys.stdout is None:
@@ -317,6 +322,18 @@ def main() -> None:
         stop_moving()
 
 
+def _wrapped(kind: type[TextIOWrapper], stream: Any) -> Any:
+    """A standard stream as one of ours, in which names of files need not be UTF-8."""
+    if not isinstance(stream, TextIOWrapper) or isinstance(stream, kind):
+        return stream
+    _first.append(stream)
+    # To a stream in ASCII click would write UTF-8 without us.
+    encoding = "utf-8" if lookup(stream.encoding).name == "ascii" else stream.encoding
+    buffered_lines = stream.line_buffering or kind is TextWithoutSecrets
+    return kind(stream.buffer, encoding, "backslashreplace", line_buffering=buffered_lines)
+
+
+_first: list[TextIOWrapper] = []  # forgotten, they would close what ours write to
 _leaving: list[Any] = []  # the exit code, when this process is at its end
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from bpeline.tokenizer_core.errors import BpelineError
+from bpeline.tokenizer_core.redaction import Unescaped, escaped
 
 # These commands, and all others with one of these parameters, only answer.
 ANSWERS = frozenset({
@@ -61,27 +62,33 @@ class _Output:
         return getattr(self._stream, name)
 
     def write(self, text: str, /) -> int:
-        self._text += text
+        self._text += escaped(text)
         return len(text)
 
     def flush(self) -> None:
         text, self._text = self._text, ""
         try:
-            self._stream.write(text)
+            Unescaped(self._stream).write(text)
             self._stream.flush()
         except OSError as error:
             self._stream, self.is_refused = sys.stderr, True
             happened = f"standard output cannot be written: {error.strerror or error}"
             done = "what the command has done stays done; its output follows here"
             say_error(BpelineError(happened, done))
-            self._stream.write(text)
+            Unescaped(self._stream).write(text)
+
+
+def say_coloured(text: str, colour: str, bold: bool = False, err: bool = False) -> None:
+    """Begin a line with a word of ours, in colour on a terminal."""
+    stream: Any = Unescaped(sys.stderr if err else sys.stdout)
+    click.secho(text, stream, nl=False, color=stream.isatty(), fg=colour, bold=bold or None)
 
 
 def say_error(error: BpelineError) -> None:
     """What happened, what is accepted, what to type next."""
     from bpeline.flows.wording import as_typed
 
-    click.secho("error: ", fg="red", bold=True, nl=False, err=True)
+    say_coloured("error: ", "red", bold=True, err=True)
     click.echo(as_typed(error.happened), err=True)
     for part in (error.accepted, error.next_step):
         if part:

@@ -20,6 +20,7 @@ from bpeline.flows.cli.options import FILE, command
 from bpeline.flows.cli.standard_input import standard_input
 from bpeline.flows.wording import bordered, counted
 from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.redaction import Unescaped
 
 if TYPE_CHECKING:
     from bpeline.registry.querying import Answer
@@ -100,7 +101,8 @@ def _print_json(answer: Answer) -> None:
 
 def _print_csv(answer: Answer) -> None:
     columns, rows = answer.rows()
-    out = csv.writer(sys.stdout, lineterminator="\n")
+    stream = sys.stdout if sys.stdout.isatty() else Unescaped(sys.stdout)
+    out = csv.writer(stream, lineterminator="\n")
     out.writerow(columns)
     out.writerows([_csv_value(value) for value in row] for row in rows)
 

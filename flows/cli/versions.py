@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from bpeline.flows.cli.options import FILE, answer, command, echo_json, reached
+from bpeline.tokenizer_core.redaction import in_one_line
 
 BYTES_PER_TOKEN = "compression/bytes_per_token"
 OTHER_TEXT = "*"
@@ -50,7 +51,7 @@ def versions(name: str | None, html: Path | None, as_json: bool) -> None:
             "" if ratio is None else f"{ratio:.4f}{'' if version.comparable else OTHER_TEXT}",
             version.digest[:12],
             version.created_at[:16].replace("T", " "),
-            " ".join(version.aliases),
+            in_one_line(" ".join(version.aliases)),
         ))  # fmt: skip
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
@@ -110,7 +111,7 @@ def show(reference: str, recipe: bool, as_json: bool) -> None:
             continue
         click.echo(f"\n{title}")
         for key, value in values.items():
-            click.echo(f"  {key:<38} {_text(value)}")
+            click.echo(f"  {in_one_line(key):<38} {_text(value)}")
 
 
 def _show_recipe(reference: str, as_json: bool) -> None:
@@ -127,4 +128,4 @@ def _text(value: Any) -> str:
         return f"{value:,.0f}" if value == int(value) and abs(value) >= 1000 else f"{value:.6g}"
     if isinstance(value, (list, tuple)):
         return ", ".join(map(_text, value))
-    return str(value)
+    return in_one_line(str(value))

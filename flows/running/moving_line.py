@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any, TextIO
 
 from bpeline.flows.running import settings
-from bpeline.tokenizer_core.redaction import TextWithoutSecrets
+from bpeline.tokenizer_core.redaction import TextWithoutControls, TextWithoutSecrets
 
 FIRST_SECONDS = 0.05  # so that what ends at once never shows it
 SILENT_SECONDS = 0.5  # between what a command says and the line
@@ -136,7 +136,7 @@ def _watched(kind: type[io.TextIOWrapper], stream: TextIO) -> TextIO:
     return kind(stream.buffer, stream.encoding, "backslashreplace", line_buffering=True)
 
 
-class _Bytes(io.TextIOWrapper):
+class _Bytes(TextWithoutControls):
     @property
     def buffer(self) -> Any:
         """The stream of bytes; who uses it writes or reads what nobody watches."""

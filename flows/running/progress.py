@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from bpeline.flows.wording import as_typed
+from bpeline.tokenizer_core.redaction import Unescaped, without_controls
 
 if TYPE_CHECKING:
     from bpeline.flows.running.step_table import StepKind
@@ -152,7 +153,7 @@ class Lines(Progress):
 
     def say(self, line: str) -> None:
         with self.lock:
-            self.stream.write(line + "\n")
+            self.stream.write(without_controls(line) + "\n")
             self.stream.flush()
 
     def step_finished(self, name: str, seconds: float, outcome: str) -> None:
@@ -172,11 +173,11 @@ class Bars(Lines):
         super().__init__(stream)
         from rich.console import Console
 
-        self.console = Console(file=stream, highlight=False)
+        self.console = Console(file=cast(TextIO, Unescaped(stream)), highlight=False)
         self.display: Any = None
 
     def say(self, line: str) -> None:
-        self.console.print(line, markup=False, soft_wrap=True)
+        self.console.print(without_controls(line), markup=False, soft_wrap=True)
 
     def step_started(self, name: str, total: int | None = None, unit: str = "") -> None:
         from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task, TextColumn

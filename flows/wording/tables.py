@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bpeline.tokenizer_core.redaction import in_one_line
+
 
 def aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
     """Rows of text in columns, the first one to the left and all others to the right."""
+    rows = [tuple(map(in_one_line, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for first, *cells in rows:

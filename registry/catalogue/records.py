@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
+from bpeline.tokenizer_core.redaction import in_one_line
+
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.corpus import SourceFile
 
@@ -246,7 +248,7 @@ class Deletion:
     def __str__(self) -> str:
         who = f" by {self.by}" if self.by else ""
         why = f": {self.reason}" if self.reason else ""
-        return f"deleted on {self.at[:16].replace('T', ' ')} UTC{who}{why}"
+        return in_one_line(f"deleted on {self.at[:16].replace('T', ' ')} UTC{who}{why}")
 
 
 MoveKind = Literal["publish", "promote", "rollback", "seen", "refusal", "remove"]

@@ -18,6 +18,7 @@ from bpeline.flows.running.progress import (
     step_line,
 )
 from bpeline.tokenizer_core.merging.progress import TrainingProgress
+from bpeline.tokenizer_core.redaction import TextWithoutSecrets
 
 AT = TrainingProgress(
     merges_done=1_200,
@@ -54,6 +55,22 @@ def test_a_log_gets_one_plain_line_for_each_step() -> None:
         "note: something to know",
         step_line("learn merges", 0.5, "31,744 merges"),
     ]
+
+
+def test_bars_send_their_colours_and_show_those_of_others() -> None:
+    stream = TextWithoutSecrets(io.BytesIO(), "utf-8")
+    stream.isatty = lambda: True  # type: ignore[method-assign]
+    listener = for_stream(stream)
+    listener.step_started("publish")
+    listener.note("of \x1b[31m")
+    listener.step_finished("publish", 0.1, "by \x1b]0;x\a")
+    stream.flush()
+    said = stream.buffer.getvalue().decode()  # type: ignore[attr-defined]
+    assert r"note: of \u001b[31m" in said
+    assert r"by \u001b]0;x\u0007" in said
+    assert "\x1b[2K" in said
+    assert "\x1b[31m" not in said
+    assert "\x1b]" not in said
 
 
 def test_a_terminal_gets_the_same_lines_and_bars() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import logging
 from urllib.parse import quote
@@ -11,9 +12,13 @@ import pytest
 
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryError
 from bpeline.tokenizer_core.redaction import (
+    TextWithoutControls,
+    TextWithoutSecrets,
+    Unescaped,
     hide_in_errors,
     hide_in_logs,
     holds_secret,
+    in_one_line,
     tell_secrets_of,
     without_secrets,
 )
@@ -216,9 +221,9 @@ def test_logs_hold_none(caplog: pytest.LogCaptureFixture) -> None:
     hide_in_logs()
     try:
         log = logging.getLogger("of.somebody.else")
-        log.warning("cannot reach %s", "https://u:hunter2@h")
+        log.warning("cannot reach %s", "https://u:hunter2@h \x1b]0;x\a")
         try:
-            raise ValueError("at https://u:hunter2@h")
+            raise ValueError("at https://u:hunter2@h \u202e")
         except ValueError:
             log.exception("it failed")
     finally:
@@ -226,6 +231,20 @@ def test_logs_hold_none(caplog: pytest.LogCaptureFixture) -> None:
     assert "cannot reach https://***@h" in caplog.text
     assert "ValueError: at https://***@h" in caplog.text
     assert "hunter2" not in caplog.text
+    assert not set("\x1b\a\u202e") & set(caplog.text)
+
+
+def test_a_stream_sends_its_own_controls_and_shows_all_others() -> None:
+    for kind in (TextWithoutControls, TextWithoutSecrets):
+        stream = kind(io.BytesIO(), "utf-8")
+        Unescaped(stream).write("\x1b[31m")
+        stream.write("\x1b[0m\x9b\u202e\u200f\t\n")
+        stream.flush()
+        assert stream.buffer.getvalue().decode() == "\x1b[31m\\u001b[0m\\u009b\\u202e\u200f\t\n"
+    assert in_one_line("a\n\tb") == r"a\u000a\u0009b"
+    assert str(RegistryError("\x1b", "\x9b")) == "\\u001b\n\\u009b"
+    with pytest.raises(RuntimeError, match=r"\\u001b"), hide_in_errors():
+        raise ValueError("\x1b")
 
 
 @pytest.mark.parametrize(
