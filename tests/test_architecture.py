@@ -58,6 +58,7 @@ FLOORS = {
         ("closed_duckdb", "environment", "exports", "figures", "references"),
         ("gates", "hub"),
         ("drift_rules", "records", "workspace"),
+        ("serving",),
         ("catalogue", "imported", "tracking", "version_files"),
         ("opening", "word_counts"),
         ("tombstones",),

@@ -13,7 +13,7 @@ from pathlib import Path
 
 _PROC = Path("/proc")
 # Fields of /proc/<pid>/stat, counted after the command's closing parenthesis.
-_STATE, _START_TIME = 0, 19
+_STATE, _PARENT, _START_TIME = 0, 1, 19
 _ENDED = {"Z", "X"}  # killed, but not yet collected by its parent
 
 
@@ -52,8 +52,24 @@ class Process:
 
 
 def this_process() -> Process:
-    pid = os.getpid()
+    return process_of(os.getpid())
+
+
+def process_of(pid: int) -> Process:
+    """The process of this machine that has this id now."""
     return Process(pid, socket.gethostname(), birth_of(pid))
+
+
+def descendants_of(pid: int) -> list[int]:
+    """The ids of a process's children, their children and so on; none where /proc is missing."""
+    children: dict[str, list[int]] = {}
+    for folder in _PROC.glob("[0-9]*"):
+        if status := _status_of(int(folder.name)):
+            children.setdefault(status[_PARENT], []).append(int(folder.name))
+    found = [pid]
+    for parent in found:
+        found += children.get(str(parent), [])
+    return found[1:]
 
 
 def birth_of(pid: int) -> str:
