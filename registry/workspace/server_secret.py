@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import StorageError
+from bpeline.tokenizer_core.redaction import tell_secrets_of
 
 _BYTES = 32
 _LONGEST = 4096
@@ -58,6 +59,7 @@ def read_server_secret(path: Path) -> str:
         text = file.read(_LONGEST).decode(errors="replace").strip()
     if len(text) < _BYTES:
         raise _unusable(path, "it is too short")
+    tell_secrets_of(f"http://bpeline:{text}@localhost")
     return text
 
 
