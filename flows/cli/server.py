@@ -19,6 +19,9 @@ _password_option = click.option(
 
 
 def _ask(question: str) -> bool:
+    from bpeline.flows.running import stop_moving
+
+    stop_moving()  # the line of a terminal would hide the question
     return sys.stdin.isatty() and click.confirm(question)
 
 

@@ -79,9 +79,8 @@ def serve_ui(port: int, say: Say, ask: Ask, password: bool = True) -> None:
         say(f"MLflow is a server of its own: {_mlflow_pages(registry, port)['tokenizers']}")
         return
     secret = make_server_secret(registry.workspace.server_secret_file) if password else ""
-    pages = _mlflow_pages(registry, port, secret)
     if served_ui_port(registry.workspace) == port:
-        _show(pages, say)
+        _show(_mlflow_pages(registry, port, secret), say)
         return
     _end_left_behind(registry.workspace, say, ask)
     environment = _environment(registry, secret)
@@ -91,7 +90,7 @@ def serve_ui(port: int, say: Say, ask: Ask, password: bool = True) -> None:
             running(services, environment, registry.workspace.root, say) as processes,
             serving_ui(registry.workspace, port),
         ):
-            _show(pages, say)
+            _show(_mlflow_pages(registry, port, secret), say)
             say(_meaning(secret, "bpeline ui"))
             say("Ctrl-C stops it")
             wait_for_any(processes)
@@ -126,14 +125,18 @@ def serve(
     environment = _environment(registry, secret, PREFECT_API_URL=api)
     mlflow = _mlflow(registry, mlflow_port, "--mlflow-port")
     worker = Service("a worker", _worker())
-    addresses = {
-        "schedules": _opening(f"http://{HOST}:{prefect_port}/deployments", prefect_port, secret),
-        "commands": f"export PREFECT_API_URL={api} BPELINE_HOME={shlex.quote(str(home))}",
-        **_for_clients("Prefect", "PREFECT_API_AUTH_STRING=bpeline:", registry, secret),
-        **_mlflow_pages(registry, mlflow_port, secret),
-    }
+
+    def show() -> None:
+        schedules = f"http://{HOST}:{prefect_port}/deployments"
+        _show({
+            "schedules": _opening(schedules, prefect_port, secret),
+            "commands": f"export PREFECT_API_URL={api} BPELINE_HOME={shlex.quote(str(home))}",
+            **_for_clients("Prefect", "PREFECT_API_AUTH_STRING=bpeline:", registry, secret),
+            **_mlflow_pages(registry, mlflow_port, secret),
+        }, say)  # fmt: skip
+
     if served_prefect(registry.workspace) == api:
-        _show(addresses, say)
+        show()
         return
     _end_left_behind(registry.workspace, say, ask)
     try:
@@ -149,7 +152,7 @@ def serve(
                     say(as_typed(line))
             with running([worker], environment, home, say) as workers:
                 say("")
-                _show(addresses, say)
+                show()
                 say(_meaning(secret, "bpeline server"))
                 say("Ctrl-C stops all")
                 wait_for_any({**servers, **workers})
@@ -338,15 +341,16 @@ def _end_left_behind(workspace: Workspace, say: Say, ask: Ask) -> None:
     """
     if not (left := left_behind(workspace.root)):
         return
-    say(f"waiting for processes {_listed(left)}: they serve this workspace, but were left behind")
-    deadline = time.monotonic() + 2 * STOP_SECONDS
+    say(f"waiting for services of a command that was killed (process {_listed(left)}) …")
+    deadline = time.monotonic() + STOP_SECONDS
     while left and time.monotonic() < deadline:
         time.sleep(_LOOK_SECONDS)
         left = left_behind(workspace.root)
-    if left and not ask(f"Processes {_listed(left)} do not end. Kill them?"):
+    if left and not ask(f"Kill what still serves this workspace (process {_listed(left)})?"):
         raise InvalidOption(
-            f"processes {_listed(left)} of an earlier command still serve {workspace.root}",
-            "one `bpeline server` or `bpeline ui` on a port",
+            f"services of a command that was killed still serve {workspace.root}: process "
+            f"{_listed(left)}",
+            "services that ended with their command",
             f"type `kill -9 {' '.join(map(str, left))}`, then the same command again",
         )
     for pid in left:

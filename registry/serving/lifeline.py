@@ -21,6 +21,7 @@ from bpeline.registry.workspace import Process, descendants_of, process_of, this
 _PARENT_VARIABLE = "BPELINE_PARENT"
 _FAMILY_SECONDS = 5.5  # for runs to say that they crashed
 _OWN_SECONDS = 1.5
+_KILL_SECONDS = 2.0
 _LOOK_SECONDS = 0.1
 _SET_CHILD_SUBREAPER = 36
 
@@ -59,7 +60,7 @@ def end_family(
     """
     asked: dict[int, Process] = {}
     deadline = time.monotonic() + seconds
-    while True:
+    while time.monotonic() < deadline + _KILL_SECONDS:
         family = [one for one in descendants_of(pid) if one not in besides]
         for one in (*family, pid) if itself else family:
             if one not in asked:
@@ -69,9 +70,8 @@ def end_family(
         if not alive:
             return
         if time.monotonic() > deadline:
-            for one in alive:  # this process last
+            for one in alive:  # the process itself last
                 _send(one, signal.SIGKILL)
-            return
         time.sleep(_LOOK_SECONDS)
 
 
