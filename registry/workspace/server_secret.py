@@ -48,7 +48,7 @@ def read_server_secret(path: Path) -> str:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
         raise _unusable(path, error.strerror) from error
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise _unusable(path, "it is no regular file")
@@ -56,7 +56,9 @@ def read_server_secret(path: Path) -> str:
             raise _unusable(path, f"it belongs to user {status.st_uid}")
         if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise _unusable(path, f"its mode is {stat.S_IMODE(status.st_mode):04o}, not 0600")
-        text = file.read(_LONGEST).decode(errors="replace").strip()
+        text = os.read(descriptor, _LONGEST).decode(errors="replace").strip()
+    finally:
+        os.close(descriptor)
     if len(text) < _BYTES:
         raise _unusable(path, "it is too short")
     tell_secrets_of(f"http://bpeline:{text}@localhost")
