@@ -38,7 +38,7 @@ class Gate:
 
     def __init__(self, application: Any, secret: str, port: int, hosts: Collection[str] = ()):
         self._application, self._secret, self._port = application, secret, port
-        self._hosts = {*_LOOPBACK, *(host.lower() for host in hosts)}
+        self._hosts = {host.lower() for host in hosts}
         self._name = f"w-{secrets.token_hex(8)}.localhost"
         start = secrets.token_hex(16)
         self._cookie = f"bpeline-{port}", sign_in.sign(secret, "cookie", port, start)
@@ -52,7 +52,7 @@ class Gate:
         fields = [(name.lower(), value.decode("latin-1")) for name, value in scope["headers"]]
         host = ",".join(value for name, value in fields if name == b"host").lower()
         name = host.rpartition(":")[0] if ":" in host.rpartition("]")[2] else host
-        if name not in self._hosts and not name.endswith(".localhost"):
+        if name not in self._hosts | _LOOPBACK and not name.endswith(".localhost"):
             return await _refuse(scope, send, 403, "This server has another name.")
         if sign_in.is_foreign(scope, dict(fields), host):
             return await _refuse(scope, send, 403, "Pages of other sites may not ask this server.")
@@ -63,7 +63,7 @@ class Gate:
             expiry = sign_in.expiry_of(token, self._secret, self._port)
             is_fresh = expiry > time.time() and token not in self._used
             if method == "GET" and expiry and (is_fresh or self._is_allowed(fields)):
-                if name in _LOOPBACK:  # as the address is printed
+                if name in _LOOPBACK - self._hosts:  # as the address is printed
                     return await _answer(send, 200, sign_in.page_for(self._name))
                 self._used = {t: end for t, end in self._used.items() if end > time.time()}
                 self._used[token] = expiry

@@ -129,6 +129,8 @@ def test_a_name_of_a_setting_is_this_server_s() -> None:
     named = client("https://tokenizers.example", hosts=["Tokenizers.example"])
     assert named.get("/", headers=PASSING[0]).status_code == 200
     assert named.get(f"/?token={sign_in_token(SECRET, PORT)}").status_code == 303
+    plain = client("http://localhost:5000", hosts=["localhost"])  # where w-….localhost is unknown
+    assert plain.get(f"/?token={sign_in_token(SECRET, PORT)}").status_code == 303
 
 
 LINK = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
