@@ -95,6 +95,11 @@ def own_server(api_url: str) -> dict[str, str]:
     return variables
 
 
+def prepare_program() -> None:
+    """Let a program of a workspace's server ask it; call before the first import of Prefect."""
+    os.environ |= own_server(os.environ["PREFECT_API_URL"])
+
+
 def prepare_prefect(api_url: str | None = None, *, quiet_terminal: bool = False) -> None:
     """Give Prefect its environment; call before the first import of Prefect.
 

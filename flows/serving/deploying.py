@@ -8,7 +8,6 @@ begins with `LEFT`, or removed as well.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from pathlib import Path
@@ -28,7 +27,7 @@ def names_in(path: Path) -> list[str]:
 def main() -> None:
     """Do it; the exit code is that of Prefect's command that failed, the error on its last line."""
     pool, path, *tagged = sys.argv[1:]
-    os.environ |= settings.own_server(os.environ["PREFECT_API_URL"])
+    settings.prepare_program()
     names = names_in(Path(path))
     if names:
         _apply(pool, path)

@@ -7,16 +7,14 @@ starts, runs whose process is gone are marked as crashed.
 from __future__ import annotations
 
 import json
-import os
 import sys
 import warnings
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from bpeline.flows.running import settings
 from bpeline.flows.serving import work_pool
+from bpeline.flows.serving.project_deployments import entrypoints_of
 from bpeline.registry.serving import end_with_parent
 from bpeline.registry.workspace import Process
 
@@ -28,7 +26,7 @@ def main() -> None:
     """Work until the process is ended."""
     end_with_parent()
     pool, path, limit = sys.argv[1:]
-    os.environ |= settings.own_server(os.environ["PREFECT_API_URL"])
+    settings.prepare_program()
     from prefect.cli import app
 
     _define_worker(Path(path))
@@ -41,8 +39,7 @@ def _define_worker(path: Path) -> None:
     """Define the worker that Prefect's command then starts: the last one of its type counts."""
     from prefect.workers.process import ProcessJobConfiguration, ProcessWorker
 
-    content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    entrypoints = {one["entrypoint"] for one in content["deployments"]}
+    entrypoints = entrypoints_of(path)
     steps = [{_SET_DIRECTORY: {"directory": str(path.parent)}}]
 
     class Configuration(ProcessJobConfiguration):  # type: ignore[misc]
@@ -85,7 +82,7 @@ def mark_lost_runs() -> None:
 
     from bpeline.flows.serving.prefect_listener import PROCESS_LABEL
 
-    home = os.environ["BPELINE_HOME"]
+    workspace = settings.own_workspace()
     at_work = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
     state = FlowRunFilterState(type=FlowRunFilterStateType(any_=at_work))
     with get_client(sync_client=True) as client:
@@ -95,7 +92,8 @@ def mark_lost_runs() -> None:
                 is_lost = Process(**json.loads(str(label))).is_dead()
             elif run.deployment_id:  # only a worker that is gone could have begun one of ours
                 variables = client.read_deployment(run.deployment_id).job_variables
-                is_lost = variables.get("env", {}).get("BPELINE_HOME") == home
+                home = variables.get("env", {}).get("BPELINE_HOME")
+                is_lost = workspace is not None and home == str(workspace.root)
             else:
                 is_lost = False
             if is_lost:

@@ -25,14 +25,14 @@ def make_server_secret(path: Path) -> str:
     """
     if not os.path.lexists(path):
         aside = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-        with os.fdopen(os.open(aside, flags, _PRIVATE), "wb") as file:
-            file.write(secrets.token_hex(_BYTES).encode() + b"\n")
-            os.fsync(file.fileno())
+        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE)
         try:
+            os.write(descriptor, secrets.token_hex(_BYTES).encode() + b"\n")
+            os.fsync(descriptor)
             with suppress(FileExistsError):  # of two that make it at once, the first one's counts
                 os.link(aside, path)
         finally:
+            os.close(descriptor)
             aside.unlink()
         DURABLE.sync(path.parent)
     return read_server_secret(path)
