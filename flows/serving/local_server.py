@@ -328,8 +328,8 @@ def _meaning(secret: str, command: str) -> str:
             f"`{command}` in another terminal prints new ones"
         )
     return (
-        "WITHOUT A PASSWORD: every user of this machine, and pages of other sites in its browsers, "
-        "can change models that you load and, by Prefect, run commands as you"
+        "NO PASSWORD: every user of this machine can replace models, and code that is loaded with "
+        "them; by Prefect, users and pages of other sites in your browser can run commands as you"
     )
 
 

@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -145,6 +146,7 @@ def _require_all_running(processes: Processes) -> None:
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
     """Ask all that it started to end with it, then insist."""
+    threading.Thread(target=process.wait, daemon=True).start()  # so that it is seen to have ended
     end_family(process.pid, STOP_SECONDS)
     process.wait()
 

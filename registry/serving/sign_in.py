@@ -16,9 +16,10 @@ _MOVE = (
     'location.replace(location.href.replace(location.hostname, localStorage.getItem("bpeline")))'
 )
 REFUSED_PAGE = (
+    "<p>This server asks for a password. Type `bpeline ui` or `bpeline server` in another "
+    "terminal: it prints an address for browsers and variables for programs.</p>\n"
     f'<script>if (localStorage.getItem("bpeline") && !location.host.startsWith("w-")) {_MOVE}'
-    "</script><p>This server asks for the password of its workspace. Open the address that "
-    "<code>bpeline ui</code> or <code>bpeline server</code> prints when you type it again.</p>\n"
+    "</script>\n"
 )
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,15 +63,26 @@ def process_of(pid: int) -> Process:
 
 
 def descendants_of(pid: int) -> list[int]:
-    """The ids of a process's children, their children and so on; none where /proc is missing."""
-    children: dict[str, list[int]] = {}
-    for folder in _PROC.glob("[0-9]*"):
-        if status := _status_of(int(folder.name)):
-            children.setdefault(status[_PARENT], []).append(int(folder.name))
+    """The ids of a process's children, their children and so on."""
+    children: dict[int, list[int]] = {}
+    for child, parent in _processes():
+        children.setdefault(parent, []).append(child)
     found = [pid]
     for parent in found:
-        found += children.get(str(parent), [])
+        found += children.get(parent, [])
     return found[1:]
+
+
+def _processes() -> Iterator[tuple[int, int]]:
+    """The id of each process of this machine, and its parent's."""
+    if not (_PROC / "self").exists():  # macOS
+        listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, check=False)
+        for line in listed.stdout.splitlines():
+            pid, parent = line.split()
+            yield int(pid), int(parent)
+    for folder in _PROC.glob("[0-9]*"):
+        if status := _status_of(int(folder.name)):
+            yield int(folder.name), int(status[_PARENT])
 
 
 def birth_of(pid: int) -> str:

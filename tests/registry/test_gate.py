@@ -261,6 +261,7 @@ print(json.dumps(sorted(set(found))))
 """
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.server
 @pytest.mark.slow
 def test_every_route_of_both_servers_is_closed(tmp_path: Path) -> None:
@@ -377,7 +378,7 @@ def test_another_server_receives_nothing_that_opens_this_one(
     assert BROWSER is not None
     ours, theirs = ports
     with browsing(BROWSER, tmp_path / "profile") as browser:
-        browser.shows(f"http://127.0.0.1:{ours}/", "asks for the password")
+        browser.shows(f"http://127.0.0.1:{ours}/", "asks for a password")
         browser.shows(
             f"http://127.0.0.1:{ours}/a?token={sign_in_token(SECRET, ours)}", ".localhost"
         )
