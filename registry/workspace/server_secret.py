@@ -46,28 +46,22 @@ def read_server_secret(path: Path) -> str:
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            status = os.fstat(descriptor)
+            text = os.read(descriptor, _LONGEST).decode(errors="replace").strip()
+        finally:
+            os.close(descriptor)
+        is_own = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+        is_private = is_own and not status.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+        mode = stat.filemode(status.st_mode)
+        why = "" if is_private and len(text) >= _BYTES else f"{mode} of user {status.st_uid}"
     except OSError as error:
-        raise _unusable(path, error.strerror) from error
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise _unusable(path, "it is no regular file")
-        if status.st_uid != os.geteuid():
-            raise _unusable(path, f"it belongs to user {status.st_uid}")
-        if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise _unusable(path, f"its mode is {stat.S_IMODE(status.st_mode):04o}, not 0600")
-        text = os.read(descriptor, _LONGEST).decode(errors="replace").strip()
-    finally:
-        os.close(descriptor)
-    if len(text) < _BYTES:
-        raise _unusable(path, "it is too short")
+        why = str(error.strerror)
+    if why:
+        raise StorageError(
+            f"the password of the workspace's servers, {path}, cannot be used: {why}",
+            f"a file of yours that nobody else can read, with {2 * _BYTES} characters",
+            f"type `rm {path}`: the next `bpeline ui` or `bpeline server` makes a new one",
+        )
     tell_secrets_of(f"http://bpeline:{text}@localhost")
     return text
-
-
-def _unusable(path: Path, why: str | None) -> StorageError:
-    return StorageError(
-        f"the password of the workspace's servers, {path}, cannot be used: {why}",
-        "a file that belongs to you and that nobody else can read",
-        f"type `rm {path}`: the next `bpeline ui` or `bpeline server` makes a new one",
-    )
