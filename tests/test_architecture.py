@@ -58,6 +58,7 @@ FLOORS = {
         ("closed_duckdb", "environment", "exports", "figures", "references"),
         ("gates", "hub"),
         ("drift_rules", "records", "workspace"),
+        ("serving",),
         ("catalogue", "imported", "tracking", "version_files"),
         ("opening", "word_counts"),
         ("tombstones",),
@@ -296,6 +297,8 @@ def test_the_environment_is_read_in_named_places_only() -> None:
         "registry/environment.py",
         "registry/exports/asking.py",  # hands it on to a child process
         "registry/tracking/beside.py",  # sets it for the process that it begins
+        "registry/serving/lifeline.py",  # what a service's parent says
+        "registry/serving/served.py",  # the same of the password
         SERVES_MLFLOW,  # hands it on to MLflow's application
         "tokenizer_core/address_space.py",  # sets it for libraries and child processes
         "tokenizer_core/cache_directory.py",
@@ -380,6 +383,7 @@ MAY_CHANGE = {
     "tokenizer_core/cache_directory.py": "compiled code, made again when damaged",
     "tokenizer_core/kernels/compiling/machine_code.py": "removes compiled code that nobody uses",
     "registry/workspace/lock.py": "the lock is on the very file that names its holder",
+    "registry/workspace/server_secret.py": "a password is private from its first byte",
     "registry/workspace/workspace.py": "sweeps what was never published",
     "registry/querying/words_database.py": "removes what a killed process left aside",
     "registry/querying/words_making.py": "copies aside; the durable writer publishes it",

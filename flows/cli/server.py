@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from bpeline.flows.cli.options import answer, command, project_option
 
 _PORT = click.IntRange(1, 65535)
+_password_option = click.option(
+    "--no-password",
+    "password",
+    flag_value=False,
+    default=True,
+    help="Ask nobody: every user of this machine can then change models and run commands as you.",
+)
+
+
+def _ask(question: str) -> bool:
+    from bpeline.flows.running import stop_moving
+
+    stop_moving()  # the line of a terminal would hide the question
+    return sys.stdin.isatty() and click.confirm(question)
 
 
 @command(
@@ -19,16 +35,18 @@ _PORT = click.IntRange(1, 65535)
 @click.option(
     "--deploy", "deploys", is_flag=True, help="Apply bpeline.toml, else prefect.yaml, as well."
 )
+@_password_option
 @project_option
-def server(prefect_port: int, mlflow_port: int, deploys: bool) -> None:
+def server(prefect_port: int, mlflow_port: int, deploys: bool, password: bool) -> None:
     """Run all that schedules need on this machine; Ctrl-C stops it.
 
     That is a Prefect server, a worker that runs what is due, and the workspace's MLflow UI, all on
-    the loopback address.
+    the loopback address. They ask for the workspace's password; the addresses that are printed let
+    a browser in. Typed again while it runs, the command prints new addresses.
     """
     from bpeline.flows.serving import serve
 
-    serve(prefect_port, mlflow_port, deploys, say=click.echo)
+    serve(prefect_port, mlflow_port, deploys, say=click.echo, ask=_ask, password=password)
 
 
 @command(
@@ -59,8 +77,13 @@ def deploy(remove: bool, as_json: bool) -> None:
 
 @command("bpeline ui", "bpeline ui --port 5010 --workspace /srv/bpeline", prints_json=False)
 @click.option("--port", type=_PORT, default=5000)
-def ui(port: int) -> None:
-    """Open the workspace's MLflow UI on this machine; Ctrl-C stops it."""
+@_password_option
+def ui(port: int, password: bool) -> None:
+    """Open the workspace's MLflow UI on this machine; Ctrl-C stops it.
+
+    It asks for the workspace's password; the address that is printed lets a browser in. Typed again
+    while it runs, the command prints a new address.
+    """
     from bpeline.flows.serving import serve_ui
 
-    serve_ui(port, say=click.echo)
+    serve_ui(port, say=click.echo, ask=_ask, password=password)

@@ -48,8 +48,10 @@ def talk(api_url: str, say: Callable[[SyncPrefectClient], Answer]) -> Answer:
             from prefect.client.orchestration import get_client
     except Exception as error:  # it is not installed, or cannot read its own settings
         raise NoPrefectServer(f"Prefect cannot be imported: {_first_line(error)}") from error
+    password = settings.own_server(api_url).get("PREFECT_API_AUTH_STRING")
     here = {
         names.PREFECT_API_URL: api_url,
+        **({names.PREFECT_API_AUTH_STRING: password} if password else {}),
         names.PREFECT_API_REQUEST_TIMEOUT: ANSWER_SECONDS,
         names.PREFECT_CLIENT_MAX_RETRIES: 1,
     }

@@ -13,8 +13,7 @@ from urllib.parse import urlsplit
 from bpeline.flows.running import settings
 from bpeline.flows.running.prefect_client import NoPrefectServer, require_prefect, talk
 from bpeline.flows.running.settings import PrefectAddress
-from bpeline.registry.environment import addresses
-from bpeline.registry.workspace import Workspace, served_prefect
+from bpeline.registry.workspace import served_prefect
 from bpeline.tokenizer_core.redaction import without_secrets
 
 CONNECT_SECONDS = 0.5  # to a port of this machine
@@ -56,11 +55,8 @@ def prefect_address() -> PrefectAddress | None:
     named = settings.configured_prefect()
     if named is not None:
         return named
-    try:
-        home = addresses().home.expanduser().absolute()
-    except RuntimeError:  # the home directory of nobody: whoever opens the workspace says so
-        return None
-    api_url = served_prefect(Workspace(home))
+    workspace = settings.own_workspace()
+    api_url = served_prefect(workspace) if workspace is not None else ""
     return PrefectAddress(api_url, "`bpeline server` of this workspace") if api_url else None
 
 

@@ -1,7 +1,8 @@
 """What the environment says about Prefect and the terminal; in this room nobody else reads it.
 
 The addresses of the workspace, the tracking server and the catalogue are `registry.environment`'s;
-keys, certificates and headers are read by Prefect's own client.
+keys, certificates and headers are read by Prefect's own client. The password of a workspace's own
+server is sent to that server only.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from bpeline.registry.environment import addresses
+from bpeline.registry.workspace import Workspace, read_server_secret, served_prefect
+from bpeline.tokenizer_core.errors import StorageError
 from bpeline.tokenizer_core.redaction import tell_secrets_of
 
 # Set only where the user has not. The log of a run goes to the server; on the terminal the command
@@ -37,6 +41,7 @@ _QUIET_TERMINAL = {
 _SERVERS = {
     **_QUIET_PREFECT,
     "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
+    "PREFECT_UI_API_URL": "/api",  # of the host that the browser knows: a tunnel has another port
     # Kept in memory, as is usual, the slots of runs that were under way when a server was killed
     # are taken for ever, and a deployment with a limit never runs again. In files, they run out.
     "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": (
@@ -71,6 +76,30 @@ def configured_prefect() -> PrefectAddress | None:
     return PrefectAddress(url, f"Prefect's profile {name!r}") if url else None
 
 
+def own_workspace() -> Workspace | None:
+    """The workspace in force; None where its path has no meaning, which opening it reports."""
+    try:
+        return Workspace(addresses().home.expanduser().absolute())
+    except RuntimeError:  # the home directory of nobody
+        return None
+
+
+def own_server(api_url: str) -> dict[str, str]:
+    """Variables of Prefect's client for a server, with the password if it is the workspace's."""
+    workspace = own_workspace()
+    variables = {"PREFECT_API_URL": api_url}
+    if workspace is not None and served_prefect(workspace) == api_url.rstrip("/"):
+        with suppress(StorageError):  # the server then asks for a password
+            secret = read_server_secret(workspace.server_secret_file)
+            variables["PREFECT_API_AUTH_STRING"] = f"bpeline:{secret}"
+    return variables
+
+
+def prepare_program() -> None:
+    """Let a program of a workspace's server ask it; call before the first import of Prefect."""
+    os.environ |= own_server(os.environ["PREFECT_API_URL"])
+
+
 def prepare_prefect(api_url: str | None = None, *, quiet_terminal: bool = False) -> None:
     """Give Prefect its environment; call before the first import of Prefect.
 
@@ -79,7 +108,7 @@ def prepare_prefect(api_url: str | None = None, *, quiet_terminal: bool = False)
         quiet_terminal: somebody else speaks on this terminal.
     """
     if api_url is not None:
-        os.environ["PREFECT_API_URL"] = api_url
+        os.environ |= own_server(api_url)
     for name, value in {**_QUIET_PREFECT, **(_QUIET_TERMINAL if quiet_terminal else {})}.items():
         os.environ.setdefault(name, value)
 
@@ -87,14 +116,16 @@ def prepare_prefect(api_url: str | None = None, *, quiet_terminal: bool = False)
 @contextmanager
 def naming(api_url: str) -> Iterator[None]:
     """Name a Prefect server in the environment of this process for as long as the block lasts."""
-    before = os.environ.get("PREFECT_API_URL")
-    os.environ["PREFECT_API_URL"] = api_url
+    variables = own_server(api_url)
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ |= variables
     try:
         yield
     finally:
-        del os.environ["PREFECT_API_URL"]
-        if before is not None:
-            os.environ["PREFECT_API_URL"] = before
+        for name, value in before.items():
+            del os.environ[name]
+            if value is not None:
+                os.environ[name] = value
 
 
 def server_environment(**places: str) -> dict[str, str]:

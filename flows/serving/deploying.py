@@ -12,6 +12,9 @@ import re
 import sys
 from pathlib import Path
 
+from bpeline.flows.running import settings
+from bpeline.flows.serving import work_pool
+
 LEFT = "left over: "
 _NAME = re.compile(r"^ {0,2}- name: (.+)$", re.MULTILINE)
 
@@ -24,6 +27,7 @@ def names_in(path: Path) -> list[str]:
 def main() -> None:
     """Do it; the exit code is that of Prefect's command that failed, the error on its last line."""
     pool, path, *tagged = sys.argv[1:]
+    settings.prepare_program()
     names = names_in(Path(path))
     if names:
         _apply(pool, path)
@@ -35,16 +39,13 @@ def main() -> None:
 def _apply(pool: str, path: str) -> None:
     from prefect.cli import app
 
-    for arguments in (
-        ["work-pool", "create", pool, "--type", "process", "--overwrite"],
-        ["--no-prompt", "deploy", "--all", "--prefect-file", path],
-    ):
-        sys.argv[1:] = arguments  # where Prefect's commands read them
-        try:
-            app()
-        except SystemExit as ended:
-            if ended.code:
-                raise
+    work_pool.make(pool)
+    sys.argv[1:] = ["--no-prompt", "deploy", "--all", "--prefect-file", path]  # Prefect reads them
+    try:
+        app()
+    except SystemExit as ended:
+        if ended.code:
+            raise
 
 
 def _leave_over(tag: str, names: list[str], remove: bool) -> None:

@@ -6,8 +6,10 @@ flow; what is scheduled says a project's file, or ``prefect.yaml``.
 
 from __future__ import annotations
 
+import shlex
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +17,34 @@ from pathlib import Path
 import bpeline
 from bpeline.flows.requests import Project, find_project, read_project
 from bpeline.flows.running import choose_runner, settings
-from bpeline.flows.serving import deploying
+from bpeline.flows.serving import deploying, prefect_server, prefect_worker
 from bpeline.flows.serving.project_deployments import project_tag, write_deployments
-from bpeline.flows.serving.services import HOST, Say, Service, running, wait_for_any
+from bpeline.flows.serving.services import (
+    HOST,
+    STOP_SECONDS,
+    Say,
+    Service,
+    running,
+    wait_for_any,
+)
 from bpeline.flows.wording import as_typed
 from bpeline.registry.opening import Registry, open_registry
+from bpeline.registry.serving import (
+    SECRET_VARIABLE,
+    end_family,
+    ending_orphans,
+    left_behind,
+    sign_in_token,
+)
 from bpeline.registry.tracking import is_server, mlflow_server, ui_base
-from bpeline.registry.workspace import serving_prefect, serving_ui
+from bpeline.registry.workspace import (
+    Workspace,
+    make_server_secret,
+    served_prefect,
+    served_ui_port,
+    serving_prefect,
+    serving_ui,
+)
 from bpeline.tokenizer_core.another_python import required_python
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryUnreachable
 
@@ -29,11 +52,22 @@ POOL = "bpeline"
 # In a checkout prefect.yaml and the rules it names are links to those at the top level.
 INSTALLED = Path(bpeline.__file__).parent
 _RUNS_AT_ONCE = 1  # trainings use all cores and hold the workspace
+_LOOK_SECONDS = 0.25
 _VIEW = "workflowType=machine_learning"  # the one that shows models and runs
 
+Ask = Callable[[str], bool]
 
-def serve_ui(port: int, say: Say) -> None:
+
+def serve_ui(port: int, say: Say, ask: Ask, password: bool = True) -> None:
     """Serve the MLflow UI of the workspace on a port until interrupted.
+
+    If this workspace is served there already, print another address and return.
+
+    Args:
+        port: where.
+        say: prints a line.
+        ask: asks whether to end what a killed server left behind.
+        password: False serves every user of this machine.
 
     Raises:
         InvalidOption: the port is taken.
@@ -44,38 +78,71 @@ def serve_ui(port: int, say: Say) -> None:
     if not services:
         say(f"MLflow is a server of its own: {_mlflow_pages(registry, port)['tokenizers']}")
         return
+    secret = make_server_secret(registry.workspace.server_secret_file) if password else ""
+    if served_ui_port(registry.workspace) == port:
+        _show(_mlflow_pages(registry, port, secret), say)
+        return
+    _end_left_behind(registry.workspace, say, ask)
+    environment = _environment(registry, secret)
     try:
         with (
-            running(services, _environment(registry), registry.workspace.root, say) as processes,
+            ending_orphans(STOP_SECONDS),
+            running(services, environment, registry.workspace.root, say) as processes,
             serving_ui(registry.workspace, port),
         ):
-            _show(_mlflow_pages(registry, port), say)
+            _show(_mlflow_pages(registry, port, secret), say)
+            say(_meaning(secret, "bpeline ui"))
             say("Ctrl-C stops it")
             wait_for_any(processes)
     except KeyboardInterrupt:
         say("\nstopped")
 
 
-def serve(prefect_port: int, mlflow_port: int, deploys: bool, say: Say) -> None:
+def serve(
+    prefect_port: int,
+    mlflow_port: int,
+    deploys: bool,
+    say: Say,
+    ask: Ask,
+    password: bool = True,
+) -> None:
     """Serve Prefect, a worker and the MLflow UI until interrupted.
 
-    With ``deploys``, the project's file or ``prefect.yaml`` is applied once the server answers.
+    With ``deploys``, the project's file or ``prefect.yaml`` is applied once the server answers. If
+    this workspace is served there already, print other addresses and return. Other arguments as
+    for `serve_ui`.
 
     Raises:
         InvalidOption: the project's file cannot be used, or a port is taken.
-        WorkspaceLocked: the workspace is served already.
+        WorkspaceLocked: the workspace is served already, on another port.
         RegistryUnreachable: a server ended by itself or does not start to answer.
     """
     registry = open_registry()
     home = registry.workspace.root
     project = _read_project(home) if deploys else None  # before anything is started
     api = f"http://{HOST}:{prefect_port}/api"
-    environment = _environment(registry, PREFECT_API_URL=api)
+    secret = make_server_secret(registry.workspace.server_secret_file) if password else ""
+    environment = _environment(registry, secret, PREFECT_API_URL=api)
     mlflow = _mlflow(registry, mlflow_port, "--mlflow-port")
     worker = Service("a worker", _worker())
+
+    def show() -> None:
+        schedules = f"http://{HOST}:{prefect_port}/deployments"
+        _show({
+            "schedules": _opening(schedules, prefect_port, secret),
+            "commands": f"export PREFECT_API_URL={api} BPELINE_HOME={shlex.quote(str(home))}",
+            **_for_clients("Prefect", "PREFECT_API_AUTH_STRING=bpeline:", registry, secret),
+            **_mlflow_pages(registry, mlflow_port, secret),
+        }, say)  # fmt: skip
+
+    if served_prefect(registry.workspace) == api:
+        show()
+        return
+    _end_left_behind(registry.workspace, say, ask)
     try:
         with (
             serving_prefect(registry.workspace) as serves,
+            ending_orphans(STOP_SECONDS),
             running([prefect_service(prefect_port), *mlflow], environment, home, say) as servers,
             serving_ui(registry.workspace, mlflow_port) if mlflow else nullcontext(),
         ):
@@ -85,11 +152,8 @@ def serve(prefect_port: int, mlflow_port: int, deploys: bool, say: Say) -> None:
                     say(as_typed(line))
             with running([worker], environment, home, say) as workers:
                 say("")
-                _show({
-                    "schedules": f"http://{HOST}:{prefect_port}/deployments",
-                    **_mlflow_pages(registry, mlflow_port),
-                    "commands": f"export PREFECT_API_URL={api} BPELINE_HOME={home}",
-                }, say)  # fmt: skip
+                show()
+                say(_meaning(secret, "bpeline server"))
                 say("Ctrl-C stops all")
                 wait_for_any({**servers, **workers})
     except KeyboardInterrupt:
@@ -98,13 +162,13 @@ def serve(prefect_port: int, mlflow_port: int, deploys: bool, say: Say) -> None:
 
 def prefect_service(port: int) -> Service:
     """A Prefect server on the loopback address, its API below ``/api``."""
-    command = _python("prefect", "server", "start", "--host", HOST, "--port", str(port))
+    command = _python(prefect_server.__name__, HOST, str(port))
     return Service("Prefect", command, port, "/api", "--prefect-port")
 
 
 def _worker() -> Sequence[str]:
-    runs = "--pool", POOL, "--limit", str(_RUNS_AT_ONCE)
-    return _python("prefect", "worker", "start", "--type", "process", *runs)
+    deployments = str(INSTALLED / "prefect.yaml")
+    return _python(prefect_worker.__name__, POOL, deployments, str(_RUNS_AT_ONCE))
 
 
 def _python(*command: str) -> Sequence[str]:
@@ -168,12 +232,14 @@ def deploy(remove: bool = False) -> Deployed:
             "one that PREFECT_API_URL or a Prefect profile names, or that `bpeline server` runs",
             "type `bpeline server --deploy`, or set PREFECT_API_URL",
         )
-    return _deploy(_environment(registry, PREFECT_API_URL=chosen.prefect_api), project, remove)
+    environment = _environment(registry, "", PREFECT_API_URL=chosen.prefect_api)
+    return _deploy(environment, project, remove)
 
 
-def _environment(registry: Registry, **more: str) -> dict[str, str]:
+def _environment(registry: Registry, secret: str, **more: str) -> dict[str, str]:
     """One for all that serves a workspace, and for the flows that it starts."""
     store = registry.tracker.settings
+    more[SECRET_VARIABLE] = str(registry.workspace.server_secret_file) if secret else ""
     return settings.server_environment(
         BPELINE_HOME=str(registry.workspace.root),
         BPELINE_STORE=registry.workspace.store,
@@ -231,12 +297,68 @@ def _mlflow(registry: Registry, port: int, option: str) -> list[Service]:
     return [Service("MLflow", command, port, option=option)]
 
 
-def _mlflow_pages(registry: Registry, port: int) -> dict[str, str]:
-    base = ui_base(registry.tracker.settings.uri, port)
+def _mlflow_pages(registry: Registry, port: int, secret: str = "") -> dict[str, str]:
+    uri = registry.tracker.settings.uri
+    base = ui_base(uri, port)
+    if is_server(uri):
+        secret = ""
+    client = f"MLFLOW_TRACKING_URI={base} MLFLOW_TRACKING_TOKEN="
     return {
-        "tokenizers": f"{base}/#/models?{_VIEW}",
+        "tokenizers": f"{_opening(f'{base}/', port, secret)}#/models?{_VIEW}",
         "experiments": f"{base}/#/experiments?{_VIEW}",
+        **_for_clients("MLflow", client, registry, secret),
     }
+
+
+def _for_clients(name: str, variables: str, registry: Registry, secret: str) -> dict[str, str]:
+    """The command that gives other programs the password, without showing it."""
+    file = shlex.quote(str(registry.workspace.server_secret_file))
+    return {name: f"export {variables}$(cat {file})"} if secret else {}
+
+
+def _opening(address: str, port: int, secret: str) -> str:
+    """An address that lets a browser in."""
+    return f"{address}?token={sign_in_token(secret, port)}" if secret else address
+
+
+def _meaning(secret: str, command: str) -> str:
+    if secret:
+        return (
+            "each address with a token opens in one browser, within ten minutes; "
+            f"`{command}` in another terminal prints new ones"
+        )
+    return (
+        "NO PASSWORD: every user of this machine can replace models, and code that is loaded with "
+        "them; by Prefect, users and pages of other sites in your browser can run commands as you"
+    )
+
+
+def _end_left_behind(workspace: Workspace, say: Say, ask: Ask) -> None:
+    """End services whose command was killed, if they do not end by themselves.
+
+    Raises:
+        InvalidOption: they go on.
+    """
+    if not (left := left_behind(workspace.root)):
+        return
+    say(f"waiting for services of a command that was killed (process {_listed(left)}) …")
+    deadline = time.monotonic() + STOP_SECONDS
+    while left and time.monotonic() < deadline:
+        time.sleep(_LOOK_SECONDS)
+        left = left_behind(workspace.root)
+    if left and not ask(f"Kill what still serves this workspace (process {_listed(left)})?"):
+        raise InvalidOption(
+            f"services of a command that was killed still serve {workspace.root}: process "
+            f"{_listed(left)}",
+            "services that ended with their command",
+            f"type `kill -9 {' '.join(map(str, left))}`, then the same command again",
+        )
+    for pid in left:
+        end_family(pid, _LOOK_SECONDS)
+
+
+def _listed(pids: Sequence[int]) -> str:
+    return ", ".join(map(str, pids))
 
 
 def _show(addresses: Mapping[str, str], say: Say) -> None:

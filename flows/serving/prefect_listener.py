@@ -5,10 +5,12 @@ Knows no flow. Imported after the environment of Prefect has been prepared.
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -22,11 +24,13 @@ from prefect.client.orchestration import get_client
 from prefect.context import FlowRunContext
 
 from bpeline.flows.running import LEARN_MERGES, FlowKind, progress, tell
+from bpeline.registry.workspace import this_process
 from bpeline.tokenizer_core.digests import digest_of
 
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.merging import TrainingProgress
 
+PROCESS_LABEL = "bpeline.process"
 DRIFT_DETECTED = "bpeline.drift.detected"
 SECONDS_BETWEEN_UPDATES = 2.0
 
@@ -52,6 +56,7 @@ class PrefectListener(progress.Progress):
         self.updated = time.monotonic()
         self.answers = True
         what = "how far the run is"
+        self._told(_record_process)
         make = create_progress_artifact
         self.bar = (
             self._told(make, 0.0, self._key(f"{self.kind}-progress"), what) if self.shares else None
@@ -137,6 +142,14 @@ class PrefectListener(progress.Progress):
             self.answers = not isinstance(error, httpx.TransportError)
             self.logger.debug("Prefect's server was not told: %s", error)
             return None
+
+
+def _record_process() -> None:
+    """Record which process runs this, for `lost_runs`."""
+    with get_client(sync_client=True) as client:
+        client.update_flow_run_labels(
+            _flow_run().id, {PROCESS_LABEL: json.dumps(asdict(this_process()))}
+        )
 
 
 def _rename(name: str) -> None:

@@ -45,6 +45,12 @@ def project_deployments(project: Project, usual: Path) -> dict[str, Any]:
     return {**kept, "deployments": made}
 
 
+def entrypoints_of(usual: Path) -> set[str]:
+    """The flows that our own ``prefect.yaml`` deploys."""
+    content = yaml.safe_load(usual.read_text(encoding="utf-8"))
+    return {one["entrypoint"] for one in content["deployments"]}
+
+
 def project_tag(project: Project) -> str:
     """What all deployments of a project's file have in common, also after its name has changed."""
     return f"project:{project.path.absolute()}"

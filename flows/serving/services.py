@@ -9,14 +9,16 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from subprocess import DEVNULL
 from typing import NamedTuple
 
 from bpeline.flows.running import stop_moving, terminable
+from bpeline.registry.serving import end_family, parent_variable
 from bpeline.registry.tracking import answers
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryUnreachable
 
@@ -27,6 +29,9 @@ ANSWER_SECONDS = 3.0
 _LOOK_SECONDS = 0.25
 
 Say = Callable[[str], object]
+# Our ends of the pipes that tell services of our end. Services of inner blocks inherit them, so
+# that those of outer blocks outlive them.
+_ours: list[int] = []
 Processes = Mapping[str, subprocess.Popen[bytes]]
 
 
@@ -55,7 +60,8 @@ def running(
     """Start services at once and wait until all answer; stop them at the end.
 
     SIGTERM ends the block as Ctrl-C does. Services have sessions of their own: Ctrl-C reaches this
-    process alone, and they are stopped in order, the last first.
+    process alone, and they are stopped in order, the last first. When this process is killed, they
+    end by themselves, those of outer blocks after those of inner ones.
 
     Yields:
         name → process.
@@ -70,11 +76,17 @@ def running(
             _refuse_taken_port(service, service.port)
     processes: dict[str, subprocess.Popen[bytes]] = {}
     with terminable(signal.SIGTERM, signal.SIGINT), ExitStack() as stack:
+        end, ours = os.pipe()
+        stack.callback(os.close, end)
+        environment = {**environment, **parent_variable(end)}
+        inherited = [end, *_ours]
+        stack.callback(_close_ours, ours)
+        _ours.append(ours)
         for service in services:
             say(f"starting {service.name} {'(5 to 15 seconds) ' if service.port else ''}…")
             process = subprocess.Popen(
                 service.command, env=environment, cwd=directory, start_new_session=True,
-                stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL,
+                stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, pass_fds=inherited,
             )  # fmt: skip
             stack.callback(_stop, process)
             processes[service.name] = process
@@ -133,11 +145,12 @@ def _require_all_running(processes: Processes) -> None:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Ask the whole session to end, then insist: what it started belongs to it."""
-    for demand in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, demand)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(STOP_SECONDS)
-            return
+    """Ask all that it started to end with it, then insist."""
+    threading.Thread(target=process.wait, daemon=True).start()  # so that it is seen to have ended
+    end_family(process.pid, STOP_SECONDS)
     process.wait()
+
+
+def _close_ours(descriptor: int) -> None:
+    _ours.remove(descriptor)
+    os.close(descriptor)

@@ -3,7 +3,7 @@
 A program, ``python -m bpeline.registry.tracking.mlflow_server HOST PORT``, that serves what
 ``mlflow server`` does; that is a process which imports everything twice, once to start the other.
 The store and the place of artifacts say ``MLFLOW_BACKEND_STORE_URI`` and
-``MLFLOW_ARTIFACTS_DESTINATION``, as there.
+``MLFLOW_ARTIFACTS_DESTINATION``, as there; the file of the password, `registry.serving`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from bpeline.registry.serving import end_with_parent, is_gated, serve_application
 from bpeline.tokenizer_core.another_python import required_python
 
 # What MLflow's pages remember in a browser of notices that were seen. Its assistant, a panel that
@@ -33,16 +34,17 @@ _SCRIPT = (
 
 def main() -> None:
     """Serve until the process is ended."""
+    end_with_parent()
     host, port = sys.argv[1:]
     try:
         application = _application()
     except ImportError:  # an MLflow that is arranged otherwise: its own command serves it
+        if is_gated():
+            raise
         command = ("mlflow", "server", "--host", host, "--port", port, "--workers", "1")
         python = required_python("MLflow's own command serves it", "type `mlflow server`")
         os.execv(python, [python, "-m", *command])
-    import uvicorn
-
-    uvicorn.run(application, host=host, port=int(port), log_level="critical")
+    serve_application(application, host, int(port))
 
 
 def _application() -> Any:
@@ -51,6 +53,8 @@ def _application() -> Any:
     Raises:
         ImportError: this MLflow has it elsewhere.
     """
+    if is_gated():  # which has judged the host by then
+        os.environ["MLFLOW_SERVER_ALLOWED_HOSTS"] = "*"
     from mlflow.server import constants
 
     store = os.environ["MLFLOW_BACKEND_STORE_URI"]

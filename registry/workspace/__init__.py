@@ -11,12 +11,16 @@ if TYPE_CHECKING:
     from .prefect_servers import served_prefect as served_prefect
     from .prefect_servers import serving_prefect as serving_prefect
     from .processes import Process as Process
+    from .processes import descendants_of as descendants_of
+    from .processes import process_of as process_of
     from .processes import this_process as this_process
     from .sealed_records import FileSeal as FileSeal
     from .sealed_records import damaged as damaged
     from .sealed_records import read_record as read_record
     from .sealed_records import write_record as write_record
     from .sealed_records import write_sealed as write_sealed
+    from .server_secret import make_server_secret as make_server_secret
+    from .server_secret import read_server_secret as read_server_secret
     from .shared_copies import fetch as fetch
     from .shared_copies import fetch_all as fetch_all
     from .shared_copies import fetch_below as fetch_below

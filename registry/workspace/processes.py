@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 _PROC = Path("/proc")
 # Fields of /proc/<pid>/stat, counted after the command's closing parenthesis.
-_STATE, _START_TIME = 0, 19
+_STATE, _PARENT, _START_TIME = 0, 1, 19
 _ENDED = {"Z", "X"}  # killed, but not yet collected by its parent
 
 
@@ -52,8 +54,35 @@ class Process:
 
 
 def this_process() -> Process:
-    pid = os.getpid()
+    return process_of(os.getpid())
+
+
+def process_of(pid: int) -> Process:
+    """The process of this machine that has this id now."""
     return Process(pid, socket.gethostname(), birth_of(pid))
+
+
+def descendants_of(pid: int) -> list[int]:
+    """The ids of a process's children, their children and so on."""
+    children: dict[int, list[int]] = {}
+    for child, parent in _processes():
+        children.setdefault(parent, []).append(child)
+    found = [pid]
+    for parent in found:
+        found += children.get(parent, [])
+    return found[1:]
+
+
+def _processes() -> Iterator[tuple[int, int]]:
+    """The id of each process of this machine, and its parent's."""
+    if not (_PROC / "self").exists():  # macOS
+        listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, check=False)
+        for line in listed.stdout.splitlines():
+            pid, parent = line.split()
+            yield int(pid), int(parent)
+    for folder in _PROC.glob("[0-9]*"):
+        if status := _status_of(int(folder.name)):
+            yield int(folder.name), int(status[_PARENT])
 
 
 def birth_of(pid: int) -> str:

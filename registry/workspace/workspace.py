@@ -193,6 +193,10 @@ class Workspace:
         return self.root / "prefect-server"
 
     @property
+    def server_secret_file(self) -> Path:
+        return self.root / "server-password"
+
+    @property
     def mlflow_artifacts(self) -> Path:
         return self.root / "mlflow-artifacts"
 

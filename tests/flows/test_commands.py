@@ -10,13 +10,14 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import Result
-from loopback import free_ports, listens
+from loopback import asked, free_ports, listens
 from tiktoken.load import load_tiktoken_bpe
 
 from bpeline import flows
@@ -345,8 +346,15 @@ def test_ui_serves_the_workspace_and_stops_cleanly(
             if "Ctrl-C" in line:
                 break
         query = f"http://127.0.0.1:{port}/api/2.0/mlflow/registered-models/get?name=news"
-        with urllib.request.urlopen(query, timeout=120) as answer:
-            assert json.load(answer)["registered_model"]["name"] == "news"
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(query, timeout=120)
+        password = (here / ".bpeline/server-password").read_text().strip()
+        answer = asked(query, Authorization=f"Bearer {password}")
+        assert answer["registered_model"]["name"] == "news"
+        again = bpeline("ui", "--port", port).stdout  # while it runs: another address
+        assert f"http://127.0.0.1:{port}/?token=" in again
+        assert f"MLFLOW_TRACKING_TOKEN=$(cat {here}/.bpeline/server-password)" in again
+        assert password not in again
         link = json.loads(bpeline("show", "news/1", "--json").stdout)["link"]
         assert link.startswith(f"http://127.0.0.1:{port}/")
         ui.send_signal(signal.SIGINT)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -15,12 +17,15 @@ from urllib.request import Request, urlopen
 
 import pytest
 from click.testing import Result
-from loopback import free_ports, listens
+from loopback import free_ports, listens, waiting_for
 
+from bpeline.flows.serving import local_server
 from bpeline.flows.serving import services as looked_after
 from bpeline.flows.serving.services import Processes, Service, wait_for_any
 from bpeline.registry.opening import open_registry
+from bpeline.registry.serving import left_behind
 from bpeline.registry.tracking import mlflow_server
+from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryUnreachable
 
 ROOT = Path(__file__).parents[2]
@@ -98,6 +103,78 @@ def test_a_service_that_ignores_sigterm_is_killed_with_its_children(
             return
         time.sleep(0.1)
     raise AssertionError("its child still serves")
+
+
+PARENT = """
+import os, pathlib, signal, sys, time
+from bpeline.flows.serving.services import Service, running
+service = (sys.executable, "-c", pathlib.Path("service.py").read_text())
+more = {**os.environ, "BPELINE_HOME": os.getcwd()}, os.getcwd(), print
+port = sys.argv[1]
+with running([Service("server", (*service, "serve", port), int(port))], *more):
+    with running([Service("worker", (*service, "work", port))], *more):
+        while not os.path.exists("runs"):
+            time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+SERVICE = """
+import http.server, pathlib, signal, subprocess, sys, time, urllib.request
+from bpeline.registry.serving import end_with_parent
+what, port = sys.argv[1:]
+address = f"http://127.0.0.1:{port}/runs"
+def ended(*_):
+    pathlib.Path("said").write_text(str(urllib.request.urlopen(address).status))
+    raise SystemExit
+if what == "run":
+    signal.signal(signal.SIGTERM, ended)
+    pathlib.Path("runs").touch()
+else:
+    end_with_parent()
+if what == "work":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    text = pathlib.Path("service.py").read_text()
+    subprocess.Popen([sys.executable, "-c", text, "run", port], start_new_session=True)
+if what == "serve":
+    http.server.test(http.server.SimpleHTTPRequestHandler, port=int(port), bind="127.0.0.1")
+time.sleep(1_000)
+"""
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> int:
+    """The port of a server whose parent was killed while its worker ran something."""
+    (port,) = free_ports(1)
+    (tmp_path / "service.py").write_text(SERVICE)
+    (tmp_path / "health").touch()
+    command = [sys.executable, "-c", PARENT, str(port)]
+    ended = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    return port
+
+
+@pytest.mark.slow
+def test_services_and_their_runs_end_with_a_parent_that_was_killed(
+    killed: int, tmp_path: Path
+) -> None:
+    assert left_behind(tmp_path)
+    waiting_for("end", lambda: not left_behind(tmp_path) and not listens(killed), 60)
+    assert (tmp_path / "said").read_text() == "200", "the server outlives the run, and hears it"
+
+
+@pytest.mark.slow
+def test_the_next_start_names_and_ends_what_a_killed_one_left(
+    killed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for pid in (left := left_behind(tmp_path)):
+        os.kill(pid, signal.SIGSTOP)  # so that they do not end by themselves
+    monkeypatch.setattr(local_server, "STOP_SECONDS", 0.5)
+    workspace, said = Workspace(tmp_path), list[str]()
+    with pytest.raises(InvalidOption, match=f"process {left[0]}, {left[1]}") as refused:
+        local_server._end_left_behind(workspace, said.append, lambda question: False)
+    assert f"`kill -9 {left[0]} {left[1]}`" in refused.value.next_step
+    local_server._end_left_behind(workspace, said.append, lambda question: str(left[0]) in question)
+    assert left_behind(tmp_path) == []
+    assert not listens(killed)
 
 
 @pytest.mark.parametrize("command", ["server", "ui"])

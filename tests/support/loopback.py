@@ -47,10 +47,11 @@ def listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def asked(url: str, content: Any = None, method: str | None = None) -> Any:
+def asked(url: str, content: Any = None, method: str | None = None, **headers: str) -> Any:
     """The answer of a server; None where it is empty. One that is busy is asked again."""
     body = None if content is None else json.dumps(content).encode()
-    request = urllib.request.Request(url, body, {"Content-Type": "application/json"}, method=method)
+    every = {"Content-Type": "application/json", **headers}
+    request = urllib.request.Request(url, body, every, method=method)
     for busy in range(_ATTEMPTS):
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:

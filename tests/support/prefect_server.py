@@ -33,6 +33,7 @@ class PrefectServer:
         self.port = port
         self.program = program
         self.url = f"http://127.0.0.1:{port}/api"
+        self.headers: dict[str, str] = {}
         self.environment = {
             **os.environ,
             "PYTHONPATH": str(ROOT),
@@ -44,7 +45,7 @@ class PrefectServer:
 
     def ask(self, path: str, content: Any = None, method: str | None = None) -> Any:
         """The answer to a request."""
-        return asked(self.url + path, content, method)
+        return asked(self.url + path, content, method, **self.headers)
 
     def all(self, kind: str, **where: Any) -> list[Any]:
         """All things of a kind, such as ``artifacts``."""

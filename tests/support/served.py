@@ -46,7 +46,8 @@ class Served:
 
     def ask_mlflow(self, path: str, content: Any = None) -> Any:
         """MLflow's answer."""
-        return asked(f"http://127.0.0.1:{self.mlflow}/api/2.0/mlflow{path}", content)
+        address = f"http://127.0.0.1:{self.mlflow}/api/2.0/mlflow{path}"
+        return asked(address, content, **self.server.headers)
 
     def mlflow_runs(self, experiment: str, where: str) -> list[Any]:
         """Runs of an experiment."""
@@ -55,6 +56,13 @@ class Served:
         asking = {"experiment_ids": [number], "filter": where}
         runs: list[Any] = self.ask_mlflow("/runs/search", asking)["runs"]
         return runs
+
+    def address(self, label: str) -> str:
+        """The address that the command prints now, with a token of its own."""
+        arguments = ["server", "--workspace", str(self.home), "--prefect-port",
+                     str(self.server.port), "--mlflow-port", str(self.mlflow)]  # fmt: skip
+        printed = self.server.bpeline(*arguments, folder=self.home).stdout
+        return next(line.split()[1] for line in printed.splitlines() if line.startswith(label))
 
     @property
     def deployments(self) -> dict[str, Any]:
@@ -119,6 +127,9 @@ def serving(folder: Path, home: Path, program: Path) -> Iterator[Served]:
             said.append(line)
             if "Ctrl-C" in line:
                 break
+        password = (home / "server-password").read_text().strip()
+        server.headers["Authorization"] = f"Bearer {password}"
+        server.environment["PREFECT_API_AUTH_STRING"] = f"bpeline:{password}"
         try:
             yield Served(process, server, mlflow, home, "".join(said))
         finally:

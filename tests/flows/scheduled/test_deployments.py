@@ -30,7 +30,7 @@ def retrained(served: Served) -> Any:
 
 def test_the_addresses_are_printed_when_all_answer(served: Served) -> None:
     assert f"http://127.0.0.1:{served.server.port}/deployments" in served.said
-    assert f"http://127.0.0.1:{served.mlflow}/#/models" in served.said
+    assert f"http://127.0.0.1:{served.mlflow}/?token=" in served.said
     assert f"export PREFECT_API_URL=http://127.0.0.1:{served.server.port}/api" in served.said
     (line,) = [line for line in served.said.splitlines() if line.startswith("deployed: ")]
     assert sorted(line.removeprefix("deployed: ").split(", ")) == sorted(served.deployments)
@@ -117,6 +117,8 @@ def test_people_find_the_results_in_both_user_interfaces(
     summary = served.server.artifacts(retrained["id"])["tokenizer-summary-demo"]["id"]
     view = "workflowType=machine_learning"
     with browsing(BROWSER, tmp_path / "profile") as page:
+        page.shows(served.address("schedules"), *served.deployments)
+        page.shows(served.address("tokenizers"), "demo")
         page.shows(f"{prefect}/runs/flow-run/{retrained['id']}", retrained["name"], "Completed")
         page.shows(f"{prefect}/artifacts/artifact/{summary}", "demo/1 is champion", "bytes/token")
         page.shows(f"{prefect}/deployments", *served.deployments)

@@ -1,0 +1,23 @@
+"""Prefect's server in one process, behind the password of its workspace.
+
+A program, ``python -m bpeline.flows.serving.prefect_server HOST PORT``.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from bpeline.registry.serving import end_with_parent, serve_application
+
+
+def main() -> None:
+    """Serve until the process is ended."""
+    end_with_parent()
+    host, port = sys.argv[1:]
+    from prefect.server.api.server import create_app
+
+    serve_application(create_app(final=True), host, int(port))
+
+
+if __name__ == "__main__":
+    main()

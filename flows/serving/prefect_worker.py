@@ -1,0 +1,105 @@
+"""Prefect's process worker, which runs only what `bpeline deploy` writes.
+
+A program, ``python -m bpeline.flows.serving.prefect_worker POOL DEPLOYMENTS LIMIT``. Before it
+starts, runs whose process is gone are marked as crashed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+from bpeline.flows.running import settings
+from bpeline.flows.serving import work_pool
+from bpeline.flows.serving.project_deployments import entrypoints_of
+from bpeline.registry.serving import end_with_parent
+from bpeline.registry.workspace import Process
+
+_SET_DIRECTORY = "prefect.deployments.steps.set_working_directory"
+_MOST_RUNS = 200  # that Prefect lists at once
+
+
+def main() -> None:
+    """Work until the process is ended."""
+    end_with_parent()
+    pool, path, limit = sys.argv[1:]
+    settings.prepare_program()
+    from prefect.cli import app
+
+    _define_worker(Path(path))
+    mark_lost_runs()
+    sys.argv[1:] = ["worker", "start", "--type", "process", "--pool", pool, "--limit", limit]
+    app()
+
+
+def _define_worker(path: Path) -> None:
+    """Define the worker that Prefect's command then starts: the last one of its type counts."""
+    from prefect.workers.process import ProcessJobConfiguration, ProcessWorker
+
+    entrypoints = entrypoints_of(path)
+    steps = [{_SET_DIRECTORY: {"directory": str(path.parent)}}]
+
+    class Configuration(ProcessJobConfiguration):  # type: ignore[misc]
+        @classmethod
+        async def from_template_and_values(
+            cls, base_job_template: dict[str, Any], values: dict[str, Any], client: Any = None
+        ) -> Any:
+            del base_job_template  # a server's may have been changed
+            env = values.get("env") or {}
+            if unknown := sorted({*values} - {"env"} | {*env} - {*work_pool.VARIABLES}):
+                raise ValueError(f"bpeline's worker sets no {', '.join(unknown)} for a run")
+            return await super().from_template_and_values(work_pool.TEMPLATE, values, client=client)
+
+        def prepare_for_flow_run(
+            self, flow_run: Any, deployment: Any = None, *more: Any, **named: Any
+        ) -> None:
+            if deployment is None or deployment.entrypoint not in entrypoints:
+                raise ValueError("bpeline's worker runs only flows that `bpeline deploy` deploys")
+            if (deployment.pull_steps or []) != steps:
+                raise ValueError(
+                    "bpeline's worker runs only pull steps that `bpeline deploy` writes"
+                )
+            super().prepare_for_flow_run(flow_run, deployment, *more, **named)
+
+    with warnings.catch_warnings(action="ignore"):  # that it takes the place of Prefect's
+
+        class Worker(ProcessWorker):  # type: ignore[misc]
+            job_configuration = Configuration
+
+
+def mark_lost_runs() -> None:
+    """Mark runs as crashed whose process has ended without a word, as when it was killed."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import (
+        FlowRunFilter,
+        FlowRunFilterState,
+        FlowRunFilterStateType,
+    )
+    from prefect.states import Crashed, StateType
+
+    from bpeline.flows.serving.prefect_listener import PROCESS_LABEL
+
+    workspace = settings.own_workspace()
+    at_work = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
+    state = FlowRunFilterState(type=FlowRunFilterStateType(any_=at_work))
+    with get_client(sync_client=True) as client:
+        runs = client.read_flow_runs(flow_run_filter=FlowRunFilter(state=state), limit=_MOST_RUNS)
+        for run in runs:
+            if label := run.labels.get(PROCESS_LABEL):
+                is_lost = Process(**json.loads(str(label))).is_dead()
+            elif run.deployment_id:  # only a worker that is gone could have begun one of ours
+                variables = client.read_deployment(run.deployment_id).job_variables
+                home = variables.get("env", {}).get("BPELINE_HOME")
+                is_lost = workspace is not None and home == str(workspace.root)
+            else:
+                is_lost = False
+            if is_lost:
+                crashed = Crashed(message="The process that ran this is gone.")
+                client.set_flow_run_state(run.id, crashed, force=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""An ASGI middleware that asks for the workspace's password: it alone decides what passes.
+
+In this order: Host, Origin, public health checks, the token of a printed address, Authorization,
+the cookie, the first message of a websocket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode
+
+from bpeline.registry.serving import sign_in
+
+_LOOPBACK = {"127.0.0.1", "localhost", "[::1]"}
+_PUBLIC = {"/health", "/api/health"}
+_TOKEN = "token"
+_FIRST_MESSAGE_SECONDS = 5.0
+_POLICY_VIOLATION = 1008
+_NO_REFERRER = (b"referrer-policy", b"same-origin")  # links do not tell others the host's name
+_JUDGED = {b"origin", b"authorization"}  # headers that applications need not judge again
+
+
+class Gate:
+    """Lets requests with a workspace's password through to an application.
+
+    Args:
+        application: an ASGI application.
+        secret: the password.
+        port: where the server listens.
+        hosts: names of this server besides those of the loopback address.
+    """
+
+    def __init__(self, application: Any, secret: str, port: int, hosts: Collection[str] = ()):
+        self._application, self._secret, self._port = application, secret, port
+        self._hosts = {host.lower() for host in hosts}
+        self._name = f"w-{secrets.token_hex(8)}.localhost"
+        start = secrets.token_hex(16)
+        self._cookie = f"bpeline-{port}", sign_in.sign(secret, "cookie", port, start)
+        self._used: dict[str, float] = {}  # tokens, and when they end
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request, or let the application do it."""
+        if scope["type"] not in {"http", "websocket"}:
+            await self._application(scope, receive, send)
+            return None
+        fields = [(name.lower(), value.decode("latin-1")) for name, value in scope["headers"]]
+        host = ",".join(value for name, value in fields if name == b"host").lower()
+        name = host.rpartition(":")[0] if ":" in host.rpartition("]")[2] else host
+        if name not in self._hosts | _LOOPBACK and not name.endswith(".localhost"):
+            return await _refuse(scope, send, 403, "This server has another name.")
+        if sign_in.is_foreign(scope, dict(fields), host):
+            return await _refuse(scope, send, 403, "Pages of other sites may not ask this server.")
+        method = scope.get("method")
+        if not (method in {"GET", "HEAD"} and scope["path"] in _PUBLIC):
+            query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+            token = dict(query).get(_TOKEN, "")
+            expiry = sign_in.expiry_of(token, self._secret, self._port)
+            is_fresh = expiry > time.time() and token not in self._used
+            if method == "GET" and expiry and (is_fresh or self._is_allowed(fields)):
+                if name in _LOOPBACK - self._hosts:  # as the address is printed
+                    return await _answer(send, 200, sign_in.page_for(self._name))
+                self._used = {t: end for t, end in self._used.items() if end > time.time()}
+                self._used[token] = expiry
+                return await self._sign_in(send, scope["path"], query)
+            if not self._is_allowed(fields):
+                if method is None and "prefect" in scope["subprotocols"]:
+                    return await self._hear(scope, receive, send)
+                return await _refuse(scope, send, 401, sign_in.REFUSED_PAGE)
+        await self._application(_judged(scope), receive, _private(send))
+        return None
+
+    async def _sign_in(self, send: Any, path: str, query: list[tuple[str, str]]) -> None:
+        rest = urlencode([(key, value) for key, value in query if key != _TOKEN])
+        place = "/" + quote(path.lstrip("/")) + (f"?{rest}" if rest else "")
+        cookie = f"{'='.join(self._cookie)}; HttpOnly; SameSite=Lax; Path=/"
+        headers = (b"location", place.encode()), (b"set-cookie", cookie.encode())
+        await _answer(send, 303, "", headers)
+
+    def _is_allowed(self, fields: Iterable[tuple[bytes, str]]) -> bool:
+        for name, value in fields:
+            if name == b"authorization" and sign_in.holds(value, self._secret):
+                return True
+            pairs = value.split(";") if name == b"cookie" else ()
+            cookies = {key.strip(): text for key, _, text in (one.partition("=") for one in pairs)}
+            if sign_in.is_equal(cookies.get(self._cookie[0], ""), self._cookie[1]):
+                return True
+        return False
+
+    async def _hear(self, scope: Any, receive: Any, send: Any) -> None:
+        """Hear the first message of Prefect's clients, which says the password."""
+        messages = [await receive()]
+        await send({"type": "websocket.accept", "subprotocol": "prefect"})
+        password = ""
+        with suppress(TimeoutError, ValueError, TypeError, AttributeError, RecursionError):
+            messages.append(await asyncio.wait_for(receive(), _FIRST_MESSAGE_SECONDS))
+            content = json.loads(messages[-1].get("text"))
+            password = str(content.get("token")).rpartition(":")[2]
+        if not sign_in.is_equal(password, self._secret):
+            if messages[-1]["type"] != "websocket.disconnect":
+                await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
+            return
+
+        async def receive_again() -> Any:
+            return messages.pop(0) if messages else await receive()
+
+        async def send_accepted(message: Any) -> None:
+            if message["type"] != "websocket.accept":
+                await send(message)
+
+        await self._application(_judged(scope), receive_again, send_accepted)
+
+
+def _judged(scope: Any) -> Any:
+    return {**scope, "headers": [one for one in scope["headers"] if one[0].lower() not in _JUDGED]}
+
+
+def _private(send: Any) -> Any:
+    async def send_private(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), _NO_REFERRER]}
+        await send(message)
+
+    return send_private
+
+
+async def _refuse(scope: Any, send: Any, status: int, page: str) -> None:
+    if scope["type"] == "websocket":  # before it is accepted: its handshake is answered by 403
+        await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
+    else:
+        await _answer(
+            send, status, page, [(b"www-authenticate", b"Bearer")] if status == 401 else ()
+        )
+
+
+async def _answer(
+    send: Any, status: int, page: str, more: Iterable[tuple[bytes, bytes]] = ()
+) -> None:
+    usual = [(b"content-type", b"text/html; charset=utf-8"), (b"cache-control", b"no-store")]
+    headers = [*usual, _NO_REFERRER, *more]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": page.encode()})
