@@ -38,7 +38,6 @@ LOWEST_PYTHON = (3, 11)
 SERVER_SECONDS = 3.0
 SCARCE_BYTES = 1 << 30
 CONSTRAINTS = Path(bpeline.__file__).with_name("constraints.txt")
-_INSTALL = f"`pip install --constraint {shlex.quote(str(CONSTRAINTS))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +105,20 @@ def _packages() -> Iterator[Finding]:
         try:
             found = version(name)
         except PackageNotFoundError:
-            yield Finding("broken", name, "not installed", f"type {_INSTALL} '{name}{wanted}'`")
+            yield Finding("broken", name, "not installed", f"type {_install(f'{name}{wanted}')}")
             continue
         if not requirement.specifier.contains(found, prereleases=True):
-            advice = f"known to work is {name}{wanted}: type {_INSTALL} {name}`"
+            advice = f"known to work is {name}{wanted}: type {_install(name)}"
             yield Finding("broken", name, found, advice)
         elif tested and Version(found) > Version(tested):
-            advice = f"if something fails, type {_INSTALL} {name}`"
+            advice = f"if something fails, type {_install(name)}"
             yield Finding("note", name, f"{found}, newer than {tested}, which was tested", advice)
         else:
             yield Finding("ok", name, found)
+
+
+def _install(package: str) -> str:
+    return f"`pip install --constraint {shlex.quote(str(CONSTRAINTS))} {shlex.quote(package)}`"
 
 
 def versions_tested() -> dict[str, str]:
@@ -138,7 +141,7 @@ def _fast_paths() -> Iterator[Finding]:
     from bpeline.tokenizer_core.kernels.memory import python_lists
 
     if not compilation.internals_are_known():
-        advice = f"type {_INSTALL} numba`"
+        advice = f"type {_install('numba')}"
         yield Finding("note", "fast kernels", f"OFF: {compilation.WITHOUT_INTERNALS}", advice)
     if python_lists.int_facts() is None:
         found = f"OFF: {python_lists.LAYOUT_UNKNOWN}"
