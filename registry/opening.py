@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 from bpeline.registry.environment import (
     ARTIFACTS_VARIABLE,
     CATALOGUE_VARIABLE,
-    HOME_VARIABLE,
-    STORE_VARIABLE,
     TRACKING_VARIABLE,
     Addresses,
     addresses,
@@ -206,7 +204,7 @@ def locate(workspace: Workspace | Path | str | None = None, *, make: bool = True
                 else "type `bpeline train --demo` to make one; name yours with --workspace, "
                 "BPELINE_HOME=/srv/bpeline or bpeline.configure(workspace='/srv/bpeline')",
             )
-    _refuse_memory(workspace.store, chosen)
+    _refuse_memory(chosen)
     tracking_uri = chosen.tracking_uri or workspace.mlflow_uri
     if enables_mlflow_workspaces() and not is_server(tracking_uri):
         raise InvalidOption(
@@ -219,13 +217,12 @@ def locate(workspace: Workspace | Path | str | None = None, *, make: bool = True
     return Place(workspace, tracking_uri, chosen.catalogue_url or workspace.catalogue_url)
 
 
-def _refuse_memory(store: str, chosen: Addresses) -> None:
+def _refuse_memory(chosen: Addresses) -> None:
     """Refuse addresses of what ends with the process, before anything is written there."""
     named = {
         TRACKING_VARIABLE: chosen.tracking_uri,
         CATALOGUE_VARIABLE: chosen.catalogue_url,
         ARTIFACTS_VARIABLE: chosen.artifacts_url,
-        f"{STORE_VARIABLE}, {HOME_VARIABLE} or --workspace": store,
     }
     for variable, url in named.items():
         if url and is_in_memory(url):

@@ -64,7 +64,6 @@ def test_a_database_in_memory_is_refused_before_anything_is_written(
     ("variable", "value", "match"),
     [
         ("BPELINE_ARTIFACTS_URL", "memory://files", "kept in memory"),
-        ("BPELINE_STORE", "memory://store", "kept in memory"),
         ("MLFLOW_ENABLE_WORKSPACES", "true", "without a server"),
     ],
 )

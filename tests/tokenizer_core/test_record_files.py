@@ -115,7 +115,7 @@ def test_documents_and_what_is_held_out_are_those_of_json_lines(
             for _, text in read_chunks(group, READING, chunk_bytes):
                 spans = documents_between(text, READING.special_bytes)[0]
                 whole += [text.text.bytes(*span) for span in spans.tolist()]
-                for kept, part in zip(shared, READING.share_out(text.text, spans), strict=True):
+                for kept, part in zip(shared, READING.share_out(text.text, spans)[:2], strict=True):
                     kept += [text.text.bytes(*span) for span in part.tolist()]
         return whole, shared
 
