@@ -36,6 +36,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from bpeline.tokenizer_core.digests import canonical_json, digest_of
+
 ARCHIVE = Path(__file__).parents[1] / "workspace_0_2.tar.xz"
 MADE_IN = Path("/srv/texts")
 WORKSPACES = (".bpeline", "project/.bpeline")
@@ -52,8 +54,8 @@ END = "<|endoftext|>"
 def unpacked(directory: Path) -> dict[str, Any]:
     """Unpack the workspace into ``directory`` and return what 0.2 said of it.
 
-    MLflow and Prefect keep absolute paths: they are rewritten. The machine is this one, which was
-    started anew since.
+    Absolute paths in databases and in records of corpora are rewritten. The machine is this one,
+    which was started anew since.
     """
     with tarfile.open(ARCHIVE) as archive:
         archive.extractall(directory, filter="data")
@@ -63,6 +65,10 @@ def unpacked(directory: Path) -> dict[str, Any]:
         catalogue = directory / place / "catalogue.sqlite"
         with closing(sqlite3.connect(catalogue)) as connection, connection:
             connection.execute("UPDATE runs SET host = ?", (socket.gethostname(),))
+        for record in (directory / place / "tables").glob("*.corpus.json"):
+            moved = json.loads(record.read_text("utf-8").replace(str(MADE_IN), str(directory)))
+            del moved["digest"]
+            record.write_bytes(canonical_json({**moved, "digest": digest_of(moved)}))
     said: dict[str, Any] = json.loads((directory / "expected.json").read_bytes())
     return said
 
