@@ -230,8 +230,8 @@ def _opened(registry: Registry) -> Iterator[Finding]:
     status = workspace.root.stat()
     if status.st_mode & stat.S_IRWXO and os.geteuid() in (0, status.st_uid):
         found = f"other users may read {workspace.root} (mode {stat.S_IMODE(status.st_mode):o})"
-        whom = "o" if status.st_mode & stat.S_IWGRP else "go"
-        command = f"chmod {whom}-rwx {shlex.quote(str(workspace.root))}"
+        classes = "o" if status.st_mode & stat.S_IWGRP else "go"
+        command = f"chmod {classes}-rwx {shlex.quote(str(workspace.root))}"
         yield Finding("note", "permissions", found, command)
     yield Finding("ok", "catalogue", catalogue.place)
     if workspace.store:

@@ -59,8 +59,8 @@ def init(
 ) -> None:
     """Write bpeline.toml here: what this project trains on PATHS, with comments.
 
-    Without PATHS and --source the texts beside the file are looked for and listed in it, behind
-    comment signs: which of them are the corpus, you say.
+    Without PATHS and --source, texts beside the file are listed in it as comments: uncomment
+    those that are the corpus.
 
     `bpeline train` without arguments does then what it says, `bpeline train --plan` says what that
     would be, `bpeline deploy` schedules it. The file and the workspace beside it are found from

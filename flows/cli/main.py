@@ -289,9 +289,8 @@ def main() -> None:
     # Of a type hint of MLflow's own. Said before there are threads: a filter that one adds is lost
     # where another one takes filters back, as the compiler of kernels does.
     warnings.filterwarnings("ignore", ".*Any type hint is inferred as AnyType", UserWarning)
-    if sys.stderr is None:  # it was closed; without this, the next file would get its number
-        nowhere = FileIO(os.dup2(os.open(os.devnull, os.O_WRONLY), 2), "w")
-        sys.stderr = TextWithoutSecrets(BufferedWriter(nowhere), "utf-8")
+    if sys.stderr is None:  # it was closed, and `script` opened its descriptor on /dev/null
+        sys.stderr = TextWithoutSecrets(BufferedWriter(FileIO(2, "w")), "utf-8")
     sys.stdout = _wrapped(TextWithoutControls, sys.stdout)
     sys.stderr = _wrapped(TextWithoutSecrets, sys.stderr)
     hide_in_logs()

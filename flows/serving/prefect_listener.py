@@ -145,7 +145,7 @@ class PrefectListener(progress.Progress):
 
 
 def _record_process() -> None:
-    """Record which process runs this, for `lost_runs`."""
+    """Record which process runs this, for `prefect_worker.mark_lost_runs`."""
     with get_client(sync_client=True) as client:
         client.update_flow_run_labels(
             _flow_run().id, {PROCESS_LABEL: json.dumps(asdict(this_process()))}
