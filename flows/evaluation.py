@@ -270,7 +270,7 @@ def set_from(
         )
         for one, files in zip(asked.sources, found, strict=True)
     ]  # fmt: skip
-    made, documents = as_set(texts, reading, parallel=asked.parallel)
+    made, documents = as_set(texts, parallel=asked.parallel)
     if len(made.texts) < len(texts):
         raise EmptyCorpus(
             "a source of the evaluation set has no document",

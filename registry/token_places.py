@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bpeline.registry.word_counts import ShardFiles, digest_without, shard_key
+from bpeline.registry.word_counts import ShardFiles, ShardKeys, digest_without, shard_key
 from bpeline.tokenizer_core.corpus import (
     CHUNK_BYTES,
     SingleDocuments,
@@ -80,11 +80,12 @@ class TrainedOn:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a chunk stands: in which file, and from which byte of the corpus on."""
+    """Where a chunk stands: in which file, from which byte of the corpus on, and how it is read."""
 
     path: str
     chunk: ChunkRecord
     begin: int
+    reading: Reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +107,14 @@ class Places:
         begins, keys = [], []
         found: dict[str, list[_Place]] = {}
         base = 0
-        digests = trained.reading.digests_of({file.source for file in trained.files})
+        keys_of = ShardKeys.of_sources(trained.reading, {file.source for file in trained.files})
         for file in trained.files:
-            digest = digests[file.source]
             for chunk in file.chunks:
+                reading, digest = keys_of[file.source].reading_of(chunk.digest)
                 key = shard_key(chunk.digest, digest)
                 begins.append(base + chunk.begin)
                 keys.append(key)
-                found.setdefault(key, []).append(_Place(file.path, chunk, begins[-1]))
+                found.setdefault(key, []).append(_Place(file.path, chunk, begins[-1], reading))
             base += file.chunks[-1].end if file.chunks else 0
         return cls(np.array(begins, np.int64), keys, found)
 
@@ -201,11 +202,11 @@ def of_one_document(
     for key, text, copies in _texts(list(unread), places, trained):
         ids, place = unread.pop(key), places.found[key][0]
         if files.read(key).replaced_utf8:
-            some = made_in_one_document(tokenizer, made.tree, ids, text, trained.reading, copies)
+            some = made_in_one_document(tokenizer, made.tree, ids, text, place.reading, copies)
             found.append(some)
             del candidates[key]
             continue
-        documents = TrainingDocuments.of(text, trained.reading)
+        documents = TrainingDocuments.of(text, place.reading)
         search.look_at(documents, ids, place.begin)
     known = [ids for key, ids in candidates.items() if key not in unread]
     found += [ids[search.is_of_one_document(ids)] for ids in known]
@@ -272,7 +273,7 @@ def _read_singly(
     file = trained.unchanged.get(place.path)
     if file is None:
         return False
-    reading, base = trained.reading.of_source(file.source), place.begin - place.chunk.begin
+    reading, base = place.reading, place.begin - place.chunk.begin
     if not has_single_documents(file, reading):
         return False
     ids = ids[np.argsort(search.first[ids], kind="stable")]

@@ -9,7 +9,7 @@ from bpeline.flows.requests import EVALUATION, NamedSource, TrainingRequest, eva
 from bpeline.flows.running import COMBINE_COUNTS, SAMPLE_TEXT, step
 from bpeline.flows.steps import CorpusPlan, CountedCorpus
 from bpeline.registry.catalogue import FileReading
-from bpeline.registry.word_counts import ShardRef, TableHandle, WordCountStore, shard_key
+from bpeline.registry.word_counts import ShardRef, TableHandle, WordCountStore
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import SourceFile, search_each
 from bpeline.tokenizer_core.counting import sample_documents
@@ -97,8 +97,8 @@ def combine_slices(
         CorruptFile: counts are damaged; they are forgotten and can be counted again.
     """
     readings = {
-        file.state: (file, reading)
-        for file, reading in zip(plan.files, corpus.readings, strict=True)
+        file.state: (file, reading, keys)
+        for file, reading, keys in zip(plan.files, corpus.readings, corpus.keys, strict=True)
     }
     return {
         name: _combined(
@@ -119,18 +119,13 @@ def _files(sources: Sequence[NamedSource], include: Sequence[str]) -> list[Sourc
 
 def _combined(
     name: str,
-    readings: Sequence[tuple[SourceFile, FileReading]],
+    readings: Sequence[tuple[SourceFile, FileReading, Sequence[str]]],
     store: WordCountStore,
 ) -> CountedSlice:
     refs, files, base = [], [], 0
-    for file, reading in readings:
-        for chunk in reading.chunks:
-            refs.append(
-                ShardRef(
-                    shard_key(chunk.digest, reading.reading_digest),
-                    position_base=base + chunk.begin,
-                )
-            )
+    for file, reading, keys in readings:
+        for chunk, key in zip(reading.chunks, keys, strict=True):
+            refs.append(ShardRef(key, position_base=base + chunk.begin))
         size = reading.chunks[-1].end if reading.chunks else 0
         files.append((file, size))
         base += size

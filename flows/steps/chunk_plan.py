@@ -12,7 +12,7 @@ from bpeline.flows.running import MOST_TASKS, PLAN_CHUNKS, step
 from bpeline.flows.wording import counted, megabytes, unknown_special
 from bpeline.registry.catalogue import Catalogue, FileReading
 from bpeline.registry.opening import Registry
-from bpeline.registry.word_counts import ShardFiles, shard_key
+from bpeline.registry.word_counts import ShardFiles, ShardKeys
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import (
     CHUNK_BYTES,
@@ -175,12 +175,21 @@ def known_readings(
     if how.deduplicated:
         return {}
     known = recalled(files, how, catalogue.recall_file_readings)
-    keys = {
-        path: [shard_key(chunk.digest, reading.reading_digest) for chunk in reading.chunks]
-        for path, reading in known.items()
-    }
+    keys = keys_of(files, known, how)
     there = ShardFiles(workspace).there(key for some in keys.values() for key in some)
     return {path: known[path] for path, some in keys.items() if there.issuperset(some)}
+
+
+def keys_of(
+    files: Sequence[SourceFile], readings: Mapping[str, FileReading], how: Reading
+) -> dict[str, tuple[str, ...]]:
+    """The keys of the counts of each file's chunks, of files whose chunks are known."""
+    ways = ShardKeys.of_sources(how, {file.source for file in files})
+    return {
+        file.path: tuple(ways[file.source].key(one.digest) for one in readings[file.path].chunks)
+        for file in files
+        if file.path in readings
+    }
 
 
 def sources_of(request: TrainingRequest, workspace: Workspace) -> list[Source]:
@@ -200,14 +209,25 @@ def sources_of(request: TrainingRequest, workspace: Workspace) -> list[Source]:
 def recalled(
     files: Sequence[SourceFile], reading: Reading, recall: Recall
 ) -> dict[str, FileReading]:
-    """What is known of files, which may be read in a different way in each source."""
-    digests = reading.digests_of({file.source for file in files})
+    """What is known of files, which may be read in a different way in each source.
+
+    What was read before there was an evaluation set is the same where it was made of just that.
+    """
+    ways = ShardKeys.of_sources(reading, {file.source for file in files})
+    alike = {way.digest: way for way in ways.values()}
     together: dict[str, list[SourceFile]] = {}
     for file in files:
         if not file.was_text_once:
-            together.setdefault(digests[file.source], []).append(file)
+            together.setdefault(ways[file.source].digest, []).append(file)
     found: dict[str, FileReading] = {}
     for digest, some in together.items():
+        way = alike[digest]
+        if way.plain_digest != digest:
+            found |= {
+                path: one
+                for path, one in recall(some, CHUNK_BYTES, way.plain_digest).items()
+                if way.are_plain(chunk.digest for chunk in one.chunks)
+            }
         found |= recall(some, CHUNK_BYTES, digest)
     return found
 

@@ -26,6 +26,7 @@ from bpeline.registry.word_counts import (
     key_of_sources,
 )
 from bpeline.registry.workspace import Workspace
+from bpeline.tokenizer_core.corpus import Reading
 from bpeline.tokenizer_core.counting import CopiedSections, weights_at
 from bpeline.tokenizer_core.errors import EmptyCorpus
 
@@ -51,6 +52,11 @@ class CountedWords:
     sources: tuple[SourceStatistics, ...] = ()
     shards_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     copied: CopiedSections = field(default_factory=CopiedSections)
+
+    def looked_into(self, reading: Reading) -> bool:
+        """Whether any chunk of the corpus was looked into for the evaluation set."""
+        one = reading.left_out
+        return one is not None and reading.leaves_out and one.looks_into(self.shards)
 
     @property
     def outcome(self) -> str:

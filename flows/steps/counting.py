@@ -7,20 +7,22 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import groupby
 
+import numpy as np
+
 from bpeline.flows import engines
 from bpeline.flows.requests import TrainingRequest
 from bpeline.flows.running import COUNT_WORDS, Progress, progress, raise_if_stopped, step
-from bpeline.flows.steps.chunk_plan import Bundle, CorpusPlan, file_parcels
+from bpeline.flows.steps.chunk_plan import Bundle, CorpusPlan, file_parcels, keys_of
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.catalogue import ChunkRecord, FileReading
 from bpeline.registry.opening import Registry
 from bpeline.registry.word_counts import (
+    ShardKeys,
     ShardRef,
     SmallShards,
     WordCountStore,
     digest_of_corpus,
     digest_without,
-    shard_key,
 )
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import (
@@ -28,6 +30,7 @@ from bpeline.tokenizer_core.corpus import (
     Chunk,
     ChunkGroup,
     Reading,
+    SmallFiles,
     SourceFile,
     cut_chunks,
     documents_in,
@@ -73,6 +76,7 @@ class CountedCorpus:
         reused: how many chunks an earlier run had counted.
         unread: how many of these were in files that were not even read.
         bytes_counted: of the chunks that this run counted.
+        keys: of the counts of each file's chunks.
         sources: the named source of every file; empty where sources were not named.
         copies: the documents that were left out as copies; None where none was looked for.
         of_counts: whether chunks are rows of words and counts that somebody else counted; then
@@ -83,6 +87,7 @@ class CountedCorpus:
     reused: int
     unread: int
     bytes_counted: int = 0
+    keys: tuple[tuple[str, ...], ...] = ()
     sources: tuple[str, ...] = ()
     copies: Copies | None = None
     of_counts: bool = False
@@ -174,12 +179,12 @@ def count_chunks(plan: CorpusPlan, request: TrainingRequest, workspace: Workspac
     for part in parts:
         for chunk in part:
             found.setdefault(chunk.path, []).append(chunk)
-    digests = reading.digests_of({file.source for file in plan.files})
+    ways = ShardKeys.of_sources(reading, {file.source for file in plan.files})
     read = {
         file.path: FileReading.of(
             file,
             CHUNK_BYTES,
-            digests[file.source],
+            ways[file.source].digest,
             _in_a_row([chunk.record for chunk in found.get(file.path, [])]),
         )
         for file in plan.files
@@ -188,10 +193,18 @@ def count_chunks(plan: CorpusPlan, request: TrainingRequest, workspace: Workspac
     unread = sum(len(reading.chunks) for reading in plan.known.values())
     reused = sum(chunk.reused for part in parts for chunk in part)
     new = sum(one.record.end - one.record.begin for part in parts for one in part if not one.reused)
-    readings = [plan.known.get(file.path) or read[file.path] for file in plan.files]
+    known = {**read, **plan.known}
+    keys = keys_of(plan.files, known, reading)
     sources = tuple(file.source for file in plan.files) if request.sources else ()
     return CountedCorpus(
-        tuple(readings), unread + reused, unread, new, sources, copies, bool(request.counts)
+        tuple(known[file.path] for file in plan.files),
+        unread + reused,
+        unread,
+        new,
+        tuple(keys[file.path] for file in plan.files),
+        sources,
+        copies,
+        bool(request.counts),
     )
 
 
@@ -276,15 +289,16 @@ def count_bundle(
     Raises:
         CorpusError, DiskFull: see `count_words`.
     """
-    digests = reading.digests_of({group.file.source for group in bundle})
+    ways = ShardKeys.of_sources(reading, {group.file.source for group in bundle})
     counted_chunks: list[CountedChunk] = []
     with WordCountStore(workspace).putting(together=len(bundle) > _FEW) as store:
-        for digest, groups in groupby(bundle, lambda group: digests[group.file.source]):
+        for _, groups in groupby(bundle, lambda group: ways[group.file.source].digest):
             some = list(groups)
-            own = reading.of_source(some[0].file.source)
-            counting = _ChunksCounting(store, own, digest, table_bytes, copies)
+            way = ways[some[0].file.source]
+            counting = _ChunksCounting(store, way, table_bytes, copies)
             fewest = _MANY if SmallChunks.are_kernels_kept() else _MANY_TO_COMPILE_FOR
-            for work in with_small_together(some, _TOGETHER, fewest) if _is_alike(own) else some:
+            alike = read_alike_together(way.reading) and not reading.deduplicated
+            for work in with_small_together(some, _TOGETHER, fewest) if alike else some:
                 if isinstance(work, ChunkGroup):
                     counted_chunks += counting.group(work)
                 else:
@@ -292,30 +306,25 @@ def count_bundle(
     return counted_chunks
 
 
-def _is_alike(reading: Reading) -> bool:
-    """Whether small files give the same counts together and one by one."""
-    # What is left out, or a copy, is found chunk by chunk.
-    return read_alike_together(reading) and not (reading.leaves_out or reading.deduplicated)
-
-
 class _ChunksCounting:
     """Chunks that are read in one way, on their way into a store."""
 
     def __init__(
-        self, store: SmallShards, reading: Reading, digest: str, table_bytes: int, copies: Copies
+        self, store: SmallShards, way: ShardKeys, table_bytes: int, copies: Copies
     ) -> None:
-        self._store, self._reading, self._digest = store, reading, digest
+        self._store, self._way = store, way
         self._table_bytes, self._copies = table_bytes, copies
         self._listener = progress.current()
 
     def group(self, group: ChunkGroup) -> Iterator[CountedChunk]:
         """Count the chunks of a group that are not counted yet, one after the other."""
-        store, own, digest = self._store, self._reading, self._digest
-        for chunk, raw in cut_chunks(group, own, CHUNK_BYTES):
+        store = self._store
+        for chunk, raw in cut_chunks(group, self._way.reading, CHUNK_BYTES):
             raise_if_stopped()
             told = _Told(self._listener, chunk.size)
             left_out = self._copies.within(group.file.path, chunk.ordinal)
             chunk = replace(chunk, digest=digest_without(chunk.digest, left_out))
+            own, digest = self._way.reading_of(chunk.digest)
             reused = store.has(chunk.digest, digest)
             if not reused and group.file.format == "counts":
                 with store.rows_of(chunk.digest, digest) as rows:
@@ -334,21 +343,39 @@ class _ChunksCounting:
         raise_if_stopped()
         small = self._small.read(files)
         chunks = small.chunks()
-        there = self._store.there([chunk.digest for chunk in chunks], self._digest)
-        wanted = []
-        for number, chunk in enumerate(chunks):
-            reused = chunk.digest in there
-            if not reused:
+        digests = [self._way.reading_of(chunk.digest)[1] for chunk in chunks]
+        there = set[str]()
+        for digest in {*digests}:
+            there |= self._store.there(
+                [one.digest for one, own in zip(chunks, digests, strict=True) if own == digest],
+                digest,
+            )
+        alone = self._holding_passages(small)
+        wanted, spent = [], small.spent
+        for number, (chunk, digest) in enumerate(zip(chunks, digests, strict=True)):
+            if chunk.digest in there:
+                yield _counted(chunk, True)
+            elif number in alone and digest != self._way.plain_digest:
+                spent -= chunk.size
+                yield from self.group(ChunkGroup(chunk.file))
+            else:
                 wanted.append(number)
                 there.add(chunk.digest)  # for a copy
-            yield _counted(chunk, reused)
+                yield _counted(chunk, False)
         for counts in self._small.count(small, chunks, wanted):
-            self._store.put(counts, self._digest)
-        self._listener.step_advanced(COUNT_WORDS.name, small.spent)
+            self._store.put(counts, self._way.reading_of(counts.chunk.digest)[1])
+        self._listener.step_advanced(COUNT_WORDS.name, spent)
+
+    def _holding_passages(self, small: SmallFiles) -> set[int]:
+        """The numbers of the files that hold a part of the evaluation set."""
+        reading = self._way.reading
+        if reading.left_out is None or not reading.leaves_out:
+            return set()
+        return set(np.flatnonzero(reading.left_out.touches(small.text, small.edges)).tolist())
 
     @cached_property
     def _small(self) -> SmallChunks:
-        return SmallChunks(self._reading)
+        return SmallChunks(self._way.plain)
 
 
 def _counted(chunk: Chunk, reused: bool) -> CountedChunk:
@@ -387,11 +414,11 @@ def placed_shards(corpus: CountedCorpus) -> list[list[ShardRef]]:
     """
     placed = []
     base = 0
-    for reading in corpus.readings:
+    for reading, keys in zip(corpus.readings, corpus.keys, strict=True):
         placed.append(
             [
-                ShardRef(shard_key(chunk.digest, reading.reading_digest), base + chunk.begin)
-                for chunk in reading.chunks
+                ShardRef(key, base + chunk.begin)
+                for key, chunk in zip(keys, reading.chunks, strict=True)
             ]
         )
         base += reading.chunks[-1].end if reading.chunks else 0

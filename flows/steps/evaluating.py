@@ -258,7 +258,7 @@ def texts_to_measure(
         CorruptFile: the set, or what was held out, was damaged.
     """
     own = _own_texts(setup, words, request, registry.workspace)
-    made, number = _the_set(setup, own, plan, request, registry, adopts)
+    made, number = _the_set(setup, own, words, request, registry, adopts)
     if made is not None:
         texts = texts_of(registry.workspace, made)
     else:
@@ -343,7 +343,7 @@ def evaluate(
         made,
         measuring.set_number,
         _on_new_text(tokenizer, champion, measuring.own, made, texts),
-        setup.made.digest if setup.made is not None and plan.reading.leaves_out else "",
+        setup.made.digest if setup.made is not None and words.looked_into(plan.reading) else "",
         robustness,
         setup.remark,
         languages,
@@ -466,7 +466,7 @@ def _own_texts(
 def _the_set(
     setup: EvaluationSetup,
     own: Sequence[Text],
-    plan: CorpusPlan,
+    words: CountedWords,
     request: TrainingRequest,
     registry: Registry,
     adopts: bool,
@@ -474,7 +474,7 @@ def _the_set(
     """The evaluation set, and its number; held-out text becomes it where it may and suffices."""
     made, number = setup.made, setup.number
     if setup.replaceable and own:
-        held_out, documents = as_set(own, plan.reading, parallel=setup.parallel)
+        held_out, documents = as_set(own, shards=words.shards, parallel=setup.parallel)
         if held_out.texts and (made is None or not held_out.provisional):
             keep_set(registry.workspace, held_out, documents)
             made = held_out

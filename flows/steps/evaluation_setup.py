@@ -179,7 +179,7 @@ def _with_given(
     registry: Registry,
 ) -> EvaluationSetup:
     """Texts that were given become the set of a name that has none, or a provisional one."""
-    given, documents = as_set(texts, request.evaluation_reading, parallel=parallel)
+    given, documents = as_set(texts, parallel=parallel)
     workspace = registry.workspace
     if setup.made is not None and is_of_the_same(workspace, setup.made, given, documents):
         return replace(setup, given=())

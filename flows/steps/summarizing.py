@@ -63,7 +63,8 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
     if copies := corpus.copies_remark:
         run.note(copies)
     reading = trained.plan.reading
-    left_out = _left_out(seen) if reading.leaves_out and not request.counts else {}
+    looked_into = words.looked_into(reading)
+    left_out = _left_out(seen) if looked_into and not request.counts else {}
     if left_out.get("corpus/left_out_share", 0) > _MUCH:
         whole = ", and each document whole that holds a part of one"
         said = f"left out of the training: {left_out_text(left_out)} of {request.name}"
@@ -134,7 +135,7 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
         chosen_size=None if trained.choice is None else trained.choice.as_record(),
         seconds=dict(run.seconds),
         sources=words.sources,
-        left_out=left_out_text(left_out) if reading.leaves_out else "",
+        left_out=left_out_text(left_out) if looked_into else "",
         notes=tuple(run.notes),
     )
 

@@ -28,6 +28,7 @@ from bpeline.flows.running import (
 )  # fmt: skip
 from bpeline.flows.steps.chunk_plan import (
     find_files,
+    keys_of,
     known_readings,
     recalled,
     remarks_on,
@@ -48,7 +49,7 @@ from bpeline.registry.catalogue import Catalogue, FileReading, Run, Version
 from bpeline.registry.loading import ResolvedVersion, load_version, resolve
 from bpeline.registry.opening import open_registry
 from bpeline.registry.references import parse_registered
-from bpeline.registry.word_counts import TableHandle, WordCountStore, shard_key
+from bpeline.registry.word_counts import ShardKeys, TableHandle, WordCountStore
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import (
     CHUNK_BYTES,
@@ -236,14 +237,15 @@ class _Planner:
             known = known_readings(files, self.reading, self.workspace, self.catalogue)
         unread = self._unread([file for file in files if file.path not in known])
         chunks = sum(len(reading.chunks) for reading in known.values())
-        table = None if unread else self._table(files, known)
+        corpus = self._corpus([file for file in files if file.path in known], known)
+        keys = [key for some in corpus.keys for key in some]
+        table = None if unread else table_of(corpus, self.request, self.workspace)
         if table is None:
-            self._require_words([file for file in files if file.path not in known], known)
+            self._require_words([file for file in files if file.path not in known], keys)
         text = _bytes_of_text(known.values()) + sum(
             max(file.bytes, file.new_bytes) for file in unread
         )
-        copies = CountedCorpus(tuple(known.values()), 0, 0).copies_remark
-        sections = "" if unread else self._copied_sections(known, text)
+        sections = "" if unread else self._copied_sections(keys, text)
         merges = 0 if table is None else self._merges_in(table)
         version = None if table is None else self._version(table)
         steps = [
@@ -277,7 +279,7 @@ class _Planner:
                         *remarks_on(found, self.request, self.reading),
                         not_evaluated(evaluation_files(self.request)[1]),
                         not_measured_on(development_files(self.request)),
-                        copies,
+                        corpus.copies_remark,
                         sections,
                         self._held(),
                     ),
@@ -315,15 +317,18 @@ class _Planner:
             return UnreadFile(file.path, why, file.size, most, 0, file.size)
         store = WordCountStore(self.workspace)
         # The last chunk ended where the file did, and now ends behind it.
-        whole = [one for one in before.chunks[:-1] if store.has(one.digest, before.reading_digest)]
+        way = ShardKeys.of(self.reading.of_source(file.source))
+        whole = [
+            one
+            for one in before.chunks[:-1]
+            if store.has(one.digest, way.reading_of(one.digest)[1])
+        ]
         known = sum(chunk.end - chunk.begin for chunk in whole)
         return UnreadFile(file.path, "grown", file.size, most, len(whole), file.size - known)
 
-    def _require_words(
-        self, unread: Sequence[SourceFile], known: Mapping[str, FileReading]
-    ) -> None:
+    def _require_words(self, unread: Sequence[SourceFile], keys: Sequence[str]) -> None:
         """Refuse a corpus without a word, as the training does; of new files, count small ones."""
-        keys, store = _keys_of(known), WordCountStore(self.workspace)
+        store = WordCountStore(self.workspace)
         if self.request.counts or sum(file.size for file in unread) > _SOON_COUNTED:
             return
         with suppress(CorruptFile):  # which is counted again
@@ -332,9 +337,9 @@ class _Planner:
             seen = store.statistics(keys)
             held_out, left_out = seen.held_out_bytes, seen.left_out_bytes or 0
             for file in unread:
-                own = self.reading.of_source(file.source)
-                for chunk, text in read_chunks(ChunkGroup(file), own, CHUNK_BYTES):
-                    counts = count_chunk(chunk, text, own)
+                way = ShardKeys.of(self.reading.of_source(file.source))
+                for chunk, text in read_chunks(ChunkGroup(file), way.reading, CHUNK_BYTES):
+                    counts = count_chunk(chunk, text, way.reading_of(chunk.digest)[0])
                     if len(counts.counts):
                         return
                     held_out += sum(map(len, counts.held_out))
@@ -361,13 +366,14 @@ class _Planner:
         seconds = self.seconds.of_reading(max(read, new), new)
         return PlannedStep(COUNT_WORDS.name, False, said, seconds)
 
-    def _table(
+    def _corpus(
         self, files: Sequence[SourceFile], known: Mapping[str, FileReading]
-    ) -> TableHandle | None:
+    ) -> CountedCorpus:
+        """What is known of it already."""
         readings = tuple(known[file.path] for file in files)
+        keys = tuple(keys_of(files, known, self.reading).values())
         sources = tuple(file.source for file in files) if self.request.sources else ()
-        corpus = CountedCorpus(readings, 0, 0, sources=sources)
-        return table_of(corpus, self.request, self.workspace)
+        return CountedCorpus(readings, 0, 0, keys=keys, sources=sources)
 
     def _combining(
         self, unread: Sequence[UnreadFile], chunks: int, table: TableHandle | None, text: int
@@ -519,14 +525,14 @@ class _Planner:
             return ""
         return f"run {run.id}, {run.state} at {run.step or 'its beginning'!r}"
 
-    def _copied_sections(self, known: Mapping[str, FileReading], text: int) -> str:
+    def _copied_sections(self, keys: Sequence[str], text: int) -> str:
         """What the training would say of copies, where it is known and soon read."""
         reading = self.reading
         if reading.deduplicated or not 0 < reading.held_out * text <= _SOON_READ:
             return ""
         with suppress(CorruptFile):
             store = WordCountStore(self.workspace)
-            return sections_remark(store.copied_sections(_keys_of(known)))
+            return sections_remark(store.copied_sections(keys))
         return ""
 
     def _held(self) -> str:
@@ -537,14 +543,6 @@ class _Planner:
             f"the workspace is at work now ({holder.purpose}, process {holder.process.pid}): a "
             "training would be refused"
         )
-
-
-def _keys_of(known: Mapping[str, FileReading]) -> list[str]:
-    return [
-        shard_key(chunk.digest, one.reading_digest)
-        for one in known.values()
-        for chunk in one.chunks
-    ]
 
 
 def _bytes_of_text(readings: Any) -> int:

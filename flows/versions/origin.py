@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bpeline.flows.requests import TrainingRequest
 from bpeline.registry.lineage import Lineage
-from bpeline.registry.word_counts import ShardFiles, shard_key
+from bpeline.registry.word_counts import ShardFiles, ShardKeys
 from bpeline.tokenizer_core.errors import CorruptFile
 from bpeline.tokenizer_core.evaluation import (
     MakingWord,
@@ -106,11 +106,13 @@ def _places(lineage: Lineage) -> dict[str, list[tuple[str, int, int]]]:
         return {}
     reading = TrainingRequest.checked(**lineage.request).reading
     how = replace(reading, left_out=lineage.left_out)
-    digests = {how.digest, *(how.of_source(name).digest for name, _ in how.text_fields)}
+    ways = ShardKeys.of_sources(how, ["", *(name for name, _ in how.text_fields)]).values()
+    known = {digest: keys for keys in ways for digest in (keys.digest, keys.plain_digest)}
     places: dict[str, list[tuple[str, int, int]]] = {}
-    for digest in sorted(digests):
+    for digest in sorted(known):
         for reading in lineage.registry.catalogue.file_readings(digest):
             for chunk in reading.chunks:
                 place = (reading.path, chunk.begin, chunk.end)
-                places.setdefault(shard_key(chunk.digest, digest), []).append(place)
+                at = places.setdefault(known[digest].key(chunk.digest), [])
+                at += [place] * (place not in at)
     return places

@@ -5,11 +5,11 @@ The value and what may be said of it; how it is kept is in `registry.evaluation_
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bpeline.tokenizer_core.corpus import LeftOut, Reading, in_parts, without_special_looking
+from bpeline.tokenizer_core.corpus import LeftOut, in_parts, without_special_looking
 from bpeline.tokenizer_core.digests import DocumentDigest, digest_of
 from bpeline.tokenizer_core.display import megabytes
 
@@ -103,7 +103,11 @@ class EvaluationSet:
 
     def as_record(self) -> dict[str, Any]:
         """JSON values."""
-        left_out = {**asdict(self.left_out), "passages": self.left_out.passages.hex()}
+        left_out = {
+            **asdict(self.left_out),
+            "passages": self.left_out.passages.hex(),
+            "shards": sorted(self.left_out.shards),
+        }
         del left_out["rule"]  # of each training
         return {**asdict(self), "left_out": left_out}
 
@@ -115,7 +119,11 @@ class EvaluationSet:
             KeyError, TypeError, ValueError: it is no such record.
         """
         texts = (SetText(**{**one, "files": tuple(one["files"])}) for one in record["texts"])
-        left_out = {**record["left_out"], "passages": bytes.fromhex(record["left_out"]["passages"])}
+        left_out = {
+            **record["left_out"],
+            "passages": bytes.fromhex(record["left_out"]["passages"]),
+            "shards": frozenset(record["left_out"].get("shards", ())),
+        }
         return cls(
             str(record["digest"]),
             tuple(texts),
@@ -126,15 +134,15 @@ class EvaluationSet:
 
 
 def as_set(
-    texts: Sequence[Text], reading: Reading, *, parallel: bool = False
+    texts: Sequence[Text], *, shards: Iterable[str] = (), parallel: bool = False
 ) -> tuple[EvaluationSet, dict[str, list[bytes]]]:
     """Texts become a set. What looks like a special token is not among its documents.
 
     A version that has a special token and one that has it not are then measured on the same.
 
     Args:
-        texts: each with at least one document; without files they are what a training that read
-            with ``reading`` held out.
+        texts: each with at least one document.
+        shards: keys of the counts of the chunks that a training held them out of.
         parallel: the texts of all languages say the same.
 
     Returns:
@@ -167,8 +175,7 @@ def as_set(
     digest = digest_of(["evaluation set", FORMAT, parallel, contents])
     left_out = LeftOut.of(
         [document for one in texts for document in one.documents],
-        sections=not given,
-        cut_by=reading.cut_by,
+        () if given else shards,
     )
     made = EvaluationSet(digest, described, parallel, "given" if given else "held-out", left_out)
     return made, {one.name: kept[one.name] for one in described}

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .packs import keys_in_pack as keys_in_pack
     from .partitions import Mapper as Mapper
     from .shard_records import Shard as Shard
+    from .shard_records import ShardKeys as ShardKeys
     from .shard_records import ShardRef as ShardRef
     from .shard_records import digest_without as digest_without
     from .shard_records import shard_key as shard_key

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.splitting import SplitPattern
 
 if TYPE_CHECKING:
+    from bpeline.tokenizer_core.corpus import Reading
     from bpeline.tokenizer_core.counting import ChunkCounts, WordCounts
 
 SHARD_FORMAT = 2
@@ -131,6 +132,50 @@ _RECORDED = tuple(name for name in Shard.__slots__ if name != "packed")
 def shard_key(chunk_digest: str, reading_digest: str) -> str:
     """The name of the counts of one chunk, read in one way."""
     return digest_of(["shard", SHARD_FORMAT, chunk_digest, reading_digest])
+
+
+@dataclass(frozen=True, slots=True)
+class ShardKeys:
+    """The keys of counts of chunks that are read in one way.
+
+    Chunks that the evaluation set was held out of are counted as they were then, also by later
+    trainings of its name: all others are looked into.
+
+    Attributes:
+        reading: how the chunks of a source are read.
+        digest: of it.
+        plain: the same without looking for the evaluation set.
+        plain_digest: of that.
+    """
+
+    reading: Reading
+    digest: str
+    plain: Reading
+    plain_digest: str
+
+    @classmethod
+    def of(cls, reading: Reading) -> ShardKeys:
+        plain = replace(reading, left_out=None)
+        return cls(reading, reading.digest, plain, plain.digest)
+
+    @classmethod
+    def of_sources(cls, reading: Reading, sources: Iterable[str]) -> dict[str, ShardKeys]:
+        """Those of each of some sources."""
+        return {name: cls.of(reading.of_source(name)) for name in sources}
+
+    def are_plain(self, chunk_digests: Iterable[str]) -> bool:
+        """Whether the evaluation set was held out of all of these chunks."""
+        keys = (shard_key(digest, self.plain_digest) for digest in chunk_digests)
+        return self.reading.left_out is not None and not self.reading.left_out.looks_into(keys)
+
+    def reading_of(self, chunk_digest: str) -> tuple[Reading, str]:
+        """How a chunk is read, and the digest of that."""
+        if self.are_plain([chunk_digest]):
+            return self.plain, self.plain_digest
+        return self.reading, self.digest
+
+    def key(self, chunk_digest: str) -> str:
+        return shard_key(chunk_digest, self.reading_of(chunk_digest)[1])
 
 
 def digest_without(chunk_digest: str, copies: bytes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,8 +14,9 @@ import pytest
 from click.testing import Result
 
 from bpeline.flows.cli.evaluate import measured_lines
-from bpeline.registry.evaluation_sets import Text, as_set, measured_on, read_set
+from bpeline.registry.evaluation_sets import Text, as_set, measured_on, read_documents, read_set
 from bpeline.registry.evaluation_sets.evaluation_set import EvaluationSet, SetText
+from bpeline.registry.lineage import Lineage
 from bpeline.registry.loading import resolve
 from bpeline.registry.opening import open_registry
 from bpeline.registry.references import ByNumber
@@ -452,6 +454,38 @@ def test_the_set_costs_a_corpus_itself_and_how_much_is_told(
     assert "left out" not in train("much.txt", 500, "--special-token", "\n\n")["said"]
 
 
+@pytest.mark.slow
+def test_later_trainings_read_no_document_of_the_set_wherever_it_moves(
+    train: Callable[..., dict[str, Any]], bpeline: Command, here: Path
+) -> None:
+    """Each word occurs once, so that what was read of a document can be told."""
+    random_ = random.Random(7)
+    numbers = random_.sample(range(26**6), 60_000)
+    words = ["".join(chr(97 + one // 26**at % 26) for at in range(6)) for one in numbers]
+    text = " ".join(words)
+    (here / "once.txt").write_text(text)
+    assert train("once.txt", 300)["chunks_reused"] == 0
+    same = train("once.txt", 310)
+    assert (same["chunks_reused"], same["left_out"]) == (1, "")
+
+    (here / "once.txt").write_text("something that was not there before, and then " + text)
+    moved = train("once.txt", 300)
+    registry = open_registry()
+    workspace = registry.workspace
+    (kept,) = read_documents(workspace, read_set(workspace, sets(bpeline)[0]["digest"])).values()
+    secret = {word for document in kept for word in document.split()}
+    assert len(secret) > 0.2 * len(words)
+    lineage = Lineage.of(registry, resolve(registry, ByNumber("news", 3)))
+    assert lineage.words is not None
+    read = {word.strip() for word in lineage.words.to_mapping()}
+    assert not read & secret
+    assert len(read) > 0.4 * len(words)
+    assert float(moved["left_out"].split("%")[0].split()[-1]) > 10
+    assert "is identical" in bpeline("verify", "news/3").stdout
+    again = train("once.txt", 310)
+    assert (again["chunks_reused"], again["left_out"]) == (1, moved["left_out"])
+
+
 def test_a_corpus_that_is_in_the_set_is_refused_as_that(bpeline: Command, here: Path) -> None:
     ended = bpeline(*TRAIN, "little.txt", "--vocab-size", 300, "--eval", "t=little.txt")
     assert (ended.exit_code, "beside the evaluation set of news" in ended.stderr) == (2, True)
@@ -465,5 +499,5 @@ def test_texts_make_one_set_for_all_patterns(here: Path) -> None:
         reading = Reading(SplitPattern.parse(name))
         documents = list(evaluation_documents(files, reading))
         assert len(documents) > 100
-        digests.add(as_set([Text("much", documents, files=("much.txt",))], reading)[0].digest)
+        digests.add(as_set([Text("much", documents, files=("much.txt",))])[0].digest)
     assert len(digests) == 1

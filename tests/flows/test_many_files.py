@@ -17,7 +17,7 @@ from bpeline.flows.steps.combining import add_up
 from bpeline.flows.steps.counting import CountedCorpus, count_words, placed_shards
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.word_counts import WordCountStore, packs, shards
-from bpeline.tokenizer_core.corpus import SmallFiles
+from bpeline.tokenizer_core.corpus import LeftOut, SmallFiles
 from bpeline.tokenizer_core.counting import count_words as counted_by_core
 from bpeline.tokenizer_core.errors import InvalidUtf8
 
@@ -52,10 +52,12 @@ def statements() -> Iterator[list[str]]:
         event.remove(Engine, "before_cursor_execute", hear)
 
 
-def counted(many: Path, home: Path, **settings: Any) -> tuple[CorpusPlan, CountedCorpus, str]:
+def counted(
+    many: Path, home: Path, left_out: LeftOut | None = None, **settings: Any
+) -> tuple[CorpusPlan, CountedCorpus, str]:
     asked = {"paths": [str(many)], "name": "many", "held_out": 0.0, **settings}
     request, registry = TrainingRequest.checked(**asked), opened(home)
-    plan = plan_chunks(request, registry)
+    plan = plan_chunks(request, registry, left_out)
     corpus = count_words(plan, request, registry)
     return plan, corpus, add_up(corpus, request, registry.workspace).table.counts_digest
 
@@ -157,6 +159,26 @@ def test_a_corpus_is_the_same_whether_small_files_are_counted_together_or_alone(
     assert corpus.reused == 1  # the copy
     assert len(corpus.chunks) == FILES  # one more, and one that is empty
     assert corpus.bytes_counted == corpus.corpus_bytes - corpus.copied_bytes
+
+
+def test_of_small_files_those_with_a_passage_of_the_evaluation_set_are_counted_alone(
+    many: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [path.read_bytes() for path in sorted(many.rglob("*.txt"))]
+    ends = texts[40][-100:], texts[41][:100]
+    passages = [texts[7][50:250], texts[300], b"\0".join(ends), b"".join(ends)]
+    _, before, _ = counted(many, tmp_path / "before", held_out=0.2)
+    shards = [key for keys in before.keys[100:] for key in keys]
+    left_out = LeftOut.of(passages, shards)
+    together, alone = together_and_alone(
+        many, tmp_path, monkeypatch, held_out=0.2, left_out=left_out
+    )
+    assert together == alone
+    assert together[0].keys[100:] == before.keys[100:]
+    assert not {*together[0].keys[:100]} & {*before.keys[:100]}
+    assert 200 <= together[2].left_out_bytes < 400, (
+        "of texts[7], not of texts[300], nor between two"
+    )
 
 
 def test_small_files_are_counted_alone_where_a_corpus_decides_what_counts(

@@ -47,7 +47,6 @@ from bpeline.registry.publishing import waiting_records
 from bpeline.registry.records import PublishedVersion
 from bpeline.registry.repair import repair
 from bpeline.registry.retention import Leftover, remove_leftovers
-from bpeline.tokenizer_core.corpus import Reading
 from bpeline.tokenizer_core.digests import canonical_json, sealed, unsealed
 from bpeline.tokenizer_core.errors import (
     PromotionNotJudged,
@@ -55,7 +54,6 @@ from bpeline.tokenizer_core.errors import (
     StorageError,
     UnknownVersion,
 )
-from bpeline.tokenizer_core.splitting import SplitPattern
 
 ROOT = Path(__file__).parents[2]
 KEPT = Path(__file__).with_name("workspace_0_1.tar.xz")
@@ -209,7 +207,7 @@ def test_the_champion_is_compared_with_and_promoted_over(earlier: Path) -> None:
     with pytest.raises(PromotionNotJudged, match="news has no evaluation set"):
         promote("news/3", rules=[longer])
     text = Text("text", [b"Is this what was trained? This is what was trained."] * 60)
-    made, documents = as_set([text], Reading(SplitPattern.named("gpt2")))
+    made, documents = as_set([text])
     change_set(open_registry(), "news", made, documents, by="ada", reason="the first")
     with pytest.raises(PromotionRefused):
         promote("news/1", rules=[longer])

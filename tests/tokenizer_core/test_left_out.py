@@ -8,6 +8,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,8 @@ import pytest
 import regex
 
 from bpeline.tokenizer_core.corpus import (
+    LEFT_OUT_RULE,
+    SECTIONS_RULE,
     Chunk,
     ChunkText,
     LeftOut,
@@ -34,6 +37,7 @@ from bpeline.tokenizer_core.corpus.special_looking import (
     without_special_looking,
 )
 from bpeline.tokenizer_core.counting import ChunkCounts, count_chunk
+from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.text import Text
 
@@ -100,25 +104,23 @@ def test_a_training_with_another_pattern_does_not_read_the_set() -> None:
     assert training > len(data) // 4, "only what touches the set is left out with it"
 
 
-def test_what_is_held_out_anyway_changes_no_counts_and_no_digest() -> None:
+def test_former_sets_are_not_looked_for_by_the_first_rule_where_they_are_held_out() -> None:
     data = prose(3, 100_000)
     reading = Reading(GPT2, held_out=0.1)
-    held_out = chunk_counts(data, reading).held_out
-    left_out = LeftOut.of(held_out, sections=True, cut_by=reading.cut_by)
-    again = Reading(GPT2, held_out=0.1, left_out=left_out)
+    cut_by = digest_of([GPT2.digest, []])
+    made = LeftOut.of(chunk_counts(data, reading).held_out)
+    former = replace(made, held_out_below=reading.held_out_below, cut_by=cut_by, rule=SECTIONS_RULE)
+    again = Reading(GPT2, held_out=0.1, left_out=former)
     assert (again.leaves_out, again.digest) == (False, reading.digest)
     assert counted(data, again) == counted(data, reading)
     for other in (
-        Reading(GPT2, held_out=0.05, left_out=left_out),
-        Reading(GPT2, special_tokens=("<|end|>",), held_out=0.1, left_out=left_out),
-        Reading(CL100K, held_out=0.1, left_out=left_out),
+        Reading(GPT2, held_out=0.05, left_out=former),
+        Reading(GPT2, special_tokens=("<|end|>",), held_out=0.1, left_out=former),
+        Reading(CL100K, held_out=0.1, left_out=former),
+        Reading(GPT2, held_out=0.1, left_out=replace(former, rule=LEFT_OUT_RULE)),
     ):
         assert other.leaves_out
-        assert other.digest != Reading(
-            other.pattern, special_tokens=other.special_tokens, held_out=other.held_out
-        ).digest  # fmt: skip
-        words = set(counted(data, other))
-        assert words
+        assert other.digest != replace(other, left_out=None).digest
 
 
 def test_nothing_is_left_out_where_there_is_nothing_to_leave_out() -> None:

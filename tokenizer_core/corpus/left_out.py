@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.corpus.held_out import touched
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.kernels.scanning.find_passages import (
     FILTER_WORDS,
@@ -35,25 +36,27 @@ class LeftOut:
     Attributes:
         passages: of every passage the hash of a window, where in it that begins, bytes, the last
             eight of them, fingerprint: each uint64, ascending.
-        held_out_below: every passage is held out anyway where sections are cut as they were for
-            ``cut_by`` and those with a fingerprint below this number are held out; 0 for passages
-            that were not sections.
-        cut_by: digest of the split pattern and the special tokens between which sections were cut.
+        held_out_below, cut_by: where sections are cut by the split pattern and special tokens of
+            this digest, and those with a fingerprint below this number held out, the first rule
+            looks for nothing; of former sets.
         rule: how much text is left out with a passage.
+        shards: keys of the counts of those chunks that the passages were held out of, shortened by
+            `short`: what was counted so is not looked into again.
     """
 
     passages: bytes
     held_out_below: int = 0
     cut_by: str = ""
     rule: int = LEFT_OUT_RULE
+    shards: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, documents: Sequence[bytes], *, sections: bool = False, cut_by: str = "") -> LeftOut:
+    def of(cls, documents: Sequence[bytes], shards: Iterable[str] = ()) -> LeftOut:
         """Describe documents. Those shorter than `WINDOW` bytes are not looked for.
 
         Args:
             documents: UTF-8.
-            sections: whether they are sections of a training's text, cut as ``cut_by`` says.
+            shards: keys of the counts of all chunks that they were held out of.
         """
         long = [one for one in documents if len(one) >= WINDOW]
         text = Text.of(b"".join(long))
@@ -67,15 +70,18 @@ class LeftOut:
         lasts = np.array([int.from_bytes(one[-8:], "little") for one in long], np.uint64)
         columns = hashes, offsets, np.diff(ends), lasts, prints
         rows = np.stack([one.astype(np.uint64) for one in columns], axis=1)
-        highest = int(prints.max()) + 1 if long and sections else 0
         passages = np.unique(rows, axis=0).tobytes()
-        return cls(passages, highest, cut_by if sections else "")
+        return cls(passages, shards=frozenset(map(short, shards)))
 
     @property
     def digest(self) -> str:
         """Of the passages and the rule; by the first rule, of the passages alone."""
         passages = digest_of_bytes(self.passages)
         return passages if self.rule == SECTIONS_RULE else digest_of([self.rule, passages])
+
+    def looks_into(self, shards: Iterable[str]) -> bool:
+        """Whether chunks with counts of these keys are not all those it was held out of."""
+        return not self.shards.issuperset(map(short, shards))
 
     @property
     def reach(self) -> int:
@@ -100,6 +106,10 @@ class LeftOut:
                 return found[np.argsort(found[:seen, 0], kind="stable")]
             room = int(seen)
 
+    def touches(self, text: Text, spans: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which spans of a text, int64 ``[n, 2]``, share bytes with a passage."""
+        return touched(spans, self.spans_in(text))
+
     def across(self, before: bytes, behind: bytes) -> tuple[int, int]:
         """How far passages reach that lie across the place between two texts.
 
@@ -111,6 +121,11 @@ class LeftOut:
         if not len(across):
             return 0, 0
         return place - int(across[:, 0].min()), int(across[:, 1].max()) - place
+
+
+def short(key: str) -> str:
+    """So much of a digest that no other one begins alike."""
+    return key[:16]
 
 
 @lru_cache(maxsize=2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -110,10 +109,6 @@ class Reading:
         field = dict(self.text_fields).get(name, self.text_field)
         return replace(self, text_field=field, text_fields=())
 
-    def digests_of(self, sources: Iterable[str]) -> dict[str, str]:
-        """The digest of `of_source` for each of these: what thousands of files are asked for."""
-        return {name: self.of_source(name).digest for name in sources}
-
     @property
     def special_bytes(self) -> tuple[bytes, ...]:
         """The special tokens in UTF-8."""
@@ -202,18 +197,14 @@ class Reading:
         return reach and (reach + 4) * (4 if self.text_form else 1)
 
     @property
-    def cut_by(self) -> str:
-        """Digest of what decides where a text is cut into sections."""
-        return digest_of([self.pattern.digest, list(self.special_tokens)])
-
-    @property
     def leaves_out(self) -> bool:
-        """Whether anything is left out that is not held out anyway."""
+        """Whether any passage is looked for."""
         one = self.left_out
         if one is None or not one.passages:
             return False
-        as_held_out = 0 < one.held_out_below <= self.held_out_below and one.cut_by == self.cut_by
-        return not as_held_out
+        if one.rule != SECTIONS_RULE or not 0 < one.held_out_below <= self.held_out_below:
+            return True
+        return one.cut_by != digest_of([self.pattern.digest, list(self.special_tokens)])
 
     @property
     def digest(self) -> str:
