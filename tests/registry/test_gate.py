@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
@@ -231,6 +232,41 @@ def test_prefect_s_clients_say_the_password_in_their_first_message(
         assert hears(wrong) == 1008
     monkeypatch.setattr(gate, "_FIRST_MESSAGE_SECONDS", 0.01)
     assert hears(None) == 1008, "one that says nothing"
+
+
+def test_a_hundred_silent_sockets_reach_nothing_and_hold_nobody_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reached: list[str] = []
+    said: list[Any] = []
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        reached.append(scope["type"])
+
+    async def send(message: Any) -> None:
+        said.append(message.get("code", message["type"]))
+
+    async def meanwhile() -> None:
+        guarded = Gate(application, SECRET, PORT)
+        host = (b"host", b"127.0.0.1:5000")
+        socket = {"type": "websocket", "path": "/api/events/in", "query_string": b"",
+                  "headers": [host], "subprotocols": ["prefect"]}  # fmt: skip
+        request = {**socket, "type": "http", "method": "GET",
+                   "headers": [host, (b"authorization", f"Bearer {SECRET}".encode())]}  # fmt: skip
+        opened = []
+        for _ in range(100):
+            messages: asyncio.Queue[Any] = asyncio.Queue()
+            messages.put_nowait({"type": "websocket.connect"})
+            opened.append(asyncio.create_task(guarded(socket, messages.get, send)))
+        while said.count("websocket.accept") < 100:
+            await asyncio.sleep(0)
+        await guarded(request, None, send)
+        assert (reached, said.count(1008)) == (["http"], 0)
+        await asyncio.gather(*opened)
+
+    monkeypatch.setattr(gate, "_FIRST_MESSAGE_SECONDS", 0.5)
+    asyncio.run(meanwhile())
+    assert (reached, said.count(1008)) == (["http"], 100)
 
 
 # ---- every route of both servers ------------------------------------------------------------
