@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -126,7 +127,7 @@ def rollback(
         alias, by, reason, workspace: as for `promote`.
 
     Raises:
-        UnknownVersion: no such alias, or it was not promoted before.
+        UnknownVersion: no such alias, it was not promoted before, or what it pointed to is gone.
         RegistryUnreachable: MLflow does not answer; nothing was moved.
     """
     validate_name(name)
@@ -141,9 +142,37 @@ def rollback(
             "accepted are aliases that were moved from one version to another",
             f"type `bpeline history {name}` to see it, or `bpeline promote` to move the alias",
         )
-    version = resolve(registry, ByNumber(name, undone.from_number))
+    version = _version_before(registry, undone)
     _move(registry, alias, version, "rollback", by, reason, undone.to_number)
     return AliasChange(name, alias, undone.to_number, version)
+
+
+def _version_before(registry: Registry, move: AliasMove) -> ResolvedVersion:
+    """The version that an alias pointed to before a move: its number may mean another one now.
+
+    Raises:
+        UnknownVersion: it is not there any more, or nothing proves which one it was.
+    """
+    name, number = move.name, move.from_number
+    assert number is not None
+    if move.from_digest:
+        same = registry.tracker.find_versions(name, move.from_digest)
+        if same:
+            return ResolvedVersion.of(same[0])
+        was = f"was the tokenizer {move.from_digest[:12]}, which is not there any more"
+    else:
+        version = resolve(registry, ByNumber(name, number))
+        tracked = registry.tracker.version(name, number)
+        moved = datetime.fromisoformat(move.at.removesuffix("Z")).replace(tzinfo=UTC)
+        if tracked is not None and tracked.created_ms <= 1_000 * (moved.timestamp() + 1):
+            return version
+        was = f"was registered after {name}@{move.alias} had been moved away from that number"
+    raise UnknownVersion(
+        f"{name}@{move.alias} cannot go back: {name}/{number} in MLflow at "
+        f"{registry.tracker.settings.place} {was}",
+        "accepted is the tokenizer that it pointed to before",
+        f"type `bpeline versions {name}` to see what is there, and `bpeline promote` to move it",
+    )
 
 
 @checked

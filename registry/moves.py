@@ -108,7 +108,12 @@ def move_alias(
                 "accepted is an MLflow in which nobody else moves it at the same moment",
                 f"type `bpeline history {name}` to see who did, and decide again",
             )
-        move = AliasMove(name, alias, before, number, by, reason, utc_now(), kind, registry.store)
+        move = replace(
+            stays,
+            to_number=number,
+            from_digest="" if present is None else present.digest,
+            to_digest=digest,
+        )
         catalogue.add_move(move)
         _say_in_mlflow(registry, move)
         return move
@@ -137,7 +142,7 @@ def remove_alias(
         present = look_at(registry, name, alias)
         before = None if present is None else present.number
         move = AliasMove(name, alias, before, None, by, reason, utc_now(), "remove", registry.store)
-        if before is None:
+        if present is None:
             if not catalogue.alias_history(name, alias, registry.store):
                 raise UnknownVersion(
                     f"{name} has no alias {alias} in MLflow at {tracker.settings.place}",
@@ -154,6 +159,7 @@ def remove_alias(
                 "accepted is an MLflow in which nobody else moves it at the same moment",
                 f"type `bpeline history {name}` to see who did, and decide again",
             )
+        move = replace(move, from_digest=present.digest)
         catalogue.add_move(move)
         _say_in_mlflow(registry, move)
         return move
@@ -170,8 +176,12 @@ def look_at(registry: Registry, name: str, alias: str) -> TrackedVersion | None:
     known = history[0].to_number if history else None
     number = None if present is None else present.number
     if number != known and store:
-        seen = AliasMove(name, alias, known, number, "mlflow", "moved in MLflow", utc_now(), "seen")
-        registry.catalogue.add_move(replace(seen, store=store))
+        seen = AliasMove(
+            name, alias, known, number, "mlflow", "moved in MLflow", utc_now(), "seen", store,
+            from_digest=history[0].to_digest if history else "",
+            to_digest="" if present is None else present.digest,
+        )  # fmt: skip
+        registry.catalogue.add_move(seen)
     return present
 
 

@@ -270,6 +270,8 @@ class AliasMove:
             ``seen``: somebody moved it in MLflow itself; ``refusal``: rules kept it where it is;
             ``remove``: it was taken away.
         store: identity of the MLflow whose numbers these are.
+        from_digest, to_digest: of the tokenizers that had these numbers; empty for nowhere, and in
+            the history of earlier releases.
     """
 
     name: str
@@ -281,6 +283,8 @@ class AliasMove:
     at: str = ""
     kind: MoveKind = "promote"
     store: str = ""
+    from_digest: str = ""
+    to_digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,6 +248,8 @@ class AliasMoveRow(Base):
     at: Mapped[Time]
     kind: Mapped[Name] = mapped_column(server_default="promote")
     store: Mapped[Name] = mapped_column(server_default="")
+    from_digest: Mapped[Digest] = mapped_column(server_default="")
+    to_digest: Mapped[Digest] = mapped_column(server_default="")
 
 
 class EvaluationSetRow(Base):
@@ -387,6 +389,13 @@ def m006_evaluation_sets(connection: Connection) -> None:
     )
 
 
+def m007_digests_of_moves(connection: Connection) -> None:
+    for column in ("from_digest", "to_digest"):
+        connection.execute(
+            text(f"ALTER TABLE alias_history ADD COLUMN {column} VARCHAR(64) DEFAULT '' NOT NULL")
+        )
+
+
 def _give_identity(connection: Connection) -> None:
     connection.execute(insert(IdentityRow).values(id=secrets.token_hex(8)))
 
@@ -400,6 +409,7 @@ MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     m004_mlflow_says_which_versions_there_are,
     m005_deletions,
     m006_evaluation_sets,
+    m007_digests_of_moves,
 )
 
 _ATTEMPTS = 8

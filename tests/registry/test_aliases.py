@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -81,6 +83,38 @@ def test_rollback_knows_of_moves_made_in_mlflow(registry: Registry, three: list[
         (1, 3, "mlflow"),
         (None, 1, ""),
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("with_digests", [True, False])
+def test_rollback_never_leads_to_a_tokenizer_that_the_alias_did_not_point_to(
+    registry: Registry, three: list[str], with_digests: bool
+) -> None:
+    """MLflow put back from a backup gives numbers again."""
+    promote("news/1")
+    promote("news/2")
+    history = alias_history("news", "champion")
+    assert [(one.from_digest, one.to_digest) for one in history] == [
+        (three[0], three[1]),
+        ("", three[0]),
+    ]
+    mlflow = sqlite3.connect(registry.workspace.root.with_name("mlflow.sqlite"))
+    with closing(mlflow), mlflow:
+        if with_digests:
+            other = "UPDATE model_version_tags SET value = ? WHERE key = 'digest' AND version = 1"
+            mlflow.execute(other, ["e" * 64])
+            expected = f"{three[0][:12]}, which is not there any more"
+        else:  # as in the history of earlier releases
+            with (
+                closing(sqlite3.connect(registry.workspace.root / "catalogue.sqlite")) as ours,
+                ours,
+            ):
+                ours.execute("UPDATE alias_history SET from_digest = '', to_digest = ''")
+            mlflow.execute("UPDATE model_versions SET creation_time = creation_time + 60000")
+            expected = "registered after news@champion had been moved"
+    with pytest.raises(UnknownVersion, match=expected):
+        rollback("news")
+    assert registry.tracker.aliases("news")["news"]["champion"] == 2
 
 
 @pytest.mark.slow

@@ -106,7 +106,7 @@ def test_a_catalogue_of_the_first_schema_is_brought_up_to_date(sqlite_url: str) 
     assert there.start_run("news", {}).workspace == "a workspace with an id"
     with sqlite3.connect(path) as connection:
         applied = connection.execute("SELECT number FROM schema_version ORDER BY number")
-        assert applied.fetchall() == [(1,), (2,), (3,), (4,), (5,), (6,)]
+        assert applied.fetchall() == [(1,), (2,), (3,), (4,), (5,), (6,), (7,)]
         old = columns_of(connection)
     connection.close()
     new = Path(path).with_name("new.sqlite")
