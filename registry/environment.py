@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import getpass
 import os
+import shlex
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bpeline.tokenizer_core.arguments import checked
+from bpeline.tokenizer_core.bounded_files import read_bounded
 from bpeline.tokenizer_core.digests import digest_of
+from bpeline.tokenizer_core.errors import BpelineError, NotTrusted
 from bpeline.tokenizer_core.urls import is_url, refuse_secrets
 
 HOME_VARIABLE = "BPELINE_HOME"
@@ -22,9 +26,11 @@ TRACKING_VARIABLE = "MLFLOW_TRACKING_URI"
 CATALOGUE_VARIABLE = "BPELINE_CATALOGUE_URL"
 ARTIFACTS_VARIABLE = "BPELINE_ARTIFACTS_URL"
 STORE_VARIABLE = "BPELINE_STORE"
+TRUST_VARIABLE = "BPELINE_TRUST"
 
 DEFAULT_HOME = Path(".bpeline")
 PROJECT_FILE = "bpeline.toml"
+PREFECT_FILES = (".env", "prefect.toml", "pyproject.toml")  # which Prefect reads where it starts
 PROJECT_TABLE = "train"  # which no file of sources or rules alone has
 
 # What MLflow reads from the environment, some of it at its first import. Set only where the user
@@ -91,35 +97,105 @@ def absolute_path(path: Path | str) -> Path:
     return path.resolve() if ".." in path.parts else path
 
 
+def own_users() -> set[int]:
+    """The ids of this user, of root, and of the user who typed sudo."""
+    user, sudo = os.geteuid(), os.environ.get("SUDO_UID", "")
+    return {0, int(sudo)} if user == 0 and sudo.isdecimal() else {0, user}
+
+
+def _trust_file() -> Path:
+    """The paths that the user trusts, one a line."""
+    named = os.environ.get("XDG_CONFIG_HOME", "")
+    base = named if os.path.isabs(named) else os.path.expanduser("~/.config")
+    return Path(base, "bpeline", "trusted")
+
+
+def is_trusted(path: Path) -> bool:
+    """Whether the user has named a path as trusted."""
+    named = os.environ.get(TRUST_VARIABLE, "").split(os.pathsep)
+    if "*" in named:
+        return True
+    try:
+        file = _trust_file()
+        if _foreign_owner(file, own_users()) is None:
+            named += os.fsdecode(read_bounded(file)).splitlines()
+    except (OSError, BpelineError):
+        pass  # there is none, or it cannot be read
+    trusted = {os.path.realpath(name) for name in named if os.path.isabs(name)}
+    return os.path.realpath(path) in trusted
+
+
+def _foreign_owner(path: Path, owners: set[int]) -> int | None:
+    """The owner of a path, or of a link that it is, who is none of ``owners``."""
+    while (status := path.lstat()).st_uid in owners:
+        if not stat.S_ISLNK(status.st_mode):
+            return None
+        path.stat()  # fails for links in a circle
+        path = path.parent / path.readlink()
+    return status.st_uid
+
+
+def refusal(path: Path, *more_owners: int) -> NotTrusted | None:
+    """Why a file or directory may not be used: its owner is another user and not trusted."""
+    try:
+        path = absolute_path(path)
+        owner = _foreign_owner(path, {*own_users(), *more_owners})
+    except OSError:
+        return None
+    found = path.name in (DEFAULT_HOME.name, PROJECT_FILE, *PREFECT_FILES)
+    named = path.parent if found else path  # the directory stands for all of them
+    if owner is None or is_trusted(path) or is_trusted(named):
+        return None
+    place, file = shlex.quote(str(named)), shlex.quote(str(_trust_file()))
+    folder = shlex.quote(str(_trust_file().parent))
+    return NotTrusted(
+        f"{path} belongs to another user ({owner})",
+        "expected a project or workspace of this user or root, or one that you trust",
+        f"to trust {named}, type once `mkdir -p {folder} && echo {place} >> {file}`, "
+        f"or set {TRUST_VARIABLE}={place}",
+    )
+
+
+def require_own(path: Path, *more_owners: int) -> None:
+    """Raise what `refusal` returns, if anything."""
+    if (reason := refusal(path, *more_owners)) is not None:
+        raise reason
+
+
 _configured: Addresses | None = None
 _project: Path | None = None  # the file that was named
 _set_by_us: dict[str, str] = {}
 
 
 def folders_upward(project: Path | None) -> Iterator[Path]:
-    """The current directory, and those above it that belong to the same user, up to another's.
+    """The current directory, and those above it up to one that is another's and not trusted.
 
-    A workspace or a project is found from below, as a repository of git is; not one that somebody
-    else may have put into a directory above. Where a project's file was named, its directory takes
-    the place of the current one.
+    A workspace or a project is found from below, as a repository of git is. Where a project's file
+    was named, its directory takes the place of the current one.
     """
     try:
         here = Path.cwd() if project is None else project.parent
     except FileNotFoundError:  # it was removed
         return
     yield here
-    owner = os.geteuid()
+    owners = own_users() - ({0} if os.geteuid() else set())
     for folder in here.parents:
-        if folder.stat().st_uid != owner:
+        if folder.stat().st_uid not in owners and not is_trusted(folder):
             return
         yield folder
 
 
 def _found_home(project: Path | None) -> Path:
-    """The workspace of the nearest directory that has one or is a project's; else of this one."""
+    """The workspace of the nearest directory that has one or is a project's; else of this one.
+
+    Raises:
+        NotTrusted: it belongs to a user who is not the owner of the named project either.
+    """
     for number, folder in enumerate(folders_upward(project)):
-        home = folder / DEFAULT_HOME
-        if home.is_dir() or (folder / PROJECT_FILE).is_file():
+        home, file = folder / DEFAULT_HOME, folder / PROJECT_FILE
+        if home.is_dir() or file.is_file():
+            owners = [project.stat().st_uid] if project and project.exists() else []
+            require_own(home if home.is_dir() else file, *owners)
             return home if number or project else DEFAULT_HOME
     return DEFAULT_HOME if project is None else project.parent / DEFAULT_HOME
 
@@ -134,7 +210,11 @@ def name_project(path: Path | str | None) -> None:
 
 
 def find_project() -> Path | None:
-    """The file of the project in force: that was named, else of this directory or one above it."""
+    """The file of the project in force: that was named, else of this directory or one above it.
+
+    Raises:
+        NotTrusted: it was found, and belongs to another user.
+    """
     if _project is not None:
         return _project
     return _found_project()
@@ -142,7 +222,10 @@ def find_project() -> Path | None:
 
 def _found_project() -> Path | None:
     files = (folder / PROJECT_FILE for folder in folders_upward(None))
-    return next((file for file in files if file.is_file()), None)
+    found = next((file for file in files if file.is_file()), None)
+    if found is not None:
+        require_own(found)
+    return found
 
 
 def named_elsewhere() -> tuple[str, str]:
@@ -151,10 +234,14 @@ def named_elsewhere() -> tuple[str, str]:
     That is where neither was named to this process alone, or what was named is what is found.
     """
     try:
-        workspace, found = addresses().workspace, _addresses_of(None).workspace
-    except FileNotFoundError:  # the current directory was removed
+        workspace = addresses().workspace
+    except (FileNotFoundError, NotTrusted):  # the current directory was removed
         return "", ""
-    project = "" if _project in (None, _found_project()) else str(_project)
+    try:
+        found, found_project = _addresses_of(None).workspace, _found_project()
+    except NotTrusted:
+        found, found_project = "", None  # what is found here is refused
+    project = "" if _project in (None, found_project) else str(_project)
     return "" if workspace == found and not project else workspace, project
 
 
@@ -183,8 +270,8 @@ def read_environment() -> Addresses:
     return _addresses_of(_project)
 
 
-def _addresses_of(project: Path | None) -> Addresses:
-    home, store = workspace_of(os.environ.get(HOME_VARIABLE) or _found_home(project))
+def _addresses_of(project: Path | None, named: Path | str | None = None) -> Addresses:
+    home, store = workspace_of(named or os.environ.get(HOME_VARIABLE) or _found_home(project))
     return Addresses(
         home=home,
         store=os.environ.get(STORE_VARIABLE) or store,
@@ -241,7 +328,7 @@ def configure(
         >>> load_tokenizer("news@champion")             # doctest: +SKIP
     """
     global _configured
-    chosen = addresses()
+    chosen = _configured or _addresses_of(_project, workspace)
     if workspace is not None:
         home, store = workspace_of(workspace)
         chosen = replace(chosen, home=home, store=store or chosen.store)

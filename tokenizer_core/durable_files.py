@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from bpeline.tokenizer_core.errors import DiskFull, StorageError
+from bpeline.tokenizer_core.errors import DiskFull, NotTrusted, StorageError
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _TEMPORARY = ".tmp-"
@@ -66,6 +66,25 @@ class DurableFiles:
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
         self._passing: set[Path] = set()
+        self._unchanged: dict[Path, NotTrusted] = {}
+
+    def keep_unchanged(self, directory: Path, reason: NotTrusted | None) -> None:
+        """Let this process change nothing in a directory; None allows changes again."""
+        for path in (directory, Path(os.path.realpath(directory))):
+            if reason is None:
+                self._unchanged.pop(path, None)
+            else:
+                self._unchanged[path] = reason
+
+    def is_changeable(self, path: Path) -> bool:
+        """Whether a path is in no directory of `keep_unchanged`."""
+        return not any(path.is_relative_to(directory) for directory in list(self._unchanged))
+
+    def require_changeable(self, path: Path) -> None:
+        """Raise `NotTrusted` for a path in a directory of `keep_unchanged`."""
+        for directory, reason in list(self._unchanged.items()):
+            if path.is_relative_to(directory):
+                raise NotTrusted(reason.happened, reason.accepted, reason.next_step)
 
     def write(self, path: Path, content: Content) -> None:
         """Replace ``path`` by ``content`` atomically and durably.
@@ -114,6 +133,7 @@ class DurableFiles:
         """
         if path.is_dir():
             return
+        self.require_changeable(path)
         self.make_directories(path.parent)
         self.disk.make_directory(path)
         self._sync(path.parent)
@@ -169,6 +189,7 @@ DURABLE = DurableFiles(Disk())
 @contextmanager
 def _told_of(path: Path) -> Iterator[None]:
     """Turn what a disk refuses into an error that names the file and says what to do."""
+    DURABLE.require_changeable(path)
     try:
         yield
     except OSError as error:

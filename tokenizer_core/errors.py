@@ -119,6 +119,10 @@ class DiskFull(StorageError):
     """No space left."""
 
 
+class NotTrusted(StorageError):
+    """A project, workspace or link belongs to another user."""
+
+
 class CorruptFile(StorageError):
     """A stored file fails its digest."""
 

@@ -14,9 +14,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from bpeline.registry.environment import addresses
+from bpeline.registry.environment import PREFECT_FILES, addresses, require_own
 from bpeline.registry.workspace import Workspace, read_server_secret, served_prefect
-from bpeline.tokenizer_core.errors import StorageError
+from bpeline.tokenizer_core.errors import NotTrusted, StorageError
 from bpeline.tokenizer_core.redaction import tell_secrets_of
 
 # Set only where the user has not. The log of a run goes to the server; on the terminal the command
@@ -77,10 +77,10 @@ def configured_prefect() -> PrefectAddress | None:
 
 
 def own_workspace() -> Workspace | None:
-    """The workspace in force; None where its path has no meaning, which opening it reports."""
+    """The workspace in force; None where it cannot be used, which opening it reports."""
     try:
         return Workspace(addresses().home.expanduser().absolute())
-    except RuntimeError:  # the home directory of nobody
+    except (RuntimeError, NotTrusted):  # the home directory of nobody
         return None
 
 
@@ -106,7 +106,12 @@ def prepare_prefect(api_url: str | None = None, *, quiet_terminal: bool = False)
     Args:
         api_url: the server that was chosen; None leaves the choice as it is.
         quiet_terminal: somebody else speaks on this terminal.
+
+    Raises:
+        NotTrusted: another user owns a file of settings that Prefect would read here.
     """
+    for name in PREFECT_FILES:
+        require_own(Path(name))
     if api_url is not None:
         os.environ |= own_server(api_url)
     for name, value in {**_QUIET_PREFECT, **(_QUIET_TERMINAL if quiet_terminal else {})}.items():

@@ -7,6 +7,7 @@ SQLAlchemy 2.0 and 2.1, SQLite and PostgreSQL.
 
 from __future__ import annotations
 
+import os
 import random
 import secrets
 import time
@@ -15,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, cast
-from urllib.parse import quote_from_bytes, unquote_to_bytes
+from urllib.parse import quote, quote_from_bytes, unquote_to_bytes
 
 from sqlalchemy import (
     JSON,
@@ -474,7 +475,13 @@ class Database:
         self.writing(lambda session: session.execute(statement))
 
     def _sqlite(self) -> Engine:
-        engine = create_engine(self._address, poolclass=NullPool)
+        address, file = self._address, Path(str(self._address.database))
+        if not DURABLE.is_changeable(
+            file
+        ):  # nor is what a killed process left taken back by reading
+            address = address.set(database=f"file:{quote(os.fsencode(file))}")
+            address = address.update_query_dict({"mode": "ro", "uri": "true"})
+        engine = create_engine(address, poolclass=NullPool)
         event.listen(engine, "connect", prepare_sqlite)
         event.listen(engine, "begin", begin_sqlite)
         return engine
@@ -506,6 +513,7 @@ class Database:
         Args:
             work: may be called several times, so its only effects are in the session.
         """
+        DURABLE.require_changeable(Path(str(self._address.database)))
         for attempt in range(_ATTEMPTS):
             committing = False
             try:
@@ -610,5 +618,6 @@ class Database:
 
 def _make_file(path: Path) -> None:
     """Let the umask decide who may write a new database: SQLite gives its own files 0644."""
+    DURABLE.require_changeable(path)
     with suppress(OSError):  # SQLite says what is wrong there
         DURABLE.disk.create(path, b"")

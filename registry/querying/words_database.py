@@ -73,7 +73,8 @@ def _made(
 
     workspace = contents.registry.workspace
     path, aside = workspace.words_database, workspace.words_database_aside
-    if not (workspace.manifest.exists() and os.access(workspace.root, os.W_OK)):
+    writable = DURABLE.is_changeable(path) and os.access(workspace.root, os.W_OK)
+    if not (writable and workspace.manifest.exists()):
         # A workspace that can only be read: the file lives as long as the statement runs.
         path = aside = spill / path.name
         make(contents, needed, workspace.words_database, aside, spill, on_adding)

@@ -329,6 +329,8 @@ def _free_name(path: Path, ending: str) -> Path:
 
 def connect(path: Path, mode: str) -> sqlite3.Connection:
     """Open a database: with the mode "ro" only to read, with "rw" without making one."""
+    if mode != "ro":
+        DURABLE.require_changeable(path)
     address = f"file:{urllib.parse.quote(os.fsencode(path.absolute()))}?mode={mode}"
     return sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from bpeline.registry.tracking.mlflow_database import connect
+from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import StorageError
 
 _ADDRESSES = (
@@ -45,7 +46,7 @@ def follow_artifacts(database: Path, artifacts: str | None) -> str:
     try:
         with closing(connect(database, "ro")) as connection:
             earlier = _earlier_places(connection, now)
-        if not earlier:
+        if not (earlier and DURABLE.is_changeable(database)):
             return ""
         with closing(connect(database, "rw")) as connection:
             connection.execute("BEGIN IMMEDIATE")

@@ -21,10 +21,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 from bpeline.registry.workspace.processes import Process, this_process
 from bpeline.tokenizer_core.digests import canonical_json
+from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import StorageError, WorkspaceLocked
 
 _LONGEST_CONTENT = 4096
@@ -141,6 +142,7 @@ def take(lock_file: Path) -> int | None:
     Raises:
         StorageError: the workspace cannot be written.
     """
+    DURABLE.require_changeable(lock_file)
     try:
         group_writes = lock_file.parent.stat().st_mode & stat.S_IWGRP
         mode = 0o660 if group_writes else 0o600
@@ -180,7 +182,7 @@ def release(descriptor: int) -> None:
 def is_held(lock_file: Path) -> bool:
     """Whether another process is known to hold the lock at this moment."""
     try:
-        with lock_file.open("rb") as file:
+        with _opened(lock_file) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -189,10 +191,14 @@ def is_held(lock_file: Path) -> bool:
     return False
 
 
+def _opened(lock_file: Path) -> BinaryIO:
+    return os.fdopen(os.open(lock_file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
+
+
 def read_holder(lock_file: Path) -> LockHolder | None:
     """Who is written in the lock file and not known to be dead."""
     try:
-        with lock_file.open("rb") as file:
+        with _opened(lock_file) as file:
             record = json.loads(file.read(_LONGEST_CONTENT))
         process = Process(int(record["pid"]), str(record["host"]), str(record["birth"]))
         holder = LockHolder(process, str(record["since"]), str(record["purpose"]))

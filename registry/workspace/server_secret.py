@@ -24,6 +24,7 @@ def make_server_secret(path: Path) -> str:
         StorageError: others own the file, or may read or write it.
     """
     if not os.path.lexists(path):
+        DURABLE.require_changeable(path)
         aside = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
         descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE)
         try:

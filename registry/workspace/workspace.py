@@ -11,14 +11,16 @@ import json
 import os
 import re
 import secrets
+import shlex
 import shutil
+import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from bpeline.registry.environment import absolute_path
+from bpeline.registry.environment import absolute_path, own_users, refusal
 from bpeline.registry.workspace import lock as workspace_lock
 from bpeline.registry.workspace.lock import HeldLock, LockHolder
 from bpeline.registry.workspace.store_records import (
@@ -27,7 +29,7 @@ from bpeline.registry.workspace.store_records import (
 )
 from bpeline.tokenizer_core.digests import canonical_json, digest_of, sealed, unsealed
 from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
-from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption, StorageError
+from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption, NotTrusted, StorageError
 
 FORMAT = 1
 _KIND = "bpeline workspace"
@@ -64,6 +66,7 @@ class Workspace:
 
         A new directory is its owner's alone (0700), one that exists keeps its mode; files in it
         follow the umask. What killed writers left half-written is removed, unless the lock is held.
+        One of another user that is not trusted is only read: what changes it raises `NotTrusted`.
 
         Args:
             root: its directory; made absolute.
@@ -74,11 +77,13 @@ class Workspace:
             InvalidOption: ``root`` is a file, a directory with other people's files in it, or a
                 path that cannot be part of a database's URL.
             CorruptFile: its ``workspace.json`` cannot be read.
+            NotTrusted: a link in it belongs to another user.
             StorageError: another version's format, or no permission.
         """
         workspace = cls(workspace_root(root), store)
         _require_an_address(workspace.root)
         try:
+            workspace._look_at_owners()
             if not workspace.root.is_dir():
                 DURABLE.make_directories(workspace.root.parent)
                 workspace.root.mkdir(_PRIVATE, exist_ok=True)
@@ -87,6 +92,7 @@ class Workspace:
                 workspace._found()
             workspace._check_format()
             missing = [n for n in _WORK_DIRECTORIES if not (workspace.root / n).is_dir()]
+            missing = missing if DURABLE.is_changeable(workspace.root) else []
             for name in missing:
                 (workspace.root / name).mkdir(exist_ok=True)
             if missing:  # what is kept in them later would be lost along with them
@@ -346,6 +352,7 @@ class Workspace:
         """
         name = f"{purpose}-{os.getpid()}-{os.urandom(4).hex()}"
         directory = self.temporary / name
+        DURABLE.require_changeable(directory)
         directory.mkdir(mode=_PRIVATE, parents=True)
         try:
             yield directory
@@ -378,7 +385,24 @@ class Workspace:
         """Who holds the workspace now, or None; may be out of date as soon as it is told."""
         return workspace_lock.read_holder(self.lock_file)
 
-    # ---- format and sweep ------------------------------------------------------------------
+    # ---- owners, format and sweep ----------------------------------------------------------
+
+    def _look_at_owners(self) -> None:
+        """Keep another user's workspace as it is, and refuse others' links in any workspace."""
+        reason = refusal(self.root)
+        DURABLE.keep_unchanged(self.root, reason)
+        if not self.root.is_dir():
+            return
+        owners = own_users() | ({self.root.stat().st_uid} if reason is None else set())
+        with os.scandir(self.root) as entries:
+            links = [entry for entry in entries if entry.is_symlink()]
+        for link in links:
+            if (owner := link.stat(follow_symlinks=False).st_uid) not in owners:
+                raise reason or NotTrusted(
+                    f"{link.path} is a link that belongs to another user ({owner})",
+                    "expected a link of this user, of root or of a trusted workspace's owner",
+                    f"remove it: `rm {shlex.quote(link.path)}`",
+                )
 
     def _found(self) -> None:
         # Waiting is short: without a manifest nobody can be at work here. The lock keeps the sweep
@@ -436,23 +460,28 @@ class Workspace:
 
     def _remove_leftovers(self) -> int:
         """Remove temporary files and directories; only while holding the lock."""
-        leftovers = [path for path in self.temporary.glob("*") if not is_temporary(path)]
-        for directory, names, files in os.walk(self.root):
+        removed = 0
+        # By descriptors, so that no link that is put in the way is followed.
+        for directory, names, files, descriptor in os.fwalk(f"{self.root}/."):
             here = Path(directory)
             if here == self.root:
                 names[:] = [name for name in names if name in (*_WORK_DIRECTORIES, _SETS)]
-            leftovers += [
-                here / name
+            leftovers = [
+                name
                 for name in names + files
-                if is_temporary(Path(name)) and not self._is_being_kept(here / name)
+                if here == self.temporary
+                or (is_temporary(Path(name)) and not self._is_being_kept(here / name))
             ]
             names[:] = [name for name in names if not is_temporary(Path(name))]
-        for path in leftovers:
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
-        return len(leftovers)
+            for name in leftovers:
+                with suppress(FileNotFoundError):
+                    mode = os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode
+                    if stat.S_ISDIR(mode):
+                        shutil.rmtree(name, ignore_errors=True, dir_fd=descriptor)
+                    else:
+                        os.unlink(name, dir_fd=descriptor)
+                    removed += 1
+        return removed
 
     def _is_being_kept(self, path: Path) -> bool:
         """Loading keeps downloaded versions without holding the lock, each file in an instant."""
