@@ -10,6 +10,8 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
+from contextlib import nullcontext
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -27,13 +29,14 @@ from bpeline.flows.requests import (
     read_project,
 )
 from bpeline.flows.requests.project import PARAMETERS, Project
+from bpeline.flows.running import settings
 from bpeline.flows.serving.deploying import names_in
 from bpeline.flows.serving.local_server import INSTALLED
 from bpeline.flows.serving.project_deployments import project_deployments, write_deployments
 from bpeline.registry import environment
 from bpeline.registry.drift_rules import read_drift_rules
 from bpeline.registry.gates import Rule, read_rules
-from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.errors import InvalidOption, NotTrusted
 
 Command = Callable[..., Result]
 TRAIN = '[train]\nname = "news"\npaths = ["corpus/"]\nvocab_size = 600\n'
@@ -195,9 +198,98 @@ def test_a_project_and_a_workspace_are_found_upward_but_not_those_of_others(
     monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
     assert find_project() is None
     assert environment.read_environment().home == Path(".bpeline")
-    (below / ".bpeline").mkdir()
-    monkeypatch.chdir(below)
-    assert environment.read_environment().home == Path(".bpeline"), "here it is anybody's"
+
+
+gives_away = pytest.mark.skipif(os.getuid() != 0, reason="only root can give files to another user")
+STRANGER = 65534
+FOUND = {"bpeline.toml": find_project, ".bpeline": environment.read_environment}
+
+
+def given_away(path: Path) -> None:
+    for each in (path, *path.rglob("*")):
+        os.chown(each, STRANGER, STRANGER, follow_symlinks=False)
+
+
+@gives_away
+@pytest.mark.parametrize("kind", ["theirs", "their link", "link to theirs"])
+@pytest.mark.parametrize(
+    ("name", "below"), [*product(FOUND, ("", "below")), *product(environment.PREFECT_FILES, [""])]
+)
+def test_what_another_user_planted_is_refused_until_its_directory_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: str, below: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "a home"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    team = tmp_path / "their team"
+    (team / "below").mkdir(parents=True)
+    target = team / name if kind == "theirs" else tmp_path / "target"
+    target.mkdir() if name == ".bpeline" else target.touch()
+    if kind != "theirs":
+        (team / name).symlink_to(target)
+    given_away(team / name if kind != "link to theirs" else target)
+    monkeypatch.chdir(team / below)
+    find = FOUND.get(name, settings.prepare_prefect)
+    with pytest.raises(NotTrusted, match=f"{team / name} belongs to another user .65534") as error:
+        find()
+    for variable, value, accepted in (
+        *(("BPELINE_TRUST", path, False) for path in (".", "/", str(tmp_path), f"{team}/below")),
+        *(("BPELINE_TRUST", path, True) for path in ("*", f"/srv:{team}/")),
+        *(("SUDO_UID", uid, uid == str(STRANGER)) for uid in ("1", "", str(STRANGER))),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setenv(variable, value)
+            with nullcontext() if accepted else pytest.raises(NotTrusted):
+                find()
+    subprocess.run(error.value.next_step.split("`")[1], shell=True, check=True)
+    find()
+    given_away(tmp_path / "a home" / ".config" / "bpeline" / "trusted")
+    with pytest.raises(NotTrusted):
+        find()
+
+
+@gives_away
+@pytest.mark.parametrize(
+    "command",
+    ["train", "sweep --sizes 300", "evaluate", "drift", "promote news/1", "versions", "gc",
+     "encode news/1 text", "sql 'SELECT 1'", "resume", "train text.txt --name news", "doctor"],
+)  # fmt: skip
+def test_a_planted_project_and_its_links_reach_no_file_of_this_user(
+    tmp_path: Path, bpeline: Command, command: str
+) -> None:
+    precious = {tmp_path / name: name.encode() for name in ("one", "two", "dir/three")}
+    for path, content in precious.items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+    (tmp_path / "text.txt").write_text("low lower lowest")
+    home = tmp_path / ".bpeline"
+    home.mkdir()
+    for name, target in (("lock", "one"), ("catalogue.sqlite.moves", "two"), ("temporary", "dir")):
+        (home / name).symlink_to(tmp_path / target)
+    given_away(home)
+    given_away(written(tmp_path, TRAIN.replace("corpus/", "one")))
+    before = sorted(home.rglob("*"))
+    done = bpeline(*shlex.split(command))
+    assert done.exit_code == 1
+    assert "belongs to another user (65534)" in done.output
+    assert {path: path.read_bytes() for path in precious} == precious
+    assert sorted(home.rglob("*")) == before
+    named = bpeline("versions", "--workspace", tmp_path / "own")
+    assert f"there is no workspace at {tmp_path / 'own'}" in named.stderr, "what is named is used"
+
+
+@gives_away
+def test_a_named_project_of_another_user_is_read_with_the_workspace_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path / "theirs", TRAIN)
+    (tmp_path / "theirs" / ".bpeline").mkdir()
+    given_away(tmp_path / "theirs")
+    monkeypatch.setattr(environment, "_project", path)
+    assert read_project(environment.find_project() or Path()).name == "news"
+    assert environment.addresses().home == tmp_path / "theirs" / ".bpeline"
+    os.chown(path, 65533, 65533)
+    with pytest.raises(NotTrusted):
+        environment.addresses()
 
 
 def scheduled(tmp_path: Path, **times: str) -> Project:

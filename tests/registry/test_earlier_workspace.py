@@ -156,13 +156,21 @@ for reference in sys.argv[2:]:
 
 
 @pytest.mark.slow
-def test_a_copy_that_can_only_be_read_loads(earlier: Path) -> None:
+@pytest.mark.parametrize("whose", ["this user's", "another user's"])
+def test_a_copy_that_can_only_be_read_loads(earlier: Path, whose: str) -> None:
     home = earlier / ".bpeline"
     everything = [home, *home.rglob("*")]
+    alone: list[str] = []
     for path in everything:
-        path.chmod(path.stat().st_mode & ~0o222)
-    # What root may do anyway is taken from it.
-    alone = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if not os.getuid() else []
+        if whose == "this user's":
+            path.chmod(path.stat().st_mode & ~0o222)
+        elif os.getuid() == 0:
+            os.chown(path, 65534, 65534)
+        else:
+            pytest.skip("only root can give files to another user")
+    if whose == "this user's" and os.getuid() == 0:  # what root may do anyway is taken from it
+        alone = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+    before = {path: path.stat().st_mtime_ns for path in everything}
     references = "news@champion", "news/3", FIRST, SECOND[:10]
     try:
         loaded = subprocess.run(
@@ -173,6 +181,7 @@ def test_a_copy_that_can_only_be_read_loads(earlier: Path) -> None:
         for path in everything:
             path.chmod(path.stat().st_mode | 0o200)
     assert loaded.stdout.split() == [SECOND, THIRD, FIRST, SECOND], loaded.stderr
+    assert {path: path.stat().st_mtime_ns for path in [home, *home.rglob("*")]} == before
     assert catalogue_schema(earlier) == 3
 
 

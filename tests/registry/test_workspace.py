@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,7 +24,14 @@ from bpeline.registry.catalogue import Catalogue
 from bpeline.registry.workspace import lock as workspace_lock
 from bpeline.registry.workspace.processes import Process, birth_of, this_process
 from bpeline.registry.workspace.workspace import Workspace, workspace_root
-from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption, StorageError, WorkspaceLocked
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.errors import (
+    CorruptFile,
+    InvalidOption,
+    NotTrusted,
+    StorageError,
+    WorkspaceLocked,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -321,6 +329,66 @@ def test_a_directory_that_exists_keeps_its_mode_and_its_group_shares_the_lock(
     with workspace.lock("counting"):
         assert stat.S_IMODE(workspace.root.stat().st_mode) == mode
         assert stat.S_IMODE(workspace.lock_file.stat().st_mode) == of_lock
+
+
+@needs_another_user
+@pytest.mark.parametrize("trust", ["", "{0}", "{0}/home", "/srv:{0}/home", "*"])
+@pytest.mark.parametrize("name", ["home", "link"])
+def test_a_workspace_of_another_user_is_read_and_changed_only_where_it_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trust: str, name: str
+) -> None:
+    home = tmp_path / "home"
+    Catalogue(Workspace.open(home).catalogue_url).close()
+    (tmp_path / "link").symlink_to(home)
+    everything = [home, *home.rglob("*")]
+    for path in everything:
+        os.chown(path, 65534, 65534)
+    before = {path: path.stat().st_mtime_ns for path in everything}
+    monkeypatch.setenv("BPELINE_TRUST", trust.format(tmp_path))
+    workspace = Workspace.open(tmp_path / name, sweep=False)
+    catalogue = Catalogue(workspace.catalogue_url)
+    assert catalogue.versions() == []
+    for change in (
+        lambda: DURABLE.write(workspace.root / "runs" / "a", b""),
+        lambda: DURABLE.make_directories(workspace.root / "new"),
+        lambda: DURABLE.remove(home / "runs" / "a"),
+        lambda: catalogue.add_version("news", "ab" * 32, vocab_size=300),
+        lambda: catalogue.moving().__enter__(),
+        lambda: workspace.lock("counting").__enter__(),
+        lambda: workspace.temporary_directory("counting").__enter__(),
+        workspace.sweep,
+    ):
+        trusted = trust not in ("", "{0}")
+        with nullcontext() if trusted else pytest.raises(NotTrusted, match="to another user"):
+            change()
+    after = {path: path.stat().st_mtime_ns for path in [home, *home.rglob("*")]}
+    assert (after == before) != trusted
+
+
+@needs_another_user
+@pytest.mark.parametrize("name", ["lock", "catalogue.sqlite.moves", "temporary", "versions"])
+@pytest.mark.parametrize("owner", ["stranger", "this user", "owner of a trusted workspace"])
+def test_links_in_a_workspace_count_if_they_are_of_its_owner_and_nothing_is_lost_by_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, owner: str
+) -> None:
+    workspace = Workspace.open(tmp_path / "home")
+    path, kept = workspace.root / name, tmp_path / "disk" / ".tmp-kept"
+    kept.parent.mkdir()
+    kept.write_bytes(b"three days old")
+    is_lock = not path.is_dir()
+    path.unlink(missing_ok=True) if is_lock else path.rmdir()
+    path.symlink_to(kept if is_lock else kept.parent)
+    if owner != "this user":
+        os.chown(path, 65534, 65534, follow_symlinks=False)
+    if owner.startswith("owner"):
+        os.chown(workspace.root, 65534, 65534)
+        monkeypatch.setenv("BPELINE_TRUST", str(workspace.root))
+    refused = NotTrusted if owner == "stranger" else StorageError
+    with pytest.raises(refused) if is_lock or owner == "stranger" else nullcontext():
+        Workspace.open(workspace.root).sweep()
+        with Catalogue(workspace.catalogue_url).moving(), workspace.temporary_directory("a") as at:
+            assert at.resolve().is_relative_to(kept.parent) == (name == "temporary")
+    assert kept.read_bytes() == b"three days old"
 
 
 @needs_another_user
