@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.redaction import holds_secret
@@ -26,6 +28,11 @@ def is_in_memory(url: str) -> bool:
     if scheme.partition("+")[0] != "sqlite":
         return scheme == "memory"
     return path in ("", ":memory:", "file::memory:") or "mode=memory" in query
+
+
+def read_only_url(database: Path) -> str:
+    """The URL of a SQLite file that is only read, for SQLAlchemy."""
+    return f"sqlite:///file:{quote(os.fsencode(database))}?mode=ro&uri=true"
 
 
 def absolute_name(name: str) -> str:

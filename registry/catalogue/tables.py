@@ -7,7 +7,6 @@ SQLAlchemy 2.0 and 2.1, SQLite and PostgreSQL.
 
 from __future__ import annotations
 
-import os
 import random
 import secrets
 import time
@@ -16,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, cast
-from urllib.parse import quote, quote_from_bytes, unquote_to_bytes
+from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from sqlalchemy import (
     JSON,
@@ -64,6 +63,7 @@ from bpeline.registry.workspace import lock
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import BpelineError, InvalidOption
 from bpeline.tokenizer_core.redaction import tell_secrets_of, without_secrets
+from bpeline.tokenizer_core.urls import read_only_url
 
 __all__ = [
     "AliasMoveRow", "CountTableRow", "Database", "DeletionRow", "EvaluationSetRow",
@@ -479,8 +479,7 @@ class Database:
         if not DURABLE.is_changeable(
             file
         ):  # nor is what a killed process left taken back by reading
-            address = address.set(database=f"file:{quote(os.fsencode(file))}")
-            address = address.update_query_dict({"mode": "ro", "uri": "true"})
+            address = make_url(read_only_url(file))
         engine = create_engine(address, poolclass=NullPool)
         event.listen(engine, "connect", prepare_sqlite)
         event.listen(engine, "begin", begin_sqlite)

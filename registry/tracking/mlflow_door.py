@@ -35,8 +35,9 @@ from bpeline.registry.tracking.tracked import (
     requirements_of,
     says_missing,
 )
+from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import BpelineError, RegistryUnreachable
-from bpeline.tokenizer_core.urls import is_url
+from bpeline.tokenizer_core.urls import is_url, read_only_url
 
 Answer = TypeVar("Answer")
 
@@ -182,7 +183,10 @@ class MlflowConnection:
             def set_tag(self, run_id: str, key: str, value: str) -> None:
                 super().set_tag(run_id, key, value, synchronous=True)
 
-        return Client(tracking_uri=self.settings.uri, registry_uri=self.settings.uri)
+        path, uri = database_of(self.settings.uri), self.settings.uri
+        if path is not None and not DURABLE.is_changeable(path):
+            uri = read_only_url(path)
+        return Client(tracking_uri=uri, registry_uri=uri)
 
     @property
     def _exception(self) -> Any:
