@@ -12,6 +12,7 @@ import os
 import shlex
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -115,12 +116,10 @@ def is_trusted(path: Path) -> bool:
     named = os.environ.get(TRUST_VARIABLE, "").split(os.pathsep)
     if "*" in named:
         return True
-    try:
+    with suppress(OSError, BpelineError):  # there is none, or it cannot be read
         file = _trust_file()
         if _foreign_owner(file, own_users()) is None:
             named += os.fsdecode(read_bounded(file)).splitlines()
-    except (OSError, BpelineError):
-        pass  # there is none, or it cannot be read
     trusted = {os.path.realpath(name) for name in named if os.path.isabs(name)}
     return os.path.realpath(path) in trusted
 
@@ -186,11 +185,7 @@ def folders_upward(project: Path | None) -> Iterator[Path]:
 
 
 def _found_home(project: Path | None) -> Path:
-    """The workspace of the nearest directory that has one or is a project's; else of this one.
-
-    Raises:
-        NotTrusted: it belongs to a user who is not the owner of the named project either.
-    """
+    """The workspace of the nearest directory that has one or is a project's; else of this one."""
     for number, folder in enumerate(folders_upward(project)):
         home, file = folder / DEFAULT_HOME, folder / PROJECT_FILE
         if home.is_dir() or file.is_file():
@@ -233,16 +228,15 @@ def named_elsewhere() -> tuple[str, str]:
 
     That is where neither was named to this process alone, or what was named is what is found.
     """
+    here, project_here = "", None
     try:
         workspace = addresses().workspace
+        with suppress(NotTrusted):  # what is found here is refused
+            here, project_here = _addresses_of(None).workspace, _found_project()
     except (FileNotFoundError, NotTrusted):  # the current directory was removed
         return "", ""
-    try:
-        found, found_project = _addresses_of(None).workspace, _found_project()
-    except NotTrusted:
-        found, found_project = "", None  # what is found here is refused
-    project = "" if _project in (None, found_project) else str(_project)
-    return "" if workspace == found and not project else workspace, project
+    project = "" if _project in (None, project_here) else str(_project)
+    return "" if workspace == here and not project else workspace, project
 
 
 def where_it_was_looked_for() -> str:

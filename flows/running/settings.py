@@ -106,9 +106,6 @@ def prepare_prefect(api_url: str | None = None, *, quiet_terminal: bool = False)
     Args:
         api_url: the server that was chosen; None leaves the choice as it is.
         quiet_terminal: somebody else speaks on this terminal.
-
-    Raises:
-        NotTrusted: another user owns a file of settings that Prefect would read here.
     """
     for name in PREFECT_FILES:
         require_own(Path(name))
