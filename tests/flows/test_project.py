@@ -36,6 +36,7 @@ from bpeline.flows.serving.project_deployments import project_deployments, write
 from bpeline.registry import environment
 from bpeline.registry.drift_rules import read_drift_rules
 from bpeline.registry.gates import Rule, read_rules
+from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.errors import InvalidOption, NotTrusted
 
 Command = Callable[..., Result]
@@ -261,8 +262,9 @@ def test_a_planted_project_and_its_links_reach_no_file_of_this_user(
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content)
     (tmp_path / "text.txt").write_text("low lower lowest")
-    home = tmp_path / ".bpeline"
-    home.mkdir()
+    home = Workspace.open(tmp_path / ".bpeline").root
+    (home / "lock").unlink()
+    (home / "temporary").rmdir()
     for name, target in (("lock", "one"), ("catalogue.sqlite.moves", "two"), ("temporary", "dir")):
         (home / name).symlink_to(tmp_path / target)
     given_away(home)
