@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 Settings = Mapping[str, str | bool | int | float | list[str]]
 _CLOSED: Settings = {  # nothing is fetched, nothing is loaded, nothing of Python's is looked at
@@ -16,6 +18,7 @@ _CLOSED: Settings = {  # nothing is fetched, nothing is loaded, nothing of Pytho
 }
 # Of files made here: clients since this one read them, the command line's among them.
 READ_SINCE: Settings = {"storage_compatibility_version": "v1.4.0"}
+_connections: WeakSet[Any] = WeakSet()  # those that are open
 _INTERRUPTED = re.compile(r"[Ii]nterrupted|KeyboardInterrupt|Terminated: *$")
 
 
@@ -38,7 +41,16 @@ def connect(
         files: whether SQL may reach other files than this one.
     """
     config = {**_CLOSED, **settings, "enable_external_access": files}
-    return library().connect(path or ":memory:", read_only=read_only, config=config)
+    connection = library().connect(path or ":memory:", read_only=read_only, config=config)
+    _connections.add(connection)
+    return connection
+
+
+def interrupt_queries() -> None:
+    """Let each query that runs now end with an error: some do not look for Ctrl-C themselves."""
+    for connection in list(_connections):
+        with suppress(library().Error):  # it is closed
+            connection.interrupt()
 
 
 def settle(connection: Any) -> None:

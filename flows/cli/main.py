@@ -29,6 +29,7 @@ from bpeline.flows.cli.options import TYPED
 from bpeline.flows.cli.output import say_error
 from bpeline.flows.running import (
     Terminated,
+    ending,
     interruption_behind,
     keep_moving,
     stop_moving,
@@ -48,7 +49,7 @@ from bpeline.tokenizer_core.redaction import (
     hide_in_logs,
 )
 
-TERMINATED = 143
+TERMINATED = 128 + signal.SIGTERM
 DISK_IS_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 PACKAGES = Path(__file__).parents[2]
 SYSTEM_REFUSES = {errno.EIO, errno.EMFILE, errno.ENFILE, errno.EROFS}
@@ -125,19 +126,16 @@ class Commands(click.Group):
             raise click.UsageError(said, error.ctx) from error
 
     def invoke(self, ctx: click.Context) -> Any:
-        early = signal.getsignal(signal.SIGINT) is script.leave_at_once
-        if early:  # from here to its end, what was begun has to be finished
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-        try:
+        # From here to its end, what was begun has to be finished. A shell may ignore Ctrl-C.
+        numbers = [signal.SIGTERM]
+        if signal.getsignal(signal.SIGINT) in (script.leave_at_once, signal.default_int_handler):
+            numbers.append(signal.SIGINT)
+        with terminable(*numbers, until_exit=is_script()):
             return self._invoke(ctx)
-        finally:
-            if early:
-                signal.signal(signal.SIGINT, script.leave_at_once)
 
     def _invoke(self, ctx: click.Context) -> Any:
         try:
-            with terminable(signal.SIGTERM):
-                return super().invoke(ctx)
+            return super().invoke(ctx)
         except BpelineError as error:
             say_error(error)
             ctx.exit(error.exit_code)
@@ -152,13 +150,15 @@ class Commands(click.Group):
             ctx.exit(wrong.exit_code)
         except KeyboardInterrupt as interruption:
             ctx.exit(say_interrupted(interruption))
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
+        except (click.ClickException, click.exceptions.Exit):
             raise
         except Exception as error:
+            if hidden := interruption_behind(error):  # at a prompt, or while a library is imported
+                ctx.exit(say_interrupted(hidden))
+            if isinstance(error, click.Abort):  # standard input ended at a prompt
+                raise
             if isinstance(error, OSError) and error.errno == errno.EPIPE:
                 raise  # nobody reads what is printed: click ends without a word
-            if hidden := interruption_behind(error):  # of a library that was about to be imported
-                ctx.exit(say_interrupted(hidden))
             told = told_of(error)
             say_error(told)
             ctx.exit(told.exit_code)
@@ -231,16 +231,16 @@ def _place_of(error: Exception) -> str:
 
 
 def say_interrupted(interruption: KeyboardInterrupt) -> int:
-    """What whoever interrupted a command should know; its exit code."""
-    terminated = isinstance(interruption, Terminated)
-    said = "terminated" if terminated else "interrupted"
+    """Print what was kept, and what continues it; its exit code."""
+    number = signal.SIGTERM if isinstance(interruption, Terminated) else signal.SIGINT
     begin = "\n" * sys.stderr.isatty()  # a terminal shows ^C there
-    click.echo(
-        f"{begin}{said}; what was finished is kept: type the same command again, or "
-        "`bpeline resume`",
-        err=True,
-    )
-    return TERMINATED if terminated else script.INTERRUPTED
+    click.echo(begin + ending(number), err=True)
+    return 128 + number
+
+
+def is_script() -> bool:
+    """Whether this process does nothing else than one command."""
+    return getattr(sys.modules["__main__"], "main", None) in (main, script.main)
 
 
 def say_version(context: click.Context) -> None:
@@ -305,17 +305,16 @@ def main() -> None:
         sys.exit(wrong.exit_code)
     try:
         cli(prog_name="bpeline")
-    except SystemExit as ending:
-        if ending.code in (script.INTERRUPTED, TERMINATED):
+    except SystemExit as leaving:
+        if leaving.code in (script.INTERRUPTED, TERMINATED):
             # All is said. Libraries cut short complain at exit about objects they still hold.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
-        if getattr(sys.modules["__main__"], "main", None) in (main, script.main):
-            # Nobody goes on after us.
-            _leaving.append(ending.code)
+        if is_script():
+            _leaving.append(leaving.code)
         runner = sys.modules.get("bpeline.flows.running.runner")
         if runner is not None and runner.server_is_gone:
             sys.stdout.flush()
-            os._exit(ending.code if isinstance(ending.code, int) else 0)
+            os._exit(leaving.code if isinstance(leaving.code, int) else 0)
         raise
     finally:
         stop_moving()

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from .steps import stopped_by as stopped_by
     from .steps import tries as tries
     from .termination import Terminated as Terminated
+    from .termination import ending as ending
     from .termination import interruption_behind as interruption_behind
     from .termination import terminable as terminable
 else:
