@@ -394,6 +394,7 @@ MAY_CHANGE = {
     "flows/cluster/errands.py": "removes the mark that somebody waits",
     "flows/cli/main.py": "the null device",
     "flows/running/moving_line.py": "a terminal",
+    "flows/running/termination.py": "a pipe to itself, and standard error",
 }
 OPENS_FOR_WRITING = {"O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_APPEND"}
 

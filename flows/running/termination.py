@@ -21,7 +21,7 @@ from bpeline.registry.closed_duckdb import interrupt_queries
 from bpeline.registry.workspace import descendants_of
 
 SECONDS = 1.5  # from the signal to the end of the process, which then takes a moment
-_ERASE_LINE = "\r\x1b[K"
+_ERASE_LINE = "\r\x1b[K\x1b[?25h"  # and show the cursor, which a progress bar hides
 
 
 class Terminated(KeyboardInterrupt):

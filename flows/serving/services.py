@@ -24,7 +24,7 @@ from bpeline.tokenizer_core.errors import InvalidOption, RegistryUnreachable
 
 HOST = "127.0.0.1"
 START_SECONDS = 120.0
-STOP_SECONDS = 10.0
+STOP_SECONDS = 10.0  # from Ctrl-C until all services have ended
 ANSWER_SECONDS = 3.0
 _LOOK_SECONDS = 0.25
 
@@ -75,7 +75,8 @@ def running(
         if service.port is not None:
             _refuse_taken_port(service, service.port)
     processes: dict[str, subprocess.Popen[bytes]] = {}
-    with terminable(signal.SIGTERM, signal.SIGINT), ExitStack() as stack:
+    limit = terminable(signal.SIGTERM, signal.SIGINT, seconds=0.9 * STOP_SECONDS)
+    with limit, ExitStack() as stack:
         end, ours = os.pipe()
         stack.callback(os.close, end)
         environment = {**environment, **parent_variable(end)}
@@ -147,7 +148,7 @@ def _require_all_running(processes: Processes) -> None:
 def _stop(process: subprocess.Popen[bytes]) -> None:
     """Ask all that it started to end with it, then insist."""
     threading.Thread(target=process.wait, daemon=True).start()  # so that it is seen to have ended
-    end_family(process.pid, STOP_SECONDS)
+    end_family(process.pid, STOP_SECONDS / 2)
     process.wait()
 
 

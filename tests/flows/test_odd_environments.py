@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from every_command import COMMANDS
 
 from bpeline.flows.cli.main import FILE_OF
 
@@ -29,62 +30,6 @@ ENVIRONMENTS: dict[str, tuple[str, dict[str, str | None]]] = {
     "20 columns": ("", {"COLUMNS": "20"}),
     "optimized": ("", {"PYTHONOPTIMIZE": "2"}),
 }
-COMMANDS = [
-    "compare v/1 v/2 --on text.txt",
-    "compare v/1 v/2 --on -",
-    "compress text.txt -o small",
-    "count v/1 text.txt",
-    "count v/1 -",
-    "decode v/1 104 105",
-    "decode v/1 -",
-    "delete v/1",
-    "delete v/1 --remove",
-    "deploy",
-    "dismiss 00000000",
-    "doctor",
-    "drift v@candidate text.txt",
-    "drift v@candidate -",
-    "encode v/1 low",
-    "encode v/1 -",
-    "encode v/1 text.txt -o tokens",
-    "evaluate v/1",
-    "evaluate --sets",
-    "expand text.txt",
-    "explain v/1 lower",
-    "explain v/1 -",
-    "export v/1 --format hf --output tokenizer.json",
-    "extend v/1 --vocab-size 290",
-    "gc",
-    "history v",
-    "import tokenizer.json --name w",
-    "init text.txt --name v",
-    "mixtures v/1 --weights text=2",
-    "promote v/1",
-    "prune v/1 --min-count 5 -o plan.json",
-    "push --help",
-    "recertify v/1",
-    "rename v/1 <|a|>=<|b|>",
-    "repair",
-    "repair --write",
-    "report v/1 -o page.html",
-    "resume",
-    "rollback v",
-    "server --help",
-    "show v/1",
-    "size v/1 --model-shape llama-3.1-8b",
-    "sql SELECT(1)",
-    "sql -",
-    "steps text.txt --algorithm char-bpe --merges 3",
-    "superwords v/1 --vocab-size 290",
-    "sweep text.txt --name sizes --sizes 270",
-    "train text.txt --name other --vocab-size 270",
-    "train - --name other --vocab-size 270",
-    "ui --help",
-    "verify v/1",
-    "versions",
-    "--help",
-    "nonsense",
-]
 KNOWN = {0, 1, 2, 3, 4}
 
 
