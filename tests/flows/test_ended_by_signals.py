@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import select
 import shlex
 import shutil
 import signal
@@ -13,8 +14,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from fcntl import ioctl
+from functools import partial
 from pathlib import Path
 from subprocess import PIPE
 from termios import FIONREAD
@@ -117,9 +119,7 @@ def waiting(command: str, folder: Path) -> Iterator[Process]:
     environment = {**os.environ, "BPELINE_HOME": str(folder / ".bpeline"),
                    "AWS_ACCESS_KEY_ID": "me", "AWS_SECRET_ACCESS_KEY": "secret"}  # fmt: skip
     catalogue = sqlite3.connect(folder / ".bpeline/catalogue.sqlite")
-    with ExitStack() as stack:
-        server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        stack.enter_context(closing(catalogue))
+    with socket.create_server(("127.0.0.1", 0)) as server, closing(catalogue):
         if awaited in ADDRESS_OF:
             address = f"http://127.0.0.1:{server.getsockname()[1]}"
             environment[ADDRESS_OF[awaited]] = f"{address}/api" if awaited == "Prefect" else address
@@ -130,30 +130,29 @@ def waiting(command: str, folder: Path) -> Iterator[Process]:
             bufsize=0, stdin=PIPE, stdout=PIPE, stderr=PIPE,
         ) as process:  # fmt: skip
             assert process.stdin is not None
-            assert process.stdout is not None
             try:
-                if awaited in ADDRESS_OF:
-                    server.settimeout(START_SECONDS)
-                    connection, _ = server.accept()
-                    stack.enter_context(connection)
-                elif awaited == "the line Ctrl-C":
-                    assert any(b"Ctrl-C" in line for line in process.stdout)
-                else:
-                    process.stdin.write(b"low lower\n")
-                    waiting_for(awaited, lambda: _is_waiting(awaited, process), START_SECONDS)
-                    time.sleep(1)  # so that it is in native code
+                process.stdin.write(b"low lower\n")
+                ready = partial(_is_waiting, awaited, process, server)
+                waiting_for(awaited, ready, START_SECONDS)
+                time.sleep(1)  # so that it is in native code
                 yield process
             finally:
                 process.kill()
 
 
-def _is_waiting(awaited: str, process: Process) -> bool:
+def _is_waiting(awaited: str, process: Process, server: socket.socket) -> bool:
     seen = psutil.Process(process.pid)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.poll() is None, process.communicate()
+    if awaited in ADDRESS_OF:  # the system accepts a connection, and nobody answers
+        return bool(select.select([server], [], [], 0)[0])
     if awaited == "standard input":
-        assert process.stdin is not None
         return ioctl(process.stdin, FIONREAD, bytes(4)) == bytes(4)
     if awaited == "the catalogue":
         return any(file.path.endswith("catalogue.sqlite") for file in seen.open_files())
+    if awaited == "the line Ctrl-C":
+        return any(b"Ctrl-C" in line for line in process.stdout)
     return sum(seen.cpu_times()[:2]) > CPU_SECONDS
 
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import Result
 from interruptions import SAVE, Interrupted
@@ -364,6 +365,21 @@ def test_an_interruption_that_the_standard_library_hides_is_one_all_the_same(
     monkeypatch.setattr("bpeline.flows.sweep_garbage.open_registry", cut_short)
     with pytest.raises(KeyboardInterrupt):
         sweep_garbage()
+
+
+def test_ctrl_c_at_a_question_is_an_interruption(
+    bpeline: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask(_question: str) -> None:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            raise click.Abort from None  # as click's prompts do
+
+    monkeypatch.setattr("bpeline.flows.serving.local_server.open_registry", lambda: ask("Kill it?"))
+    done = bpeline("ui")
+    assert done.exit_code == 130
+    assert "interrupted; what was finished is kept" in done.stderr
 
 
 @pytest.mark.slow
