@@ -28,10 +28,10 @@ from bpeline import script
 from bpeline.flows.cli.options import TYPED
 from bpeline.flows.cli.output import say_error
 from bpeline.flows.running import (
-    Terminated,
     ending,
     interruption_behind,
     keep_moving,
+    signal_behind,
     stop_moving,
     terminable,
 )
@@ -232,7 +232,7 @@ def _place_of(error: Exception) -> str:
 
 def say_interrupted(interruption: KeyboardInterrupt) -> int:
     """Print what was kept, and what continues it; its exit code."""
-    number = signal.SIGTERM if isinstance(interruption, Terminated) else signal.SIGINT
+    number = signal_behind(interruption)
     begin = "\n" * sys.stderr.isatty()  # a terminal shows ^C there
     click.echo(begin + ending(number), err=True)
     return 128 + number
@@ -306,11 +306,13 @@ def main() -> None:
     try:
         cli(prog_name="bpeline")
     except SystemExit as leaving:
+        if is_script():
+            _leaving.append(leaving.code)
         if leaving.code in (script.INTERRUPTED, TERMINATED):
             # All is said. Libraries cut short complain at exit about objects they still hold.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
-        if is_script():
-            _leaving.append(leaving.code)
+            if _leaving:  # here: the exception holds objects that take seconds to free
+                atexit._run_exitfuncs()
         runner = sys.modules.get("bpeline.flows.running.runner")
         if runner is not None and runner.server_is_gone:
             sys.stdout.flush()

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from .termination import Terminated as Terminated
     from .termination import ending as ending
     from .termination import interruption_behind as interruption_behind
+    from .termination import signal_behind as signal_behind
     from .termination import terminable as terminable
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -58,7 +58,7 @@ def terminable(
         yield
     finally:
         deadline.seconds = former
-        if not (until_exit and deadline.is_set):
+        if not (until_exit and deadline.number):
             for number, handler in handlers.items():
                 signal.signal(number, handler)
             _deadline = outer
@@ -67,6 +67,13 @@ def terminable(
 
 
 _deadline: _Deadline | None = None  # of the outermost block
+
+
+def signal_behind(interruption: KeyboardInterrupt) -> int:
+    """The number of the first signal; DuckDB gives an exception of its own for SIGTERM too."""
+    if _deadline is not None and _deadline.number:
+        return _deadline.number
+    return signal.SIGTERM if isinstance(interruption, Terminated) else signal.SIGINT
 
 
 def ending(number: int) -> str:
@@ -95,7 +102,7 @@ class _Deadline:
 
     def __init__(self) -> None:
         self.seconds = SECONDS
-        self.is_set = False
+        self.number = 0  # of the first signal
         self._cancelled = threading.Event()
         self._reading, self._writing = os.pipe()
         os.set_blocking(self._writing, False)
@@ -106,8 +113,8 @@ class _Deadline:
 
     def interrupt(self, number: int, _frame: FrameType | None) -> None:
         """The handler of signals; Python calls it in the main thread, once that runs Python."""
-        if not self.is_set:
-            self.is_set = True
+        if not self.number:
+            self.number = number
             os.write(self._writing, bytes([number]))  # an event loop may have its own wakeup pipe
             raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 

@@ -79,7 +79,7 @@ WAITS_FOR = {
     "server --prefect-port PORT --mlflow-port PORT": "the line Ctrl-C",
     f"sql '{ENDLESS}'": "work",
     "steps text.txt --algorithm char-bpe --merges 3": "",
-    "steps s3://bucket/text.txt --algorithm char-bpe": "S3",
+    "steps steps.txt --algorithm char-bpe --merges 3000": "work",
     "sweep large.txt --name sizes --sizes 20000": "work",
     "train large.txt --name other --vocab-size 200000": "work",
     "ui --help": "",
@@ -103,10 +103,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory, folder_after: Any) -> Path
             ("export", "v/1", "--format", "hf", "--output", "tokenizer.json"),
         ],
     )
-    chance = random.Random(1)
-    with (folder / "large.txt").open("w") as file:
-        for _ in range(1_000_000):
-            file.write(f"{chance.getrandbits(40):x} {chance.getrandbits(60):x} low\n")
+    words = random.Random(1).randbytes(48 << 20).hex("\n", 5)
+    (folder / "large.txt").write_text(words)
+    (folder / "steps.txt").write_text(words[:90_000])
     return folder
 
 
