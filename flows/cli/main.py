@@ -20,7 +20,7 @@ from importlib import import_module
 from io import BufferedWriter, FileIO, TextIOWrapper
 from keyword import iskeyword
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -103,6 +103,8 @@ class Commands(click.Group):
         except click.NoSuchOption as error:
             said = f"{error.message.rstrip('.')} before a command; options follow it"
             raise click.UsageError(said, error.ctx) from error
+        except OSError as error:  # of what --help and --version print
+            self._refuse(ctx, error)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(FILE_OF)
@@ -157,11 +159,14 @@ class Commands(click.Group):
                 ctx.exit(say_interrupted(hidden))
             if isinstance(error, click.Abort):  # standard input ended at a prompt
                 raise
-            if isinstance(error, OSError) and error.errno == errno.EPIPE:
-                raise  # nobody reads what is printed: click ends without a word
-            told = told_of(error)
-            say_error(told)
-            ctx.exit(told.exit_code)
+            self._refuse(ctx, error)
+
+    def _refuse(self, ctx: click.Context, error: Exception) -> NoReturn:
+        if isinstance(error, OSError) and error.errno == errno.EPIPE:
+            raise error  # nobody reads what is printed: click ends without a word
+        told = told_of(error)
+        say_error(told)
+        ctx.exit(told.exit_code)
 
 
 def told_of(error: Exception) -> BpelineError:

@@ -89,11 +89,19 @@ def test_what_nobody_foresaw_is_told_with_its_place(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("redirected", "code"),
-    [(">&-", 2), (">/dev/full", 1), ("<&-", 0), ("2>&-", 0), ("2>/dev/full", 0)],
+    [
+        ("versions >&-", 2),
+        ("versions >/dev/full", 1),
+        ("versions <&-", 0),
+        ("versions 2>&-", 0),
+        ("versions 2>/dev/full", 0),
+        ("--help >/dev/full", 1),
+        ("--version >/dev/full", 1),
+    ],
 )
 def test_streams_that_are_closed_or_full(redirected: str, code: int) -> None:
     program = shlex.quote(os.fspath(Path(sys.executable).with_name("bpeline")))
-    command = f"{program} versions {redirected}"
+    command = f"{program} {redirected}"
     ended = subprocess.run(
         ["bash", "-c", command], capture_output=True, text=True, check=False,
         env={**os.environ, "BPELINE_CATALOGUE_URL": f"sqlite:///{os.getcwd()}/c.sqlite"},
