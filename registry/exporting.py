@@ -20,6 +20,7 @@ from bpeline.registry.opening import locate, open_registry
 from bpeline.registry.references import ByPath, parse_reference, parse_registered, split_size
 from bpeline.registry.version_files import certificate_path, golden_texts, holds_version
 from bpeline.tokenizer_core.arguments import checked
+from bpeline.tokenizer_core.bounded_files import read_file
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryError, StorageError
 from bpeline.tokenizer_core.formats import format_named
@@ -125,7 +126,7 @@ def export_version(
         certificate.require_equal()
         for file in sorted(made.iterdir(), key=_manifest_last) if made.is_dir() else [made]:
             place = target / file.name if made.is_dir() else target
-            DURABLE.write(place, file.read_bytes())
+            DURABLE.write(place, read_file(file))
     content = certificate.as_json()
     DURABLE.write(target.absolute().with_name(f"{target.absolute().name}{SUFFIX}"), content)
     remark = ""
@@ -172,7 +173,7 @@ def _keep_certificate(
     reference: str | Path, workspace: Workspace | Path | str | None, path: Path, content: bytes
 ) -> str:
     """Keep a certificate with its version and, once, with its run in MLflow; a remark if not."""
-    if path.exists() and path.read_bytes() == content:
+    if path.exists() and read_file(path) == content:
         return ""
     registry = open_registry(workspace, make=False)
     version = resolve(registry, parse_registered(str(split_size(reference)[0])))

@@ -8,13 +8,13 @@ must be good (a test of non-inferiority), not only the difference itself.
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from bpeline.registry.environment import PROJECT_TABLE
+from bpeline.tokenizer_core.bounded_files import read_toml
 from bpeline.tokenizer_core.errors import (
     InvalidOption,
     PromotionNotJudged,
@@ -155,9 +155,7 @@ def read_rules(
         InvalidOption: no such file, not TOML, or a rule that says something else than a rule can.
     """
     try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise ValueError(f"it is larger than {LARGEST_FILE} bytes")
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = read_toml(path, LARGEST_FILE)
     except (OSError, ValueError) as error:  # TOML's and UTF-8's errors are ValueErrors
         raise _unusable(path, getattr(error, "strerror", None) or str(error)) from error
     shared = PROJECT_TABLE in content

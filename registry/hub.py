@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.registry.environment import prepare_hub
+from bpeline.tokenizer_core.bounded_files import read_file
 from bpeline.tokenizer_core.errors import (
     CorruptFile,
     InvalidOption,
@@ -131,7 +132,7 @@ def push(
         CorruptFile: what is there now is not what was sent.
     """
     repository, branch = reference.repository, reference.revision
-    files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+    files = {path.name: read_file(path) for path in sorted(folder.iterdir())}
     remarks = []
     with _hub(f"pushing to {reference}") as api:
         api.create_repo(repository, private=private or None, exist_ok=True)
@@ -141,7 +142,7 @@ def push(
         there = {one.rfilename for one in head.siblings or ()}
         if CARD in there:
             card = api.hf_hub_download(repository, CARD, revision=_commit(head.sha))
-            if ours not in Path(card).read_text(encoding="utf-8", errors="replace"):
+            if ours not in read_file(card).decode(errors="replace"):
                 del files[CARD]
                 remarks.append(f"{CARD} of {repository} is not of bpeline's making and stays")
         commit = _commit(
@@ -180,7 +181,7 @@ def _require_sent(reference: HubReference, files: dict[str, bytes]) -> None:
             )
         for name, content in files.items():
             path = Path(aside) / name
-            if not path.is_file() or path.read_bytes() != content:
+            if not path.is_file() or read_file(path) != content:
                 raise CorruptFile(
                     f"{name} in {reference} is not what was sent",
                     "the files as they were written",

@@ -6,13 +6,13 @@ digests; whoever needs them gets verified copies. Knows no format of tokenizers.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from bpeline.tokenizer_core.bounded_files import read_file, read_json
 from bpeline.tokenizer_core.digests import canonical_json, sealed, unsealed
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import CorruptFile, MissingSource
@@ -114,11 +114,11 @@ def keep_originals(
 def imported_in(directory: Path) -> Imported | None:
     """The record of a version's directory; None where there is none that can be read."""
     try:
-        record = unsealed(json.loads((directory / RECORD).read_bytes()[:_LARGEST_RECORD]))
+        record = unsealed(read_json(directory / RECORD, _LARGEST_RECORD))
         record["files"] = tuple(OriginalFile(**one) for one in record["files"])
         record["remarks"] = tuple(record["remarks"])
         return Imported(**record)
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+    except (OSError, ValueError, TypeError, KeyError):
         return None
 
 
@@ -142,9 +142,9 @@ def chat_template_of(imported: Imported, directory: Path) -> str:
     """The chat template among the originals of a version; empty where there is none."""
     names = {file.name for file in imported.files}
     if "chat_template.jinja" in names:
-        return (directory / f"{_PREFIX}chat_template.jinja").read_text(encoding="utf-8")
+        return read_file(directory / f"{_PREFIX}chat_template.jinja").decode()
     if "tokenizer_config.json" in names:
-        config = json.loads((directory / f"{_PREFIX}tokenizer_config.json").read_bytes())
+        config = read_json(directory / f"{_PREFIX}tokenizer_config.json")
         template = config.get("chat_template")
         # Some hold several by name, of which one is what is meant where nobody says which.
         if isinstance(template, list):
@@ -154,13 +154,13 @@ def chat_template_of(imported: Imported, directory: Path) -> str:
 
 
 def _described(place: Path) -> OriginalFile:
-    content = place.read_bytes()
+    content = read_file(place)
     return OriginalFile(place.name, len(content), sha256(content).hexdigest())
 
 
 def _verified(file: OriginalFile, place: Path) -> bytes:
     try:
-        content = place.read_bytes()
+        content = read_file(place)
     except FileNotFoundError:
         content = b""
     if sha256(content).hexdigest() != file.sha256:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from bpeline.registry.loading import load_tokenizer
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.references import validate_name
+from bpeline.tokenizer_core.bounded_files import read_json
 from bpeline.tokenizer_core.digests import canonical_json, sealed, unsealed
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
@@ -95,7 +96,7 @@ def language_counts(
         )
     counts = np.zeros(tokenizer.spec.largest_id + 1, np.int64)
     try:
-        record = unsealed(json.loads(path.read_bytes()))
+        record = unsealed(read_json(path))
         listed = np.array(record["counts"], np.int64).reshape(-1, 2)
         counts[listed[:, 0]] = listed[:, 1]
     except (ValueError, KeyError, TypeError, IndexError, OverflowError) as error:

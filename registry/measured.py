@@ -39,7 +39,6 @@ files of a version, in the workspace and among the artifacts of its MLflow run:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -62,6 +61,7 @@ from bpeline.registry.evaluation_sets import (
 from bpeline.registry.gates import Evidence, Rule
 from bpeline.registry.loading import ResolvedVersion, load_version
 from bpeline.registry.opening import Registry
+from bpeline.tokenizer_core.bounded_files import read_json
 from bpeline.tokenizer_core.digests import canonical_json, sealed, unsealed
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import CorruptFile, UnknownEvaluationSet
@@ -86,7 +86,6 @@ if TYPE_CHECKING:
 EVALUATION_FILE = "evaluation.json"
 FORMAT = 1
 CHOSEN_SIZES = "chosen_sizes"
-_LARGEST_FILE = 64 << 20  # bytes
 
 
 def metrics_of(registry: Registry, version: ResolvedVersion) -> dict[str, float]:
@@ -110,10 +109,9 @@ def read_evaluation(directory: Path) -> dict[str, Any] | None:
     """The ``evaluation.json`` in a version's directory, or None."""
     path = directory / EVALUATION_FILE
     with suppress(OSError, ValueError):  # what is damaged says nothing
-        if path.stat().st_size <= _LARGEST_FILE:
-            content = json.loads(path.read_bytes())
-            if isinstance(content, dict) and content.get("format") == FORMAT:
-                return unsealed(content)
+        content = read_json(path)
+        if isinstance(content, dict) and content.get("format") == FORMAT:
+            return unsealed(content)
     return None
 
 

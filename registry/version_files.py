@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from bpeline.registry.records import Publication
 from bpeline.registry.workspace import fetch_directory, share_directory
+from bpeline.tokenizer_core.bounded_files import read_file
 from bpeline.tokenizer_core.digests import digest_of_bytes
 from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidInput, StorageError
@@ -136,7 +137,7 @@ def keep_files(workspace: Workspace, publication: Publication) -> Publication:
     figure_files = tuple(figures / path.name for path in publication.figures)
     page_files = tuple(pages / path.name for path in publication.pages)
     kept = {
-        path.name: digest_of_bytes(path.read_bytes())
+        path.name: digest_of_bytes(read_file(path))
         for path in all_files(target)
         if path.name == "tokenizer.json" or path.suffix == ".tiktoken"
     }
@@ -198,4 +199,4 @@ def load_verified(directory: Path, digest: str | None = None) -> Tokenizer:
 
 def _copy(files: Iterable[Path], target: Path) -> None:
     for path in files:
-        DURABLE.write(target / path.name, path.read_bytes())
+        DURABLE.write(target / path.name, read_file(path))

@@ -420,6 +420,64 @@ def test_no_exception_outlives_its_reason() -> None:
     assert [name for name in MAY_CHANGE if not list(changes_in(ROOT / name))] == []
 
 
+# What reads a file without a limit or waits for a pipe, and what parses without a limit of depth.
+READS = {"json.load", "json.loads", "json.JSONDecoder", "tomllib.load", "tomllib.loads"}
+READS |= {"open", "gzip.open", "np.load", "np.fromfile"}
+READING_METHODS = {"read_text", "read_bytes"}
+MAY_READ = {
+    "tokenizer_core/bounded_files.py": "it is the one",
+    # Files of the system about this process and this machine.
+    **dict.fromkeys(
+        ("tokenizer_core/address_space.py", "tokenizer_core/processors.py",
+         "tokenizer_core/kernels/compiling/compiler_memory.py",
+         "registry/workspace/lock.py", "registry/workspace/processes.py",
+         "registry/serving/lifeline.py"), "/proc and /sys"),
+    # Files that are installed with a package.
+    **dict.fromkeys(
+        ("tokenizer_core/kernels/compiling/machine_code.py",
+         "tokenizer_core/splitting/segmenters.py", "tokenizer_core/splitting/segmenting.py",
+         "registry/tracking/core_wheel.py", "registry/tracking/mlflow_database.py",
+         "registry/tracking/mlflow_model.py", "registry/tracking/mlflow_server.py",
+         "flows/diagnosis.py", "flows/cluster/errands.py", "flows/pages/rendering.py",
+         "flows/serving/project_deployments.py", "flows/serving/deploying.py"), "a package's"),
+    # Messages between a process and the one that it started.
+    **dict.fromkeys(
+        ("tokenizer_core/corpus/column_worker.py", "tokenizer_core/corpus/column_files.py",
+         "tokenizer_core/splitting/regex_worker.py", "registry/exports/asking.py",
+         "registry/exports/reader_program.py"), "its own process"),
+    # Documents of a corpus, whose reader limits a record, and values that it has parsed.
+    **dict.fromkeys(
+        ("tokenizer_core/corpus/documents.py", "tokenizer_core/corpus/first_look.py",
+         "tokenizer_core/corpus/text_records.py", "tokenizer_core/corpus/scanned_lines.py",
+         "tokenizer_core/shards/parquet_shards.py", "tokenizer_core/shards/olmo_shards.py"),
+        "a stream"),
+    "tokenizer_core/shards/shard_formats.py": "maps arrays whose sizes were compared",
+    "tokenizer_core/shards/document_index.py": "maps an array whose size was compared",
+    "tokenizer_core/shards/packed_parts.py": "an array of `open_file`",
+    "tokenizer_core/durable_files.py": "opens to write",
+    "tokenizer_core/digests.py": "parses what it has written",
+    "registry/querying/statements.py": "a statement as DuckDB parses it, which may nest deeply",
+}  # fmt: skip
+
+
+def reads_in(path: Path) -> list[str]:
+    """Calls that read a file or JSON without the limits of `bounded_files`."""
+    found = []
+    for node in calls_in(path):
+        called = ast.unparse(node.func)
+        is_method = isinstance(node.func, ast.Attribute)
+        name = node.func.attr if is_method else ""  # type: ignore[union-attr]
+        opens = name == "open" and [ast.unparse(mode) for mode in node.args[:1]] == ["'rb'"]
+        if called in READS or name in READING_METHODS or opens:
+            found.append(ast.unparse(node))
+    return found
+
+
+def test_files_and_json_of_others_are_read_with_limits() -> None:
+    readers = {name_of(path) for path in FILES if reads_in(path)}
+    assert readers == set(MAY_READ)
+
+
 def test_nobody_but_a_test_puts_another_disk_under_the_durable_writer() -> None:
     users = [name_of(path) for path in FILES if "DURABLE.on(" in text_of(path)]
     assert users == []

@@ -87,6 +87,8 @@ def unsealed(record: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: it does not say what was sealed.
     """
+    if not isinstance(record, Mapping):
+        raise ValueError("it is no record")
     values = dict(record)
     seal = values.pop(SEAL, None)
     if seal is not None and seal != digest_of(values):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 
 import click
 
 from bpeline.flows.cli.options import command, echo_json
 from bpeline.flows.cli.standard_input import standard_input
+from bpeline.tokenizer_core.bounded_files import parse_json
 from bpeline.tokenizer_core.errors import InvalidOption
 
 
@@ -38,7 +38,7 @@ def _piped_ids(content: str) -> list[int]:
     """Ids as `bpeline encode` prints them, with or without ``--json``."""
     if content.lstrip().startswith(("{", "[")):
         try:
-            value = json.loads(content)
+            value = parse_json(content)
             ids = value["ids"] if isinstance(value, dict) else value
             return [_number(str(one)) for one in ids]
         except (ValueError, KeyError, TypeError) as error:

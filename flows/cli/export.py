@@ -10,6 +10,7 @@ import click
 
 from bpeline.flows.cli.options import FILE, PATH, answer, command
 from bpeline.flows.cli.text_arguments import text_of
+from bpeline.tokenizer_core.bounded_files import read_file
 from bpeline.tokenizer_core.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def export(
             shown = f"{shown[:_LONGEST_SHOWN]}… (all of it with --json)"
         lines.append(f"not in it, so tell its reader: {argument} = {shown}")
     if format_name == "tiktoken":
-        digest = hashlib.sha256(written.path.read_bytes()).hexdigest()
+        digest = hashlib.sha256(read_file(written.path)).hexdigest()
         lines.append(
             "tiktoken reads a path once and a copy of its own from then on, unless it is given the "
             f"hash: load_tiktoken_bpe({str(written.path)!r}, expected_hash={digest!r})"

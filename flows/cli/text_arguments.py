@@ -8,12 +8,15 @@ import shlex
 from pathlib import Path
 
 from bpeline.flows.cli.standard_input import standard_input
+from bpeline.tokenizer_core.bounded_files import read_file
 from bpeline.tokenizer_core.errors import (
     InvalidOption,
     InvalidUtf8,
     MissingSource,
     UnreadableSource,
 )
+
+_MAX_BYTES = 4 << 30  # of a file that is one text
 
 
 def text_of(text: str | None, file: Path | None) -> str:
@@ -57,7 +60,7 @@ def content_of(file: Path, kind: str) -> bytes:
         MissingSource, UnreadableSource: it cannot be read.
     """
     try:
-        return file.read_bytes()
+        return read_file(file, _MAX_BYTES, pipes=True)
     except FileNotFoundError as error:
         raise MissingSource(
             f"there is no file {file}", f"the path of a {kind}", "check the spelling"
@@ -65,8 +68,8 @@ def content_of(file: Path, kind: str) -> bytes:
     except OSError as error:
         raise UnreadableSource(
             f"{file} cannot be read: {error.strerror}",
-            f"a readable {kind}",
-            "check its permissions",
+            f"a readable {kind} or pipe of at most {_MAX_BYTES:,} bytes",
+            f"ls -l {shlex.quote(str(file))}",
         ) from error
 
 

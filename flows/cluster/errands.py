@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.flows.running import Step, progress, stopped_by
+from bpeline.tokenizer_core.bounded_files import read_file
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import WorkerRefused
@@ -99,7 +100,7 @@ class Errand:
         end = time.monotonic() + _SECONDS_TO_APPEAR
         while True:
             with suppress(OSError):
-                return self.path.read_text()
+                return read_file(self.path).decode()
             if time.monotonic() > end:
                 return ""
             time.sleep(_LOOK_SECONDS)

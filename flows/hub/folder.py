@@ -16,6 +16,7 @@ from bpeline.registry.loading import load_tokenizer, resolve
 from bpeline.registry.measured import read_evaluation
 from bpeline.registry.opening import open_registry
 from bpeline.registry.references import ByPath, parse_reference, parse_registered, split_size
+from bpeline.tokenizer_core.bounded_files import read_file
 from bpeline.tokenizer_core.durable_files import DURABLE
 
 FORMAT: Final = "transformers"
@@ -66,7 +67,7 @@ def write_hub_folder(
     version = resolve(registry, parse_registered(str(named)))
     details = version_details(str(named))
     card = path / CARD
-    if card.exists() and OURS not in card.read_text(encoding="utf-8", errors="replace"):
+    if card.exists() and OURS not in read_file(card).decode(errors="replace"):
         remark = f"{card} is not of bpeline's making and stays"
         noted = replace(written, remark="; ".join(filter(None, (written.remark, remark))))
         return HubFolder(noted, str(version), version.digest, card=False)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bpeline.tokenizer_core.bounded_files import read_file
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import MissingSource
@@ -77,7 +78,7 @@ def _modules() -> Iterator[tuple[str, str, os.stat_result]]:
 def _lines(modules: list[tuple[str, str, os.stat_result]]) -> Iterator[bytes]:
     for name, path, _ in modules:
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            text = read_file(path).decode()
         except (UnicodeDecodeError, OSError):
             continue
         yield json.dumps({"file": name, "text": text}, ensure_ascii=False).encode() + b"\n"

@@ -24,7 +24,6 @@ may be tables ``[[source]]``, as in a corpus file, and ``[[evaluation]]`` for wh
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -42,6 +41,7 @@ from bpeline.registry.environment import PROJECT_FILE as PROJECT_FILE
 from bpeline.registry.environment import PROJECT_TABLE as TRAIN
 from bpeline.registry.environment import find_project as find_project
 from bpeline.registry.gates import read_rules
+from bpeline.tokenizer_core.bounded_files import read_toml
 from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, MissingSource, likely
 from bpeline.tokenizer_core.evaluation import model_shape
 from bpeline.tokenizer_core.urls import absolute_name, is_url
@@ -199,9 +199,7 @@ def read_project(path: Path) -> Project:
             f"type `bpeline init corpus/ --name news --project {quote(str(path))}`",
         )
     try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise ValueError(f"it is larger than {LARGEST_FILE} bytes")
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = read_toml(path, LARGEST_FILE)
     except (OSError, ValueError) as error:  # TOML's and UTF-8's errors are ValueErrors
         raise _unusable(path, str(error)) from error
     _refuse_strange(path, "it", content, (*_TABLES, *_ABOVE))

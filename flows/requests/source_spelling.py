@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from bpeline.registry.environment import PROJECT_TABLE
+from bpeline.tokenizer_core.bounded_files import read_toml
 from bpeline.tokenizer_core.corpus import (
     SkippedFiles,
     Source,
@@ -141,9 +141,7 @@ class SourceKind:
             InvalidOption: not such a file.
         """
         try:
-            if path.stat().st_size > LARGEST_FILE:
-                raise ValueError(f"it is larger than {LARGEST_FILE} bytes")
-            content = tomllib.loads(path.read_text(encoding="utf-8"))
+            content = read_toml(path, LARGEST_FILE)
         except (OSError, ValueError) as error:  # TOML's and UTF-8's errors are ValueErrors
             raise self.unusable(path, getattr(error, "strerror", None) or str(error)) from error
         tables = content.pop(self.table, None)

@@ -8,7 +8,6 @@ server is sent to that server only.
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import NamedTuple
 
 from bpeline.registry.environment import PREFECT_FILES, addresses, require_own
 from bpeline.registry.workspace import Workspace, read_server_secret, served_prefect
+from bpeline.tokenizer_core.bounded_files import read_toml
 from bpeline.tokenizer_core.errors import NotTrusted, StorageError
 from bpeline.tokenizer_core.redaction import tell_secrets_of
 
@@ -67,7 +67,7 @@ def configured_prefect() -> PrefectAddress | None:
     try:
         home = Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
         path = Path(os.environ.get("PREFECT_PROFILES_PATH") or home / "profiles.toml").expanduser()
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = read_toml(path)
         name = os.environ.get("PREFECT_PROFILE") or content["active"]
         url = str(content["profiles"][name]["PREFECT_API_URL"])
     except (OSError, RuntimeError, ValueError, LookupError, TypeError):

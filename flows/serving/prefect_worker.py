@@ -6,7 +6,6 @@ starts, runs whose process is gone are marked as crashed.
 
 from __future__ import annotations
 
-import json
 import sys
 import warnings
 from pathlib import Path
@@ -17,6 +16,7 @@ from bpeline.flows.serving import work_pool
 from bpeline.flows.serving.project_deployments import entrypoints_of
 from bpeline.registry.serving import end_with_parent
 from bpeline.registry.workspace import Process
+from bpeline.tokenizer_core.bounded_files import parse_json
 
 _SET_DIRECTORY = "prefect.deployments.steps.set_working_directory"
 _MOST_RUNS = 200  # that Prefect lists at once
@@ -89,7 +89,7 @@ def mark_lost_runs() -> None:
         runs = client.read_flow_runs(flow_run_filter=FlowRunFilter(state=state), limit=_MOST_RUNS)
         for run in runs:
             if label := run.labels.get(PROCESS_LABEL):
-                is_lost = Process(**json.loads(str(label))).is_dead()
+                is_lost = Process(**parse_json(str(label))).is_dead()
             elif run.deployment_id:  # only a worker that is gone could have begun one of ours
                 variables = client.read_deployment(run.deployment_id).job_variables
                 home = variables.get("env", {}).get("BPELINE_HOME")

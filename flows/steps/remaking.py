@@ -19,6 +19,7 @@ from bpeline.registry.loading import load_tokenizer
 from bpeline.registry.version_files import holds_version, kept_export
 from bpeline.registry.word_counts import RecordedFile, ShardStatistics, hold
 from bpeline.registry.workspace import Workspace
+from bpeline.tokenizer_core.bounded_files import read_file
 from bpeline.tokenizer_core.corpus import LeftOut, Source, SourceFile, find_source_files
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.errors import BpelineError, MissingSource
@@ -177,7 +178,7 @@ def learned_again(
 
 def _beside(kept: Path, again: Path, means_the_same: bool) -> Check:
     """A file as it was kept, and as it is made now."""
-    expected, found = (digest_of_bytes(path.read_bytes()) for path in (kept, again))
+    expected, found = (digest_of_bytes(read_file(path)) for path in (kept, again))
     return Check(kept.name, expected, found, means_the_same and expected != found)
 
 

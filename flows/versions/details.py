@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from bpeline.registry.references import parse_registered
 from bpeline.registry.tracking import model_link
 from bpeline.registry.version_files import EXTENSION
 from bpeline.registry.versions import aliases_of
+from bpeline.tokenizer_core.bounded_files import read_json
 from bpeline.tokenizer_core.digests import unsealed
 from bpeline.tokenizer_core.errors import BpelineError, RegistryError
 from bpeline.tokenizer_core.formats import read_manifest
@@ -119,6 +119,6 @@ def sources_of(directory: Path) -> list[dict[str, Any]]:
 def _extension(directory: Path) -> dict[str, Any]:
     """What was checked of a version that extends another; empty for all others."""
     try:
-        return unsealed(json.loads((directory / EXTENSION).read_bytes()))
+        return unsealed(read_json(directory / EXTENSION))
     except (OSError, ValueError, TypeError):
         return {}

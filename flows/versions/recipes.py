@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from bpeline.registry.loading import load_version, resolve
 from bpeline.registry.opening import open_registry
 from bpeline.registry.references import parse_registered
 from bpeline.registry.version_files import RECIPE
+from bpeline.tokenizer_core.bounded_files import read_json
 from bpeline.tokenizer_core.digests import unsealed
 from bpeline.tokenizer_core.errors import InvalidOption
 
@@ -33,7 +33,7 @@ def recipe_of(reference: str) -> list[NewToken]:
     found = resolve(registry, parse_registered(reference))
     path = registry.workspace.version_directory(found.digest) / RECIPE
     try:
-        recipe = unsealed(json.loads(path.read_bytes()))["new_ids"]
+        recipe = unsealed(read_json(path))["new_ids"]
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise InvalidOption(
             f"{found} has no list of new ids in this workspace",

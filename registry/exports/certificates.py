@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bpeline.tokenizer_core.bounded_files import read_file, read_json
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes, sealed, unsealed
 from bpeline.tokenizer_core.errors import BpelineError, CorruptFile, InvalidTokenizer
 from bpeline.tokenizer_core.formats import differences_of
@@ -122,7 +123,7 @@ def certify(
     from bpeline.registry.exports.sample_texts import certificate_texts
 
     files = sorted(path.iterdir()) if path.is_dir() else [path]
-    digests = {file.name: digest_of_bytes(file.read_bytes()) for file in files if file.is_file()}
+    digests = {file.name: digest_of_bytes(read_file(file)) for file in files if file.is_file()}
     known = tuple(differences_of(format, tokenizer))
     unchecked = Certificate(format, tokenizer.digest, digests, differences=known)
     compared = certificate_texts(tokenizer, texts)
@@ -175,8 +176,8 @@ def certificates_in(directory: Path) -> dict[str, Certificate]:
     """The certificates kept with a version, by format; what cannot be read is none."""
     found = {}
     for path in sorted(directory.glob("certificate-*.json")):
-        with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
-            record = unsealed(json.loads(path.read_bytes()[:_LARGEST]))
+        with suppress(OSError, ValueError, TypeError, KeyError):
+            record = unsealed(read_json(path, _LARGEST))
             del record["certificate"]
             if record["difference"] is not None:
                 record["difference"] = Difference(**record["difference"])

@@ -10,6 +10,7 @@ import math
 import struct
 from pathlib import Path
 
+from bpeline.tokenizer_core.bounded_files import open_file, read_file
 from bpeline.tokenizer_core.formats import gguf, read_metadata
 
 _UINT32, _FLOAT32 = 4, 6  # types of GGUF values
@@ -40,10 +41,10 @@ def smallest_model(path: Path) -> bytes:
     """
     entries = read_metadata(path, ("tokenizer.", "general."))
     tokens = len(entries.get("tokenizer.ggml.tokens", ()))
-    with path.open("rb") as file:
+    with open_file(path) as file:
         _, _, tensors, number = _HEAD.unpack(file.read(_HEAD.size))
     if tensors == 0 and number == len(entries) and entries["general.architecture"] == "gpt2":
-        return _with_weights(path.read_bytes(), tokens)
+        return _with_weights(read_file(path), tokens)
     # A model of its own: of its entries those of the tokenizer.
     kept = {key: value for key, value in entries.items() if key.startswith("tokenizer.")}
     return _with_weights(gguf.file_of({"general.architecture": "gpt2", **kept}), tokens)

@@ -6,12 +6,12 @@ else can be asked, and tells when a number changed its meaning.
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from bpeline.registry.references import ByAlias, ByNumber
+from bpeline.tokenizer_core.bounded_files import read_json
 from bpeline.tokenizer_core.digests import DIGEST_LENGTH, canonical_json, sealed, unsealed
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import StorageError
@@ -78,11 +78,10 @@ def recall(place: Place, reference: ByAlias | ByNumber, store: str) -> ResolvedV
 def _read(path: Path) -> tuple[str, str, ResolvedVersion] | None:
     """In which MLflow, which reference meant what; None for what cannot be read."""
     try:
-        with path.open("rb") as file:
-            record = unsealed(json.loads(file.read(_LARGEST_RECORD)))
+        record = unsealed(read_json(path, _LARGEST_RECORD))
         version = ResolvedVersion(**record["version"])
         kinds = list(map(type, asdict(version).values()))
         sound = kinds == [str, int, str, str] and len(version.digest) == DIGEST_LENGTH
         return (record["store"], record["reference"], version) if sound else None
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+    except (OSError, ValueError, TypeError, KeyError):
         return None

@@ -5,7 +5,6 @@ Knows how to become JSON and back, for the outbox; neither MLflow nor the catalo
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -15,6 +14,7 @@ from typing import Any
 
 from bpeline.registry.references import validate_name
 from bpeline.tokenizer_core.arguments import MeasuredNumber, TextWithNames, check_fields
+from bpeline.tokenizer_core.bounded_files import parse_json
 from bpeline.tokenizer_core.digests import DIGEST_LENGTH, canonical_json, sealed, unsealed
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
 from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN
@@ -153,7 +153,7 @@ class Publication:
             CorruptFile: not such a record.
         """
         try:
-            record = unsealed(json.loads(content))
+            record = unsealed(parse_json(content))
             if record.pop("format") != RECORD_FORMAT:
                 raise ValueError("unknown format version")
             record["tokenizer_directory"] = Path(record["tokenizer_directory"])

@@ -7,7 +7,6 @@ the cookie, the first message of a websocket.
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 import time
 from collections.abc import Collection, Iterable
@@ -16,6 +15,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
 from bpeline.registry.serving import sign_in
+from bpeline.tokenizer_core.bounded_files import parse_json
 
 _LOOPBACK = {"127.0.0.1", "localhost", "[::1]"}
 _PUBLIC = {"/health", "/api/health"}
@@ -97,9 +97,9 @@ class Gate:
         messages = [await receive()]
         await send({"type": "websocket.accept", "subprotocol": "prefect"})
         password = ""
-        with suppress(TimeoutError, ValueError, TypeError, AttributeError, RecursionError):
+        with suppress(TimeoutError, ValueError, TypeError, AttributeError):
             messages.append(await asyncio.wait_for(receive(), _FIRST_MESSAGE_SECONDS))
-            content = json.loads(messages[-1].get("text"))
+            content = parse_json(messages[-1].get("text"))
             password = str(content.get("token")).rpartition(":")[2]
         if not sign_in.is_equal(password, self._secret):
             if messages[-1]["type"] != "websocket.disconnect":

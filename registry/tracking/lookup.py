@@ -8,7 +8,6 @@ the client is to be asked. Nothing is ever written.
 from __future__ import annotations
 
 import http.client
-import json
 import sqlite3
 import urllib.parse
 from collections.abc import Iterator, Mapping
@@ -29,6 +28,7 @@ from bpeline.registry.tracking.tracked import (
     all_pages,
 )
 from bpeline.registry.tracking.ui_links import is_server
+from bpeline.tokenizer_core.bounded_files import parse_json
 
 ANSWER_SECONDS = 3.0
 LIST_SECONDS = 10.0  # for all versions: a server needs a second for each two thousand
@@ -206,8 +206,8 @@ class ServerLookup:
         address = f"{self.address}/api/2.0/mlflow/{question}?{urllib.parse.urlencode(asked)}"
         try:
             status, content = bounded_http.ask(address, seconds)
-            found = json.loads(content)
-        except (OSError, ValueError, RecursionError, http.client.HTTPException) as error:
+            found = parse_json(content)
+        except (OSError, ValueError, http.client.HTTPException) as error:
             raise Unsure from error
         if not isinstance(found, dict):
             raise Unsure

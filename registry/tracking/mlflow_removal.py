@@ -15,6 +15,7 @@ from typing import Any
 from bpeline.registry.tracking.mlflow_drift import MlflowDrift
 from bpeline.registry.tracking.mlflow_models import MlflowModels
 from bpeline.registry.tracking.tracked import Tombstone, all_pages
+from bpeline.tokenizer_core.bounded_files import parse_json
 
 _DELETED = "bpeline.deleted."  # and the number
 # Of a run, what may quote the corpus: the tokens that screening found are in the report.
@@ -116,7 +117,7 @@ class MlflowRemoval(MlflowDrift, MlflowModels):
 
 def _tombstone(name: str, key: str, value: str) -> Tombstone | None:
     with suppress(ValueError, TypeError, KeyError):  # written by somebody else
-        said = json.loads(value)
+        said = parse_json(value)
         number = int(key.removeprefix(_DELETED))
         told = (str(said[part]) for part in ("digest", "by", "reason", "at"))
         return Tombstone(name, number, *told)

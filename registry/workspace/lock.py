@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import os
 import random
 import stat
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from bpeline.registry.workspace.processes import Process, this_process
+from bpeline.tokenizer_core.bounded_files import parse_json
 from bpeline.tokenizer_core.digests import canonical_json
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import StorageError, WorkspaceLocked
@@ -199,7 +199,7 @@ def read_holder(lock_file: Path) -> LockHolder | None:
     """Who is written in the lock file and not known to be dead."""
     try:
         with _opened(lock_file) as file:
-            record = json.loads(file.read(_LONGEST_CONTENT))
+            record = parse_json(file.read(_LONGEST_CONTENT))
         process = Process(int(record["pid"]), str(record["host"]), str(record["birth"]))
         holder = LockHolder(process, str(record["since"]), str(record["purpose"]))
     except (OSError, ValueError, KeyError, TypeError):

@@ -7,13 +7,14 @@ neither what is in a record nor what is in a file.
 from __future__ import annotations
 
 import hashlib
-import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bpeline.registry.workspace.shared_copies import fetch, share
+from bpeline.tokenizer_core.bounded_files import open_file, read_file, read_json
 from bpeline.tokenizer_core.digests import canonical_json, digest_of
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import CorruptFile
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from bpeline.registry.workspace.workspace import Workspace
 
 _SEAL = "digest"
+_LARGEST = 1 << 30  # bytes of a record: 100 for each chunk of a corpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,9 @@ class FileSeal:
     @classmethod
     def of_file(cls, path: Path) -> FileSeal:
         """Seal a file that is too large to be held in memory."""
-        with path.open("rb") as file:
-            return cls(path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest())
+        with open_file(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            return cls(size, hashlib.file_digest(file, "sha256").hexdigest())
 
     def fits(self, path: Path, sharing: Workspace | None = None) -> bool:
         """Whether there is a file of the right size; its content is not read.
@@ -69,7 +72,7 @@ class FileSeal:
         if sharing is not None:
             fetch(sharing, path)
         if self.fits(path):
-            content = path.read_bytes()
+            content = read_file(path, self.size)
             if FileSeal.of_content(content) == self:
                 return content
         raise damaged(path)
@@ -110,7 +113,7 @@ def read_record(path: Path, format_number: int, sharing: Workspace | None = None
     if sharing is not None:
         fetch(sharing, path)
     try:
-        record = json.loads(path.read_bytes())
+        record = read_json(path, _LARGEST)
         if record.pop(_SEAL) == digest_of(record) and record["format"] == format_number:
             return dict(record)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

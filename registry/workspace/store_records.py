@@ -6,12 +6,12 @@ and addresses, opens nothing.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+from bpeline.tokenizer_core.bounded_files import read_json
 from bpeline.tokenizer_core.digests import canonical_json, digest_of, sealed, unsealed
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import CorruptFile
@@ -61,7 +61,7 @@ def _read(path: Path) -> tuple[bool, list[KnownStore]]:
     if not path.exists():
         return False, []
     try:
-        record = unsealed(json.loads(path.read_bytes()))
+        record = unsealed(read_json(path))
         return bool(record["from_the_beginning"]), [KnownStore(**one) for one in record["stores"]]
     except (ValueError, TypeError, KeyError) as error:
         raise CorruptFile(

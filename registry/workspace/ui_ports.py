@@ -15,6 +15,7 @@ from bpeline.registry.environment import UI_PORT
 from bpeline.registry.workspace import lock
 from bpeline.registry.workspace.processes import this_process
 from bpeline.registry.workspace.workspace import Workspace
+from bpeline.tokenizer_core.bounded_files import read_file
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import StorageError
 
@@ -56,7 +57,7 @@ def remember_ui_port(workspace: Workspace, port: int) -> None:
 def ui_port(workspace: Workspace) -> int:
     """Where it was served last; where nobody chose a port, the usual one."""
     try:
-        return _port_of(workspace.ui_port_file.read_bytes()) or UI_PORT
+        return _port_of(read_file(workspace.ui_port_file)) or UI_PORT
     except OSError:
         return UI_PORT
 

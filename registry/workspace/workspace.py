@@ -7,7 +7,6 @@ by those who write them.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 import secrets
@@ -27,6 +26,7 @@ from bpeline.registry.workspace.store_records import (
     remember_no_store,
     remembers_from_the_beginning,
 )
+from bpeline.tokenizer_core.bounded_files import read_json
 from bpeline.tokenizer_core.digests import canonical_json, digest_of, sealed, unsealed
 from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption, NotTrusted, StorageError
@@ -143,7 +143,7 @@ class Workspace:
         Empty for workspaces made before they had one.
         """
         try:
-            return str(json.loads(self.manifest.read_bytes()).get("id", ""))
+            return str(read_json(self.manifest).get("id", ""))
         except (OSError, ValueError, AttributeError):
             return ""
 
@@ -429,7 +429,7 @@ class Workspace:
 
     def _check_format(self) -> None:
         try:
-            content = unsealed(json.loads(self.manifest.read_bytes()))
+            content = unsealed(read_json(self.manifest))
             kind, found = content["kind"], int(content["format"])
         except (ValueError, TypeError, KeyError) as error:
             raise CorruptFile(

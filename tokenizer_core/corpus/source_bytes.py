@@ -17,6 +17,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, Protocol
 
+from bpeline.tokenizer_core.bounded_files import open_file
 from bpeline.tokenizer_core.corpus.column_files import ColumnBlocks
 from bpeline.tokenizer_core.corpus.compressed_members import (
     COMPRESSIONS,
@@ -354,7 +355,7 @@ class _Records:
             state = FileState.of(os.stat(path))
         begin, end = part or (0, file.size + 1)
         if begin == 0:
-            with open(path, "rb") as there:
+            with open_file(path) as there:
                 refuse_other_content(file.path, file.format, there.read(HEAD_BYTES))
         self._columns = ColumnBlocks(file, path, state, begin, end, field, carried)
         self._opened = opened

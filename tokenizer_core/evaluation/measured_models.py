@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bpeline.tokenizer_core.bounded_files import parse_json, read_file
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation.scaling_curve import (
     FlopEquated,
@@ -124,14 +124,12 @@ def read_measured_models(path: Path) -> MeasuredModels:
         InvalidOption: no such file, or one that holds anything else.
     """
     try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise ValueError(f"it is larger than {LARGEST_FILE} bytes")
-        text = path.read_text(encoding="utf-8-sig")
-        rows = _of_json(json.loads(text)) if path.suffix == ".json" else _of_csv(text)
+        text = read_file(path, LARGEST_FILE, pipes=True).decode("utf-8-sig")
+        rows = _of_json(parse_json(text)) if path.suffix == ".json" else _of_csv(text)
         points: dict[str, list[tuple[float, float]]] = {}
         for name, flops, reached in rows:
             points.setdefault(name, []).append((_positive(flops), _positive(reached)))
-    except (OSError, ValueError, OverflowError, RecursionError, csv.Error) as error:
+    except (OSError, ValueError, OverflowError, csv.Error) as error:
         raise InvalidOption(
             f"the bits per byte in {path} cannot be read: {error}", _ACCEPTED, f"mend {path}"
         ) from error

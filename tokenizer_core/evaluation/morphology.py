@@ -12,6 +12,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bpeline.tokenizer_core.bounded_files import read_file
 from bpeline.tokenizer_core.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -111,9 +112,7 @@ def read_gold(path: Path) -> list[GoldWord]:
         InvalidOption: no such file, too large, not UTF-8, or a line that is something else.
     """
     try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise ValueError(f"it is larger than {LARGEST_FILE} bytes")
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = read_file(path, LARGEST_FILE, pipes=True).decode().split("\n")
     except (OSError, ValueError) as error:
         raise _unusable(path, getattr(error, "strerror", None) or str(error)) from error
     gold = []

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from bpeline.tokenizer_core.arguments import checked
+from bpeline.tokenizer_core.bounded_files import parse_json, parse_toml, read_file
 from bpeline.tokenizer_core.digests import digest_of_bytes
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation.metric_names import SERVING
@@ -100,13 +100,11 @@ def model_shape(typed: str, directory: Path | None = None) -> NamedShape:
         return NamedShape(typed, MODEL_SHAPES[typed])
     path = (directory or Path()) / Path(typed).expanduser()
     try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise ValueError(f"it is larger than {LARGEST_FILE} bytes")
-        text = path.read_text(encoding="utf-8")
-        content = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+        text = read_file(path, LARGEST_FILE, pipes=True)
+        content = parse_toml(text) if path.suffix == ".toml" else parse_json(text)
         if not isinstance(content, dict):
             raise ValueError("it holds no table")
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise _unusable(typed, f"cannot be read: {error}") from error
     if "num_hidden_layers" in content:
         content = _of_config(typed, content)

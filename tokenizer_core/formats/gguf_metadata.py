@@ -6,13 +6,11 @@ A model of many gigabytes is read up to the end of its metadata and no further.
 from __future__ import annotations
 
 import os
-import stat
 import struct
 from pathlib import Path
 from typing import Any, NoReturn
 
-from bpeline.tokenizer_core.bounded_files import refuse
-from bpeline.tokenizer_core.errors import MissingSource
+from bpeline.tokenizer_core.bounded_files import open_file, refuse, unreadable_refused
 
 MAX_METADATA_BYTES = 256 << 20
 MAX_ENTRIES = 1 << 16
@@ -37,20 +35,8 @@ def read_metadata(path: Path, wanted: tuple[str, ...]) -> dict[str, Any]:
         MissingSource: no such file, or it cannot be opened.
         InvalidTokenizer: no GGUF file of version 2 or 3, or beyond the limits.
     """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise MissingSource(
-            f"{path} cannot be opened: {error.strerror}",
-            "a readable file",
-            "check the path and its permissions",
-        ) from error
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            refuse(path, "is no regular file", "a GGUF file", "check the path")
-        return _Metadata(descriptor, path).entries(wanted)
-    finally:
-        os.close(descriptor)
+    with unreadable_refused(path), open_file(path) as file:
+        return _Metadata(file.fileno(), path).entries(wanted)
 
 
 class _Metadata:

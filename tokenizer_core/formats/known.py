@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import importlib
 import re
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from bpeline.tokenizer_core.arguments import require_options_of
+from bpeline.tokenizer_core.bounded_files import open_file
 from bpeline.tokenizer_core.companions import FORMATS_OF_COMPANIONS
 from bpeline.tokenizer_core.errors import InvalidOption, MissingSource
 
@@ -152,9 +152,7 @@ def details_of(name: str, given: Mapping[str, object]) -> dict[str, object]:
 
 def _beginning(path: Path) -> bytes:
     try:
-        if stat.S_ISREG(path.stat().st_mode):  # a pipe would block
-            with path.open("rb") as file:
-                return file.read(_BEGINNING)
+        with open_file(path) as file:
+            return file.read(_BEGINNING)
     except OSError:
-        pass  # reading it says what is wrong
-    return b""
+        return b""  # reading it says what is wrong

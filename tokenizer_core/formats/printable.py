@@ -5,7 +5,6 @@ Special tokens stand in such a vocab as they are; all other tokens one character
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.bounded_files import MAX_PARTS, refuse, text_of
+from bpeline.tokenizer_core.bounded_files import MAX_PARTS, parse_json, refuse, text_of
 from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.errors import InvalidTokenizer
 from bpeline.tokenizer_core.formats.plain_tokens import json_text, require_names
@@ -165,7 +164,7 @@ def cut_out_vocab(content: bytes, in_model: bool) -> tuple[bytes, SpelledVocab] 
     others = dict[str, int]()
     for first, last, id_ in found[:count].tolist():
         try:
-            name = json.loads(content[first:last])
+            name = parse_json(content[first:last])
         except ValueError:
             return None
         if not name or tokens_of_printable([name]) is not None or name in others:

@@ -6,9 +6,9 @@ It holds HuggingFace's tokenizer.json and two small files about it. Mind the dif
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
+from bpeline.tokenizer_core.bounded_files import read_json
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.formats import huggingface
@@ -62,7 +62,7 @@ def add_chat_template(path: Path, template: str) -> None:
         path: the directory.
         template: Jinja, which nothing here runs.
     """
-    config = json.loads((path / CONFIG).read_bytes())
+    config = read_json(path / CONFIG)
     DURABLE.write(path / CONFIG, json_text({**config, "chat_template": template}, indent=2))
     DURABLE.write(path / CHAT_TEMPLATE, template.encode())
 

@@ -12,7 +12,6 @@ work since the one before is lost.
 from __future__ import annotations
 
 import hashlib
-import json
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.bounded_files import parse_json, read_file
 from bpeline.tokenizer_core.digests import DIGEST_LENGTH, canonical_json
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
@@ -147,7 +147,7 @@ def _encoded(checkpoint: Checkpoint) -> bytes:
 
 def _read(path: Path) -> Checkpoint:
     try:
-        content = path.read_bytes()
+        content = read_file(path)
     except OSError as error:
         raise _corrupt(path, f"cannot be read ({error.strerror})") from error
     if len(content) < _FRAME.size + _TRAILER:
@@ -177,7 +177,7 @@ def _read(path: Path) -> Checkpoint:
 
 def _described(path: Path, header: bytes) -> tuple[str, str, int]:
     try:
-        fields = json.loads(header)
+        fields = parse_json(header)
         digests = fields["counts_digest"], fields["settings_digest"]
         base = fields.get("base_tokens", _BYTES)
     except (ValueError, KeyError, TypeError) as error:

@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.bounded_files import read_bounded
+from bpeline.tokenizer_core.bounded_files import open_file, parse_json, read_bounded
 from bpeline.tokenizer_core.corpus import Source, SourceFile, find_source_files, open_source
 from bpeline.tokenizer_core.errors import CorpusChanged, CorruptFile, InvalidTokenizer
 from bpeline.tokenizer_core.shards.number_files import HashedFile, NpyFile
@@ -165,7 +165,7 @@ class DocumentIndex:
         self.places: NDArray[Any] = mapped
         try:
             lines = read_bounded(sources, SOURCES_BYTES).splitlines()
-            self.sources: list[dict[str, Any]] = [json.loads(line) for line in lines]
+            self.sources: list[dict[str, Any]] = [parse_json(line) for line in lines]
         except (ValueError, InvalidTokenizer) as error:
             raise CorruptFile(
                 f"{sources} cannot be read: {error}",
@@ -182,9 +182,9 @@ class DocumentIndex:
         id: Any = None
         try:
             if id_begin < id_end:
-                with self._ids.open("rb") as file:
+                with open_file(self._ids) as file:
                     file.seek(id_begin)
-                    id = json.loads(file.read(id_end - id_begin))
+                    id = parse_json(file.read(id_end - id_begin))
             return DocumentPlace(**self.sources[source], begin=begin, end=end, id=id)
         except (TypeError, ValueError) as error:
             self._corrupt(f"says of document {number} what cannot be: {error}")

@@ -5,12 +5,11 @@ Reads manifests, records and the names of files; no ids.
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
-from bpeline.tokenizer_core.bounded_files import read_bounded
+from bpeline.tokenizer_core.bounded_files import parse_json, read_bounded
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer, MissingSource
 from bpeline.tokenizer_core.shards.document_index import SOURCES_BYTES, SOURCES_SUFFIX
 from bpeline.tokenizer_core.shards.files_of_shards import ShardFiles
@@ -115,7 +114,7 @@ class EarlierShards:
             for name in names:
                 try:
                     lines = read_bounded(self.files.path(name), SOURCES_BYTES).splitlines()
-                    paths = [str(json.loads(line)["path"]) for line in lines]
+                    paths = [str(parse_json(line)["path"]) for line in lines]
                 except (MissingSource, InvalidTokenizer, ValueError, KeyError, TypeError):
                     yield None
                 else:

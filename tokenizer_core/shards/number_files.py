@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.bounded_files import open_file
+
 NPY_HEADER = 128  # bytes of a .npy file before its numbers
 _MAGIC = b"\x93NUMPY\x01\x00"
 _LENGTH_BYTES = 2
@@ -100,5 +102,5 @@ def _npy_header(dtype: np.dtype[Any], count: int, size: int) -> bytes:
 
 def sha256_of(path: Path) -> str:
     """The SHA-256 of a file, in hexadecimal digits."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -21,6 +21,7 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.bounded_files import open_file
 from bpeline.tokenizer_core.errors import CorruptFile
 from bpeline.tokenizer_core.shards.carried_columns import CarriedColumn
 from bpeline.tokenizer_core.shards.number_files import HashedFile, sha256_of
@@ -104,7 +105,7 @@ def _read(paths: Sequence[Path], dtype: np.dtype[Any]) -> tuple[NDArray[Any], ND
 def _ends(path: Path, count: int) -> Iterator[int]:
     """Where documents end; each has an id at least, so there are never more lines than ids."""
     last = 0
-    with gzip.open(path, "rt", encoding="utf-8", newline="") as lines:
+    with open_file(path) as file, gzip.open(file, "rt", encoding="utf-8", newline="") as lines:
         for row in csv.reader(lines):
             start, end = int(row[0]), int(row[1])
             if start != last or not last < end <= count:

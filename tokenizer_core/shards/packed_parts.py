@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.bounded_files import open_file
 from bpeline.tokenizer_core.errors import CorruptFile
 
 PACK_VERSION = 1
@@ -52,7 +53,8 @@ class PackedParts:
 
     def __init__(self, path: Path, tokens: int) -> None:
         try:
-            parts = np.load(path, allow_pickle=False)
+            with open_file(path) as file:
+                parts = np.load(file, allow_pickle=False)
         except (OSError, ValueError) as error:
             raise _corrupt(path, str(error)) from error
         if parts.dtype != PART or parts.ndim != 1 or bool(tokens) != bool(len(parts)):

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.bounded_files import open_file
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
 from bpeline.tokenizer_core.shards.carried_columns import CarriedColumn
 from bpeline.tokenizer_core.shards.number_files import (
@@ -205,7 +206,7 @@ def _read_megatron(
     paths: Sequence[Path], dtype: np.dtype[Any]
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     ids, (bin, index) = _mapped(paths[0], dtype, 0), paths
-    with index.open("rb") as file:
+    with open_file(index) as file:
         head = file.read(_MEGATRON.size)
     size = index.stat().st_size
     found = _MEGATRON.unpack(head) if len(head) == _MEGATRON.size else (b"", 0, 0, 0, 0)

@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
+from bpeline.tokenizer_core.bounded_files import read_file
 from bpeline.tokenizer_core.digests import sealed
 from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
 from bpeline.tokenizer_core.errors import InvalidOption, MissingSource, WorkspaceLocked
@@ -167,7 +168,7 @@ class StorePlace:
     def _manifest_now(self) -> bytes:
         self.files.forget(MANIFEST)
         try:
-            return self.files.path(MANIFEST).read_bytes()
+            return read_file(self.files.path(MANIFEST))
         except MissingSource:
             return b""
 

@@ -14,6 +14,7 @@ from typing import Any, NoReturn, cast
 import regex as regex_package
 
 from bpeline.tokenizer_core.arguments import check_fields, checked
+from bpeline.tokenizer_core.bounded_files import parse_json
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.errors import (
     InvalidOption,
@@ -411,7 +412,7 @@ def _record_in(pattern: str) -> dict[str, Any] | None:
     if not pattern.startswith("{"):
         return None
     try:
-        record = json.loads(pattern)
+        record = parse_json(pattern)
     except ValueError:
         return None
     return record if isinstance(record, dict) and "steps" in record else None

@@ -17,6 +17,7 @@ import numpy as np
 import regex
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.bounded_files import read_file
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
 from bpeline.tokenizer_core.splitting import MOST_WRITTEN_OUT, set_operator, size_written_out
@@ -284,9 +285,7 @@ def read_token_list(path: str | Path) -> tuple[str, ...]:
     """
     accepted = "a UTF-8 file with one token a line; a leading space belongs to the token"
     try:
-        if Path(path).stat().st_size > LONGEST_LIST:
-            raise ValueError(f"it is larger than {LONGEST_LIST:,} bytes")
-        text = Path(path).read_bytes().decode("utf-8-sig")
+        text = read_file(path, LONGEST_LIST, pipes=True).decode("utf-8-sig")
     except (OSError, ValueError) as error:
         raise InvalidOption(
             f"the list of tokens {str(path)!r} cannot be read: {error}", accepted, "name another"

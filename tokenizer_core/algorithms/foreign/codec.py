@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +16,7 @@ from bpeline.tokenizer_core.algorithms.foreign.libraries import (
     library_of,
 )
 from bpeline.tokenizer_core.algorithms.foreign.streams import parted_encoder
+from bpeline.tokenizer_core.bounded_files import parse_json
 from bpeline.tokenizer_core.encoding import (
     Decoder,
     DecodeStream,
@@ -197,7 +197,7 @@ class ForeignDecoder(Decoder):
         assert isinstance(algorithm, Foreign)
         if algorithm.library != TOKENIZERS:
             return None
-        document = json.loads(algorithm.content)
+        document = parse_json(algorithm.content)
         added = document.get("added_tokens") or ()
         if document.get("normalizer") and any(one.get("normalized") for one in added):
             return None  # their strings are those that the normalizer makes of them

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Iterable
 
 from bpeline.tokenizer_core.algorithms.foreign.codec import Foreign
 from bpeline.tokenizer_core.algorithms.foreign.libraries import TOKENIZERS, library_of
+from bpeline.tokenizer_core.bounded_files import parse_json
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
 from bpeline.tokenizer_core.vocabulary import Pipeline, TextTemplate, TokenizerSpec
 
@@ -54,7 +54,7 @@ def foreign_spec(library: str, content: bytes, remarks: Iterable[str] = ()) -> T
 
 
 def _template(text: str) -> TextTemplate | None:
-    described = json.loads(text).get("post_processor")
+    described = parse_json(text).get("post_processor")
     return None if described is None else TextTemplate.of_description(described)
 
 

@@ -37,6 +37,7 @@ from bpeline.tokenizer_core.algorithms.foreign.libraries import (
     ForeignLibrary,
     library_of,
 )
+from bpeline.tokenizer_core.bounded_files import parse_json
 from bpeline.tokenizer_core.encoding import (
     Encoder,
     LegalCuts,
@@ -119,7 +120,7 @@ def parted_encoder(spec: TokenizerSpec, content: str) -> PreparedEncoder | None:
         spec: of the tokenizer.
         content: its tokenizer.json, which the library has read.
     """
-    document = json.loads(content)
+    document = parse_json(content)
     cuts = cuts_of(document)
     ids = {token.decode(): id_ for id_, token in spec.vocab.items()}
     try:
