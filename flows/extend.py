@@ -12,7 +12,7 @@ from bpeline.registry.loading import ResolvedVersion, load_version, resolve
 from bpeline.registry.opening import open_registry
 from bpeline.registry.references import parse_registered
 from bpeline.registry.version_files import EXTENSION
-from bpeline.tokenizer_core.arguments import checked
+from bpeline.tokenizer_core.arguments import check_fields, checked
 from bpeline.tokenizer_core.bounded_files import read_json
 from bpeline.tokenizer_core.continuation import pattern_of_words, text_form_of
 from bpeline.tokenizer_core.digests import canonical_json
@@ -214,6 +214,6 @@ def across_spaces(
 def extension_of(directory: str | Path) -> ExtensionCertificate | None:
     """What was checked of a version that extends another; None for all others."""
     try:
-        return ExtensionCertificate(**read_json(Path(directory) / EXTENSION))
+        return check_fields(ExtensionCertificate(**read_json(Path(directory) / EXTENSION)))
     except (OSError, ValueError, TypeError):
         return None

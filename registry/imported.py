@@ -12,6 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from bpeline.tokenizer_core.arguments import TextWithNames, check_fields
 from bpeline.tokenizer_core.bounded_files import read_file, read_json
 from bpeline.tokenizer_core.digests import canonical_json, sealed, unsealed
 from bpeline.tokenizer_core.durable_files import DURABLE
@@ -56,7 +57,7 @@ class Imported:
         libraries: what was installed, name → version.
     """
 
-    path: str
+    path: TextWithNames
     details: Mapping[str, str | bool]
     format: str
     files: tuple[OriginalFile, ...]
@@ -115,9 +116,8 @@ def imported_in(directory: Path) -> Imported | None:
     """The record of a version's directory; None where there is none that can be read."""
     try:
         record = unsealed(read_json(directory / RECORD, _LARGEST_RECORD))
-        record["files"] = tuple(OriginalFile(**one) for one in record["files"])
-        record["remarks"] = tuple(record["remarks"])
-        return Imported(**record)
+        record["files"] = tuple(check_fields(OriginalFile(**one)) for one in record["files"])
+        return check_fields(Imported(**record))
     except (OSError, ValueError, TypeError, KeyError):
         return None
 

@@ -24,7 +24,6 @@ from bpeline.registry.publishing import waiting_records
 from bpeline.registry.records import Publication
 from bpeline.registry.tracking import TrackedVersion, UnendedRun
 from bpeline.registry.word_counts import WordCountStore, keys_in_pack
-from bpeline.tokenizer_core.bounded_files import read_file
 from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
 from bpeline.tokenizer_core.errors import BpelineError, CorruptFile, InvalidOption
 
@@ -256,7 +255,7 @@ def _whose_counts_stay(
 
 def _waiting(registry: Registry) -> Iterator[Publication]:
     for path in waiting_records(registry.workspace):
-        yield Publication.from_json(read_file(path), path)
+        yield Publication.of_file(path)
 
 
 def _unreached(registry: Registry, reached: _Reached) -> Iterator[Leftover]:

@@ -27,7 +27,7 @@ _BLOCK = 1 << 16
 _PATIENCE = 10_000  # milliseconds without a writer of a pipe, or without its first byte
 
 
-class UnfitFile(OSError):
+class UnfitFile(OSError, ValueError):
     """A file of another kind or size than is read."""
 
 

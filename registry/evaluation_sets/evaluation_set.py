@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from bpeline.tokenizer_core.arguments import TextWithNames, check_fields
 from bpeline.tokenizer_core.corpus import LeftOut, in_parts, without_special_looking
 from bpeline.tokenizer_core.digests import DocumentDigest, digest_of
 from bpeline.tokenizer_core.display import megabytes
@@ -54,7 +55,7 @@ class SetText:
     name: str
     language: str | None
     domain: str | None
-    files: tuple[str, ...]
+    files: tuple[TextWithNames, ...]
     digest: str
     documents: int
     bytes: int
@@ -118,7 +119,7 @@ class EvaluationSet:
         Raises:
             KeyError, TypeError, ValueError: it is no such record.
         """
-        texts = (SetText(**{**one, "files": tuple(one["files"])}) for one in record["texts"])
+        texts = (check_fields(SetText(**one)) for one in record["texts"])
         left_out = {
             **record["left_out"],
             "passages": bytes.fromhex(record["left_out"]["passages"]),
@@ -129,7 +130,7 @@ class EvaluationSet:
             tuple(texts),
             bool(record["parallel"]),
             str(record["origin"]),
-            LeftOut(**left_out),
+            check_fields(LeftOut(**left_out)),
         )
 
 

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bpeline.tokenizer_core.arguments import check_fields
 from bpeline.tokenizer_core.bounded_files import read_file, read_json
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes, sealed, unsealed
 from bpeline.tokenizer_core.errors import BpelineError, CorruptFile, InvalidTokenizer
@@ -180,8 +181,8 @@ def certificates_in(directory: Path) -> dict[str, Certificate]:
             record = unsealed(read_json(path, _LARGEST))
             del record["certificate"]
             if record["difference"] is not None:
-                record["difference"] = Difference(**record["difference"])
-            found[str(record["format"])] = Certificate(**record)
+                record["difference"] = check_fields(Difference(**record["difference"]))
+            found[str(record["format"])] = check_fields(Certificate(**record))
     return found
 
 

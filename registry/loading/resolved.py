@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from bpeline.registry.references import ByAlias, ByNumber
+from bpeline.tokenizer_core.arguments import check_fields
 from bpeline.tokenizer_core.bounded_files import read_json
 from bpeline.tokenizer_core.digests import DIGEST_LENGTH, canonical_json, sealed, unsealed
 from bpeline.tokenizer_core.durable_files import DURABLE
@@ -79,9 +80,8 @@ def _read(path: Path) -> tuple[str, str, ResolvedVersion] | None:
     """In which MLflow, which reference meant what; None for what cannot be read."""
     try:
         record = unsealed(read_json(path, _LARGEST_RECORD))
-        version = ResolvedVersion(**record["version"])
-        kinds = list(map(type, asdict(version).values()))
-        sound = kinds == [str, int, str, str] and len(version.digest) == DIGEST_LENGTH
+        version = check_fields(ResolvedVersion(**record["version"]))
+        sound = len(version.digest) == DIGEST_LENGTH
         return (record["store"], record["reference"], version) if sound else None
     except (OSError, ValueError, TypeError, KeyError):
         return None

@@ -22,7 +22,6 @@ from bpeline.registry.records import CURVE_METRIC, MEASURED_ON, Publication, Pub
 from bpeline.registry.tracking import ui_links
 from bpeline.registry.version_files import all_files, format_files, keep_files
 from bpeline.tokenizer_core.arguments import checked
-from bpeline.tokenizer_core.bounded_files import read_file
 from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
 from bpeline.tokenizer_core.errors import CorruptFile, RegistryError, StorageError
 
@@ -87,7 +86,7 @@ def publish_outbox(registry: Registry, alias: str = CANDIDATE) -> list[Published
     damaged: CorruptFile | None = None
     for path in waiting_records(registry.workspace):
         try:
-            waiting.append((Publication.from_json(read_file(path), path), path))
+            waiting.append((Publication.of_file(path), path))
         except CorruptFile as error:
             damaged = damaged or error
     # One that was cut short before it got its place comes last; clocks decide among these alone.
@@ -123,7 +122,7 @@ def waiting_publications(workspace: Workspace) -> Iterator[tuple[Path, Publicati
     """What waits in the outbox, each with its record; damaged records are left out."""
     for path in waiting_records(workspace):
         with suppress(CorruptFile, FileNotFoundError):
-            yield path, Publication.from_json(read_file(path), path)
+            yield path, Publication.of_file(path)
 
 
 def _deliver(

@@ -14,7 +14,7 @@ from typing import Any
 
 from bpeline.registry.references import validate_name
 from bpeline.tokenizer_core.arguments import MeasuredNumber, TextWithNames, check_fields
-from bpeline.tokenizer_core.bounded_files import parse_json
+from bpeline.tokenizer_core.bounded_files import UnfitFile, parse_json, read_file
 from bpeline.tokenizer_core.digests import DIGEST_LENGTH, canonical_json, sealed, unsealed
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
 from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN
@@ -140,6 +140,15 @@ class Publication:
             "pages": [str(path) for path in self.pages],
         }
         return canonical_json(sealed(record))
+
+    @classmethod
+    def of_file(cls, path: Path) -> Publication:
+        """Read an outbox record; errors as `from_json`."""
+        try:
+            content = read_file(path)
+        except UnfitFile:
+            content = b""
+        return cls.from_json(content, path)
 
     @classmethod
     def from_json(cls, content: bytes, path: Path) -> Publication:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from bpeline.registry.workspace import FileSeal
+from bpeline.tokenizer_core.arguments import check_fields
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.splitting import SplitPattern
 
@@ -231,11 +232,11 @@ def from_record(record: dict[str, Any]) -> Shard:
     """What `as_record` was given.
 
     Raises:
-        KeyError, TypeError, InvalidPattern: not such a record.
+        KeyError, TypeError, ValueError: not such a record.
     """
     later = {"parts": 0, "left_out_bytes": None, "left_out_documents": None}
     values = {name: {**later, **record}[name] for name in _RECORDED}
     values["pattern"] = SplitPattern.from_record(values["pattern"])
     for name in ("counts_seal", "held_out_seal"):
-        values[name] = None if values[name] is None else FileSeal(*values[name])
-    return Shard(**values)
+        values[name] = None if values[name] is None else check_fields(FileSeal(*values[name]))
+    return check_fields(Shard(**values))

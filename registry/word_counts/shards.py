@@ -43,7 +43,7 @@ from bpeline.registry.workspace import (
     write_sealed,
     writing_shared,
 )
-from bpeline.tokenizer_core.errors import CorruptFile, InvalidPattern
+from bpeline.tokenizer_core.errors import CorruptFile
 
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.counting import ChunkCounts, WordCounts
@@ -126,7 +126,7 @@ class ShardFiles:
         record = read_record(path, SHARD_FORMAT, self._workspace)
         try:
             shard = from_record(record)
-        except (KeyError, TypeError, InvalidPattern) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise damaged(path) from error
         if shard.key != key:
             raise damaged(path)

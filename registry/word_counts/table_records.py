@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bpeline.registry.word_counts.handles import TableHandle
 from bpeline.registry.workspace import Workspace, fetch, read_record
+from bpeline.tokenizer_core.arguments import check_fields
 from bpeline.tokenizer_core.errors import CorruptFile
 
 TABLE_FORMAT = 2
@@ -16,14 +17,7 @@ def recorded_table(workspace: Workspace, key: str) -> TableHandle | None:
         return None
     try:
         record = read_record(manifest, TABLE_FORMAT)
-        return TableHandle(
-            key=key,
-            path=path,
-            rows=record["rows"],
-            total=record["total"],
-            total_bytes=record["total_bytes"],
-            counts_digest=record["counts_digest"],
-            reused=True,
-        )
-    except (CorruptFile, KeyError):
+        told = {name: record[name] for name in ("rows", "total", "total_bytes", "counts_digest")}
+        return check_fields(TableHandle(key, path, **told, reused=True))
+    except (CorruptFile, KeyError, ValueError):
         return None

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+from bpeline.tokenizer_core.arguments import TextWithNames, check_fields
 from bpeline.tokenizer_core.bounded_files import read_json
 from bpeline.tokenizer_core.digests import canonical_json, digest_of, sealed, unsealed
 from bpeline.tokenizer_core.durable_files import DURABLE
@@ -33,7 +34,7 @@ class KnownStore:
     """
 
     kind: StoreKind
-    place: str
+    place: TextWithNames
     address: str
     id: str
 
@@ -62,7 +63,9 @@ def _read(path: Path) -> tuple[bool, list[KnownStore]]:
         return False, []
     try:
         record = unsealed(read_json(path))
-        return bool(record["from_the_beginning"]), [KnownStore(**one) for one in record["stores"]]
+        return bool(record["from_the_beginning"]), [
+            check_fields(KnownStore(**one)) for one in record["stores"]
+        ]
     except (ValueError, TypeError, KeyError) as error:
         raise CorruptFile(
             f"{path} is not what was written",

@@ -21,6 +21,7 @@ from bpeline.tokenizer_core.arguments.kinds import REFUSED, kinds_of, listed, ta
 from bpeline.tokenizer_core.errors import InvalidOption, OutOfRange, WrongKind, likely
 
 F = TypeVar("F", bound=Callable[..., Any])
+R = TypeVar("R")
 
 _WIDEST = 1 << 64
 _SHOWN = reprlib.Repr()
@@ -49,8 +50,10 @@ def checked(function: F) -> F:
     return cast(F, call)
 
 
-def check_fields(record: Any) -> None:
-    """Refuse values of other types than a dataclass declares; for its ``__post_init__``.
+def check_fields(record: R) -> R:
+    """Refuse values of other types than a dataclass declares; the same record.
+
+    For its ``__post_init__``, or where it is made of values from a file.
 
     Raises:
         WrongKind, InvalidOption: as for `checked`.
@@ -61,6 +64,7 @@ def check_fields(record: Any) -> None:
         taken = check.taken(given)
         if taken is not given:
             object.__setattr__(record, check.name, taken)
+    return record
 
 
 def require_options_of(function: Callable[..., Any], options: Mapping[str, Any]) -> None:

@@ -20,13 +20,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.arguments import TextWithNames, check_fields
 from bpeline.tokenizer_core.bounded_files import open_file, parse_json, read_bounded
 from bpeline.tokenizer_core.corpus import Source, SourceFile, find_source_files, open_source
 from bpeline.tokenizer_core.errors import CorpusChanged, CorruptFile, InvalidTokenizer
@@ -56,7 +57,7 @@ class DocumentPlace:
         field: of a file of records, the column of its text.
     """
 
-    path: str
+    path: TextWithNames
     source: str
     format: str
     compression: str | None
@@ -64,7 +65,7 @@ class DocumentPlace:
     begin: int
     end: int
     id: str | int | float | None = None
-    field: str = ""
+    field: TextWithNames = ""
 
     def read(self) -> bytes:
         """The document, or its whole line of JSON, as it stands there now.
@@ -185,7 +186,8 @@ class DocumentIndex:
                 with open_file(self._ids) as file:
                     file.seek(id_begin)
                     id = parse_json(file.read(id_end - id_begin))
-            return DocumentPlace(**self.sources[source], begin=begin, end=end, id=id)
+            place = DocumentPlace(**self.sources[source], begin=begin, end=end)
+            return replace(check_fields(place), id=id)
         except (TypeError, ValueError) as error:
             self._corrupt(f"says of document {number} what cannot be: {error}")
 
