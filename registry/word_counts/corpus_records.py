@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from bpeline.registry.catalogue import ChunkRecord, FileReading
 from bpeline.registry.workspace import Workspace, read_record, write_record
+from bpeline.tokenizer_core.arguments import TextWithNames, check_fields
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.errors import CorruptFile
 
@@ -27,7 +29,7 @@ class RecordedFile:
         source: the named source it belongs to; empty where sources were not named.
     """
 
-    path: str
+    path: TextWithNames
     chunks: tuple[ChunkRecord, ...]
     source: str = ""
 
@@ -85,11 +87,13 @@ def corpus_record(workspace: Workspace, digest: str) -> tuple[RecordedFile, ...]
     """The files of a corpus in their order; None where that was not kept, or is damaged."""
     try:
         record = read_record(workspace.corpus_record(digest), _FORMAT, workspace)
-        files = tuple(
-            RecordedFile(path, tuple(ChunkRecord(*chunk) for chunk in chunks), *source)
-            for path, chunks, *source in record["files"]
-        )
+        files = tuple(_recorded(*file) for file in record["files"])
     except (CorruptFile, KeyError, TypeError, ValueError):
         return None
     sources = [file.source for file in files]
     return files if digest_of_corpus(files, sources if any(sources) else ()) == digest else None
+
+
+def _recorded(path: str, chunks: Sequence[Sequence[Any]], *source: str) -> RecordedFile:
+    read = tuple(check_fields(ChunkRecord(*chunk)) for chunk in chunks)
+    return check_fields(RecordedFile(path, read, *source))

@@ -43,6 +43,7 @@ class Amounts:
         split_texts: texts cut by every split pattern, beside `regex`.
         encoded_texts: texts encoded, shared by all vocabularies that went from one tool to another.
         corpora: corpora learned by the engine and by the reference.
+        mutations: changes of each kind of file that others may have written.
         laws: random corpora and texts for each law.
     """
 
@@ -65,6 +66,7 @@ class Amounts:
     split_texts: int
     encoded_texts: int
     corpora: int
+    mutations: int
     laws: int
 
 
@@ -95,6 +97,7 @@ EVERY_RUN = Amounts(
     split_texts=12_000,
     encoded_texts=60_000,
     corpora=4_000,
+    mutations=40,
     laws=60,
 )
 NIGHT = Amounts(
@@ -124,6 +127,7 @@ NIGHT = Amounts(
     split_texts=1_000_000,
     encoded_texts=1_000_000,
     corpora=200_000,
+    mutations=3_000,
     laws=2_000,
 )
 

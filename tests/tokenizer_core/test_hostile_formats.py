@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from amounts import Amounts, numbers
 from audited import events_outside
+from mutations import try_changes
 
 from bpeline.tokenizer_core.algorithms.character_bpe.codec import CharacterBpe
 from bpeline.tokenizer_core.algorithms.frequency_bpe.codec import FrequencyBpe
@@ -154,6 +156,17 @@ def test_loading_executes_nothing_and_opens_nothing_else(tmp_path: Path) -> None
     prepare = f"FILED, TOLD = {FILES!r}, {TOLD!r}\n{PREPARE}"
     assert events_outside(prepare, ACT, [hostile], str(good), str(hostile)) == []
     assert list(tmp_path.rglob("*executed*")) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("format_", FORMATS)
+def test_changed_files_are_loaded_or_refused(
+    format_: Any, amounts: Amounts, seed: int, point: int, tmp_path: Path
+) -> None:
+    path, told = saved(tmp_path / "changed", format_), TOLD.get(format_, {})
+    for file in sorted((tmp_path / "changed").iterdir()):
+        cases = numbers(seed, amounts.mutations, point)
+        try_changes(file, lambda: Tokenizer.load(path, format_, **told).encode("abc é"), cases)
 
 
 def test_the_hook_sees_what_it_is_to_see(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ class DocumentPlace:
     """
 
     path: TextWithNames
-    source: str
+    source: TextWithNames
     format: str
     compression: str | None
     file_size: int
