@@ -80,12 +80,16 @@ def read_documents(workspace: Workspace, made: EvaluationSet) -> dict[str, list[
     Raises:
         CorruptFile: they are missing or not what was written.
     """
-    record = _record(workspace, made.digest)
+    try:
+        seals = [FileSeal(*seal) for seal in _record(workspace, made.digest)["seals"]]
+        of_texts = list(zip(made.texts, seals, strict=True))
+    except (KeyError, TypeError, ValueError) as error:
+        raise damaged(workspace.evaluation_set(made.digest)) from error
     found = {}
-    for number, (text, seal) in enumerate(zip(made.texts, record["seals"], strict=True)):
+    for number, (text, seal) in enumerate(of_texts):
         path = workspace.evaluation_set_text(made.digest, number)
         fetch(workspace, path)
-        found[text.name] = list(documents_from_file(FileSeal(*seal).read(path)))
+        found[text.name] = list(documents_from_file(seal.read(path)))
     return found
 
 

@@ -93,7 +93,7 @@ class SetMeasurement:
         """What `as_record` wrote.
 
         Raises:
-            KeyError, TypeError, ValueError: it is no such record.
+            KeyError, TypeError, ValueError, AttributeError, OverflowError: it is no such record.
         """
         return cls(
             record["set"],
@@ -176,9 +176,12 @@ def measured_on(
 def kept_measurement(
     workspace: Workspace, made: EvaluationSet, digest: str
 ) -> SetMeasurement | None:
-    """What a version made of a set, if it was measured."""
+    """What a version made of a set, if it was measured; a damaged record says nothing."""
     kept = read_measured(workspace, made.digest, digest)
-    return None if kept is None else SetMeasurement.from_record(kept)
+    try:
+        return None if kept is None else SetMeasurement.from_record(kept)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        return None
 
 
 def measurements_of(

@@ -173,7 +173,7 @@ class Publication:
             for files in ("figures", "pages"):
                 record[files] = tuple(Path(one) for one in record.get(files, ()))
             return cls(**record)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
             raise CorruptFile(
                 f"the outbox record {path} cannot be read: {error}",
                 f"accepted are records of format {RECORD_FORMAT} as `bpeline train` writes them",

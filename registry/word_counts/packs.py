@@ -250,6 +250,8 @@ def _from_record(manifest: Path) -> tuple[Shard, ...]:
         held_out_seal = record["held_out_seal"] and FileSeal(*record["held_out_seal"])
         seals = counts_seal, held_out_seal
         sums = {name: record[name] for name in _SUMS}
+        if any(set(map(type, values)) - {int} for values in sums.values()):
+            return ()
         sums |= {name: record.get(name, [None] * len(keys)) for name in _LATER_SUMS}
         return _shards_of(name, pattern, seals, keys, sums)
     except (CorruptFile, InvalidPattern, KeyError, TypeError, ValueError):

@@ -238,5 +238,5 @@ def from_record(record: dict[str, Any]) -> Shard:
     values = {name: {**later, **record}[name] for name in _RECORDED}
     values["pattern"] = SplitPattern.from_record(values["pattern"])
     for name in ("counts_seal", "held_out_seal"):
-        values[name] = None if values[name] is None else check_fields(FileSeal(*values[name]))
+        values[name] = None if values[name] is None else FileSeal(*values[name])
     return check_fields(Shard(**values))

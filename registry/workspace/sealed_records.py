@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bpeline.registry.workspace.shared_copies import fetch, share
+from bpeline.tokenizer_core.arguments import check_fields
 from bpeline.tokenizer_core.bounded_files import open_file, read_file, read_json
 from bpeline.tokenizer_core.digests import canonical_json, digest_of
 from bpeline.tokenizer_core.durable_files import DURABLE
@@ -37,6 +38,9 @@ class FileSeal:
 
     size: int
     sha256: str
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @classmethod
     def of_content(cls, content: Any) -> FileSeal:

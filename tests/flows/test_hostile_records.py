@@ -14,8 +14,8 @@ from small_publications import publication_of
 from bpeline.flows.extend import extension_of
 from bpeline.flows.requests.project import read_project
 from bpeline.flows.versions.details import sources_of
-from bpeline.registry.evaluation_sets.kept_sets import read_documents, read_measured, read_set
-from bpeline.registry.evaluation_sets.measurements import SetMeasurement
+from bpeline.registry.evaluation_sets.kept_sets import read_documents, read_set
+from bpeline.registry.evaluation_sets.measurements import kept_measurement
 from bpeline.registry.exports.certificates import certificates_of
 from bpeline.registry.gates import read_rules
 from bpeline.registry.imported import chat_template_of, imported_in
@@ -79,9 +79,8 @@ def read_whole_set(path: Path) -> None:
 
 
 def read_measurement(path: Path) -> None:
-    record = read_measured(workspace_of(path), path.parents[1].name, path.stem)
-    if record is not None:
-        SetMeasurement.from_record(record)
+    workspace = workspace_of(path)
+    kept_measurement(workspace, read_set(workspace, path.parents[1].name), path.stem)
 
 
 def read_version(path: Path) -> None:

@@ -228,9 +228,13 @@ def _text_with_names(given: Any) -> Any:
 
 def _number(given: Any) -> Any:
     """A number for Python's ``float``: NaN and infinities, too."""
-    if isinstance(given, Real) and not isinstance(given, bool):
-        return given if isinstance(given, (int, float)) else float(given)
-    return REFUSED
+    if not isinstance(given, Real) or isinstance(given, bool):
+        return REFUSED
+    try:
+        number = float(given)
+    except OverflowError:  # a whole number above all that are floats
+        return REFUSED
+    return given if isinstance(given, (int, float)) else number
 
 
 def _meant_text(given: Any) -> str:

@@ -95,8 +95,11 @@ def _specials(named: Any, number: int, version: Any, path: Path) -> dict[str, in
     for entry in named if isinstance(named, list) else [named]:
         token = entry.get("token_str") if isinstance(entry, dict) else None
         id_ = entry.get("rank") if isinstance(entry, dict) else None
-        sound = isinstance(token, str) and type(id_) is int and 0 <= id_ < number
-        if not sound or token in specials or id_ in specials.values():
+        if (
+            not (isinstance(token, str) and type(id_) is int and 0 <= id_ < number)
+            or token in specials
+            or id_ in specials.values()
+        ):
             refuse(path, f"has the special token {str(token)[:40]!r} with rank {str(id_)[:40]}",
                    f"each has a name and a rank below {number} of its own")  # fmt: skip
         specials[token] = id_
