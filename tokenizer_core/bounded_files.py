@@ -30,6 +30,9 @@ _PATIENCE = 10_000  # milliseconds without a writer of a pipe, or without its fi
 class UnfitFile(OSError, ValueError):
     """A file of another kind or size than is read."""
 
+    def __str__(self) -> str:
+        return f"{self.strerror}: {self.filename!r}"
+
 
 def open_file(path: Path | str, *, pipes: bool = False) -> FileIO:
     """Open a regular file to read it, without waiting for a pipe that is in its place.

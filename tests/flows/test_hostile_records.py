@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from textwrap import dedent
 
@@ -26,6 +28,8 @@ from bpeline.registry.word_counts.store import WordCountStore
 from bpeline.registry.word_counts.table_records import recorded_table
 from bpeline.registry.workspace.store_records import known_stores
 from bpeline.registry.workspace.workspace import Workspace
+from bpeline.tokenizer_core import bounded_files
+from bpeline.tokenizer_core.errors import BpelineError
 from bpeline.tokenizer_core.evaluation.measured_models import read_measured_models
 from bpeline.tokenizer_core.evaluation.morphology import read_gold
 from bpeline.tokenizer_core.evaluation.named_shapes import model_shape
@@ -155,3 +159,20 @@ def test_changed_records_are_read_or_refused(
     path = sorted((folder / ".bpeline").glob(pattern))[0]
     load(path)
     try_changes(path, lambda: load(path), numbers(seed, amounts.mutations, point), seal)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pipe_in_the_place_of_a_record_is_not_waited_for(
+    kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded_files, "_PATIENCE", 0)
+    pattern, _, load = KINDS[kind]
+    path = sorted((folder / ".bpeline").glob(pattern))[0]
+    content = path.read_bytes()
+    path.unlink()
+    os.mkfifo(path)
+    with suppress(BpelineError, bounded_files.UnfitFile):
+        load(path)
+    path.unlink(missing_ok=True)  # a damaged count is forgotten
+    path.write_bytes(content)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from click.testing import Result
 
 from bpeline.flows.cli.main import cli
-from bpeline.tokenizer_core import WordCounts, train_char_bpe
+from bpeline.tokenizer_core import WordCounts, bounded_files, train_char_bpe
 from bpeline.tokenizer_core.derived import DropoutEncoding
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
@@ -319,3 +320,35 @@ def test_characters_are_printed_where_tokens_are_of_characters(
     assert lines[1] == "    м + а  (rank 0)  ->  ма ма </w>"
     (word,) = json.loads(printed(bpeline("explain", "./kept", "мама", "--json")))
     assert word["steps"][-1]["symbols"] == word["tokens"]
+
+
+# files that are no files
+
+
+@pytest.mark.parametrize("command", [("encode", "./kept", "--file"), ("compress",)])
+@pytest.mark.parametrize(
+    ("file", "message"), [("pipe", "no program writes"), ("/dev/zero", "not a regular file")]
+)
+def test_pipes_without_a_writer_and_endless_devices_are_refused(
+    here: Tokenizer, bpeline: Command, monkeypatch: pytest.MonkeyPatch,
+    command: tuple[str, ...], file: str, message: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(bounded_files, "_PATIENCE", 0)
+    os.mkfifo("pipe")
+    result = bpeline(*command, file)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_pipes_with_a_writer_and_files_of_proc_are_read(here: Tokenizer, bpeline: Command) -> None:
+    reads, writes = os.pipe()
+    os.write(writes, b"ab")
+    os.close(writes)
+    assert printed(bpeline("encode", "./kept", "--file", f"/dev/fd/{reads}")).split() == [
+        "97",
+        "98",
+    ]
+    os.close(reads)
+    name = Path("/proc/self/comm").read_bytes()
+    assert printed(bpeline("encode", "./kept", "--file", "/proc/self/comm")).split()[-1] == "10"
+    assert bounded_files.read_file("/proc/self/comm") == name
