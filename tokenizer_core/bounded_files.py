@@ -34,17 +34,19 @@ class UnfitFile(OSError, ValueError):
         return f"{self.strerror}: {self.filename!r}"
 
 
-def open_file(path: Path | str, *, pipes: bool = False) -> FileIO:
+def open_file(path: Path | str, *, pipes: bool = False, links: bool = True) -> FileIO:
     """Open a regular file to read it, without waiting for a pipe that is in its place.
 
     Args:
         path: the file.
         pipes: whether pipes and terminals are read, too; for files that a user names.
+        links: whether the path may be a symbolic link; one above it always may.
 
     Raises:
         OSError: it cannot be opened, or is of another kind (`UnfitFile`).
     """
-    file = FileIO(path, opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK))
+    more = os.O_NONBLOCK if links else os.O_NONBLOCK | os.O_NOFOLLOW
+    file = FileIO(path, opener=lambda path, flags: os.open(path, flags | more))
     try:
         mode = os.fstat(file.fileno()).st_mode
         if stat.S_ISREG(mode):
@@ -60,7 +62,9 @@ def open_file(path: Path | str, *, pipes: bool = False) -> FileIO:
         raise
 
 
-def read_file(path: Path | str, limit: int = _MAX_BYTES, *, pipes: bool = False) -> bytes:
+def read_file(
+    path: Path | str, limit: int = _MAX_BYTES, *, pipes: bool = False, links: bool = True
+) -> bytes:
     """Read a whole file of at most ``limit`` bytes.
 
     A file of /proc, whose size is 0, is read for what it holds.
@@ -68,7 +72,7 @@ def read_file(path: Path | str, limit: int = _MAX_BYTES, *, pipes: bool = False)
     Raises:
         OSError: it cannot be opened or read, or is larger (`UnfitFile`); see `open_file`.
     """
-    with open_file(path, pipes=pipes) as file:
+    with open_file(path, pipes=pipes, links=links) as file:
         status = os.fstat(file.fileno())
         size = status.st_size
         parts = [_first_byte(file, path)] if stat.S_ISFIFO(status.st_mode) else []
@@ -98,13 +102,13 @@ def _first_byte(pipe: FileIO, path: Path | str) -> bytes:
 
 
 def read_json(path: Path, limit: int = MAX_FILE_BYTES) -> Any:
-    """Read the JSON value of a regular file.
+    """Read a record: the JSON value of a regular file, to which no link leads.
 
     Raises:
         OSError: as `read_file`.
         ValueError: as `parse_json`.
     """
-    return parse_json(read_file(path, limit))
+    return parse_json(read_file(path, limit, links=False))
 
 
 def read_toml(path: Path, limit: int = MAX_FILE_BYTES) -> dict[str, Any]:

@@ -145,7 +145,7 @@ class Publication:
     def of_file(cls, path: Path) -> Publication:
         """Read an outbox record; errors as `from_json`."""
         try:
-            content = read_file(path)
+            content = read_file(path, links=False)
         except UnfitFile:
             content = b""
         return cls.from_json(content, path)

@@ -57,7 +57,7 @@ def remember_ui_port(workspace: Workspace, port: int) -> None:
 def ui_port(workspace: Workspace) -> int:
     """Where it was served last; where nobody chose a port, the usual one."""
     try:
-        return _port_of(read_file(workspace.ui_port_file)) or UI_PORT
+        return _port_of(read_file(workspace.ui_port_file, links=False)) or UI_PORT
     except OSError:
         return UI_PORT
 

@@ -24,6 +24,7 @@ from bpeline.registry.catalogue import Catalogue
 from bpeline.registry.workspace import lock as workspace_lock
 from bpeline.registry.workspace.processes import Process, birth_of, this_process
 from bpeline.registry.workspace.workspace import Workspace, workspace_root
+from bpeline.tokenizer_core.bounded_files import read_json
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import (
     CorruptFile,
@@ -489,3 +490,16 @@ def test_a_place_above_is_named_without_dots_and_by_the_link_that_leads_to_it(
     assert workspace_root("../own") == tmp_path / "own"
     assert workspace_root("link/../own") == tmp_path / "far/own", "as the system finds it"
     assert workspace_root("link/own") == tmp_path / "here/link/own"
+
+
+def test_no_link_leads_to_a_record(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path / "home")
+    manifest = workspace.manifest.rename(tmp_path / "elsewhere.json")
+    workspace.manifest.symlink_to(manifest)
+    with pytest.raises(OSError, match="symbolic links"):
+        read_json(workspace.manifest)
+    linked = tmp_path / "linked"
+    linked.symlink_to(workspace.root)
+    workspace.manifest.unlink()
+    manifest.rename(workspace.manifest)
+    assert read_json(linked / workspace.manifest.name)["id"] == workspace.id
