@@ -275,6 +275,8 @@ def test_pipes_sockets_and_devices_are_refused_without_waiting(tmp_path: Path) -
         names_of(tmp_path, ".")
     with pytest.raises(UnreadableSource, match="a device"):
         find_source_files([Source("/dev/null")])
+    with pytest.raises(UnreadableSource, match="is not known before it is read"):
+        find_source_files([Source("/proc/self/status")])
     address = os.path.relpath(tmp_path / "socket.txt")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(address)

@@ -528,6 +528,12 @@ def _status_of_text(path: str) -> os.stat_result:
             "files that this user may read",
             f"chmod u+r {shlex.quote(path)}",
         )
+    if not status.st_size and _reader_of(path)(1):
+        raise UnreadableSource(
+            f"the size of {path} is not known before it is read, as of files of /proc",
+            f"accepted are {ACCEPTED}",
+            "write the text to a file first: a corpus is read more than once",
+        )
     return status
 
 
