@@ -17,11 +17,11 @@ from bpeline.tokenizer_core.evaluation import (
     DIVERGENCE,
     DRIFT_DEFINITIONS,
     EXCESS_DIVERGENCE,
-    FEWEST_RESAMPLED,
     LEAST_WATCHED_BYTES,
     LEAST_WATCHED_DOCUMENTS,
     MANY,
     NEW_COST,
+    TOO_FEW_DOCUMENTS,
     Figure,
 )
 
@@ -108,7 +108,7 @@ def _verdict(rule: Rule, figures: Figures, too_little: Mapping[str, str]) -> Ver
     if figure is None:
         return _not_judged(rule, "it was not measured, for want of the version's own text")
     if rule.confidence is not None and not len(figure.new_draws):
-        return _not_judged(rule, f"fewer than {FEWEST_RESAMPLED} documents give no interval")
+        return _not_judged(rule, TOO_FEW_DOCUMENTS)
     higher, sign = rule.direction == "higher", 1 if rule.direction == "higher" else -1
     bound = "at least" if higher else "at most"
     said = f"{rule} is {figure.new:.4g}"

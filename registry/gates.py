@@ -1,8 +1,8 @@
 """Gates: the rules a version must keep to before an alias moves to it. Data, judged by figures.
 
 Knows metrics by their names; measures nothing and moves nothing. A rule compares a metric of one
-slice with that of the version in place; with a confidence, the whole interval of the difference
-must be good (a test of non-inferiority), not only the difference itself.
+slice with that of the version in place. Where the metric follows from the number of tokens, the
+whole interval of the difference decides (a test of non-inferiority), else the difference itself.
 """
 
 from __future__ import annotations
@@ -23,22 +23,21 @@ from bpeline.tokenizer_core.errors import (
 )
 from bpeline.tokenizer_core.evaluation import (
     ALL,
+    CONFIDENCE,
     CONFIDENCES,
-    FEWEST_RESAMPLED,
     FLOPS_PER_BYTE,
     FLOPS_PER_TOKEN,
     POWER_OF_TOKENS,
     SERVING,
+    TOO_FEW_DOCUMENTS,
+    Change,
     NamedShape,
     depends_on_text,
     model_shape,
 )
 
 LARGEST_FILE = 1 << 20  # bytes
-_USUAL_CONFIDENCE = 0.95  # where a rule names none and chance must be told
-# Of documents too few for an interval: bytes per token of ten sections of one corpus are off by 7
-# to 14 %, one standard deviation; the difference of two tokenizers on the same ones is surer.
-_CHANCE_OF_FEW = 0.1
+_MOST_DOCUMENTS = 1_000_000  # a difference that takes more is called none
 _COST_WITH_INTERVAL = (FLOPS_PER_BYTE,)  # of a rule that names a model
 Direction = Literal["higher", "lower"]
 
@@ -62,8 +61,8 @@ class Rule:
             None does not compare.
         limit: the worst value that is good whatever the present version has; None for no limit.
         slice: the part of the texts it is measured on; ``all`` for everything.
-        confidence: with it, the worse end of the interval of the difference is what must be good.
-            Of metrics that follow from the number of tokens (`POWER_OF_TOKENS`, FLOPs per byte).
+        confidence: of the interval of the difference, 0.95 where it is None. For metrics that
+            follow from the number of tokens (`POWER_OF_TOKENS`, FLOPs per byte).
         model_shape: the model that a figure of cost is of, which its name says, too.
     """
 
@@ -94,20 +93,17 @@ class Evidence:
         version: slice → metric → value.
         present: the same of the version in place, on the same documents; None when there is none,
             and then only limits bind.
-        changes: slice → confidence → interval of T / T_present − 1, T the tokens of the same
-            documents.
+        changes: slice → how its tokens differ from those of the version in place.
         measured_on: what these are, for people: ``evaluation set 3f2a91c0 (1,992 documents, …)``.
-        provisional: whether that is too little text to tell small differences.
         missing: why nothing was measured on texts, when that is so; begins in lower case.
-        earlier: whether the texts are those of a provisional set that was exchanged: on so little
-            text being a little worse may be chance, and breaks no rule.
+        earlier: whether the texts are those of a provisional set that was exchanged; of these only
+            a broken rule counts.
     """
 
     version: Mapping[str, Mapping[str, float]]
     present: Mapping[str, Mapping[str, float]] | None = None
-    changes: Mapping[str, Mapping[float, tuple[float, float]]] = field(default_factory=dict)
+    changes: Mapping[str, Change] = field(default_factory=dict)
     measured_on: str = ""
-    provisional: bool = False
     missing: str = ""
     earlier: bool = False
 
@@ -192,7 +188,8 @@ def judge(rules: Sequence[Rule], evidence: Evidence, *others: Evidence) -> tuple
     verdicts = []
     for rule in rules:
         asked = [evidence, *(one for one in others if rule.slice in one.version)]
-        said = [_with_figures(_verdict(rule, one), one) for one in asked]
+        found = [(one, _with_figures(_verdict(rule, one), one)) for one in asked]
+        said = [verdict for one, verdict in found if verdict.judged or not one.earlier]
         not_good = [one for one in said if not one.holds]
         broken = [one for one in not_good if one.judged]
         verdicts.append((broken or not_good or said)[0])
@@ -245,10 +242,8 @@ def _verdict(rule: Rule, evidence: Evidence) -> Verdict:
         return Verdict(rule, True, f"{said}, {bound} {rule.limit:.6g} is accepted")
     if evidence.present is None:
         return Verdict(rule, True, f"{said}; there is nothing to compare it with: only limits bind")
-    if evidence.earlier and rule.power_of_tokens is not None:
-        return _beyond_chance(rule, rule.tolerance, evidence, sign)
-    if rule.confidence is not None:
-        return _with_confidence(rule, rule.tolerance, evidence, sign)
+    if rule.power_of_tokens is not None:
+        return _by_interval(rule, rule.tolerance, evidence, sign)
     before = evidence.present.get(rule.slice, {}).get(rule.metric)
     if before is None:
         return _not_judged(rule, "was not measured of the version in place", evidence)
@@ -264,66 +259,37 @@ def _not_judged(rule: Rule, why: str, evidence: Evidence) -> Verdict:
     return Verdict(rule, False, f"not judged: {rule} {why}{known}", judged=False)
 
 
-def _with_confidence(rule: Rule, tolerance: float, evidence: Evidence, sign: int) -> Verdict:
-    assert rule.confidence is not None
-    change = _change(rule, rule.confidence, evidence)
+def _by_interval(rule: Rule, tolerance: float, evidence: Evidence, sign: int) -> Verdict:
+    """Compare the interval of a change with the change that is accepted: it holds, or is broken."""
+    change, confidence = evidence.changes.get(rule.slice), rule.confidence or CONFIDENCE
     if change is None:
-        why = f"was measured on fewer than {FEWEST_RESAMPLED} documents: no interval"
-        return _not_judged(rule, why, evidence)
-    low, high = change
-    end = low if sign > 0 else high
+        return _not_judged(rule, "was not measured of the version in place", evidence)
+    if confidence not in change.intervals:
+        return _not_judged(rule, f"on {evidence.measured_on}: {TOO_FEW_DOCUMENTS}", evidence)
+    each, power = _cost_of_a_token(rule, evidence), rule.power_of_tokens or 1
+    low, high = sorted(each * (1 + end) ** power - 1 for end in change.intervals[confidence])
+    worse, better = (low, high) if sign > 0 else (high, low)
     accepted = -sign * tolerance or 0.0  # never −0 %
     said = (
-        f"{rule} changes by {low:+.2%} … {high:+.2%} ({rule.confidence:.0%} interval) on "
+        f"{rule} changes by {low:+.2%} … {high:+.2%} ({confidence:.0%} interval) on "
         f"{evidence.measured_on}, {'at least' if sign > 0 else 'at most'} {accepted:+.2%} "
         "is accepted"
     )
-    if sign * end >= sign * accepted:
+    if sign * worse >= sign * accepted:
         return Verdict(rule, True, said)
-    said = f"{said}: {abs(end - accepted):.2%} short"
-    better = high if sign > 0 else low
-    if evidence.provisional and sign * better >= sign * accepted:
-        return Verdict(rule, False, f"not judged on so little text: {said}", judged=False)
-    return Verdict(rule, False, said)
+    if sign * better < sign * accepted:
+        return Verdict(rule, False, f"{said}: {abs(better - accepted):.2%} short, beyond chance")
+    said = f"not judged: {said}: {_enough(change.documents, low, high, accepted)}"
+    return Verdict(rule, False, said, judged=False)
 
 
-def _beyond_chance(rule: Rule, tolerance: float, evidence: Evidence, sign: int) -> Verdict:
-    """Whether an exchanged provisional set shows the version to be worse."""
-    confidence = rule.confidence or _USUAL_CONFIDENCE
-    change = _change(rule, confidence, evidence)
-    if change is None:
-        value, before = (
-            one.get(rule.slice, {}).get(rule.metric)
-            for one in (evidence.version, evidence.present or {})
-        )
-        if not value or not before:
-            return _not_judged(rule, "was not measured of both versions", evidence)
-        by = value / before - 1
-        low, high = by - _CHANCE_OF_FEW, by + _CHANCE_OF_FEW
-        said = (
-            f"{by:+.2%}, of fewer than {FEWEST_RESAMPLED} documents {_CHANCE_OF_FEW:.0%} is chance"
-        )
-    else:
-        low, high = change
-        said = f"{low:+.2%} … {high:+.2%} ({confidence:.0%} interval)"
-    better, accepted = high if sign > 0 else low, -sign * tolerance or 0.0
-    said = (
-        f"{rule} changes by {said} on {evidence.measured_on}, "
-        f"{'at least' if sign > 0 else 'at most'} {accepted:+.2%} is accepted"
-    )
-    if sign * better >= sign * accepted:
-        return Verdict(rule, True, said)
-    return Verdict(rule, False, f"{said}: {abs(better - accepted):.2%} short, beyond chance")
-
-
-def _change(rule: Rule, confidence: float, evidence: Evidence) -> tuple[float, float] | None:
-    """The interval in which a metric of the number of tokens changes; None of few documents."""
-    tokens, power = evidence.changes.get(rule.slice, {}).get(confidence), rule.power_of_tokens
-    if tokens is None or power is None:
-        return None
-    each = _cost_of_a_token(rule, evidence)
-    low, high = sorted(each * (1 + end) ** power - 1 for end in tokens)
-    return low, high
+def _enough(documents: int, low: float, high: float, accepted: float) -> str:
+    """How many documents would decide; the width of an interval falls with their square root."""
+    half, distance = (high - low) / 2, abs((low + high) / 2 - accepted)
+    if half**2 * documents > _MOST_DOCUMENTS * distance**2:
+        return f"equal to that within {half:.2%}, no number of documents decides"
+    needed = math.ceil(documents * (half / distance) ** 2)
+    return f"{documents:,} documents do not decide, about {needed:,} would"
 
 
 def _cost_of_a_token(rule: Rule, evidence: Evidence) -> float:
@@ -352,7 +318,7 @@ def _rule(table: Any, path: Path, with_intervals: Collection[str]) -> Rule:
         number = table.get(key, 0.0)
         if isinstance(number, bool) or not isinstance(number, (int, float)):
             raise _unusable(path, f"the {key} of {metric} is {number!r}")
-        if not math.isfinite(number) or (key == "tolerance" and number < 0):
+        if not math.isfinite(number):
             raise _unusable(path, f"the {key} of {metric} is {number}")
     model = _model_of(table, metric, path)
     confidence = table.get("confidence")

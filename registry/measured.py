@@ -182,8 +182,7 @@ def evidence_for(
 
     Whichever of them was not measured on it before is measured now. Where a training exchanged a
     provisional set since the present version was registered, for text that does not hold that set,
-    both are evidence: else a version that brings its own text would be judged on that alone. The
-    earlier one is too little to judge by what may be chance.
+    both are evidence: else a version that brings its own text would be judged on that alone.
 
     Args:
         present: the version it would replace.
@@ -232,9 +231,9 @@ def _on_set(
     if before is not None:
         theirs = _with_figures(theirs or {}, before, models)
         for part in parts_of(made):
-            changes[part.name] = after.change_from(before, part).intervals
+            changes[part.name] = after.change_from(before, part)
     ours = _with_figures({ALL: own}, after, models)
-    return Evidence(ours, theirs, changes, called, made.provisional)
+    return Evidence(ours, theirs, changes, called)
 
 
 def _exchanged_set(registry: Registry, present: ResolvedVersion) -> EvaluationSet | None:

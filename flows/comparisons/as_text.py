@@ -18,6 +18,7 @@ from bpeline.tokenizer_core.evaluation import (
     BYTES_PER_TOKEN,
     FEWEST_RESAMPLED,
     SPEEDS,
+    TOO_FEW_DOCUMENTS,
     DivergingMerge,
     DocumentComparison,
     Segmentation,
@@ -133,7 +134,7 @@ def verdict(documents: DocumentComparison) -> str:
         f"{documents.first_tokens:,} → {documents.second_tokens:,} tokens, {change.value:+.2%}"
     )
     if change.documents < FEWEST_RESAMPLED:
-        return f"{text}; too few documents to tell chance from difference"
+        return f"{text}; {TOO_FEW_DOCUMENTS}"
     interval = f"{change.confidence:.0%} interval {change.low:+.2%} … {change.high:+.2%}"
     text = f"{text} ({interval})"
     if change.excludes_zero:

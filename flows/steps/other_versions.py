@@ -14,7 +14,7 @@ from bpeline.registry.evaluation_sets import (
     parts_of,
 )
 from bpeline.registry.opening import Registry
-from bpeline.tokenizer_core.evaluation import Slice, distinct_parts
+from bpeline.tokenizer_core.evaluation import TOO_FEW_DOCUMENTS, Slice, distinct_parts
 
 MOST = 6  # columns; of more versions, the latest
 
@@ -51,7 +51,7 @@ def _change(own: SetMeasurement, other: SetMeasurement, part: Slice) -> str:
     change = own.change_from(other, part)
     interval = change.intervals.get(SHOWN_CONFIDENCE)
     if interval is None:
-        return f"{100 * change.value:+.2f} % (too few documents)"
+        return f"{100 * change.value:+.2f} % ({TOO_FEW_DOCUMENTS})"
     low, high = interval
     chance = ", may be chance" if low <= 0 <= high else ""
     return f"{100 * change.value:+.2f} % ({100 * low:+.2f} … {100 * high:+.2f}{chance})"

@@ -23,7 +23,7 @@ from bpeline.flows.wording import (
 )
 from bpeline.registry.records import PublishedVersion
 from bpeline.tokenizer_core.display import line_chart, table
-from bpeline.tokenizer_core.evaluation import FEWEST_RESAMPLED, GINI_OF_TEXTS, NEW_TEXT, SPEEDS
+from bpeline.tokenizer_core.evaluation import GINI_OF_TEXTS, NEW_TEXT, SPEEDS, TOO_FEW_DOCUMENTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +276,7 @@ class TrainingSummary:
         change = f" {self.metrics[name]:+.2f} % |"
         low, high = (self.metrics.get(f"{name}_{end}") for end in ("low", "high"))
         if low is None or high is None:
-            return f"{change} | not judged: fewer than {FEWEST_RESAMPLED} documents |"
+            return f"{change} | {TOO_FEW_DOCUMENTS} |"
         said = "may be" if low <= 0 <= high else f"no: {'fewer' if high < 0 else 'more'} tokens"
         return f"{change} {low:+.2f} … {high:+.2f} % | {said} |"
 

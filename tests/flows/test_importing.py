@@ -169,8 +169,11 @@ def test_without_text_it_is_not_measured(here: Path, bpeline: Command) -> None:
 
 
 def test_trained_and_imported_versions_are_judged_on_one_set(here: Path, bpeline: Command) -> None:
+    text = (here / "new.txt").read_text()
+    pieces = (json.dumps({"text": text[at : at + 1_000]}) for at in range(0, len(text), 1_000))
+    (here / "own.jsonl").write_text("\n".join(pieces))
     trained = bpeline(
-        "train", "corpus.txt", "--name", "both", "--vocab-size", 300, "--eval", "own=new.txt"
+        "train", "corpus.txt", "--name", "both", "--vocab-size", 300, "--eval", "own=own.jsonl"
     )
     assert trained.exit_code == 0, trained.output
     assert bpeline("promote", "both/1").exit_code == 0

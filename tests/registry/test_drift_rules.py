@@ -71,7 +71,7 @@ def test_what_cannot_be_known_is_not_judged() -> None:
     assert "is not judged: it is not known of the version's own text" in said
     holds, said = says(WORSE_BY_A_TWENTIETH, Figure(1.0, 4.0, documents=3))
     assert not holds
-    assert "is not judged: fewer than 10 documents give no interval" in said
+    assert "is not judged: too few documents to tell chance from difference" in said
     far = {"all": {BYTES_PER_TOKEN: around(1.0, 0.0, own=4.0)}}
     (small,) = judge_drift([WORSE_BY_A_TWENTIETH], far, {"all": "3 documents"})
     assert (small.judged, small.holds) == (False, False)

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from .metric_names import SHOWN_PER_SLICE as SHOWN_PER_SLICE
     from .metric_names import SHOWN_ROBUSTNESS as SHOWN_ROBUSTNESS
     from .metric_names import SPEEDS as SPEEDS
+    from .metric_names import TOO_FEW_DOCUMENTS as TOO_FEW_DOCUMENTS
     from .metric_names import depends_on_text as depends_on_text
     from .metric_names import of_slice as of_slice
     from .metrics import DEFINITIONS as DEFINITIONS

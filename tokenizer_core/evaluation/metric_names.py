@@ -17,6 +17,7 @@ Label = Literal["language", "domain"]
 LABELS: tuple[Label, ...] = ("language", "domain")
 CONFIDENCES = (0.8, 0.9, 0.95, 0.99)  # of the intervals that are kept
 FEWEST_RESAMPLED = 10  # documents; an interval from fewer would promise what it cannot keep
+TOO_FEW_DOCUMENTS = f"too few documents to tell chance from difference (under {FEWEST_RESAMPLED})"
 
 # Of new text and of a version's own: with less, drift is not judged; see docs/drift.md.
 LEAST_WATCHED_DOCUMENTS, LEAST_WATCHED_BYTES = 100, 400_000
