@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from bpeline.flows.name_page import show_name_page
 from bpeline.flows.running import tell
+from bpeline.flows.wording import ids_text
 from bpeline.registry import aliases
 from bpeline.registry.aliases import AliasChange
-from bpeline.registry.gates import Rule
+from bpeline.registry.gates import Rules
 from bpeline.registry.opening import open_registry
 from bpeline.registry.workspace import Workspace
 
@@ -22,7 +23,7 @@ def promote(
     reason: str,
     say: Callable[[str], object],
     workspace: Workspace | None = None,
-    rules: Sequence[Rule] = (),
+    rules: Rules | None = None,
 ) -> AliasChange:
     """Let an alias point to a version: `registry.promote`, and the event.
 
@@ -39,6 +40,13 @@ def rollback(
 ) -> AliasChange:
     """Let an alias point where it pointed before: `registry.rollback`, and the event."""
     return _told(aliases.rollback(name, alias, by, reason), say)
+
+
+def ids_of(change: AliasChange) -> str:
+    """How many ids changed their meaning, for people; empty where that is not known."""
+    if change.changed_ids is None:
+        return ""
+    return ids_text(change.changed_ids, f"{change.name}/{change.before}", str(change.version))
 
 
 def _told(

@@ -17,6 +17,7 @@ import httpx  # noqa: E402
 from prefect import flow  # noqa: E402 - reads the environment prepared above
 from prefect.exceptions import ObjectNotFound  # noqa: E402
 from prefect.runtime import flow_run  # noqa: E402
+from prefect.states import Completed  # noqa: E402
 from pydantic import ValidationError  # noqa: E402
 
 from bpeline.flows import encode_dataset as encoding  # noqa: E402
@@ -67,11 +68,13 @@ def _as_flow(
     run_name: Callable[..., str],
     named: Callable[[Any], str],
     alone: Callable[[Mapping[str, Any]], None] | None = None,
+    state: Callable[[Any], str] = lambda _: "",
 ) -> Any:
     """A plain function as a flow of the same signature.
 
     Its run is named by its parameters, and again with what ``named`` says of the result; ``alone``
-    raises WorkspaceLocked while another run must be waited for.
+    raises WorkspaceLocked while another run must be waited for. ``state`` names the state of a run
+    that has ended well; empty for Prefect's own name.
     """
 
     @flow(
@@ -96,9 +99,14 @@ def _as_flow(
         with progress.listening(heard), hide_in_errors():
             result = patiently(work, listener.note) if runs_unattended() else work()
         listener.name_run(run_name(flow_run.parameters, named(result)))
-        return result
+        ended = state(result)
+        return Completed(name=ended, data=result) if ended else result
 
     return run
+
+
+def _promotion_state(summary: TrainingSummary | ImportSummary) -> str:
+    return "" if summary.promotion is None else summary.promotion.state
 
 
 train_tokenizer = _as_flow(
@@ -107,6 +115,7 @@ train_tokenizer = _as_flow(
     run_name=run_names.training,
     named=lambda summary: summary.reference,
     alone=lambda asked: require_nobody_trains(asked["name"], asked.get("workspace")),
+    state=_promotion_state,
 )
 import_tokenizer = _as_flow(
     IMPORT_TOKENIZER,
@@ -114,6 +123,7 @@ import_tokenizer = _as_flow(
     run_name=run_names.importing,
     named=lambda summary: summary.reference,
     alone=lambda asked: require_nobody_trains(asked["name"], asked.get("workspace")),
+    state=_promotion_state,
 )
 watch_drift = _as_flow(
     WATCH_DRIFT, watching.watch_drift, run_names.watching, named=lambda report: report.title

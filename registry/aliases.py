@@ -1,8 +1,7 @@
-"""Moving aliases: promotion, rollback, and the history of both. Judges no version."""
+"""Moving aliases: promotion, if the rules let it, rollback, and the history of both."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -10,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bpeline.registry.catalogue import AliasMove, MoveKind, utc_now
-from bpeline.registry.gates import Rule, Verdict, every_rule, judge, require
+from bpeline.registry.gates import Rules, Verdict, every_rule, judge, require, require_gain
 from bpeline.registry.loading import ResolvedVersion, resolve
-from bpeline.registry.measured import evidence_for
+from bpeline.registry.measured import best_measured, changed_meaning, evidence_for
 from bpeline.registry.moves import AliasMovedMeanwhile, last_standing, look_at, move_alias
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.references import (
@@ -22,7 +21,13 @@ from bpeline.registry.references import (
     validate_name,
 )
 from bpeline.tokenizer_core.arguments import checked
-from bpeline.tokenizer_core.errors import PromotionRefused, RegistryError, UnknownVersion
+from bpeline.tokenizer_core.errors import (
+    BpelineError,
+    NothingGained,
+    PromotionRefused,
+    RegistryError,
+    UnknownVersion,
+)
 
 if TYPE_CHECKING:
     from bpeline.registry.workspace import Workspace
@@ -41,6 +46,10 @@ class AliasChange:
         before: the number of the version it pointed to; None for nowhere.
         version: the one it points to now.
         verdicts: what the rules said, when there were any.
+        against: which version they compared it with; empty for none.
+        gained: how many tokens it saves, for people; empty where no gain was asked for.
+        changed_ids: how many ids of the version before are another token now, or none; None where
+            that is not known.
     """
 
     name: str
@@ -48,6 +57,9 @@ class AliasChange:
     before: int | None
     version: ResolvedVersion
     verdicts: tuple[Verdict, ...] = ()
+    against: str = ""
+    gained: str = ""
+    changed_ids: int | None = None
 
     @property
     def number(self) -> int:
@@ -63,7 +75,7 @@ def promote(
     reason: str = "",
     workspace: Workspace | Path | str | None = None,
     *,
-    rules: Sequence[Rule] = (),
+    rules: Rules | None = None,
 ) -> AliasChange:
     """Let an alias point to a version: in MLflow first, then in the catalogue's history.
 
@@ -73,15 +85,17 @@ def promote(
         by: who decided, for the history.
         reason: why, for the history.
         workspace: see :func:`registry.load_tokenizer`.
-        rules: what must hold between the version and the one the alias points to now; see
-            `registry.gates`. A version that has none before it must only keep to limits. What is
-            known of both is told by `registry.measured.evidence_for`.
+        rules: what must hold between the version and the one the alias points to now, and what
+            must be gained; see `registry.gates`. Where the alias points nowhere, the rules compare
+            with the best measured version of the name, and ask for no gain; without one, only
+            limits bind.
 
     Raises:
         UnknownVersion: there is no such version.
         PromotionRefused: a rule is broken; nothing was moved. The refusal stands in the alias's
             history and on the version in MLflow.
         PromotionNotJudged: no rule is broken, but one could not be judged; likewise.
+        NothingGained: no rule is broken, and too few tokens are saved; likewise.
         RegistryUnreachable: MLflow does not answer; nothing was moved.
     """
     validate_alias(alias)
@@ -89,27 +103,65 @@ def promote(
     version = resolve(registry, parse_registered(reference))
     for attempt in range(1, _ATTEMPTS + 1):
         present = present_version(registry, version.name, alias)
-        verdicts: tuple[Verdict, ...] = ()
-        if rules:
-            verdicts = judge(rules, *evidence_for(registry, version, present, rules))
-            try:
-                require(verdicts, f"{version.name}@{alias} cannot move to {version}")
-            except PromotionRefused:
-                _remember_refusal(registry, alias, version, by, verdicts)
-                raise
         before = None if present is None else present.number
+        change = AliasChange(version.name, alias, before, version)
+        if rules is not None:
+            change = _judged(registry, change, present, rules, by)
         try:
             _move(registry, alias, version, "promote", by, reason, before)
         except AliasMovedMeanwhile:  # whoever judged judges again; who decided is told
-            if not rules or attempt == _ATTEMPTS:
+            if rules is None or attempt == _ATTEMPTS:
                 raise
         else:
             break
-    if rules:
-        passed = f"{alias}: {every_rule(verdicts)} held"
+    if rules is not None:
+        passed = f"{alias}: {every_rule(change.verdicts)} held"
         with suppress(RegistryError):  # a courtesy to who looks at MLflow
             registry.tracker.tag_version(version.name, version.number, {PROMOTION: passed})
-    return AliasChange(version.name, alias, before, version, verdicts)
+    return _with_changed_ids(registry, change, present)
+
+
+def _judged(
+    registry: Registry,
+    change: AliasChange,
+    present: ResolvedVersion | None,
+    rules: Rules,
+    by: str,
+) -> AliasChange:
+    """A move that the rules allow, with what they said.
+
+    Raises:
+        PromotionRefused, PromotionNotJudged, NothingGained: it must not be made.
+    """
+    version = change.version
+    against = present or best_measured(registry, version)
+    what = f"{change.name}@{change.alias} cannot move to {version}"
+    if present is None and against is not None:
+        what += f", judged against {against}, the best of its name, as the alias points nowhere"
+    replaces = present is not None
+    evidence = evidence_for(registry, version, against, rules.rules, replaces=replaces)
+    verdicts, gained = judge(rules.rules, *evidence), ""
+    try:
+        require(verdicts, what)
+        if rules.gain and present is not None and present.number != version.number:
+            gained = require_gain(rules.gain, evidence[0], what)
+    except PromotionRefused as error:
+        _remember_refusal(registry, change, by, error)
+        raise
+    return replace(
+        change, verdicts=verdicts, gained=gained, against="" if against is None else str(against)
+    )
+
+
+def _with_changed_ids(
+    registry: Registry, change: AliasChange, before: ResolvedVersion | None
+) -> AliasChange:
+    """With the number of ids whose meaning changed, where both versions can be loaded."""
+    if before is None or before.number == change.number:
+        return change
+    with suppress(BpelineError):  # what cannot be loaded here was promoted all the same
+        return replace(change, changed_ids=changed_meaning(registry, change.version, before))
+    return change
 
 
 @checked
@@ -134,7 +186,8 @@ def rollback(
     validate_alias(alias)
     registry = open_registry(workspace, make=False)
     with registry.catalogue.moving():  # what somebody moves in MLflow itself is undone, too
-        look_at(registry, name, alias)
+        present = look_at(registry, name, alias)
+    left = None if present is None else ResolvedVersion.of(present)
     undone = last_standing(registry.catalogue.alias_history(name, alias, registry.store))
     if undone is None or undone.from_number is None:
         raise UnknownVersion(
@@ -144,7 +197,8 @@ def rollback(
         )
     version = _version_before(registry, undone)
     _move(registry, alias, version, "rollback", by, reason, undone.to_number)
-    return AliasChange(name, alias, undone.to_number, version)
+    change = AliasChange(name, alias, undone.to_number, version)
+    return _with_changed_ids(registry, change, left)
 
 
 def _version_before(registry: Registry, move: AliasMove) -> ResolvedVersion:
@@ -230,19 +284,17 @@ def present_version(registry: Registry, name: str, alias: str) -> ResolvedVersio
 
 
 def _remember_refusal(
-    registry: Registry,
-    alias: str,
-    version: ResolvedVersion,
-    by: str,
-    verdicts: Sequence[Verdict],
+    registry: Registry, change: AliasChange, by: str, error: PromotionRefused
 ) -> None:
-    broken = "; ".join(str(one) for one in verdicts if not one.holds)
-    reason = f"refused {version}: {broken}"
-    present = present_version(registry, version.name, alias)
+    name, alias, version = change.name, change.alias, change.version
+    why = error.happened.partition(f" cannot move to {version}")[2].lstrip(":, ")
+    present = present_version(registry, name, alias)
     place = None if present is None else present.number
-    move = AliasMove(version.name, alias, place, place, by, reason, utc_now(), "refusal")
+    word = "kept instead of" if isinstance(error, NothingGained) else "refused"
+    reason = f"{word} {version}: {why}"
+    move = AliasMove(name, alias, place, place, by, reason, utc_now(), "refusal")
     registry.catalogue.add_move(replace(move, store=registry.store))
     # The tag is a courtesy to who looks at MLflow; the refusal stands without it.
     with suppress(RegistryError):
-        tags = {PROMOTION: f"{alias} refused: {broken}"}
-        registry.tracker.tag_version(version.name, version.number, tags)
+        tags = {PROMOTION: f"{alias} {word.partition(' ')[0]}: {why}"}
+        registry.tracker.tag_version(name, version.number, tags)

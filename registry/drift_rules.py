@@ -74,7 +74,9 @@ def read_drift_rules(path: Path) -> tuple[Rule, ...]:
     Raises:
         InvalidOption: no such file, or not such rules.
     """
-    return read_rules(path, metrics=DRIFT_DEFINITIONS, with_intervals=WITH_INTERVALS, table="drift")
+    return read_rules(
+        path, metrics=DRIFT_DEFINITIONS, with_intervals=WITH_INTERVALS, table="drift"
+    ).rules
 
 
 def default_rules(slices: Sequence[str]) -> tuple[Rule, ...]:

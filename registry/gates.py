@@ -17,6 +17,7 @@ from bpeline.registry.environment import PROJECT_TABLE
 from bpeline.tokenizer_core.bounded_files import read_toml
 from bpeline.tokenizer_core.errors import (
     InvalidOption,
+    NothingGained,
     PromotionNotJudged,
     PromotionRefused,
     likely,
@@ -36,6 +37,7 @@ from bpeline.tokenizer_core.evaluation import (
     model_shape,
 )
 
+GAIN = 0.01  # share of tokens; a smaller one does not pay for encoding all data again
 LARGEST_FILE = 1 << 20  # bytes
 _MOST_DOCUMENTS = 1_000_000  # a difference that takes more is called none
 _COST_WITH_INTERVAL = (FLOPS_PER_BYTE,)  # of a rule that names a model
@@ -46,7 +48,8 @@ _ACCEPTED = (
     '"higher" or "lower", and perhaps slice = "german", tolerance = 0.01 (one per cent worse is '
     "still good), limit = 3.5 (whatever the other version has), confidence = "
     + ", ".join(map(str, CONFIDENCES))
-    + f'; of {", ".join(SERVING)} also model_shape = "llama-3.1-8b", or a file beside the rules'
+    + f'; of {", ".join(SERVING)} also model_shape = "llama-3.1-8b", or a file beside the rules; '
+    "above them perhaps gain = 0.01 (of tokens; below 1)"
 )
 
 
@@ -58,7 +61,7 @@ class Rule:
         metric: its name, as `bpeline show` prints it.
         direction: which way is better.
         tolerance: how much worse than the present version is still good, as a share of its value;
-            None does not compare.
+            below 0, how much better it must be; None does not compare.
         limit: the worst value that is good whatever the present version has; None for no limit.
         slice: the part of the texts it is measured on; ``all`` for everything.
         confidence: of the interval of the difference, 0.95 where it is None. For metrics that
@@ -86,6 +89,19 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
+class Rules:
+    """What must hold before an alias moves from one version to another.
+
+    Attributes:
+        rules: all of them must hold.
+        gain: the least share of tokens that the new version saves; 0 asks for no gain.
+    """
+
+    rules: tuple[Rule, ...]
+    gain: float = GAIN
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """What is known of a version and of the one it would replace, measured on the same texts.
 
@@ -98,6 +114,7 @@ class Evidence:
         missing: why nothing was measured on texts, when that is so; begins in lower case.
         earlier: whether the texts are those of a provisional set that was exchanged; of these only
             a broken rule counts.
+        new: slice → the change on text that the training brought and the set does not hold.
     """
 
     version: Mapping[str, Mapping[str, float]]
@@ -106,6 +123,7 @@ class Evidence:
     measured_on: str = ""
     missing: str = ""
     earlier: bool = False
+    new: Mapping[str, Change] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +156,10 @@ def read_rules(
     metrics: Collection[str] | None = None,
     with_intervals: Collection[str] = POWER_OF_TOKENS,
     table: str = "",
-) -> tuple[Rule, ...]:
+) -> Rules:
     """Read rules from a TOML file: tables ``[[rule]]``, alone in it or in that of a project.
+
+    Above those of promotion stands perhaps ``gain = 0.01``.
 
     Args:
         metrics: the metrics there are; None accepts any, and a rule on one that was not measured
@@ -157,15 +177,18 @@ def read_rules(
     shared = PROJECT_TABLE in content
     within = content.get(table, {}) if shared and table else content
     tables = within.pop("rule", None) if isinstance(within, dict) else None
-    strange = [] if shared else [f"{name}{likely(name, ['rule'])}" for name in content]
+    gain = GAIN if table else content.pop("gain", GAIN)
+    strange = [] if shared else [f"{name}{likely(name, ['rule', 'gain'])}" for name in content]
     if strange or not isinstance(tables, list) or not tables:
         called = f"{table}.rule" if shared and table else "rule"
         raise _unusable(path, f"it has {', '.join(strange) or f'no [[{called}]]'}")
+    if isinstance(gain, bool) or not isinstance(gain, (int, float)) or not 0 <= gain < 1:
+        raise _unusable(path, f"the gain is {gain!r}")
     rules = tuple(_rule(table, path, with_intervals) for table in tables)
     for rule in rules:
         if metrics is not None and rule.metric not in metrics:
             raise _unusable(path, f"there is no {rule.metric}; metrics are {', '.join(metrics)}")
-    return rules
+    return Rules(rules, gain)
 
 
 def every_rule(rules: Sequence[object]) -> str:
@@ -214,6 +237,48 @@ def require(verdicts: Sequence[Verdict], what: str) -> None:
             f"for a promotion {every_rule(verdicts)} must hold",
             "compare the versions with `bpeline compare`, or change the rules",
         )
+
+
+def require_gain(gain: float, evidence: Evidence, what: str) -> str:
+    """Refuse a version that saves too few tokens on every text and slice.
+
+    Args:
+        gain: the least share of tokens.
+        evidence: of the evaluation set.
+        what: what would happen (``news@champion cannot move to news/4``).
+
+    Returns:
+        The largest gain, for people.
+
+    Raises:
+        NothingGained: on no text are so many tokens saved, beyond chance.
+        PromotionNotJudged: no text has enough documents to tell.
+    """
+    texts = [(evidence.measured_on, *one) for one in evidence.changes.items()]
+    texts += [("new text of its training", *one) for one in evidence.new.items()]
+    judged = [one for one in texts if CONFIDENCE in one[2].intervals]
+    needed = (
+        f"at least {gain:.2%} fewer tokens, beyond chance, on the evaluation set, a slice of it or "
+        "new text"
+    )
+    if not judged:
+        why = evidence.missing or TOO_FEW_DOCUMENTS
+        raise PromotionNotJudged(
+            f"{what}: not judged: what it gains: {why}", needed, "write `gain = 0` above the rules"
+        )
+    gained = [
+        one for one in judged if one[2].value <= -gain and one[2].intervals[CONFIDENCE][1] < 0
+    ]
+    measured_on, part, change = min(gained or judged, key=lambda one: one[2].value)
+    low, high = change.intervals[CONFIDENCE]
+    said = f"{change.value:+.2%} tokens ({low:+.2%} … {high:+.2%}) of {part} on {measured_on}"
+    if not gained:
+        raise NothingGained(
+            f"{what}: it gains too little, {said}; {gain:.2%} fewer are expected, beyond chance",
+            needed,
+            "compare the versions with `bpeline compare`, or write another gain above the rules",
+        )
+    return said
 
 
 def _with_figures(verdict: Verdict, evidence: Evidence) -> Verdict:
@@ -305,8 +370,9 @@ def _rule(table: Any, path: Path, with_intervals: Collection[str]) -> Rule:
     if not isinstance(table, dict):
         raise _unusable(path, f"a rule is {table!r}")
     if unknown := table.keys() - set(Rule.__slots__):
-        said = (f"{name}{likely(name, Rule.__slots__)}" for name in sorted(unknown))
-        raise _unusable(path, f"a rule has {', '.join(said)}")
+        said = ", ".join(f"{name}{likely(name, Rule.__slots__)}" for name in sorted(unknown))
+        above = "; gain stands above the first table" if "gain" in unknown else ""
+        raise _unusable(path, f"a rule has {said}{above}")
     if not {"metric", "direction"} <= table.keys():
         raise _unusable(path, "a rule lacks its metric or its direction")
     metric = table["metric"]

@@ -53,30 +53,33 @@ from bpeline.registry.evaluation_sets import (
     EvaluationSet,
     SetMeasurement,
     has_set,
+    kept_measurement,
     measured_on,
     parts_of,
     read_documents,
     read_set,
 )
 from bpeline.registry.gates import Evidence, Rule
-from bpeline.registry.loading import ResolvedVersion, load_version
+from bpeline.registry.loading import ResolvedVersion, load_version, resolve
 from bpeline.registry.opening import Registry
+from bpeline.registry.references import ByNumber
 from bpeline.tokenizer_core.bounded_files import read_json
 from bpeline.tokenizer_core.digests import canonical_json, sealed, unsealed
 from bpeline.tokenizer_core.durable_files import DURABLE
-from bpeline.tokenizer_core.errors import CorruptFile, UnknownEvaluationSet
+from bpeline.tokenizer_core.errors import CorruptFile, UnknownEvaluationSet, UnknownVersion
 from bpeline.tokenizer_core.evaluation import (
     ALL,
     BYTES_PER_TOKEN,
     CHANGED_IDS,
     ROBUSTNESS_FIGURES,
+    Change,
+    changed_ids,
     depends_on_text,
 )
 
 if TYPE_CHECKING:
     from bpeline.registry.workspace import Workspace
     from bpeline.tokenizer_core.evaluation import (
-        Change,
         Evaluation,
         NamedShape,
         Robustness,
@@ -86,6 +89,7 @@ if TYPE_CHECKING:
 EVALUATION_FILE = "evaluation.json"
 FORMAT = 1
 CHOSEN_SIZES = "chosen_sizes"
+_CHAMPION = "champion"  # the label of what ``champion`` pointed to
 
 
 def metrics_of(registry: Registry, version: ResolvedVersion) -> dict[str, float]:
@@ -135,7 +139,7 @@ def robustness_table(record: Mapping[str, Any]) -> list[tuple[Any, ...]]:
     measured = {ALL: whole, **record.get("robustness_by_language", {})} if whole else {}
     rows = []
     for language, found in measured.items():
-        champion = found["tokenizers"].get("champion", {"kinds": {}})["kinds"]
+        champion = found["tokenizers"].get(_CHAMPION, {"kinds": {}})["kinds"]
         effects = found["tokenizers"][""]["kinds"]
         for kind, applied in sorted(found["applied"].items(), key=_by_family):
             effect = effects[kind]
@@ -177,6 +181,8 @@ def evidence_for(
     version: ResolvedVersion,
     present: ResolvedVersion | None,
     rules: Sequence[Rule],
+    *,
+    replaces: bool = True,
 ) -> tuple[Evidence, ...]:
     """What rules can judge a version by: figures of both on the evaluation set of their name.
 
@@ -185,8 +191,9 @@ def evidence_for(
     both are evidence: else a version that brings its own text would be judged on that alone.
 
     Args:
-        present: the version it would replace.
+        present: the version it would replace, or the best of its name where there is none.
         rules: what will be asked.
+        replaces: whether it would replace it.
 
     Raises:
         RegistryUnreachable: a version is to be fetched, and MLflow does not answer.
@@ -195,13 +202,17 @@ def evidence_for(
     if present is not None:
         theirs = {ALL: _of_no_text(registry, present)}
     if any(rule.metric == CHANGED_IDS for rule in rules):
-        own[CHANGED_IDS] = 0.0 if present is None else _changed_ids(registry, version, present)
-    if not any(depends_on_text(rule.metric) for rule in rules):
+        changed = (
+            0 if present is None or not replaces else changed_meaning(registry, version, present)
+        )
+        own[CHANGED_IDS] = float(changed)
+    if present is None and not any(depends_on_text(rule.metric) for rule in rules):
         return (Evidence({ALL: own}, theirs),)
     models = [rule.model_shape for rule in rules if rule.model_shape is not None]
     try:
         made = evaluation_set_of(registry, version.name)
         found = [_on_set(registry, version, present, made, str(made), own, theirs, models)]
+        found[0] = replace(found[0], new=_on_new_text(registry, version, present))
     except (CorruptFile, UnknownEvaluationSet) as error:
         return (Evidence({ALL: own}, theirs, missing=f"{error.happened}; {error.next_step}"),)
     earlier = None if present is None else _exchanged_set(registry, present)
@@ -234,6 +245,45 @@ def _on_set(
             changes[part.name] = after.change_from(before, part)
     ours = _with_figures({ALL: own}, after, models)
     return Evidence(ours, theirs, changes, called)
+
+
+def _on_new_text(
+    registry: Registry, version: ResolvedVersion, present: ResolvedVersion | None
+) -> dict[str, Change]:
+    """What its training measured of both on text that is not in the set, and not learned from."""
+    record = evaluation_of(registry, version) or {}
+    champion = record.get("compared", {}).get(_CHAMPION, {})
+    if present is None or champion.get("digest") != present.digest or not record["held_out"]:
+        return {}
+    return {
+        name: Change(
+            one["value"],
+            one["mean_ratio"],
+            one["documents"],
+            {float(key): tuple(ends) for key, ends in one["intervals"].items()},
+        )
+        for name, one in record.get("new_compared", {}).get(_CHAMPION, {}).items()
+    }
+
+
+def best_measured(registry: Registry, version: ResolvedVersion) -> ResolvedVersion | None:
+    """The other version of the name with the fewest tokens of the evaluation set, if there is one.
+
+    Only versions count that were measured on it.
+    """
+    try:
+        made = evaluation_set_of(registry, version.name)
+    except (CorruptFile, UnknownEvaluationSet):
+        return None
+    measured = []
+    for one in registry.catalogue.registrations(version.name, registry.store):
+        found = kept_measurement(registry.workspace, made, one.digest)
+        if found is not None and one.digest != version.digest:
+            measured.append((sum(int(some.sum()) for some in found.tokens.values()), one.number))
+    for _, number in sorted(measured):
+        with suppress(UnknownVersion):  # deleted in MLflow itself
+            return resolve(registry, ByNumber(version.name, number))
+    return None
 
 
 def _exchanged_set(registry: Registry, present: ResolvedVersion) -> EvaluationSet | None:
@@ -290,11 +340,9 @@ def _of_no_text(registry: Registry, version: ResolvedVersion) -> dict[str, float
     return {name: value for name, value in known.items() if not depends_on_text(name)}
 
 
-def _changed_ids(registry: Registry, version: ResolvedVersion, present: ResolvedVersion) -> float:
+def changed_meaning(registry: Registry, version: ResolvedVersion, present: ResolvedVersion) -> int:
     """How many ids of the present version are another token, or none, in the new one."""
-    after = load_version(registry, version).vocab
-    before = load_version(registry, present).vocab
-    return float(sum(after.get(key) != token for key, token in before.items()))
+    return changed_ids(load_version(registry, present), load_version(registry, version))
 
 
 def _with_figures(

@@ -175,6 +175,10 @@ class PromotionNotJudged(PromotionRefused):
     exit_code = 4
 
 
+class NothingGained(PromotionRefused):
+    """No rule of promotion is broken, and the version saves too few tokens to replace another."""
+
+
 class RegistryUnreachable(RegistryError):
     """The tracking server does not answer."""
 

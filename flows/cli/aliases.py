@@ -76,7 +76,7 @@ def promote(
             "leave one of them out",
         )
     rules_file = rules_file or (None if no_rules else _of_the_project(reference))
-    rules = read_rules(rules_file) if rules_file else ()
+    rules = read_rules(rules_file) if rules_file else None
     _say(promote_version(reference, alias, by or this_user(), reason, _note, rules=rules), as_json)
 
 
@@ -150,16 +150,20 @@ def _line(when: str, alias: str, places: str, by: str, reason: str) -> str:
 
 
 def _say(change: AliasChange, as_json: bool) -> None:
+    from bpeline.flows.alias_moves import ids_of
+
     target = f"{change.name}@{change.alias}"
     if change.before == change.number:
         line = f"{target} points to {change.version} already"
     else:
         before = "" if change.before is None else f" (before: {change.name}/{change.before})"
         line = f"{target} points to {change.version} now{before}"
+    said = [*map(str, change.verdicts), change.gained, ids_of(change)]
     answer(as_json, {
         "name": change.name, "alias": change.alias, "from": change.before, "to": change.number,
         "digest": change.version.digest, "rules": [_rule(one) for one in change.verdicts],
-    }, [line, *(f"  {one}" for one in change.verdicts)])  # fmt: skip
+        "against": change.against, "gained": change.gained, "changed_ids": change.changed_ids,
+    }, [line, *(f"  {one}" for one in said if one)])  # fmt: skip
 
 
 def _rule(verdict: Verdict) -> dict[str, Any]:

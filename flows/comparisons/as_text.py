@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from bpeline.flows.wording import (
     SHOWN_CONFIDENCE,
     aligned,
+    ids_text,
     megabytes,
     number_text,
     token_text,
@@ -60,6 +61,7 @@ def facts(compared: VersionComparison) -> list[tuple[str, str]]:
         ("vocab", _vocab(compared.vocab)),
         ("added", _some(compared.vocab.added)),
         ("removed", _some(compared.vocab.removed)),
+        ("ids", ids_text(compared.vocab.changed_ids, compared.first, compared.second)),
         ("merges", _merges(compared.diverging)),
     ]
     said.append(("patterns", _both(*compared.patterns)))

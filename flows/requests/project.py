@@ -50,7 +50,8 @@ SWEEP, DRIFT, SCHEDULE, RULE = "sweep", "drift", "schedule", "rule"
 RETRAIN = "retrain"
 JOBS = (RETRAIN, "watch-drift", "encode-dataset", "sweep-garbage", "recertify")
 _TIMEZONE = "timezone"
-_ABOVE = ("temperature", "parallel")  # said above the tables
+_GAIN = "gain"
+_ABOVE = ("temperature", "parallel", _GAIN)  # said above the tables
 _TABLES = {
     **{name: f"[{name}]" for name in (TRAIN, SWEEP, DRIFT, SCHEDULE)},
     **{name: f"[[{name}]]" for name in (CORPUS.table, EVALUATION.table, RULE)},
@@ -242,6 +243,8 @@ def _training(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
             raise _unusable(path, f"it has [[{RULE}]], and rules below [{TRAIN}]")
         read_rules(path)
         parameters["rules"] = str(path)
+    elif _GAIN in content:
+        raise _unusable(path, f"it has {_GAIN}, and no [[{RULE}]]")
     parameters.setdefault("paths", ())
     if not isinstance(parameters.get("name"), str):
         raise _unusable(path, f"[{TRAIN}] has no name")

@@ -28,7 +28,7 @@ from bpeline.registry.evaluation_sets import (
     keep_set,
     read_set,
 )
-from bpeline.registry.gates import Rule, read_rules
+from bpeline.registry.gates import Rules, read_rules
 from bpeline.registry.opening import Registry
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import LeftOut, SkippedFiles, SourceFile
@@ -58,7 +58,7 @@ class EvaluationSetup:
     number: int
     given: tuple[Text, ...]
     parallel: bool
-    rules: tuple[Rule, ...] | None
+    rules: Rules | None
     replaceable: bool
     remark: str = ""
     skipped: SkippedFiles = field(default_factory=SkippedFiles)
@@ -215,7 +215,7 @@ def _check_slices(setup: EvaluationSetup, request: TrainingRequest | ImportReque
         for kind in LABELS
         if (label := getattr(source, kind)) is not None
     }
-    for rule in setup.rules or ():
+    for rule in setup.rules.rules if setup.rules else ():
         if rule.slice not in slices:
             raise InvalidOption(
                 f"{request.rules} has a rule for the slice {rule.slice}, which is not evaluated",

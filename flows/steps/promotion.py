@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bpeline.flows.alias_moves import promote
+from bpeline.flows.alias_moves import ids_of, promote
 from bpeline.flows.requests import CHAMPION
 from bpeline.flows.running import PROMOTE, progress, step
-from bpeline.registry.gates import Rule, every_rule_holds
+from bpeline.registry.gates import Rules, every_rule_holds
 from bpeline.registry.opening import open_registry
 from bpeline.registry.records import PublishedVersion
 from bpeline.registry.workspace import Workspace
-from bpeline.tokenizer_core.errors import PromotionRefused
+from bpeline.tokenizer_core.errors import NothingGained, PromotionRefused
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,11 @@ class Promotion:
         alias: what was to move.
         version: the version it was to move to (``news/4``).
         refusal: which rules were broken and by how much; empty when it moved.
-        stays: why no rule was asked and nothing moved: the version is not new; else empty.
+        stays: why nothing moved though no rule refused: the version is not new, or gains too
+            little; else empty.
         verdicts: what the rules said, when it moved.
         first: whether nothing was there to compare it with.
+        remarks: what it was judged against, what it gains and which ids it changes, when it moved.
         exit_code: of a command that trains: 0, 3 for a rule that is broken, 4 for one that could
             not be judged.
     """
@@ -36,6 +38,16 @@ class Promotion:
     first: bool = False
     exit_code: int = 0
     stays: str = ""
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def state(self) -> str:
+        """The name of a finished run's state in Prefect; empty where the version was promoted."""
+        if self.stays:
+            return "Kept"
+        if self.exit_code:
+            return "Refused" if self.exit_code == PromotionRefused.exit_code else "Not judged"
+        return ""
 
     @property
     def promoted(self) -> bool:
@@ -46,17 +58,15 @@ class Promotion:
         if self.stays:
             return self.stays
         if self.refusal:
-            refused = self.exit_code == PromotionRefused.exit_code
-            return f"{'refused' if refused else 'not judged'}: {self.refusal}"
+            return f"{self.state.lower()}: {self.refusal}"
         said = f"{self.version} is {self.alias}: {every_rule_holds(self.verdicts)}"
-        return f"{said}; it is the first, so only limits bind" if self.first else said
+        first = ["it is the first, so only limits bind"] * self.first
+        return "; ".join([said, *first, *self.remarks])
 
 
 @step(PROMOTE)
-def promote_if_better(
-    version: PublishedVersion, rules: tuple[Rule, ...], workspace: Workspace
-) -> Promotion:
-    """Let ``champion`` point to a version if all rules hold; else it stays where it is.
+def promote_if_better(version: PublishedVersion, rules: Rules, workspace: Workspace) -> Promotion:
+    """Let ``champion`` point to a version if all rules hold and it gains enough; else it stays.
 
     A version that was registered before is not judged: a person may have gone back from it, or on
     to another, and a training on text that has not changed decides nothing anew.
@@ -66,16 +76,27 @@ def promote_if_better(
     """
     if not version.newly_registered:
         return Promotion(CHAMPION, version.reference, stays=_left_alone(version, workspace))
-    by, reason = "bpeline train", every_rule_holds(rules)
+    by, reason = "bpeline train", every_rule_holds(rules.rules)
     try:
         note = progress.current().note
         change = promote(version.reference, CHAMPION, by, reason, note, workspace, rules)
+    except NothingGained as error:
+        return Promotion(CHAMPION, version.reference, stays=f"kept: {error.happened}")
     except PromotionRefused as error:
         return Promotion(
             CHAMPION, version.reference, refusal=error.happened, exit_code=error.exit_code
         )
     verdicts = tuple(map(str, change.verdicts))
-    return Promotion(CHAMPION, version.reference, verdicts=verdicts, first=change.before is None)
+    elsewhere = change.against if change.before is None else ""
+    remarks = (
+        f"judged against {elsewhere}, the best of its name, as no alias stood" * bool(elsewhere),
+        change.gained,
+        ids_of(change),
+    )
+    return Promotion(
+        CHAMPION, version.reference, verdicts=verdicts, first=not change.against,
+        remarks=tuple(filter(None, remarks)),
+    )  # fmt: skip
 
 
 def _left_alone(version: PublishedVersion, workspace: Workspace) -> str:

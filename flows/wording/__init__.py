@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .tables import bordered as bordered
     from .tables import markdown_table as markdown_table
     from .tables import statistics_table as statistics_table
+    from .tokens import ids_text as ids_text
     from .tokens import token_text as token_text
     from .tokens import tokens_text as tokens_text
     from .typed_commands import as_typed as as_typed

@@ -21,6 +21,16 @@ def tokens_text(tokens: tuple[bytes, ...]) -> str:
     return " ".join(map(token_text, tokens))
 
 
+def ids_text(changed: int, first: str, second: str) -> str:
+    """How many ids of one version mean another token, or none, in another, and what follows."""
+    if not changed:
+        return f"every id of {first} means the same in {second}"
+    return (
+        f"{changed:,} ids of {first} mean another token, or none, in {second}: data that was "
+        f"encoded with {first} must be encoded again"
+    )
+
+
 def _escaped(content: str) -> str:
     """What `repr` wrote between its quotes, as it stands between double quotes."""
     return content.replace("\\'", "'").replace('"', '\\"')

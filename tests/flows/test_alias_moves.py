@@ -13,7 +13,13 @@ from click.testing import Result
 from bpeline.registry.opening import open_registry
 
 Command = Callable[..., Result]
-RULES = '[[rule]]\nmetric = "vocabulary/unreachable_tokens"\ndirection = "lower"\nlimit = 100000\n'
+RULES = """
+gain = 0
+[[rule]]
+metric = "vocabulary/unreachable_tokens"
+direction = "lower"
+limit = 100000
+"""
 TRAIN = ("train", "corpus", "--name", "news", "--vocab-size")
 
 

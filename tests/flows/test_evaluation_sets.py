@@ -132,6 +132,39 @@ def test_a_version_with_a_separator_is_equal_and_a_poor_one_is_not_better(
 
 
 @pytest.mark.slow
+def test_an_alias_moves_by_rules_only_where_something_is_gained(
+    train: Callable[..., dict[str, Any]], bpeline: Command, here: Path
+) -> None:
+    """A nightly training of a text that hardly changed moved champion, and most ids with it."""
+    rules = ("--rules", "rules.toml")
+    assert train("much.txt", 1_000)["promotion"] is None
+    worse = train("much.txt", 700, *rules)
+    assert worse["exit"] == 3, "no alias stands, and a better version of the name is there"
+    assert "judged against news/1, the best of its name" in worse["promotion"]["refusal"]
+    first = train("many.txt", 1_010, *rules)
+    assert (first["exit"], first["promotion"]["first"]) == (0, False)
+    assert any("judged against news/1" in one for one in first["promotion"]["remarks"])
+    (here / "much.txt").write_text((here / "much.txt").read_text() + "One more line of text. " * 9)
+    kept = train("much.txt", 1_020, *rules)
+    assert (kept["exit"], kept["promotion"]["refusal"]) == (0, "")
+    assert kept["promotion"]["stays"].startswith("kept: news@champion cannot move to news/4")
+    assert "it gains too little" in kept["promotion"]["stays"]
+    assert "kept instead of news/4: it gains too little" in bpeline("history", "news").stdout
+    by_hand = bpeline("promote", "news/4", *rules)
+    assert (by_hand.exit_code, "1.00% fewer are expected" in by_hand.stderr) == (3, True)
+    (here / "before.toml").write_text(f"gain = 0\n{RULES}")
+    moved = json.loads(bpeline("promote", "news/4", "--rules", "before.toml", "--json").stdout)
+    assert (moved["to"], moved["gained"], moved["against"]) == (4, "", "news/3")
+    compared = bpeline("compare", "news/3", "news/4", "--json").stdout
+    assert moved["changed_ids"] == json.loads(compared)["vocab"]["changed_ids"] > 100
+    said = "ids of news/3 mean another token, or none, in news/4: data that was encoded"
+    assert f"{moved['changed_ids']:,} {said}" in bpeline("compare", "news/3", "news/4").stdout
+    better = train("much.txt", 1_500, *rules)["promotion"]
+    assert any(" tokens (" in one for one in better["remarks"]), better
+    assert "every id of news/4 means the same in news/5" in better["remarks"]
+
+
+@pytest.mark.slow
 @pytest.mark.rotating(2)
 def test_a_provisional_set_is_replaced_and_versions_in_use_are_measured_anew(
     train: Callable[..., dict[str, Any]], bpeline: Command

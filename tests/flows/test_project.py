@@ -484,7 +484,7 @@ def test_each_table_is_what_its_command_asks(tmp_path: Path) -> None:
     path = written(tmp_path, ALL)
     project = read_project(path)
     assert project.parameters["rules"] == str(path)
-    assert read_rules(path) == (Rule("compression/bytes_per_token", "higher", 0.02),)
+    assert read_rules(path).rules == (Rule("compression/bytes_per_token", "higher", 0.02),)
     assert read_drift_rules(path) == (Rule("compression/bytes_per_token", "higher", 0.3),)
     assert project.sweep == {
         "sizes": [300, 400], "patterns": ["gpt2", "cl100k"], "variants": ["plain"],

@@ -41,7 +41,7 @@ from bpeline.registry import (
 )
 from bpeline.registry.evaluating import change_set
 from bpeline.registry.evaluation_sets import Text, as_set
-from bpeline.registry.gates import Rule
+from bpeline.registry.gates import Rule, Rules
 from bpeline.registry.opening import open_registry
 from bpeline.registry.publishing import waiting_records
 from bpeline.registry.records import PublishedVersion
@@ -212,15 +212,15 @@ def test_rollback_goes_where_the_earlier_history_says(earlier: Path) -> None:
 @pytest.mark.slow
 def test_the_champion_is_compared_with_and_promoted_over(earlier: Path) -> None:
     """It was taken for none until something had been published."""
-    longer = Rule("compression/bytes_per_token", "higher", 0.0)
+    longer = Rules((Rule("compression/bytes_per_token", "higher", 0.0),), gain=0)
     with pytest.raises(PromotionNotJudged, match="news has no evaluation set"):
-        promote("news/3", rules=[longer])
+        promote("news/3", rules=longer)
     text = Text("text", [b"Is this what was trained? This is what was trained."] * 60)
     made, documents = as_set([text])
     change_set(open_registry(), "news", made, documents, by="ada", reason="the first")
     with pytest.raises(PromotionRefused):
-        promote("news/1", rules=[longer])
-    change = promote("news/3", by="ada", rules=[longer])
+        promote("news/1", rules=longer)
+    change = promote("news/3", by="ada", rules=longer)
     assert (change.before, change.number) == (2, 3)
     assert rollback("news").number == 2
 

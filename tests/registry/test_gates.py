@@ -5,14 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bpeline.registry import alias_history, promote, publish_version, rollback
-from bpeline.registry.gates import Evidence, Rule, every_rule_holds, judge, read_rules, require
+from bpeline.registry.gates import (
+    Evidence,
+    Rule,
+    Rules,
+    every_rule_holds,
+    judge,
+    read_rules,
+    require,
+    require_gain,
+)
 from bpeline.registry.opening import Registry
 from bpeline.registry.records.publication import Publication
-from bpeline.tokenizer_core.errors import InvalidOption, PromotionNotJudged, PromotionRefused
+from bpeline.tokenizer_core.errors import (
+    InvalidOption,
+    NothingGained,
+    PromotionNotJudged,
+    PromotionRefused,
+)
 from bpeline.tokenizer_core.evaluation import MODEL_SHAPES, Change, NamedShape, model_shape
 from bpeline.tokenizer_core.evaluation.metric_names import ALL
 
@@ -194,12 +209,15 @@ def test_rules_are_read_from_toml(tmp_path: Path) -> None:
         """,
         encoding="utf-8",
     )
-    assert read_rules(path) == (
+    rules = (
         Rule(RATIO, "higher", 0.005, None),
         Rule("vocabulary/unreachable_tokens", "lower", None, 0),
         Rule("words/fertility", "lower", 0.0, None),
         Rule("words/fertility", "lower", 0.0, None, "language:de", 0.95),
     )
+    assert read_rules(path) == Rules(rules, 0.01)
+    path.write_text(f"gain = 0\n{path.read_text()}")
+    assert read_rules(path) == Rules(rules, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -224,6 +242,11 @@ def test_rules_are_read_from_toml(tmp_path: Path) -> None:
         b'[[rule]]\nmetric = "serving/flops_per_byte"\ndirection = "lower"',
         b'[[rule]]\nmetric = "x"\ndirection = "lower"\nmodel_shape = "llama-3.2-1b"',
         b'[[rule]]\nmetric = "serving/flops_per_byte"\ndirection = "lower"\nmodel_shape = 3',
+        b'gain = -0.1\n[[rule]]\nmetric = "x"\ndirection = "lower"',
+        b'gain = 1\n[[rule]]\nmetric = "x"\ndirection = "lower"',
+        b'gain = "1 %"\n[[rule]]\nmetric = "x"\ndirection = "lower"',
+        b'[[rule]]\nmetric = "x"\ndirection = "lower"\ngain = 0.02',
+        b"gain = 0.02",
         b"not toml",
         b"\xff",
     ],
@@ -246,12 +269,14 @@ def test_a_rule_on_cost_says_of_which_model(tmp_path: Path) -> None:
     own.write_text(f"{OWN_SHAPE}context=9\n")
     rule = f'[[rule]]\nmetric = "{COST}"\ndirection = "lower"\ntolerance = 0.01\n'
     path.write_text(f"{rule}model_shape = 'llama-3.2-1b'\n{rule}model_shape = 'own.toml'\n")
-    small, of_file = read_rules(path)
+    small, of_file = read_rules(path).rules
     assert small.model_shape == NamedShape("llama-3.2-1b", MODEL_SHAPES["llama-3.2-1b"])
     assert (small.metric, small.tolerance) == (f"{COST}.llama-3.2-1b", 0.01)
     assert of_file.metric.startswith(f"{COST}.own-")
     own.write_text(f"{OWN_SHAPE}context=10\n")
-    assert read_rules(path)[1].metric != of_file.metric, "another shape, and no figure in common"
+    assert read_rules(path).rules[1].metric != of_file.metric, (
+        "another shape, and no figure in common"
+    )
     path.write_text(f"{rule}model_shape = 'llama-9'\n")
     with pytest.raises(InvalidOption, match=r"llama-9.* cannot be read"):
         read_rules(path)
@@ -308,7 +333,7 @@ def test_a_promotion_that_breaks_a_rule_moves_nothing(
     for word, ratio in ((b"the", 2.5), (b"and", 2.4), (b"there", 2.49)):
         publication = replace(made(word), metrics={SCORE: ratio})
         publish_version(registry, publication)
-    rules = [Rule(SCORE, "higher", 0.01)]
+    rules = Rules((Rule(SCORE, "higher", 0.01),), gain=0)
     assert promote("news/1", rules=rules).number == 1  # nobody was there
     tags = registry.tracker.version("news", 1).tags  # type: ignore[union-attr]
     assert tags["promotion"] == "champion: the rule held"
@@ -322,7 +347,7 @@ def test_a_promotion_that_breaks_a_rule_moves_nothing(
     assert tags["promotion"].startswith(f"champion refused: {SCORE} is 2.4")
     assert promote("news/3", rules=rules).number == 3
     with pytest.raises(PromotionRefused):
-        promote("news/2", rules=[Rule(SCORE, "higher")])
+        promote("news/2", rules=Rules((Rule(SCORE, "higher"),), gain=0))
     assert rollback("news").number == 1, "a refusal is no place to go back to"
 
 
@@ -335,7 +360,7 @@ def test_a_version_is_judged_against_the_one_that_the_moving_alias_points_to(
         publish_version(registry, publication)
     promote("news/1", "staging")
     promote("news/2")
-    rules = [Rule(SCORE, "higher")]
+    rules = Rules((Rule(SCORE, "higher"),), gain=0)
     with pytest.raises(PromotionRefused, match=r"news@staging cannot move .* at least 2\.5 "):
         promote("news/3", "staging", rules=rules)
     assert registry.tracker.aliases("news").get("news", {})["staging"] == 1
@@ -382,3 +407,29 @@ def test_an_exchanged_provisional_set_refuses_what_is_worse_beyond_chance(
     assert (verdict.judged, verdict.holds) == (True, holds), verdict.said
     assert (verdict.value, verdict.before) == ((4.0 if holds else 3.9), 4.0)
     assert holds or "set 1" in verdict.said
+
+
+@pytest.mark.parametrize(
+    ("changes", "new", "said"),
+    [
+        ({ALL: (-0.03, -0.01)}, {}, "-2.00% tokens (-3.00% … -1.00%) of all on set 2"),
+        ({ALL: (-0.01, 0.01), "german": (-0.05, -0.04)}, {}, "of german on set 2"),
+        ({ALL: (0.01, 0.02)}, {"held-out": (-0.2, -0.1)}, "of held-out on new text"),
+        ({ALL: (-0.01, -0.005)}, {}, NothingGained),  # less than it takes
+        ({ALL: (-0.05, 0.01)}, {}, NothingGained),  # perhaps chance
+        ({ALL: (0.0, 0.0)}, {"held-out": None}, NothingGained),
+        ({ALL: None}, {"held-out": None}, PromotionNotJudged),
+        ({}, {}, PromotionNotJudged),
+    ],
+)
+def test_a_gain_is_told_beyond_chance_on_any_text(
+    changes: dict[str, Any], new: dict[str, Any], said: str | type[PromotionRefused]
+) -> None:
+    known, brought = ({key: changed(one) for key, one in some.items()} for some in (changes, new))
+    evidence = Evidence({}, {}, known, "set 2", new=brought)
+    if isinstance(said, str):
+        assert said in require_gain(0.01, evidence, "it moves")
+    else:
+        with pytest.raises(said, match="it moves: ") as error:
+            require_gain(0.01, evidence, "it moves")
+        assert error.value.exit_code == (3 if said is NothingGained else 4)

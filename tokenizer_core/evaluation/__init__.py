@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .comparison import Segmentation as Segmentation
     from .comparison import VocabDifference as VocabDifference
     from .comparison import WordChange as WordChange
+    from .comparison import changed_ids as changed_ids
     from .comparison import compare_measured as compare_measured
     from .comparison import compare_on as compare_on
     from .comparison import compare_vocabs as compare_vocabs

@@ -29,12 +29,14 @@ class VocabDifference:
         removed: tokens that only the first has.
         moved: tokens of both whose ids differ: (token, first id, second id).
         shared: how many tokens both have, moved ones included.
+        changed_ids: see `changed_ids`.
     """
 
     added: tuple[bytes, ...]
     removed: tuple[bytes, ...]
     moved: tuple[tuple[bytes, int, int], ...]
     shared: int
+    changed_ids: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,14 @@ def compare_vocabs(first: Tokenizer, second: Tokenizer) -> VocabDifference:
         removed=tuple(sorted(ids[0].keys() - ids[1].keys(), key=ids[0].__getitem__)),
         moved=tuple(sorted((one for one in moved if one[1] != one[2]), key=lambda one: one[1])),
         shared=len(both),
+        changed_ids=changed_ids(first, second),
     )
+
+
+def changed_ids(first: Tokenizer, second: Tokenizer) -> int:
+    """How many ids of the first are another token, or none, in the second."""
+    after = second.vocab
+    return sum(after.get(id_) != token for id_, token in first.vocab.items())
 
 
 def first_diverging_merge(first: Tokenizer, second: Tokenizer) -> DivergingMerge | None:

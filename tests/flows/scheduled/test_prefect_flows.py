@@ -99,20 +99,22 @@ def test_rules_are_judged_in_a_task_and_the_champion_comparison_is_an_artifact(
     (tmp_path / "rules.toml").write_text(rules, encoding="utf-8")
     name = "judged.de"
     arguments = [
-        "train", str(corpus), "--name", name, "--held-out", "0.3", "--rules", "rules.toml",
+        "train", str(corpus), "--name", name, "--held-out", "0.5", "--rules", "rules.toml",
         "--vocab-size",
     ]  # fmt: skip
-    for size, code in (("600", 0), ("500", 3)):
+    for size, code in (("600", 0), ("601", 0), ("500", 3)):
         ended = server.bpeline(*arguments, size, folder=tmp_path)
         assert ended.returncode == code, ended.stderr
-    assert "refused: judged.de@champion cannot move to judged.de/2" in ended.stdout
-    (run,) = (one for one in server.runs_of(name) if one["parameters"]["vocab_size"] == 500)
-    assert run["state_type"] == "COMPLETED", "a refusal is a result, not a failure"
+    assert "refused: judged.de@champion cannot move to judged.de/3" in ended.stdout
+    runs = {one["parameters"]["vocab_size"]: one for one in server.runs_of(name)}
+    states = [(runs[size]["state_type"], runs[size]["state_name"]) for size in (600, 601, 500)]
+    assert states == [("COMPLETED", name) for name in ("Completed", "Kept", "Refused")]
+    run = runs[500]
     assert any(one["name"].startswith("promote") for one in server.task_runs(run["id"]))
     artifacts = server.artifacts(run["id"])
     # Not that of a tokenizer called judged-de, for Prefect allows no dot.
     compared = artifacts[f"champion-comparison-judged-de-{digest_of(name)[:8]}"]
-    assert compared["data"].startswith("# judged.de/1 → judged.de/2")
+    assert compared["data"].startswith("# judged.de/1 → judged.de/3")
     summary = artifacts[f"tokenizer-summary-judged-de-{digest_of(name)[:8]}"]
     measured_on = summary["description"].partition(", measured on ")[2]
     assert measured_on.startswith("evaluation set ")
