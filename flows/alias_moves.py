@@ -24,22 +24,27 @@ def promote(
     say: Callable[[str], object],
     workspace: Workspace | None = None,
     rules: Rules | None = None,
+    *,
+    lock: bool = False,
+    force: bool = False,
 ) -> AliasChange:
     """Let an alias point to a version: `registry.promote`, and the event.
 
     Args:
-        reference, alias, by, reason, workspace, rules: as there.
-        say: is told when a Prefect server did not take the event.
+        reference, alias, by, reason, workspace, rules, lock, force: as there.
+        say: is told of a move made in MLflow itself, and when Prefect did not take the event.
     """
-    change = aliases.promote(reference, alias, by, reason, workspace, rules=rules)
+    change = aliases.promote(
+        reference, alias, by, reason, workspace, rules=rules, lock=lock, force=force
+    )
     return _told(change, say, workspace)
 
 
 def rollback(
-    name: str, alias: str, by: str, reason: str, say: Callable[[str], object]
+    name: str, alias: str, by: str, reason: str, say: Callable[[str], object], *, force: bool
 ) -> AliasChange:
     """Let an alias point where it pointed before: `registry.rollback`, and the event."""
-    return _told(aliases.rollback(name, alias, by, reason), say)
+    return _told(aliases.rollback(name, alias, by, reason, force=force), say)
 
 
 def ids_of(change: AliasChange) -> str:
@@ -56,6 +61,10 @@ def _told(
 
     The event is of the resource ``bpeline.tokenizer.NAME``, which is labelled with the alias.
     """
+    if change.seen is not None:
+        places = (change.seen.from_number, change.seen.to_number)
+        before, after = ("nowhere" if one is None else f"{change.name}/{one}" for one in places)
+        say(f"{change.name}@{change.alias} was {change.seen.reason}: from {before} to {after}")
     if change.before != change.number:
         show_name_page(open_registry(workspace), change.name)
         payload = {

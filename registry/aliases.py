@@ -12,7 +12,13 @@ from bpeline.registry.catalogue import AliasMove, MoveKind, utc_now
 from bpeline.registry.gates import Rules, Verdict, every_rule, judge, require, require_gain
 from bpeline.registry.loading import ResolvedVersion, resolve
 from bpeline.registry.measured import best_measured, changed_meaning, evidence_for
-from bpeline.registry.moves import AliasMovedMeanwhile, last_standing, look_at, move_alias
+from bpeline.registry.moves import (
+    AliasMovedMeanwhile,
+    last_standing,
+    look_at,
+    move_alias,
+    require_unlocked,
+)
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.references import (
     ByNumber,
@@ -50,6 +56,8 @@ class AliasChange:
         gained: how many tokens it saves, for people; empty where no gain was asked for.
         changed_ids: how many ids of the version before are another token now, or none; None where
             that is not known.
+        seen: a move made in MLflow itself that was noticed now.
+        locked: whether it was locked there.
     """
 
     name: str
@@ -60,6 +68,8 @@ class AliasChange:
     against: str = ""
     gained: str = ""
     changed_ids: int | None = None
+    seen: AliasMove | None = None
+    locked: bool = False
 
     @property
     def number(self) -> int:
@@ -76,6 +86,8 @@ def promote(
     workspace: Workspace | Path | str | None = None,
     *,
     rules: Rules | None = None,
+    lock: bool = False,
+    force: bool = False,
 ) -> AliasChange:
     """Let an alias point to a version: in MLflow first, then in the catalogue's history.
 
@@ -89,6 +101,8 @@ def promote(
             must be gained; see `registry.gates`. Where the alias points nowhere, the rules compare
             with the best measured version of the name, and ask for no gain; without one, only
             limits bind.
+        lock: whether the alias is locked then: later moves need ``force``.
+        force: whether to move an alias that is locked; it is not locked then, unless ``lock``.
 
     Raises:
         UnknownVersion: there is no such version.
@@ -96,19 +110,31 @@ def promote(
             history and on the version in MLflow.
         PromotionNotJudged: no rule is broken, but one could not be judged; likewise.
         NothingGained: no rule is broken, and too few tokens are saved; likewise.
+        AliasLocked: the alias is locked; likewise.
         RegistryUnreachable: MLflow does not answer; nothing was moved.
     """
     validate_alias(alias)
     registry = open_registry(workspace, make=False)
     version = resolve(registry, parse_registered(reference))
+    with registry.catalogue.moving():
+        _, seen = look_at(registry, version.name, alias)
     for attempt in range(1, _ATTEMPTS + 1):
         present = present_version(registry, version.name, alias)
         before = None if present is None else present.number
-        change = AliasChange(version.name, alias, before, version)
-        if rules is not None:
-            change = _judged(registry, change, present, rules, by)
+        change = AliasChange(version.name, alias, before, version, locked=lock, seen=seen)
         try:
-            _move(registry, alias, version, "promote", by, reason, before)
+            if not force and before != version.number:
+                require_unlocked(registry, version.name, alias)
+            if rules is not None:
+                change = _judged(registry, change, present, rules)
+        except PromotionRefused as error:
+            _remember_refusal(registry, change, by, error)
+            raise
+        try:
+            _move(
+                registry, alias, version, "promote", by, reason, before,
+                lock=lock or (False if force else None), force=force,
+            )  # fmt: skip
         except AliasMovedMeanwhile:  # whoever judged judges again; who decided is told
             if rules is None or attempt == _ATTEMPTS:
                 raise
@@ -122,11 +148,7 @@ def promote(
 
 
 def _judged(
-    registry: Registry,
-    change: AliasChange,
-    present: ResolvedVersion | None,
-    rules: Rules,
-    by: str,
+    registry: Registry, change: AliasChange, present: ResolvedVersion | None, rules: Rules
 ) -> AliasChange:
     """A move that the rules allow, with what they said.
 
@@ -135,22 +157,22 @@ def _judged(
     """
     version = change.version
     against = present or best_measured(registry, version)
-    what = f"{change.name}@{change.alias} cannot move to {version}"
+    what = _what(change)
     if present is None and against is not None:
         what += f", judged against {against}, the best of its name, as the alias points nowhere"
     replaces = present is not None
     evidence = evidence_for(registry, version, against, rules.rules, replaces=replaces)
     verdicts, gained = judge(rules.rules, *evidence), ""
-    try:
-        require(verdicts, what)
-        if rules.gain and present is not None and present.number != version.number:
-            gained = require_gain(rules.gain, evidence[0], what)
-    except PromotionRefused as error:
-        _remember_refusal(registry, change, by, error)
-        raise
+    require(verdicts, what)
+    if rules.gain and present is not None and present.number != version.number:
+        gained = require_gain(rules.gain, evidence[0], what)
     return replace(
         change, verdicts=verdicts, gained=gained, against="" if against is None else str(against)
     )
+
+
+def _what(change: AliasChange) -> str:
+    return f"{change.name}@{change.alias} cannot move to {change.version}"
 
 
 def _with_changed_ids(
@@ -171,14 +193,17 @@ def rollback(
     by: str = "",
     reason: str = "",
     workspace: Workspace | Path | str | None = None,
+    *,
+    force: bool = False,
 ) -> AliasChange:
     """Let an alias point where it pointed before its last promotion; repeated, one further back.
 
     Args:
         name: the tokenizer's name.
-        alias, by, reason, workspace: as for `promote`.
+        alias, by, reason, workspace, force: as for `promote`.
 
     Raises:
+        AliasLocked: the alias is locked.
         UnknownVersion: no such alias, it was not promoted before, or what it pointed to is gone.
         RegistryUnreachable: MLflow does not answer; nothing was moved.
     """
@@ -186,7 +211,7 @@ def rollback(
     validate_alias(alias)
     registry = open_registry(workspace, make=False)
     with registry.catalogue.moving():  # what somebody moves in MLflow itself is undone, too
-        present = look_at(registry, name, alias)
+        present, seen = look_at(registry, name, alias)
     left = None if present is None else ResolvedVersion.of(present)
     undone = last_standing(registry.catalogue.alias_history(name, alias, registry.store))
     if undone is None or undone.from_number is None:
@@ -196,8 +221,11 @@ def rollback(
             f"type `bpeline history {name}` to see it, or `bpeline promote` to move the alias",
         )
     version = _version_before(registry, undone)
-    _move(registry, alias, version, "rollback", by, reason, undone.to_number)
-    change = AliasChange(name, alias, undone.to_number, version)
+    _move(
+        registry, alias, version, "rollback", by, reason, undone.to_number,
+        lock=False if force else None, force=force,
+    )  # fmt: skip
+    change = AliasChange(name, alias, undone.to_number, version, seen=seen)
     return _with_changed_ids(registry, change, left)
 
 
@@ -258,6 +286,9 @@ def _move(
     by: str,
     reason: str,
     expected: int | None,
+    *,
+    lock: bool | None,
+    force: bool,
 ) -> None:
     if not version.number:
         raise UnknownVersion(
@@ -267,7 +298,7 @@ def _move(
         )
     move_alias(
         registry, version.name, alias, version.number, version.digest,
-        kind=kind, by=by, reason=reason, expected=expected,
+        kind=kind, by=by, reason=reason, expected=expected, lock=lock, force=force,
     )  # fmt: skip
 
 
@@ -287,7 +318,7 @@ def _remember_refusal(
     registry: Registry, change: AliasChange, by: str, error: PromotionRefused
 ) -> None:
     name, alias, version = change.name, change.alias, change.version
-    why = error.happened.partition(f" cannot move to {version}")[2].lstrip(":, ")
+    why = error.happened.removeprefix(_what(change)).lstrip(":, ")
     present = present_version(registry, name, alias)
     place = None if present is None else present.number
     word = "kept instead of" if isinstance(error, NothingGained) else "refused"

@@ -16,7 +16,12 @@ from typing import Final
 from bpeline.registry.catalogue import AliasMove, MoveKind, utc_now
 from bpeline.registry.opening import Registry
 from bpeline.registry.tracking import TrackedVersion
-from bpeline.tokenizer_core.errors import RegistryError, RegistryUnreachable, UnknownVersion
+from bpeline.tokenizer_core.errors import (
+    AliasLocked,
+    RegistryError,
+    RegistryUnreachable,
+    UnknownVersion,
+)
 
 
 class Anywhere:
@@ -24,6 +29,7 @@ class Anywhere:
 
 
 ANYWHERE: Final = Anywhere()
+LOCK = "locked"  # begins the tag of a registered model that locks an alias
 
 
 class AliasMovedMeanwhile(RegistryError):
@@ -41,6 +47,8 @@ def move_alias(
     by: str = "",
     reason: str = "",
     expected: int | Anywhere | None = ANYWHERE,
+    lock: bool | None = None,
+    force: bool = False,
     trained: int = 0,
     trained_at: str = "",
     registered_before: bool = False,
@@ -58,6 +66,8 @@ def move_alias(
         kind: why it moves.
         by, reason: for the history.
         expected: the number it must point to now; None for nowhere.
+        lock: whether it is locked from now on; None leaves that as it is.
+        force: whether to move it though it is locked.
         trained, trained_at: of the training that made it, see `Version` and `Publication`.
         registered_before: whether an earlier training had made and registered it.
 
@@ -67,13 +77,14 @@ def move_alias(
 
     Raises:
         AliasMovedMeanwhile: it points elsewhere than expected, or was moved while we did.
+        AliasLocked: it is locked; what is just published leaves it where it is.
         RegistryError: MLflow has another tokenizer under this number, or this one under a lower.
         RegistryUnreachable: MLflow does not answer.
         WorkspaceLocked: another process is moving aliases and does not end.
     """
     tracker, catalogue = registry.tracker, registry.catalogue
     with catalogue.moving():
-        present = look_at(registry, name, alias)
+        present, _ = look_at(registry, name, alias)
         before = None if present is None else present.number
         if not isinstance(expected, Anywhere) and before != expected:
             raise AliasMovedMeanwhile(
@@ -84,6 +95,12 @@ def move_alias(
         _require_registered(registry, name, number, digest)
         stays = AliasMove(name, alias, before, before, by, reason, utc_now(), kind, registry.store)
         if before == number:
+            _lock(registry, stays, lock)
+            return stays
+        if kind != "publish":
+            if not force:
+                require_unlocked(registry, name, alias)
+        elif lock_of(registry, name, alias):
             return stays
         if kind == "publish" and present is not None:
             known = registry.catalogue.find_version(name, present.digest)
@@ -115,8 +132,36 @@ def move_alias(
             to_digest=digest,
         )
         catalogue.add_move(move)
+        _lock(registry, move, lock)
         _say_in_mlflow(registry, move)
         return move
+
+
+def lock_of(registry: Registry, name: str, alias: str) -> str:
+    """Since when, by whom and why an alias is locked; empty where it is not."""
+    return registry.tracker.model_tags(name).get(name, {}).get(f"{LOCK}.{alias}", "")
+
+
+def require_unlocked(registry: Registry, name: str, alias: str) -> None:
+    """Refuse to move an alias that is locked.
+
+    Raises:
+        AliasLocked: it is.
+    """
+    if locked := lock_of(registry, name, alias):
+        raise AliasLocked(
+            f"{name}@{alias} is locked {locked}",
+            "an alias that is not locked, or `--force`, which lifts the lock",
+            f"type `bpeline promote` with `--to {alias} --force` to move it all the same",
+        )
+
+
+def _lock(registry: Registry, move: AliasMove, lock: bool | None) -> None:
+    if lock or (lock is False and lock_of(registry, move.name, move.alias)):
+        since = f"since {move.at[:16].replace('T', ' ')} UTC"
+        who, why = f" by {move.by}" * bool(move.by), f": {move.reason}" * bool(move.reason)
+        text = f"{since}{who}{why}" if lock else ""
+        registry.tracker.tag_name(move.name, f"{LOCK}.{move.alias}", text)
 
 
 def remove_alias(
@@ -139,7 +184,7 @@ def remove_alias(
     """
     tracker, catalogue = registry.tracker, registry.catalogue
     with catalogue.moving():
-        present = look_at(registry, name, alias)
+        present, _ = look_at(registry, name, alias)
         before = None if present is None else present.number
         move = AliasMove(name, alias, before, None, by, reason, utc_now(), "remove", registry.store)
         if present is None:
@@ -161,28 +206,34 @@ def remove_alias(
             )
         move = replace(move, from_digest=present.digest)
         catalogue.add_move(move)
+        _lock(registry, move, False)
         _say_in_mlflow(registry, move)
         return move
 
 
-def look_at(registry: Registry, name: str, alias: str) -> TrackedVersion | None:
-    """The version that an alias points to; a move made in MLflow itself enters the history.
+def look_at(
+    registry: Registry, name: str, alias: str
+) -> tuple[TrackedVersion | None, AliasMove | None]:
+    """The version that an alias points to, and a move made in MLflow itself if there is a new one.
 
-    For who is about to move it: what an earlier release did there becomes this MLflow's.
+    For moves that are about to be made: it enters the history, and what an earlier release did
+    there becomes this MLflow's.
     """
     present = registry.tracker.version_of_alias(name, alias)
     store = registry.store if present is None else registry.make_store()
     history = registry.catalogue.alias_history(name, alias, store)
     known = history[0].to_number if history else None
     number = None if present is None else present.number
-    if number != known and store:
-        seen = AliasMove(
-            name, alias, known, number, "mlflow", "moved in MLflow", utc_now(), "seen", store,
-            from_digest=history[0].to_digest if history else "",
-            to_digest="" if present is None else present.digest,
-        )  # fmt: skip
-        registry.catalogue.add_move(seen)
-    return present
+    if number == known or not store:
+        return present, None
+    reason = "moved in MLflow" + ", though it is locked" * bool(lock_of(registry, name, alias))
+    seen = AliasMove(
+        name, alias, known, number, "mlflow", reason, utc_now(), "seen", store,
+        from_digest=history[0].to_digest if history else "",
+        to_digest="" if present is None else present.digest,
+    )  # fmt: skip
+    registry.catalogue.add_move(seen)
+    return present, seen
 
 
 def last_standing(history: Sequence[AliasMove]) -> AliasMove | None:

@@ -175,6 +175,10 @@ class PromotionNotJudged(PromotionRefused):
     exit_code = 4
 
 
+class AliasLocked(PromotionRefused):
+    """An alias was locked, and is moved only by force."""
+
+
 class NothingGained(PromotionRefused):
     """No rule of promotion is broken, and the version saves too few tokens to replace another."""
 

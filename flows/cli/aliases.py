@@ -24,12 +24,16 @@ reason_option = click.option(
 by_option = click.option(
     "--by", default="", show_default=False, help="Who decided.  [default: the user's name]"
 )
+force_option = click.option(
+    "--force", is_flag=True, help="Move an alias that is locked, and lift the lock."
+)
 
 
 @command(
     'bpeline promote news@candidate --reason "2 % fewer tokens on German"',
     "bpeline promote news/7 --to staging",
     "bpeline promote news@candidate --rules promotion.toml",
+    'bpeline promote news@champion --lock --reason "model 7 learns with it"',
 )
 @click.argument("reference", metavar="REF")
 @click.option("--to", "alias", default="champion", help="The alias to move.")
@@ -41,19 +45,22 @@ by_option = click.option(
     "[default: those of the project's bpeline.toml, for versions of its name]",
 )
 @click.option("--no-rules", is_flag=True, help="Judge nothing, whatever bpeline.toml says.")
+@click.option("--lock", is_flag=True, help="Lock the alias there: later moves need --force.")
+@force_option
 @project_option
 @reason_option
 @by_option
 def promote(
-    reference: str, alias: str, rules_file: Path | None, no_rules: bool, reason: str, by: str,
-    as_json: bool,
+    reference: str, alias: str, rules_file: Path | None, no_rules: bool, lock: bool, force: bool,
+    reason: str, by: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Let an alias point to a version.
 
     REF is name@alias, name/number or a digest. Whoever loads NAME@champion gets it from now on.
 
     \b
-    A file of rules says what must not get worse, and by how much it may:
+    A file of rules says what must not get worse, by how much it may, and what must be gained:
+      gain = 0.01
       [[rule]]
       metric = "compression/bytes_per_token"
       direction = "higher"
@@ -61,9 +68,10 @@ def promote(
       slice = "german"
       confidence = 0.95
     Or they stand in bpeline.toml, and judge what has the project's name, unless --no-rules.
-    Both versions are judged on the evaluation set of their name. The first version an alias points
-    to must only keep to limits (limit = 3.5). A refusal is written into the history and on the
-    version in MLflow; the exit code is 3, or 4 where a rule could not be judged.
+    Both versions are judged on the evaluation set of their name; where the alias points nowhere,
+    with the best version that was measured on it. The only version must only keep to limits
+    (limit = 3.5). A refusal is written into the history and on the version in MLflow; the exit code
+    is 3, or 4 where a rule could not be judged.
     """
     from bpeline.flows.alias_moves import promote as promote_version
     from bpeline.registry.environment import this_user
@@ -77,7 +85,10 @@ def promote(
         )
     rules_file = rules_file or (None if no_rules else _of_the_project(reference))
     rules = read_rules(rules_file) if rules_file else None
-    _say(promote_version(reference, alias, by or this_user(), reason, _note, rules=rules), as_json)
+    change = promote_version(
+        reference, alias, by or this_user(), reason, _note, rules=rules, lock=lock, force=force
+    )
+    _say(change, as_json)
 
 
 def _of_the_project(reference: str) -> Path | None:
@@ -100,14 +111,16 @@ def _of_the_project(reference: str) -> Path | None:
 )
 @click.argument("name")
 @click.option("--alias", default="champion", help="The alias to take back.")
+@force_option
 @reason_option
 @by_option
-def rollback(name: str, alias: str, reason: str, by: str, as_json: bool) -> None:
+def rollback(name: str, alias: str, force: bool, reason: str, by: str, as_json: bool) -> None:
     """Let an alias point where it pointed before; repeated, one promotion further back."""
     from bpeline.flows.alias_moves import rollback as roll_back
     from bpeline.registry.environment import this_user
 
-    _say(roll_back(name, alias, by or this_user(), reason or "rollback", _note), as_json)
+    who, why = by or this_user(), reason or "rollback"
+    _say(roll_back(name, alias, who, why, _note, force=force), as_json)
 
 
 @command("bpeline history news", "bpeline history news --alias champion --json")
@@ -158,11 +171,13 @@ def _say(change: AliasChange, as_json: bool) -> None:
     else:
         before = "" if change.before is None else f" (before: {change.name}/{change.before})"
         line = f"{target} points to {change.version} now{before}"
-    said = [*map(str, change.verdicts), change.gained, ids_of(change)]
+    locked = f"locked: only --force moves {target} from now on" if change.locked else ""
+    said = [*map(str, change.verdicts), change.gained, ids_of(change), locked]
     answer(as_json, {
         "name": change.name, "alias": change.alias, "from": change.before, "to": change.number,
         "digest": change.version.digest, "rules": [_rule(one) for one in change.verdicts],
         "against": change.against, "gained": change.gained, "changed_ids": change.changed_ids,
+        "locked": change.locked,
     }, [line, *(f"  {one}" for one in said if one)])  # fmt: skip
 
 

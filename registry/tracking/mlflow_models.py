@@ -179,6 +179,16 @@ class MlflowModels(MlflowConnection):
             shown = self._client.get_model_version(name, str(number)).tags
             self._require(said.items() <= shown.items(), f"the tags of {name}/{number}")
 
+    def tag_name(self, name: str, key: str, value: str) -> None:
+        """Say something of a registered model; an empty value takes it back."""
+        with self._answering(f"tagging {name}"):
+            if value:
+                self._client.set_registered_model_tag(name, key, shortened(value))
+            else:
+                self._client.delete_registered_model_tag(name, key)
+            shown = self._client.get_registered_model(name).tags
+            self._require(bool(shown.get(key)) is bool(value), f"the tag {key} of {name}")
+
     def find_versions(self, name: str, digest: str) -> list[TrackedVersion]:
         """Versions of ``name`` with this digest, lowest number first."""
         return self._search_versions(f"name = '{name}' and tags.digest = '{digest}'")

@@ -80,3 +80,55 @@ def test_an_extension_asks_no_rules_that_were_its_bases(
     extended = done(bpeline("extend", "news/1", "--vocab-size", 430, *rules, "--json"))
     assert extended["promotion"]["refusal"] == ""
     assert aliases() == {"candidate": 3, "champion": 3}
+
+
+@pytest.mark.slow
+def test_a_locked_alias_moves_by_force_alone(rules: tuple[str, str], bpeline: Command) -> None:
+    def refused(*typed: Any) -> str:
+        ended = bpeline(*typed)
+        assert ended.exit_code == 3, ended.output
+        assert aliases()["champion"] == place
+        return " ".join(ended.output.split())
+
+    place = 1
+    done(bpeline(*TRAIN, 400, "--json"))
+    locked = done(bpeline("promote", "news/1", "--lock", "--reason", "model 7", "--json"))
+    assert locked["locked"]
+    assert "model 7" in open_registry().tracker.model_tags("news")["news"]["locked.champion"]
+    assert "refused: news@champion is locked since" in refused(*TRAIN, 420, *rules)
+    assert aliases()["candidate"] == 2, "another alias"
+    for typed in (
+        ("promote", "news/2"),
+        ("promote", "news/2", *rules),
+        ("promote", "news/2", "--lock"),
+    ):
+        assert "model 7" in refused(*typed)
+    assert "refused news/2: news@champion is locked since" in bpeline("history", "news").stdout
+    place = 2
+    done(bpeline("promote", "news/2", "--force", "--json"))
+    assert "locked.champion" not in open_registry().tracker.model_tags("news")["news"]
+    assert "locked: only --force" in bpeline("promote", "news@champion", "--lock").stdout
+    assert "is locked since" in refused("rollback", "news")
+    assert done(bpeline("rollback", "news", "--force", "--json"))["to"] == 1
+    assert done(bpeline("promote", "news/2", "--json"))["to"] == 2, "and the lock is lifted"
+    done(bpeline("promote", "news/2", "--lock", "--json"))
+    assert bpeline("delete", "news@champion", "--remove").exit_code == 0
+    assert done(bpeline("promote", "news/1", "--json"))["to"] == 1, "nothing is locked any more"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lock", [(), ("--lock",)])
+def test_a_move_made_in_mlflow_itself_is_said(
+    lock: tuple[str, ...], rules: tuple[str, str], bpeline: Command
+) -> None:
+    for size in (400, 420):
+        done(bpeline(*TRAIN, size, "--json"))
+    assert "was moved in MLflow" not in bpeline("promote", "news/1", *lock).stderr
+    open_registry().tracker._client.set_registered_model_alias("news", "champion", "2")
+    moved = bpeline("rollback", "news", "--force")
+    said = f"note: news@champion was moved in MLflow{', though it is locked' * bool(lock)}: from"
+    assert f"{said} news/1 to news/2" in moved.stderr
+    assert aliases()["champion"] == 1
+    open_registry().tracker._client.set_registered_model_alias("news", "champion", "2")
+    assert "news/1 to news/2" in bpeline("promote", "news/1").stderr
+    assert "was moved" not in bpeline("promote", "news/2").stderr, "it is said once"
