@@ -276,7 +276,7 @@ def require_gain(gain: float, evidence: Evidence, what: str) -> str:
         raise NothingGained(
             f"{what}: it gains too little, {said}; {gain:.2%} fewer are expected, beyond chance",
             needed,
-            "compare the versions with `bpeline compare`, or write another gain above the rules",
+            "compare the versions with `bpeline compare`, or write `gain = 0` above the rules",
         )
     return said
 

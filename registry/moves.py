@@ -152,7 +152,7 @@ def require_unlocked(registry: Registry, name: str, alias: str) -> None:
         raise AliasLocked(
             f"{name}@{alias} is locked {locked}",
             "an alias that is not locked, or `--force`, which lifts the lock",
-            f"type `bpeline promote` with `--to {alias} --force` to move it all the same",
+            f"type `bpeline promote REF --to {alias} --force` to move it all the same",
         )
 
 

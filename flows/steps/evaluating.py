@@ -58,6 +58,7 @@ from bpeline.tokenizer_core.digests import DocumentDigest
 from bpeline.tokenizer_core.errors import CorruptFile, EmptyCorpus, InvalidTokenizer, RegistryError
 from bpeline.tokenizer_core.evaluation import (
     ALL,
+    TOO_FEW_DOCUMENTS,
     CompressionReport,
     Evaluation,
     EvaluationText,
@@ -188,8 +189,9 @@ class Evaluated:
         opponent = evaluation.opponents.get(CHAMPION)
         if opponent is None:
             return ""
-        change = opponent.changes[ALL].value
-        return f", {change:+.2%} tokens against {self.references[CHAMPION]}"
+        change = opponent.changes[ALL]
+        remark = "" if change.intervals else f", {TOO_FEW_DOCUMENTS}"
+        return f", {change.value:+.2%} tokens against {self.references[CHAMPION]}{remark}"
 
     @property
     def warning(self) -> str:

@@ -64,4 +64,5 @@ def _aliases(request: ImportRequest, known: str) -> str:
         return f"candidate and champion stay: {known} is registered already"
     if request.rules is None:
         return "candidate moves to the new version, champion stays, as no --rules were given"
-    return f"candidate moves, champion too if all rules hold ({Path(request.rules).name})"
+    rules = Path(request.rules).name
+    return f"candidate moves, champion too if all rules hold and it gains enough ({rules})"

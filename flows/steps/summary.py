@@ -229,7 +229,7 @@ class TrainingSummary:
     def _interval(self, name: str) -> str:
         low, high = (self.metrics.get(f"{name}_{end}") for end in ("low", "high"))
         if low is None or high is None:
-            return ""
+            return f", {TOO_FEW_DOCUMENTS}"
         return f", 95 % interval {low:+.2f} … {high:+.2f} %"
 
     def _against_champion(self) -> list[tuple[str, str]]:

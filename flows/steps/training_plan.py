@@ -501,7 +501,8 @@ class _Planner:
         if self.request.rules is None:
             champion = "champion stays, as no --rules were given"
         else:
-            champion = f"champion too if all rules hold ({Path(self.request.rules).name})"
+            rules = Path(self.request.rules).name
+            champion = f"champion too if all rules hold and it gains enough ({rules})"
         return (
             f"candidate moves to the new version, {champion}; neither if it turns out to be "
             f"registered already"

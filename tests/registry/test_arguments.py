@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bpeline import registry
+from bpeline.registry.gates import Rules
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.arguments import require_options_of
 from bpeline.tokenizer_core.errors import BpelineError
@@ -23,16 +24,19 @@ NUMBER = ((3, np.int64(3)), (None, True, 2.5, "3", [3], 2**70))
 FLAG = ((True, False, np.True_), (None, 1, "true", []))
 TEXTS = (([], ["a"], ("a",)), ("text", 3, True, object()))
 FILES = (([], ["a", Path("b")]), ("text", Path("a"), 3, True, ["a", None]))
-RULES = (([], (), None), ("rule", 3, ["rule"], object()))
+RULES = ((Rules(()), None), ("rule", 3, ["rule"], [], object()))
 FORMAT = (("hf", "bpeline"), (None, 3, "text", ["hf"], Path("hf")))
 OPENED: tuple[tuple[object, ...], ...] = ((), (None, "a", 3, Path("a"), object()))
 TABLE = {
     "alias_history": {"name": TEXT, "alias": NAME, "workspace": PLACE},
     "promote": {
         "reference": TEXT, "alias": TEXT, "by": TEXT, "reason": TEXT, "workspace": PLACE,
-        "rules": RULES,
+        "rules": RULES, "lock": FLAG, "force": FLAG,
     },
-    "rollback": {"name": TEXT, "alias": TEXT, "by": TEXT, "reason": TEXT, "workspace": PLACE},
+    "rollback": {
+        "name": TEXT, "alias": TEXT, "by": TEXT, "reason": TEXT, "workspace": PLACE,
+        "force": FLAG,
+    },
     "compare_versions": {
         "first": PATH, "second": PATH, "workspace": PLACE, "on": FILES, "text_field": TEXT,
         "separator": NAME, "shown": NUMBER,
