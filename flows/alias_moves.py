@@ -47,11 +47,17 @@ def rollback(
     return _told(aliases.rollback(name, alias, by, reason, force=force), say)
 
 
-def ids_of(change: AliasChange) -> str:
-    """How many ids changed their meaning, for people; empty where that is not known."""
-    if change.changed_ids is None:
-        return ""
-    return ids_text(change.changed_ids, f"{change.name}/{change.before}", str(change.version))
+def remarks_on(change: AliasChange) -> tuple[str, ...]:
+    """Sentences for people: what a move was judged against, what it gains, which ids it changes."""
+    remarks = []
+    if change.before is None and change.against:
+        remarks.append(f"judged against {change.against}, the best of its name, as no alias stood")
+    if change.gained:
+        remarks.append(change.gained)
+    if change.changed_ids is not None:
+        before = f"{change.name}/{change.before}"
+        remarks.append(ids_text(change.changed_ids, before, str(change.version)))
+    return tuple(remarks)
 
 
 def _told(

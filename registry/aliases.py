@@ -319,12 +319,12 @@ def _remember_refusal(
 ) -> None:
     name, alias, version = change.name, change.alias, change.version
     why = error.happened.removeprefix(_what(change)).lstrip(":, ")
-    present = present_version(registry, name, alias)
-    place = None if present is None else present.number
     word = "kept instead of" if isinstance(error, NothingGained) else "refused"
     reason = f"{word} {version}: {why}"
-    move = AliasMove(name, alias, place, place, by, reason, utc_now(), "refusal")
-    registry.catalogue.add_move(replace(move, store=registry.store))
+    move = AliasMove(
+        name, alias, change.before, change.before, by, reason, utc_now(), "refusal", registry.store
+    )
+    registry.catalogue.add_move(move)
     # The tag is a courtesy to who looks at MLflow; the refusal stands without it.
     with suppress(RegistryError):
         tags = {PROMOTION: f"{alias} {word.partition(' ')[0]}: {why}"}

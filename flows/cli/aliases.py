@@ -163,7 +163,7 @@ def _line(when: str, alias: str, places: str, by: str, reason: str) -> str:
 
 
 def _say(change: AliasChange, as_json: bool) -> None:
-    from bpeline.flows.alias_moves import ids_of
+    from bpeline.flows.alias_moves import remarks_on
 
     target = f"{change.name}@{change.alias}"
     if change.before == change.number:
@@ -171,14 +171,14 @@ def _say(change: AliasChange, as_json: bool) -> None:
     else:
         before = "" if change.before is None else f" (before: {change.name}/{change.before})"
         line = f"{target} points to {change.version} now{before}"
-    locked = f"locked: only --force moves {target} from now on" if change.locked else ""
-    said = [*map(str, change.verdicts), change.gained, ids_of(change), locked]
+    locked = [f"locked: only --force moves {target} from now on"] * change.locked
+    said = [*map(str, change.verdicts), *remarks_on(change), *locked]
     answer(as_json, {
         "name": change.name, "alias": change.alias, "from": change.before, "to": change.number,
         "digest": change.version.digest, "rules": [_rule(one) for one in change.verdicts],
         "against": change.against, "gained": change.gained, "changed_ids": change.changed_ids,
         "locked": change.locked,
-    }, [line, *(f"  {one}" for one in said if one)])  # fmt: skip
+    }, [line, *(f"  {one}" for one in said)])  # fmt: skip
 
 
 def _rule(verdict: Verdict) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bpeline.flows.alias_moves import ids_of, promote
+from bpeline.flows.alias_moves import promote, remarks_on
 from bpeline.flows.requests import CHAMPION
 from bpeline.flows.running import PROMOTE, progress, step
 from bpeline.registry.gates import Rules, every_rule_holds
@@ -87,15 +87,9 @@ def promote_if_better(version: PublishedVersion, rules: Rules, workspace: Worksp
             CHAMPION, version.reference, refusal=error.happened, exit_code=error.exit_code
         )
     verdicts = tuple(map(str, change.verdicts))
-    elsewhere = change.against if change.before is None else ""
-    remarks = (
-        f"judged against {elsewhere}, the best of its name, as no alias stood" * bool(elsewhere),
-        change.gained,
-        ids_of(change),
-    )
     return Promotion(
         CHAMPION, version.reference, verdicts=verdicts, first=not change.against,
-        remarks=tuple(filter(None, remarks)),
+        remarks=remarks_on(change),
     )  # fmt: skip
 
 
