@@ -114,7 +114,7 @@ def test_a_plan_says_what_is_kept_learned_and_moved(
     (tmp_path / "rules.toml").write_text(rule)
     before |= {tmp_path / "rules.toml"}
     shown = bpeline(*asked, "--rules", "rules.toml", "--plan")
-    assert "champion too if all rules hold (rules.toml)" in shown.output
+    assert "champion too if all rules hold and it gains enough (rules.toml)" in shown.output
     assert "extends" in shown.output
     assert files() == before, "a plan makes nothing"
     larger = summary_of(bpeline(*asked, "--json"))
