@@ -7,13 +7,12 @@ from typing import Any
 
 import click
 
-from bpeline.flows.cli.options import answer, command, project_is_named, project_option, reached
+from bpeline.flows.cli.options import answer, command, project_for, project_option, reached
 from bpeline.flows.cli.request_options import options_of
 from bpeline.flows.cli.standard_input import with_standard_input
 from bpeline.flows.requests import DriftRequest
 from bpeline.tokenizer_core.errors import InvalidOption
 
-JUDGEMENT = ("rules", "least_documents", "least_bytes")  # of [drift], whatever text is judged
 EXIT_CODES = {"drifted": 3, "not drifted": 0, "not judged": 4}  # where it was asked for
 
 
@@ -46,8 +45,7 @@ def drift(
     """Say how far new text in PATHS has moved from what a version was made for.
 
     Without NAME@ALIAS the champion of the project's bpeline.toml is meant, and what its table
-    [drift] says, else its corpus. PATHS for the name of the project are judged as [drift] says,
-    by its rules and minima, unless others are typed.
+    [drift] says, else its corpus. For the name of the project, PATHS replace these files alone.
 
     Compares bytes per token, words split into many tokens, the distribution of words, and new
     frequent words with the version's own text, each with an interval; rules decide what is drift.
@@ -60,30 +58,20 @@ def drift(
     from bpeline.flows.wording import as_typed
     from bpeline.registry.environment import addresses
 
-    if reference is None or project_is_named():
-        from bpeline.flows.requests import this_project
-
-        watched = this_project().watched
-        project_name, project_alias = watched.pop("name"), watched.pop("alias", None)
-        if reference is None:
-            at = "" if project_alias is None else f"@{project_alias}"
-            reference = f"{project_name}{at}"
-        typed = {key: value for key, value in given.items() if value not in (None, ())}
-        if paths or given["sources"]:  # new text that was typed takes the whole place
-            del watched["paths"]
-            watched.pop("sources", None)
-        given = {**given, **watched, **typed}
-        paths = paths or tuple(given.pop("paths", ()))
-    else:
-        typed = {key: value for key, value in given.items() if value not in (None, ())}
-        given = {**given, **_judgement(reference.partition("@")[0]), **typed}
-    name, _, alias = reference.partition("@")
-    if "/" in reference or (not alias and "@" in reference):
+    name, _, alias = (reference or "").partition("@")
+    if "/" in name or (not alias and "@" in (reference or "")):
         raise InvalidOption(
             f"{reference!r} names no alias",
             "accepted is NAME@ALIAS, or NAME for its champion: a series follows whatever it means",
             "type `bpeline drift news@champion new/*.txt`",
         )
+    if project := project_for(reference, needed=reference is None):
+        typed = {key: v for key, v in {**given, "paths": paths}.items() if v not in (None, ())}
+        replaced = {"paths": (), "sources": ()} if paths or given["sources"] else project.watched
+        given = {**given, **project.drift, **replaced, **typed}
+        paths, usual, _ = (given.pop(key, None) for key in ("paths", "alias", "name"))
+        if reference is None:
+            name, alias = project.name, usual or ""
     home = str(addresses().home.absolute())
     read = with_standard_input(paths, None)
     with progress.listening(progress.for_stream(sys.stderr)):
@@ -94,17 +82,3 @@ def drift(
     answer(as_json, report.as_dict(), lines)
     if fail_on_drift and (code := EXIT_CODES[report.outcome]):
         raise SystemExit(code)
-
-
-def _judgement(name: str) -> dict[str, Any]:
-    """How the project of this directory judges new text of its name; nothing for other names."""
-    from bpeline.flows.requests import find_project, read_project
-
-    path = find_project()
-    project = path and read_project(path)
-    if not project or project.name != name:
-        return {}
-    said = {key: project.drift[key] for key in JUDGEMENT if key in project.drift}
-    if said:
-        click.echo(f"note: judged as [drift] in {path} says", err=True)
-    return said

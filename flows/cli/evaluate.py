@@ -14,6 +14,7 @@ from bpeline.flows.cli.options import (
     asked_quality,
     command,
     model_shape_option,
+    project_for,
     project_is_named,
     project_option,
     quality_options,
@@ -23,7 +24,6 @@ from bpeline.tokenizer_core.errors import InvalidOption
 
 if TYPE_CHECKING:
     from bpeline.flows.evaluation import JudgedQuality
-    from bpeline.flows.requests import Project
 
 
 @command(
@@ -112,10 +112,12 @@ def evaluate(
         listed = evaluation.list_sets(reference)
         answer(as_json, [_set_json(one) for one in listed], _set_lines(listed))
         return
-    if reference is None or project_is_named():
-        project = _of_the_project()
-        reference = reference or project.name
-        text_field = text_field or project.parameters.get("text_field")
+    if reference is None or sources or project_is_named():
+        project = project_for(reference, needed=reference is None)
+        if project is not None:
+            reference = reference or project.name
+            text_field = text_field or project.parameters.get("text_field")
+    assert reference is not None
     if sources:
         named, measured, skipped = evaluation.set_from(
             reference,
@@ -172,20 +174,6 @@ def _quality_json(found: JudgedQuality) -> dict[str, Any]:
         **found.version.as_dict(),
         "reference": {"version": str(found.reference), **found.beside.as_dict()},
     }
-
-
-def _of_the_project() -> Project:
-    """The project whose versions are meant."""
-    from bpeline.flows.requests import find_project, read_project
-
-    path = find_project()
-    if path is None:
-        raise InvalidOption(
-            "no version was named, and there is no bpeline.toml here or in a directory above",
-            "accepted is a version (news@champion), or a name for all that an alias points to",
-            "type `bpeline evaluate --sets` to see names and their sets",
-        )
-    return read_project(path)
 
 
 def measured_lines(one: Any, costs: dict[str, float]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from bpeline.flows.cli.output import Command
 
 if TYPE_CHECKING:
     from bpeline.flows.pages import Frame
+    from bpeline.flows.requests import Project
     from bpeline.tokenizer_core.corpus import FoundFiles
     from bpeline.tokenizer_core.evaluation import FlopEquated, Quality
 
@@ -135,6 +137,28 @@ def project_is_named() -> bool:
     """Whether the command's project was typed, so that it is read whatever else was."""
     context = click.get_current_context()
     return context.get_parameter_source("project") == click.core.ParameterSource.COMMANDLINE
+
+
+def project_for(reference: str | None, *, needed: bool) -> Project | None:
+    """The project whose file holds below what was typed, with a note that says so.
+
+    A project that was found holds for its own name. For another one a note says that its file is
+    not read.
+
+    Args:
+        reference: a name or version, as typed; None for the name of the project.
+        needed: whether the file is read for any name, as nothing else names the text.
+    """
+    from bpeline.flows.requests import find_project, this_project
+
+    if find_project() is None and not needed:
+        return None
+    project, name = this_project(), re.split("[@/]", reference or "")[0]
+    if needed or project_is_named() or name in ("", project.name):
+        click.echo(f"note: as {project.path} says", err=True)
+        return project
+    click.echo(f"note: {project.path} is not read for {name}: its name is {project.name}", err=True)
+    return None
 
 
 def typed_again(*more: str) -> str:

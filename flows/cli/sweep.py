@@ -15,13 +15,14 @@ from bpeline.flows.cli.options import (
     asked_quality,
     command,
     model_shape_option,
+    project_for,
     project_is_named,
     project_option,
     quality_options,
     reached,
 )
 from bpeline.flows.cli.standard_input import with_standard_input
-from bpeline.flows.requests import BYTE_BPE, CHOICES, SUPERBPE, VARIANTS, typed
+from bpeline.flows.requests import BYTE_BPE, CHOICES, SUPERBPE, VARIANTS, Project, typed
 from bpeline.tokenizer_core.errors import InvalidOption
 
 # What a sweep varies, and what only a new version is asked.
@@ -89,7 +90,7 @@ def sweep(
     """Measure several sizes, patterns and variants on PATHS; register nothing.
 
     Without PATHS those of the project's bpeline.toml, with its name, pattern and other parameters;
-    what is compared stands in its table [sweep].
+    what is compared stands in its table [sweep]. PATHS for its name replace its corpus alone.
 
     Counting is done once for each pattern, and one training serves all its sizes (of another
     algorithm than byte-bpe, each size is learned). In MLflow the
@@ -104,15 +105,15 @@ def sweep(
     from bpeline.flows.sweep import sweep as sweep_all
     from bpeline.flows.sweep_record import table_of
     from bpeline.flows.wording import aligned, as_typed
-    from bpeline.registry.environment import addresses, find_project
+    from bpeline.registry.environment import addresses
     from bpeline.tokenizer_core.evaluation import model_shape as named_shape
 
-    typed_paths = paths
-    of_project = project_is_named() or not (paths or given["sources"])
+    typed_paths, typed_name = paths, name
     compared: dict[str, Any] = {"patterns": patterns, "variants": variants}
     compared |= {"sizes": _numbers(sizes) if sizes else (), "model_shape": model_shape}
-    if of_project:
-        name, paths, compared, given = _of_the_project(name, paths, compared, given)
+    project = project_for(name, needed=not (paths or given["sources"]))
+    if project is not None:
+        name, paths, compared, given = _of_the_project(project, name, paths, compared, given)
     if not compared["sizes"]:
         raise InvalidOption(
             "no size was named",
@@ -145,10 +146,11 @@ def sweep(
             **parameters,
         )
     chosen = ["--vocab-size", "N", "--pattern", "P", *_options_given()]
-    if not of_project:
-        chosen = [*paths, "--name", name, *chosen]
-    elif project_is_named():
-        chosen = [*typed_paths, "--project", str(find_project()), *chosen]
+    if project is not None and project_is_named():
+        chosen = ["--project", str(project.path), *chosen]
+    if project is None or typed_name:
+        chosen = ["--name", name, *chosen]
+    chosen = [*(typed_paths and paths), *chosen]
     lines = [
         "",
         *aligned(table_of(done)),
@@ -166,13 +168,13 @@ def sweep(
 
 
 def _of_the_project(
-    name: str | None, paths: tuple[str, ...], compared: dict[str, Any], given: dict[str, Any]
+    project: Project,
+    name: str | None,
+    paths: tuple[str, ...],
+    compared: dict[str, Any],
+    given: dict[str, Any],
 ) -> tuple[str, tuple[str, ...], dict[str, Any], dict[str, Any]]:
     """Name, paths, what is compared, and others: as typed, else as the project's file says."""
-    from bpeline.flows.requests import this_project
-
-    project = this_project()
-    click.echo(f"note: as {project.path} says", err=True)
     usual = click.get_current_context().get_parameter_source
     typed = {key: given[key] for key in given if usual(key) != click.core.ParameterSource.DEFAULT}
     asked = project.with_typed({**typed, "paths": paths} if paths else typed)

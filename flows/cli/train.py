@@ -16,6 +16,7 @@ from bpeline.flows.cli.options import (
     answer,
     command,
     echo_json,
+    project_for,
     project_is_named,
     project_option,
 )
@@ -28,6 +29,7 @@ from bpeline.flows.requests import (
     SCORES,
     TrainingRequest,
     check_options,
+    find_project,
 )
 from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, RegistryError
 
@@ -161,8 +163,8 @@ def train(
     """Train a tokenizer on PATHS (files, directories, globs) and register it.
 
     Without PATHS, and without what takes their place, what bpeline.toml says is trained: that of
-    this directory, or of one above it (`bpeline init` writes one). With --project its file is read
-    in any case. What is typed has the last word.
+    this directory, or of one above it (`bpeline init` writes one). PATHS for the name in it, or
+    with --project, replace its corpus alone. Options override it; another --name does not read it.
 
     PATHS are text, .jsonl, .csv, .tsv and .json files, each also .gz, .zst, .bz2 or .xz, and
     .parquet and .arrow files; directories are searched for text, source code, .jsonl, .parquet and
@@ -201,12 +203,17 @@ def train(
     if demo:
         _add_demo(parameters, paths)
     elif paths:
-        field = parameters.get("text_field") or (None if named else "text")
-        parameters["paths"] = with_standard_input(paths, field)
+        parameters["paths"] = paths
     elif joint or separate or others:
         parameters["paths"] = ()
-    if named or not (others or joint or separate):
-        parameters = _of_the_project(parameters)
+    if joint or separate:
+        if (path := find_project()) is not None:
+            click.echo(f"note: {path} is not read with --joint and --separate", err=True)
+    elif project := project_for(parameters.get("name"), needed=not others):
+        parameters = project.with_typed(parameters)
+    if paths:
+        field = parameters.get("text_field", "text")
+        parameters["paths"] = with_standard_input(paths, field)
     if "name" not in parameters:
         raise InvalidOption(
             "the tokenizer needs a name to be registered under",
@@ -292,22 +299,6 @@ def _refuse_missing(paths: Sequence[str]) -> None:
             from bpeline.tokenizer_core.corpus import Source, find_source_files
 
             find_source_files([Source(path)])
-
-
-def _of_the_project(parameters: dict[str, Any]) -> dict[str, Any]:
-    """What the project's file says, and over it what was typed; a corpus takes the whole place."""
-    from bpeline.flows.requests import find_project, read_project
-
-    path = find_project()
-    if path is None:
-        raise InvalidOption(
-            "no corpus was named, and there is no bpeline.toml here or in a directory above",
-            "files, directories or globs; or a project's bpeline.toml",
-            "type `bpeline train corpus/ --name news`, or `bpeline init corpus/ --name news` first",
-        )
-    project = read_project(path)
-    click.echo(f"note: as {path} says", err=True)
-    return project.with_typed(parameters)
 
 
 def _languages_of(named: Sequence[str]) -> dict[str, list[str]]:

@@ -100,6 +100,8 @@ class Project:
         typed = {key: value for key, value in typed.items() if value not in (None, (), {})}
         if any(typed.get(one) for one in _CORPUS):
             said = {key: said[key] for key in said if key not in (*_CORPUS, "temperature")}
+        if typed.get("counts"):
+            said.pop("deduplicate", None)  # of text
         if {"vocab_size", "largest_size"} & typed.keys():  # a typed size undoes its choice
             said.pop("vocab_size", None)
             said.pop("largest_size", None)
@@ -179,9 +181,9 @@ def this_project() -> Project:
     path = find_project()
     if path is None:
         raise MissingSource(
-            f"there is no {PROJECT_FILE} in {Path.cwd()} or above it",
-            f"a project's file {PROJECT_FILE}",
-            "type `bpeline init corpus/ --name news`, which writes one",
+            f"no text was named, and there is no {PROJECT_FILE} here or in a directory above",
+            f"files, directories or globs; or a project's {PROJECT_FILE}",
+            "name them, or type `bpeline init corpus/ --name news` first",
         )
     return read_project(path)
 

@@ -408,13 +408,13 @@ def test_text_that_is_typed_is_judged_as_the_project_of_its_name_says(
 ) -> None:
     write(place / "new/a.txt", pieces[700:900])
     monkeypatch.chdir(place)
-    asked = ("drift", "news", "new/a.txt", "--json")
+    asked = ["drift", "news", "new/a.txt", "--json"]
     few = ("--least-documents", 30, "--least-bytes", 20_000)
 
     def judged(*more: Any) -> tuple[str, int]:
         done = bpeline(*asked, *more)
         report = json.loads(done.stdout)
-        assert ("note: judged as [drift] in " in done.stderr) == project.exists()
+        assert (f"note: as {project} says" in done.stderr) == project.exists()
         return report["outcome"], len(report["verdicts"])
 
     project = place / "bpeline.toml"
@@ -428,8 +428,12 @@ def test_text_that_is_typed_is_judged_as_the_project_of_its_name_says(
     assert judged("--least-documents", 10_000)[0] == "not judged"
     (place / "own.toml").write_text(f"[[rule]]\n{rule}0.1\n")
     assert judged("--rules", "own.toml") == ("not drifted", 1)
+    text = project.read_text()
+    project.write_text(text.replace("[drift]", '[drift]\npaths = ["new/"]'))
+    del asked[2]
+    assert judged() == ("drifted", 1), "new text that stands below [drift]"
     project.write_text(project.read_text().replace('"news"', '"other"'))
-    assert "[drift]" not in bpeline(*asked).stderr, "it is of another name"
+    assert "is not read for news: its name is other" in bpeline(*asked).stderr
 
 
 @pytest.mark.rotating(2)

@@ -14,6 +14,8 @@ from contextlib import nullcontext
 from itertools import product
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from click.testing import Result
@@ -367,6 +369,45 @@ def test_flags_that_nobody_typed_leave_what_the_file_says(
     shown = json.loads(bpeline("show", "news/2", "--json").stdout)
     assert not shown["parameters"].get("deduplicate")
     assert "news" in bpeline("evaluate").stderr, "so little text has no evaluation set"
+
+
+@pytest.mark.slow
+def test_the_file_holds_for_its_own_name_below_files_and_options_that_are_typed(
+    corpus: Path, tmp_path: Path, bpeline: Command
+) -> None:
+    fields = 'special_tokens = ["<|x|>"]\ntext_field = "body"\nheld_out = 0\ndeduplicate = true\n'
+    path = written(tmp_path, TRAIN + fields)
+    part, not_read = str(corpus / "part-0.txt"), f"note: {path} is not read for "
+    counts = pa.table({"word": ["low", " lower"], "count": [5, 2]})
+    pq.write_table(counts, tmp_path / "words.parquet")
+    (tmp_path / "set.jsonl").write_text('{"body": "low lower lowest"}\n')
+    for typed, name, read in (
+        ((part,), "news", True),
+        ((part, "--name", "news", "--pattern", "cl100k"), "news", True),
+        (("--source", f"en={part}", "--name", "news"), "news", True),
+        (("--counts", "words.parquet", "--eval", "t=set.jsonl"), "news", True),
+        ((part, "--name", "other", "--vocab-size", "400"), "other", False),
+    ):
+        done = bpeline("train", *typed, "--json")
+        assert done.exit_code == 0, done.stderr
+        assert (f"note: as {path} says" in done.stderr) is read
+        assert (f"{not_read}other: its name is news" in done.stderr) is not read
+        summary = json.loads(done.stdout)
+        assert summary["name"] == name
+        shown = json.loads(bpeline("show", summary["reference"], "--json").stdout)["parameters"]
+        assert (shown.get("special_tokens") == ["<|x|>"]) is read
+        assert str(tmp_path / "corpus") not in shown.get("paths", [])
+        assert shown["pattern"] == ("cl100k" if "cl100k" in typed else "gpt2")
+    demo = bpeline("train", "--demo", "--plan")
+    assert f"{not_read}demo" in demo.stderr
+    joint = ("--joint", f"a={part}", "--joint", f"b={part}", "--name", "news", "--merges", "5")
+    assert "is not read with --joint" in bpeline("train", *joint, "--vocab-size", "9").stderr
+    for words in ((), ("--name", "news")):
+        swept = bpeline("sweep", part, *words, "--sizes", "400")
+        typed_again = shlex.join(["bpeline", "train", part, *words])
+        assert f"register:  {typed_again} --vocab-size N" in swept.stdout, swept.stderr
+        assert f"note: as {path} says" in swept.stderr
+    assert bpeline("evaluate", "news", "--set-from", "set.jsonl").exit_code == 0
 
 
 def test_a_project_that_is_not_there_is_named_once_and_as_a_shell_takes_it(
