@@ -6,6 +6,7 @@ be sure to be good, an alarm must be sure that something is bad. Measures nothin
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,10 @@ from bpeline.tokenizer_core.evaluation import (
 )
 
 _SURE = 0.99  # a watch looks every night: one alarm in forty nights would be ignored
+MOST_HELD_OUT = 0.5  # the largest share that a training holds out
+_MARGIN = 1.5  # sections are held out by chance: four standard deviations of 150
+_SECTION = 4_400  # bytes, where words are short
+_ENOUGH_TO_ESTIMATE = 30  # documents that tell how long those of a corpus are
 _PER_TOKEN = Rule(BYTES_PER_TOKEN, "higher", tolerance=0.05, confidence=_SURE)
 
 # Of everything together. Samples of one corpus stay far inside; see docs/drift.md for what they and
@@ -42,21 +47,51 @@ WITH_INTERVALS = tuple(metric for metric in DRIFT_DEFINITIONS if metric != DIVER
 Figures = Mapping[str, Mapping[str, Figure]]  # by slice and metric
 
 
-def too_small_to_judge(documents: int, held_out: int, corpus: int) -> str:
+def share_to_watch(corpus: int, documents: int, is_cut: bool) -> float:
+    """The share of a corpus to hold out for drift to be judged; above 0.5 there is too little text.
+
+    Args:
+        corpus: bytes of all its text.
+        documents: how many.
+        is_cut: whether the split pattern allows sections of documents, see `held_out.sections_of`.
+    """
+    sections = max(documents, corpus // _SECTION) if is_cut else documents
+    needed = max(LEAST_WATCHED_BYTES / max(corpus, 1), LEAST_WATCHED_DOCUMENTS / max(sections, 1))
+    return math.ceil(1000 * _MARGIN * needed) / 1000
+
+
+def missing_text(corpus: int, share: float) -> str:
+    """How much text a corpus lacks for drift to be judged, for people.
+
+    Args:
+        corpus: bytes of all its text.
+        share: see `share_to_watch`.
+    """
+    least = max(LEAST_WATCHED_BYTES, LEAST_WATCHED_DOCUMENTS * _SECTION) * _MARGIN
+    more = max(least, corpus * share) / MOST_HELD_OUT - corpus
+    return f"give {math.ceil(more / 1e5) / 10} MB more text, and `--held-out {MOST_HELD_OUT}`"
+
+
+def too_small_to_judge(sample: tuple[int, int], share: float, advised: float, corpus: int) -> str:
     """What people should know of a version whose own text is too little; empty where it is enough.
 
     Args:
-        documents, held_out: how many a training held out, and their bytes.
+        sample: documents that a training held out, and their bytes.
+        share: of the text, that was to be held out.
+        advised: see `share_to_watch`.
         corpus: bytes of all its text.
     """
+    documents, held_out = sample
     if documents >= LEAST_WATCHED_DOCUMENTS and held_out >= LEAST_WATCHED_BYTES:
         return ""
-    needed = max(LEAST_WATCHED_BYTES, LEAST_WATCHED_DOCUMENTS * held_out // max(documents, 1))
-    share = needed / corpus if corpus else 1.0
+    if documents >= _ENOUGH_TO_ESTIMATE:
+        advised = share_to_watch(corpus, corpus * documents // held_out, False)
+    if advised <= share:  # chance, or documents of very different lengths
+        advised = _MARGIN * share
     more = (
-        f"hold out more (`--held-out {min(1.2 * share, 0.5):.2g}`)"
-        if share < 0.4
-        else f"give {2.5 * LEAST_WATCHED_BYTES / 1e6:.1f} MB of text or more, and `--held-out 0.5`"
+        f"hold out more (`--held-out {advised:.3g}`)"
+        if advised <= MOST_HELD_OUT
+        else missing_text(corpus, advised)
     )
     return (
         f"too little was held out ({documents:,} document{'s' * (documents != 1)}, "

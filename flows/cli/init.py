@@ -68,9 +68,11 @@ def init(
     """
     from bpeline.flows.requests import (
         DEMO,
+        DEMO_HELD_OUT,
         PROJECT_FILE,
         FoundSource,
         TrainingRequest,
+        advised_share,
         corpus_sources,
         project_text,
         sources_beside,
@@ -94,13 +96,12 @@ def init(
     chosen = {"largest_size": largest_size, "model_shape": model_shape}
     given |= {key: value for key, value in chosen.items() if value is not None}
     corpus = list(paths) if paths or sources else ["corpus/"]
-    TrainingRequest.checked(**given, paths=corpus, sources=list(sources))
+    request = TrainingRequest.checked(**given, paths=corpus, sources=list(sources))
     found: list[FoundSource] = []
     named = corpus_sources(sources)
-    for source in named:
-        source.found()
+    files = [file for source in named for file in source.found()]
     if paths:
-        find_source_files([Source(one) for one in paths if one != DEMO])
+        files = find_source_files([Source(one) for one in paths if one != DEMO])
         given["paths"] = [one if one == DEMO else _beside(path, one) for one in paths]
     elif not sources:
         found = sources_beside(path.absolute().parent)
@@ -109,6 +110,13 @@ def init(
     named = tuple(
         replace(one, files=tuple(_beside(path, file) for file in one.files)) for one in named
     )
+    share, remark = advised_share(files, request.reading)
+    if DEMO in paths:
+        given["held_out"] = DEMO_HELD_OUT
+    elif share:
+        given["held_out"] = share
+    elif remark:
+        click.echo(f"note: {remark}", err=True)
     DURABLE.write(path, project_text(given, found, named).encode())
     typed = "" if project is None else f" --project {quote(str(path))}"
     lines = [f"wrote {path}"]

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .evaluation_texts import is_named as is_named
     from .import_request import ImportRequest as ImportRequest
     from .new_project import FoundSource as FoundSource
+    from .new_project import advised_share as advised_share
     from .new_project import project_text as project_text
     from .new_project import sources_beside as sources_beside
     from .other_requests import DatasetRequest as DatasetRequest

@@ -10,6 +10,7 @@ import os
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,14 @@ from bpeline.flows.requests.project import SCHEDULE, SWEEP
 from bpeline.flows.requests.source_spelling import NamedSource
 from bpeline.flows.requests.training_request import LARGEST_SIZE, TrainingRequest
 from bpeline.flows.wording import counted, megabytes
+from bpeline.registry.drift_rules import MOST_HELD_OUT, missing_text, share_to_watch
 from bpeline.registry.environment import PROJECT_TABLE
 from bpeline.tokenizer_core.bounded_files import MAX_FILE_BYTES, json_of, read_bounded
-from bpeline.tokenizer_core.corpus import Source, find_source_files
+from bpeline.tokenizer_core.corpus import Reading, Source, SourceFile, find_source_files
+from bpeline.tokenizer_core.counting import documents_of
 from bpeline.tokenizer_core.errors import BpelineError, MissingSource
 from bpeline.tokenizer_core.sealed_manifests import MANIFEST
+from bpeline.tokenizer_core.urls import is_url
 
 MOST_PROPOSED = 30
 _NOT_TEXTS = {"__pycache__", "node_modules", "site-packages", "venv", "build", "dist"}
@@ -79,6 +83,32 @@ def sources_beside(folder: Path) -> list[FoundSource]:
             "name the corpus: `bpeline init /data/corpus --name news`",
         )
     return sorted(found, key=lambda one: -one.bytes)
+
+
+def advised_share(files: Sequence[SourceFile], reading: Reading) -> tuple[float, str]:
+    """The share to hold out so that `bpeline drift` can judge, and else why there is none.
+
+    Reads no more text than would be enough for the usual share; nothing from object stores.
+
+    Args:
+        files: the corpus.
+        reading: how it will be read.
+    """
+    usual = TrainingRequest.model_fields["held_out"].default
+    if not files or any(is_url(str(file.path)) for file in files):
+        return 0.0, ""
+    is_cut = reading.pattern.cut_pairs is not None
+    size = documents = 0
+    share = 1.0
+    with suppress(BpelineError):  # a training says it
+        for document in documents_of(files, reading):
+            size, documents = size + len(document), documents + 1
+            share = share_to_watch(size, documents, is_cut)
+            if share <= usual:
+                return usual, ""
+    if share <= MOST_HELD_OUT:
+        return share, ""
+    return 0.0, f"too little text for `bpeline drift` to judge: {missing_text(size, share)}"
 
 
 def _is_of_ours(folder: Path) -> bool:

@@ -18,7 +18,7 @@ from bpeline.flows.steps.source_statistics import as_json
 from bpeline.flows.steps.summary import TrainingSummary
 from bpeline.flows.steps.token_screening import ScreenedTokens
 from bpeline.flows.wording import left_out_text, unmeasured
-from bpeline.registry.drift_rules import too_small_to_judge
+from bpeline.registry.drift_rules import share_to_watch, too_small_to_judge
 from bpeline.registry.word_counts import ShardStatistics
 
 _MUCH = 0.01  # of the text, left out with the evaluation set
@@ -89,8 +89,12 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
             "whether the word counts hold the texts that it was measured on is not known: figures "
             "may flatter"
         )
-    elif remark := too_small_to_judge(seen.held_out_documents, seen.held_out_bytes, text_bytes):
-        run.note(remark)
+    else:
+        whole = seen.bytes_counted + seen.held_out_bytes
+        sample = seen.held_out_documents, seen.held_out_bytes
+        advised = share_to_watch(whole, seen.documents, reading.pattern.cut_pairs is not None)
+        if remark := too_small_to_judge(sample, request.held_out, advised, whole):
+            run.note(remark)
     measured = metrics_of(evaluated)
     if request.serves_alike:
         run.note(_not_measured(unmeasured(measured, as_json(words.sources)), evaluated))

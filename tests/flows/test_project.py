@@ -22,6 +22,7 @@ from click.testing import Result
 
 from bpeline import train_from_iterator
 from bpeline.flows.requests import (
+    DEMO_HELD_OUT,
     DatasetRequest,
     DriftRequest,
     TrainingRequest,
@@ -683,3 +684,22 @@ def test_a_version_of_the_projects_name_is_promoted_by_its_rules(
     changed = bpeline("evaluate", "--set-from", "bpeline.toml")
     assert changed.exit_code == 0, changed.stderr
     assert "english" in changed.stdout
+
+
+def test_init_writes_how_much_is_to_be_held_out_for_drift_to_be_judged(
+    tmp_path: Path, bpeline: Command
+) -> None:
+    text = "low lower lowest, and so on.\n" * 1_000
+    for name, copies, share in (("large", 200, 0.106), ("small", 3, None)):
+        path = tmp_path / f"{name}.txt"
+        path.write_text("".join(f"{number} {text}" for number in range(copies)))
+        made = bpeline("init", path, "--name", name, "--project", f"{name}.toml")
+        assert read_project(tmp_path / f"{name}.toml").parameters.get("held_out") == share
+        assert ("to judge: give 1.3 MB more text" in made.stderr) is (share is None)
+    assert bpeline("init", "python:stdlib", "--name", "d").exit_code == 0
+    shipped = yaml.safe_load((INSTALLED / "prefect.yaml").read_text())["deployments"]
+    for parameters in (
+        read_project(tmp_path / "bpeline.toml").parameters,
+        shipped[0]["parameters"],
+    ):
+        assert parameters["held_out"] == DEMO_HELD_OUT

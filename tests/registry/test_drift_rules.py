@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +13,16 @@ from bpeline.registry.drift_rules import (
     default_rules,
     judge_drift,
     read_drift_rules,
+    share_to_watch,
     too_small_to_judge,
 )
 from bpeline.registry.gates import Rule
+from bpeline.tokenizer_core.corpus import hold_out
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation.drift import DIVERGENCE, EXCESS_DIVERGENCE, NEW_COST, Figure
 from bpeline.tokenizer_core.evaluation.metric_names import BYTES_PER_TOKEN
+from bpeline.tokenizer_core.splitting import CutPairs, SplitPattern
+from bpeline.tokenizer_core.text import Text
 
 
 def around(value: float, spread: float, own: float | None = None) -> Figure:
@@ -114,12 +119,55 @@ def test_rules_of_what_is_not_measured_are_refused(
         read_drift_rules(path)
 
 
-def test_a_version_with_too_little_held_out_is_told_how_much_to_hold_out() -> None:
-    assert too_small_to_judge(100, 400_000, 40_000_000) == ""
-    assert "`--held-out 0.048`" in too_small_to_judge(25, 100_000, 10_000_000)
-    assert "`--held-out 0.096`" in too_small_to_judge(50, 400_000, 10_000_000), "more documents"
-    assert "`--held-out 0.12`" in too_small_to_judge(0, 0, 4_000_000)
-    assert "give 1.0 MB of text" in too_small_to_judge(5, 20_000, 300_000)
-    assert "(1 document, 3,000 bytes)" in too_small_to_judge(1, 3_000, 300_000)
-    assert "(5 documents, 20 kB)" in too_small_to_judge(5, 20_000, 300_000)
-    assert "give 1.0 MB of text or more" in too_small_to_judge(0, 0, 0)
+def watched(
+    size: int, mean: float, spread: float, share: float, pairs: CutPairs | None
+) -> tuple[tuple[int, int], str]:
+    """What is held out of a corpus whose documents have such lengths, and what is said of it."""
+    draw = np.random.default_rng(size)
+    text = Text.of(draw.choice(np.frombuffer(b"etaoin shrdlu", np.uint8), size).tobytes())
+    ends = np.cumsum(
+        1 + draw.lognormal(np.log(mean), spread, int(2 * size / mean)).astype(np.int64)
+    )
+    ends = np.append(ends[ends < size], size)
+    documents = np.ascontiguousarray(np.stack((np.append(0, ends[:-1]), ends), axis=1))
+    held_out = hold_out(text, documents, int(share * 2**64), pairs)[1]
+    sample = len(held_out), int((held_out[:, 1] - held_out[:, 0]).sum())
+    advised = share_to_watch(size, len(documents), pairs is not None)
+    return sample, too_small_to_judge(sample, share, advised, size)
+
+
+@pytest.mark.parametrize(
+    ("size", "mean", "spread", "is_cut"),
+    [
+        (3_000_000, 100, 0.5, True),
+        (3_100_000, 3_000, 1.0, True),
+        (6_000_000, 16_000, 1.2, True),
+        (6_100_000, 6_100_000, 0.1, True),
+        (1_300_000, 300_000, 0.1, True),
+        (1_250_000, 1_000, 1.0, True),
+        (700_000, 16_000, 1.0, True),
+        (20_000, 1_000, 1.0, True),
+        (6_000_000, 2_000, 1.0, False),
+        (5_000_000, 12_000, 0.7, False),
+    ],
+)
+def test_what_is_advised_suffices_for_drift_to_be_judged(
+    size: int, mean: float, spread: float, is_cut: bool
+) -> None:
+    pairs = SplitPattern.named("gpt2").cut_pairs if is_cut else None
+    _, said = watched(size, mean, spread, 0.01, pairs)
+    if more := re.search(r"give ([0-9.]+) MB more text", said):
+        assert size < 1_350_000
+        size += round(float(more[1]) * 1_000_000)
+    share = float(re.findall(r"--held-out ([0-9.]+)`", said)[0])
+    sample, again = watched(size, mean, spread, share, pairs)
+    assert again == "", sample
+
+
+def test_more_is_advised_than_was_not_enough() -> None:
+    assert "(92 documents, 332 kB)" in too_small_to_judge((92, 332_000), 0.03, 0.019, 33_000_000)
+    assert "`--held-out 0.045`" in too_small_to_judge((92, 332_000), 0.03, 0.019, 33_000_000)
+    assert "(1 document, 3,000 bytes)" in too_small_to_judge((1, 3_000), 0.01, 2.0, 300_000)
+    assert "give 1.4 MB more text" in too_small_to_judge(
+        (0, 0), 0.01, share_to_watch(0, 0, True), 0
+    )
