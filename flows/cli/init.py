@@ -101,7 +101,8 @@ def init(
     named = corpus_sources(sources)
     files = [file for source in named for file in source.found()]
     if paths:
-        files = find_source_files([Source(one) for one in paths if one != DEMO])
+        others = [Source(one) for one in paths if one != DEMO]
+        files = find_source_files(others) if others else []
         given["paths"] = [one if one == DEMO else _beside(path, one) for one in paths]
     elif not sources:
         found = sources_beside(path.absolute().parent)
