@@ -27,6 +27,7 @@ from bpeline.tokenizer_core.evaluation import (
     BYTES_PER_TOKEN,
     FLOP_EQUATED,
     FLOPS_PER_BYTE,
+    WELL_USED,
     NamedShape,
     Quality,
     gini_of_texts,
@@ -238,7 +239,8 @@ class Combination:
     def costing(self, model: NamedShape) -> Combination:
         """The same with what text costs a model with this vocabulary."""
         figures = model.figures(self.vocab_size, self.metrics[BYTES_PER_TOKEN])
-        return replace(self, metrics={**self.metrics, **figures})
+        known = {name: value for name, value in self.metrics.items() if name != WELL_USED}
+        return replace(self, metrics={**known, **figures})
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from bpeline.registry.name_history import (
     PastVersion,
 )
 from bpeline.registry.tracking import DRIFTED, DRIFTED_VALUES, model_link
-from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN, depends_on_text
+from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN, RARE, depends_on_text
 
 if TYPE_CHECKING:
     from bpeline.registry.catalogue import AliasMove
@@ -33,7 +33,7 @@ _FIGURES = (
     (BYTES_PER_TOKEN, "bytes/token"),
     ("words/fertility", "tokens/word"),
     ("vocabulary/utilization", "of the vocab in use"),
-    ("training/rare_tokens", "rare tokens"),
+    ("training/rare_tokens", f"tokens met fewer than {RARE} times in training"),
     ("privacy/suspicious_tokens", "look like personal data"),
 )
 _OUTCOMES = {value: outcome for outcome, value in DRIFTED_VALUES.items()}

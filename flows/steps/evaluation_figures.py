@@ -11,7 +11,7 @@ from bpeline.flows.requests import CHAMPION
 from bpeline.flows.steps.evaluating import Evaluated
 from bpeline.flows.steps.evaluation_metrics import shown_slices
 from bpeline.flows.steps.size_choice import SizeChoice
-from bpeline.tokenizer_core.evaluation import ALL, BYTES_PER_TOKEN, knee
+from bpeline.tokenizer_core.evaluation import ALL, BYTES_PER_TOKEN
 
 Curve = Sequence[tuple[int, float]]
 
@@ -29,7 +29,7 @@ def draw_figures(
         "token-lengths.svg": (title, _lengths(evaluated), ()),
     }
     if evaluated.report.merge_gain:
-        drawn["merge-gain.svg"] = (title, *_merge_gain(evaluated))
+        drawn["merge-gain.svg"] = (title, *_merge_gain(evaluated, choice))
     if choice is not None:
         drawn["size.svg"] = (f"{name}, for {choice.model.title}", *_sizes(choice))
     slices = [ALL, *(part.name for part in shown_slices(evaluated.evaluation))]
@@ -67,7 +67,7 @@ def _lengths(evaluated: Evaluated) -> Chart:
     return bar_chart("token lengths", "bytes in a token", "tokens", bars)
 
 
-def _merge_gain(evaluated: Evaluated) -> tuple[Chart, list[str]]:
+def _merge_gain(evaluated: Evaluated, choice: SizeChoice | None) -> tuple[Chart, list[str]]:
     """How many tokens of a million one merge saves, over the vocab size; both logarithmic.
 
     Where none saves anything, that is drawn.
@@ -76,10 +76,13 @@ def _merge_gain(evaluated: Evaluated) -> tuple[Chart, list[str]]:
     saving = [point for point in gains if point[1] > 0]
     shown = saving or gains
     low, high = min(y for _, y in shown), max(y for _, y in shown)
-    marks = [
-        Series(f"{name}: {size:,}", [(size, low), (size, high)]) for name, size in _marks(evaluated)
-    ]
-    series = [Series("gain", shown, dots=True), *marks]
+    usage, marks = evaluated.usage, {}
+    if choice is not None:
+        marks[f"costs {choice.model.title} least"] = choice.size
+    elif usage is not None and usage.largest_well_used is not None:
+        marks["95 % of tokens met 100 times"] = usage.largest_well_used
+    lines = [Series(f"{mark}: {n:,}", [(n, low), (n, high)]) for mark, n in marks.items()]
+    series = [Series("gain", shown, dots=True), *lines]
     axis = "tokens that one merge saves of a million"
     return _lines("merge gain", axis, series, y_log=bool(saving))
 
@@ -113,11 +116,3 @@ def _beside(evaluated: Evaluated) -> Iterator[tuple[str, Curve]]:
         yield f"champion ({evaluated.references[CHAMPION]})", champion.slices[ALL].curve
     for part in shown_slices(evaluated.evaluation):
         yield part.name, evaluated.evaluation.slices[part.name].curve
-
-
-def _marks(evaluated: Evaluated) -> Iterator[tuple[str, int]]:
-    bend = knee(evaluated.report.curve)
-    if bend is not None:
-        yield "knee", bend
-    if evaluated.usage is not None and evaluated.usage.largest_well_used is not None:
-        yield "95 % of tokens met 100 times", evaluated.usage.largest_well_used

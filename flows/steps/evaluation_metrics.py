@@ -21,11 +21,11 @@ from bpeline.tokenizer_core.evaluation import (
     NEW_TEXT,
     SHOWN_PER_SLICE,
     SHOWN_ROBUSTNESS,
+    WELL_USED,
     Change,
     Evaluation,
     Slice,
     gini_of_texts,
-    knee,
     of_slice,
 )
 
@@ -119,9 +119,7 @@ def _between_sources(evaluation: Evaluation) -> Iterator[tuple[str, float]]:
 
 
 def _of_training(evaluated: Evaluated) -> Iterator[tuple[str, float]]:
-    usage, bend = evaluated.usage, knee(evaluated.report.curve)
-    if bend is not None:
-        yield "suggested/vocab_size_knee", bend
+    usage = evaluated.usage
     if usage is None:
         return
     yield "training/dead_tokens", usage.dead
@@ -129,4 +127,4 @@ def _of_training(evaluated: Evaluated) -> Iterator[tuple[str, float]]:
     yield "training/junk_tokens", usage.junk
     yield "training/f95", usage.f95_by_size[-1][1]
     if usage.largest_well_used is not None:
-        yield "suggested/vocab_size_well_used", usage.largest_well_used
+        yield WELL_USED, usage.largest_well_used

@@ -20,6 +20,7 @@ from bpeline.flows.steps.token_screening import ScreenedTokens
 from bpeline.flows.wording import left_out_text, unmeasured
 from bpeline.registry.drift_rules import share_to_watch, too_small_to_judge
 from bpeline.registry.word_counts import ShardStatistics
+from bpeline.tokenizer_core.evaluation import WELL_USED
 
 _MUCH = 0.01  # of the text, left out with the evaluation set
 
@@ -96,6 +97,8 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
         if remark := too_small_to_judge(sample, request.held_out, advised, whole):
             run.note(remark)
     measured = metrics_of(evaluated)
+    if trained.choice is not None:
+        measured.pop(WELL_USED, None)
     if request.serves_alike:
         run.note(_not_measured(unmeasured(measured, as_json(words.sources)), evaluated))
     return TrainingSummary(

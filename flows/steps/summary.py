@@ -23,7 +23,13 @@ from bpeline.flows.wording import (
 )
 from bpeline.registry.records import PublishedVersion
 from bpeline.tokenizer_core.display import line_chart, table
-from bpeline.tokenizer_core.evaluation import GINI_OF_TEXTS, NEW_TEXT, SPEEDS, TOO_FEW_DOCUMENTS
+from bpeline.tokenizer_core.evaluation import (
+    GINI_OF_TEXTS,
+    NEW_TEXT,
+    RARE,
+    SPEEDS,
+    TOO_FEW_DOCUMENTS,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +250,7 @@ class TrainingSummary:
         said = [
             f"{self.metrics[name]:,.0f} {what}"
             for name, what in (
-                ("training/rare_tokens", "tokens rare in training"),
+                ("training/rare_tokens", f"tokens met fewer than {RARE} times in training"),
                 ("training/junk_tokens", "mostly steps to longer ones"),
                 ("privacy/suspicious_tokens", "look like personal data"),
             )

@@ -306,9 +306,9 @@ def description_of_name(name: str, measured_on: str, page: str = "") -> str:
         "compares any two.\n\n"
         "Better is more of `bytes_per_token`, and less of tokens, `vs_champion_percent` (against "
         "the version that the parameter `champion` of the run names), `words/fertility`, "
-        "`robustness/…_inflation`, `training/rare_tokens` and `privacy/`; "
-        "`vs_champion_beyond_chance` is -1 where fewer tokens are no chance, 1 where more are "
-        "none, 0 where it may be. Speeds compare on one machine (`speed_of`).\n\n"
+        "`robustness/…_inflation`, `training/rare_tokens` (met fewer than 100 times) and "
+        "`privacy/`; `vs_champion_beyond_chance` is -1 where fewer tokens are no chance, 1 where "
+        "more are none, 0 where it may be. Speeds compare on one machine (`speed_of`).\n\n"
         "`champion` is what is in use, `candidate` what was published last."
     )
 

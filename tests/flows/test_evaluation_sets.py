@@ -116,7 +116,9 @@ def test_a_version_with_a_separator_is_equal_and_a_poor_one_is_not_better(
         == (said.partition("\n\n# ")[0])
     ), "the report is linked there too"
     costs = said.partition("| costs | ")[2].partition(" |")[0]
-    assert costs.startswith(f"{poor['metrics']['training/rare_tokens']:,.0f} tokens rare in")
+    assert costs.startswith(
+        f"{poor['metrics']['training/rare_tokens']:,.0f} tokens met fewer than 100"
+    )
     assert "0 look like personal data" in costs
     assert f"decodes {poor['metrics']['evaluated/decode_mb_per_second']:,.0f} (" in costs
     assert shown_run.params["champion"] == "news/2", "said where figures share a row"

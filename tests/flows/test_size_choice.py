@@ -23,7 +23,7 @@ from bpeline.registry.loading import resolve
 from bpeline.registry.opening import open_registry
 from bpeline.registry.references import parse_registered
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.evaluation import cheapest_size, model_shape
+from bpeline.tokenizer_core.evaluation import WELL_USED, cheapest_size, model_shape
 
 Command = Callable[..., Result]
 # The wider its MLP, the less of a token's cost is the output layer's: what 120 kB of text give
@@ -184,6 +184,9 @@ def test_the_registered_size_is_the_one_that_costs_least(
             assert cost == pytest.approx(costs[at]), at
     (named,) = [name for name in chosen["metrics"] if name.startswith("serving/flops_per_byte.")]
     assert chosen["metrics"][named] == pytest.approx(costs[size])
+    suggested = {key for key in (*chosen["metrics"], *large["metrics"]) if "suggested" in key}
+    assert not suggested - {WELL_USED}, "the knee is in evaluation.json alone"
+    assert WELL_USED not in chosen["metrics"], "one size is suggested"
     # It is the tokenizer of a training to that size, and of the larger one's first merges.
     fixed = ("--name", "fixed", "--vocab-size", str(size), "--held-out", "0.3", "--json")
     same = json.loads(bpeline("train", "corpus", *fixed).stdout)
@@ -199,6 +202,7 @@ def test_the_registered_size_is_the_one_that_costs_least(
     assert run.metrics[named] == pytest.approx(costs[size])
     directory = registry.workspace.version_directory(version.digest)
     kept = json.loads((directory / "evaluation.json").read_text())
+    assert kept["suggested"].keys() == {"knee", "well_used"}
     assert kept["chosen_sizes"] == {"news": record}, "a fixed training of the same shares the file"
     assert record["set"] == kept["set"]["digest"]
     pictures = registry.tracker._client.list_artifacts(version.mlflow_run_id, "figures")

@@ -55,12 +55,14 @@ if TYPE_CHECKING:
     from .metric_names import MERGE_GAIN as MERGE_GAIN
     from .metric_names import NEW_TEXT as NEW_TEXT
     from .metric_names import POWER_OF_TOKENS as POWER_OF_TOKENS
+    from .metric_names import RARE as RARE
     from .metric_names import ROBUSTNESS_FIGURES as ROBUSTNESS_FIGURES
     from .metric_names import SERVING as SERVING
     from .metric_names import SHOWN_PER_SLICE as SHOWN_PER_SLICE
     from .metric_names import SHOWN_ROBUSTNESS as SHOWN_ROBUSTNESS
     from .metric_names import SPEEDS as SPEEDS
     from .metric_names import TOO_FEW_DOCUMENTS as TOO_FEW_DOCUMENTS
+    from .metric_names import WELL_USED as WELL_USED
     from .metric_names import depends_on_text as depends_on_text
     from .metric_names import of_slice as of_slice
     from .metrics import DEFINITIONS as DEFINITIONS

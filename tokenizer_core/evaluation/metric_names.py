@@ -22,6 +22,9 @@ TOO_FEW_DOCUMENTS = f"too few documents to tell chance from difference (under {F
 # Of new text and of a version's own: with less, drift is not judged; see docs/drift.md.
 LEAST_WATCHED_DOCUMENTS, LEAST_WATCHED_BYTES = 100, 400_000
 
+RARE = 100  # occurrences; tokens met less often are learned badly (Gowda & May 2020)
+WELL_USED = "suggested/vocab_size_well_used"  # of versions whose size no model chose
+
 BYTES_PER_TOKEN = "compression/bytes_per_token"
 GINI_OF_TEXTS = "parity/gini_of_texts"  # of the tokens per byte that each text takes
 ENCODE_SPEED, DECODE_SPEED = "evaluated/encode_mb_per_second", "evaluated/decode_mb_per_second"
