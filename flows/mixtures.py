@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bpeline.flows.mixtures_record import Choice, Mixtures, record_mixtures
+from bpeline.flows.requests import PRESENT
 from bpeline.flows.running import COMBINE_COUNTS, RECORD
 from bpeline.flows.steps import (
     combine_counts,
@@ -24,6 +25,7 @@ from bpeline.flows.steps import (
 )
 from bpeline.registry.records import CorpusInput
 from bpeline.tokenizer_core.arguments import checked
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
 @checked
@@ -59,12 +61,14 @@ def compare_mixtures(
             plan, counted = count_once(run, first, setup)
             preparing.join()
             choices: list[Choice] = []
+            first_one: dict[str, Tokenizer] = {}
             inputs: list[CorpusInput] = []
             for title, request in requests.items():
                 with run.step(COMBINE_COUNTS) as outcome:
                     words = combine_counts(counted, request, run.registry, run.id)
                     outcome(f"{title}: {words.outcome}")
-                trial = try_out(run, words, plan, setup, request)
+                trial = try_out(run, words, plan, setup, request, beside=first_one)
+                first_one = first_one or {PRESENT: trial.evaluated.tokenizer}
                 choices.append(Choice.of(title, trial))
                 if not inputs:
                     inputs += corpus_inputs(plan, counted, words, request)

@@ -8,8 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bpeline.flows.requests import TrainingRequest, decimal
-from bpeline.flows.steps import SourceStatistics, Trial, measured_on, nested_run, record_trials
+from bpeline.flows.requests import PRESENT, TrainingRequest, decimal
+from bpeline.flows.steps import (
+    SourceStatistics,
+    Trial,
+    logged_change,
+    measured_on,
+    nested_run,
+    record_trials,
+)
 from bpeline.flows.wording import markdown_table
 from bpeline.registry.figures import draw_choices
 from bpeline.registry.opening import Registry
@@ -18,17 +25,15 @@ from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN
 
 
 def table_of(mixtures: Mixtures) -> list[tuple[str, ...]]:
-    """A row for each choice under a row of titles: bytes/token, and the change from the first."""
+    """A row for each choice under a row of titles: bytes/token, and the change in tokens."""
     slices = mixtures.slices
-    present = mixtures.choices[0].bytes_per_token
     shares = [f"{one.source} share" for one in mixtures.choices[0].sources]
-    rows = [("bytes/token", *slices, *shares)]
+    rows = [("bytes/token, tokens against the first", *slices, *shares)]
     for choice in mixtures.choices:
         cells = []
         for name in slices:
             value = choice.bytes_per_token[name]
-            change = "" if choice is mixtures.choices[0] else f" {value / present[name] - 1:+.2%}"
-            cells.append(f"{value:.4f}{change}")
+            cells.append(f"{value:.4f} {logged_change(choice.metrics, PRESENT, name)}".rstrip())
         shares = [f"{one.weighted_share:.1%} (×{one.weight:.4g})" for one in choice.sources]
         rows.append((choice.title, *cells, *shares))
     return rows

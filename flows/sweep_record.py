@@ -16,7 +16,7 @@ from bpeline.flows.requests import (
     WORDS_ALONE,
     TrainingRequest,
 )
-from bpeline.flows.steps import Trial, measured_on, nested_run, record_trials
+from bpeline.flows.steps import Trial, logged_change, measured_on, nested_run, record_trials
 from bpeline.flows.wording import markdown_table, number_text
 from bpeline.registry.figures import draw_sweep
 from bpeline.registry.opening import Registry
@@ -58,11 +58,10 @@ def table_of(sweep: Sweep) -> list[tuple[str, ...]]:
         (
             "pattern", *["variant"] * varied, "vocab", *COLUMNS,
             *["MFLOPs/byte"] * (least is not None), *["bits/byte"] * judged, *["Gini"] * several,
-            *["against plain"] * varied, "against champion",
+            *["tokens against plain"] * varied, "tokens against champion",
         )
     ]  # fmt: skip
     for one, cost in zip(sweep.combinations, costs, strict=True):
-        against = one.against_champion
         rows.append((
             one.pattern,
             *[one.variant] * varied,
@@ -72,7 +71,7 @@ def table_of(sweep: Sweep) -> list[tuple[str, ...]]:
             *[_bits(one.metrics.get(named))] * judged,
             *[number_text(one.gini)] * several,
             *[one.against_plain] * varied,
-            "" if against is None else f"{against:+.2%} tokens",
+            logged_change(one.metrics, CHAMPION, ALL),
         ))  # fmt: skip
     return rows
 
@@ -219,11 +218,8 @@ class Combination:
     def against_plain(self) -> str:
         """Change in tokens from the same training without the variant, with its interval."""
         for label in (ORDINARY, UNRESTRICTED, WORDS_ALONE):
-            name = f"vs_{label}_percent/all"
-            if name in self.metrics:
-                low, high = (self.metrics.get(f"{name}_{end}") for end in ("low", "high"))
-                sure = "" if low is None or high is None else f" ({low:+.2f} … {high:+.2f})"
-                return f"{self.metrics[name]:+.2f} %{sure}"
+            if said := logged_change(self.metrics, label, ALL):
+                return said
         return ""
 
     @classmethod

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .algorithm_options import choices_of as choices_of
     from .baselines import CHAMPION as CHAMPION
     from .baselines import ORDINARY as ORDINARY
+    from .baselines import PRESENT as PRESENT
     from .baselines import UNRESTRICTED as UNRESTRICTED
     from .baselines import WORDS_ALONE as WORDS_ALONE
     from .baselines import load_baselines as load_baselines

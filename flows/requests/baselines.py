@@ -18,7 +18,9 @@ CHAMPION = "champion"
 UNRESTRICTED = "unrestricted"  # the same training, but that any token may be made
 ORDINARY = "ordinary"  # the same training, but that each merge serves all text together
 WORDS_ALONE = "words-alone"  # the same training without merges of whole words
+PRESENT = "present-mixture"  # the same sources with the weights that they have
 _TAKEN = {
+    PRESENT: "the mixture that others are compared with",
     CHAMPION: "the present champion",
     UNRESTRICTED: "the same training without --forbid and --characters",
     ORDINARY: "the same training without --parity",

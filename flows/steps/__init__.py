@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .learning import learn as learn
     from .learning import learned_from as learned_from
     from .mixture_requests import requests_of_mixtures as requests_of_mixtures
+    from .other_versions import logged_change as logged_change
     from .preparation import compiled_ahead as compiled_ahead
     from .preparation import prepared as prepared
     from .promotion import promote_if_better as promote_if_better

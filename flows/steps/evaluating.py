@@ -278,6 +278,7 @@ def evaluate(
     registry: Registry,
     *,
     adopts: bool = True,
+    beside: Mapping[str, Tokenizer] | None = None,
 ) -> Evaluated:
     """Measure on the evaluation set of the name, which the first training makes.
 
@@ -289,6 +290,7 @@ def evaluate(
 
     Args:
         adopts: whether the set becomes the name's, and what was measured is kept: not of trials.
+        beside: label → another tokenizer to compare with.
 
     Raises:
         CorpusError: a source that cannot be read as declared.
@@ -298,6 +300,9 @@ def evaluate(
     workspace = registry.workspace
     tokenizer = learned.tokenizer(request)
     champion, others, references = _opponents(registry, request)
+    for label, other in (beside or {}).items():
+        others[label] = other
+        references[label] = other.digest[:8]
     if request.token_rules:
         free = request.without_token_rules
         others[UNRESTRICTED] = learned_merges(words, free, workspace).tokenizer(free)

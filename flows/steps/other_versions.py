@@ -6,6 +6,8 @@ set is kept document by document, so the rest is told, with its interval, withou
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from bpeline.flows.wording import SHOWN_CONFIDENCE
 from bpeline.registry.evaluation_sets import (
     EvaluationSet,
@@ -49,9 +51,23 @@ def against_others(registry: Registry, name: str, digest: str, made: EvaluationS
 
 def _change(own: SetMeasurement, other: SetMeasurement, part: Slice) -> str:
     change = own.change_from(other, part)
-    interval = change.intervals.get(SHOWN_CONFIDENCE)
-    if interval is None:
-        return f"{100 * change.value:+.2f} % ({TOO_FEW_DOCUMENTS})"
-    low, high = interval
+    low, high = change.intervals.get(SHOWN_CONFIDENCE, (None, None))
+    return change_text(change.value, low, high)
+
+
+def change_text(value: float, low: float | None, high: float | None) -> str:
+    """A change in tokens, as a share, with its interval, or that there is none."""
+    if low is None or high is None:
+        return f"{100 * value:+.2f} % ({TOO_FEW_DOCUMENTS})"
     chance = ", may be chance" if low <= 0 <= high else ""
-    return f"{100 * change.value:+.2f} % ({100 * low:+.2f} … {100 * high:+.2f}{chance})"
+    return f"{100 * value:+.2f} % ({100 * low:+.2f} … {100 * high:+.2f}{chance})"
+
+
+def logged_change(metrics: Mapping[str, float], label: str, part: str) -> str:
+    """The change in tokens of a slice that metrics hold, see `metrics_of`; else empty."""
+    name = f"vs_{label}_percent/{part}"
+    if name not in metrics:
+        return ""
+    low, high = (metrics.get(f"{name}_{end}") for end in ("low", "high"))
+    ends = (None if end is None else end / 100 for end in (low, high))
+    return change_text(metrics[name] / 100, *ends)

@@ -91,10 +91,10 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
             "may flatter"
         )
     else:
-        whole = seen.bytes_counted + seen.held_out_bytes
+        size = seen.bytes_counted + seen.held_out_bytes
         sample = seen.held_out_documents, seen.held_out_bytes
-        advised = share_to_watch(whole, seen.documents, reading.pattern.cut_pairs is not None)
-        if remark := too_small_to_judge(sample, request.held_out, advised, whole):
+        advised = share_to_watch(size, seen.documents, reading.pattern.cut_pairs is not None)
+        if remark := too_small_to_judge(sample, request.held_out, advised, size):
             run.note(remark)
     measured = metrics_of(evaluated)
     if trained.choice is not None:

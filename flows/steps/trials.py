@@ -33,6 +33,7 @@ from bpeline.registry.tracking import run_link
 from bpeline.tokenizer_core.corpus import LEFT_OUT_RULE
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 SWEEP = "sweep"  # the member of a run's configuration that says it is one
 MOST_TRIALS = 200
@@ -130,13 +131,16 @@ def try_out(
     request: TrainingRequest,
     *,
     say_size: bool = False,
+    beside: Mapping[str, Tokenizer] | None = None,
 ) -> Trial:
-    """Learn and measure."""
+    """Learn and measure, beside others by their labels."""
     with run.step(LEARN_MERGES, request.merges_shown, "merges") as outcome:
         learned = learn(words, request, run.workspace)
         outcome(learned.outcome)
     with run.step(EVALUATE) as outcome:
-        evaluated = evaluate(learned, words, plan, setup, request, run.registry, adopts=False)
+        evaluated = evaluate(
+            learned, words, plan, setup, request, run.registry, adopts=False, beside=beside
+        )
         size = f"{evaluated.report.vocab_size:,} ids: " if say_size else ""
         outcome(size + evaluated.outcome)
     return Trial(request, words, evaluated)

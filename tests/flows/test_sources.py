@@ -263,10 +263,17 @@ def test_mixtures_are_compared_and_drawn_and_nothing_is_registered(
     heavier = trained(bpeline, "--source", "docs:language=en=corpus/part-[01].txt", "--source",
                       "lines:text_field=said:weight=40=lines", "--temperature", 2)  # fmt: skip
     assert heavier["metrics"]["bytes_per_token/lines"] == lines_of["lines=40"]
+    (tmp_path / "few.txt").write_text("a few words of text")
     table = bpeline(
         "mixtures", "corpus.toml", "--weights", "lines=3", "--vocab-size", 400, "--picture", "m.png"
     )
     assert "docs share" in table.stdout
+    few = bpeline("mixtures", "two/1", "--weights", "lines=40", "--eval", "t=few.txt").stdout
+    assert "few documents" in few.splitlines()[3]
+    for title, one in choices.items():
+        change = one["metrics"].get("vs_present-mixture_percent/lines")
+        assert (change is None) is (title == "as it is")
+        assert change is None or (change < 0) is (lines_of[title] > lines_of["as it is"])
     assert (tmp_path / "m.png").read_bytes().startswith(b"\x89PNG")
 
 
