@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from .metric_names import MERGE_GAIN as MERGE_GAIN
     from .metric_names import NEW_TEXT as NEW_TEXT
     from .metric_names import POWER_OF_TOKENS as POWER_OF_TOKENS
-    from .metric_names import RARE as RARE
     from .metric_names import ROBUSTNESS_FIGURES as ROBUSTNESS_FIGURES
     from .metric_names import SERVING as SERVING
     from .metric_names import SHOWN_PER_SLICE as SHOWN_PER_SLICE
@@ -105,6 +104,7 @@ if TYPE_CHECKING:
     from .suite import slices_shown as slices_shown
     from .suite import token_change as token_change
     from .suite import token_changes as token_changes
+    from .token_distribution import RARE as RARE
     from .token_documents import TrainingDocuments as TrainingDocuments
     from .token_documents import made_in_one_document as made_in_one_document
     from .token_fragments import FragmentTokens as FragmentTokens

@@ -22,7 +22,6 @@ TOO_FEW_DOCUMENTS = f"too few documents to tell chance from difference (under {F
 # Of new text and of a version's own: with less, drift is not judged; see docs/drift.md.
 LEAST_WATCHED_DOCUMENTS, LEAST_WATCHED_BYTES = 100, 400_000
 
-RARE = 100  # occurrences; tokens met less often are learned badly (Gowda & May 2020)
 WELL_USED = "suggested/vocab_size_well_used"  # of versions whose size no model chose
 
 BYTES_PER_TOKEN = "compression/bytes_per_token"

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.evaluation.metric_names import RARE
-
 RENYI_ORDER = 2.5
+RARE = 100  # occurrences; tokens met less often are learned badly (Gowda & May 2020)
 _COMMON_SHARE = 0.95
 _MIDDLE = 0.03, 0.83  # of the observed tokens by rank
 

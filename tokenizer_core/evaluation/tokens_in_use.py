@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.evaluation.compression_curve import curve_sizes
 from bpeline.tokenizer_core.evaluation.made_tokens import MadeTokens
-from bpeline.tokenizer_core.evaluation.metric_names import RARE
-from bpeline.tokenizer_core.evaluation.token_distribution import f95
+from bpeline.tokenizer_core.evaluation.token_distribution import RARE, f95
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 JUNK_SHARE = 0.9  # Chizhov et al. 2024 ("BPE Gets Picky") try thresholds from 0.6 to 0.9
