@@ -239,6 +239,18 @@ def named_elsewhere() -> tuple[str, str]:
     return "" if workspace == here and not project else workspace, project
 
 
+def elsewhere() -> str:
+    """The workspace that was found or that BPELINE_HOME names; empty if it is here or was typed."""
+    if _configured is not None:
+        return ""
+    chosen = addresses().workspace
+    if chosen == str(Path.cwd() / DEFAULT_HOME):
+        return ""
+    if os.environ.get(HOME_VARIABLE):
+        return f"{chosen}, which {HOME_VARIABLE} names"
+    return chosen if _project is not None else f"{chosen}, found above this directory"
+
+
 def where_it_was_looked_for() -> str:
     """How the workspace in force was chosen, for who misses theirs."""
     if _configured is not None:

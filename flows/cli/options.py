@@ -6,12 +6,14 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from bpeline.flows.cli.output import Command
+from bpeline.tokenizer_core.errors import BpelineError
 
 if TYPE_CHECKING:
     from bpeline.flows.pages import Frame
@@ -30,6 +32,12 @@ _READING = {
     "count", "decode", "delete", "deploy", "doctor", "encode", "explain", "gc", "history", "init",
     "promote", "repair", "rollback", "server", "show", "sql", "ui",
 }  # fmt: skip
+# What changes the workspace; it is said which, unless it is in this directory.
+_WRITING = {
+    "delete", "deploy", "dismiss", "drift", "encode", "evaluate", "extend", "gc", "import",
+    "mixtures", "promote", "prune", "recertify", "rename", "repair", "resume", "rollback", "server",
+    "superwords", "sweep", "train",
+}  # fmt: skip
 TYPED = "bpeline.typed"  # in a context's `meta`: the words after `bpeline`
 
 
@@ -46,6 +54,12 @@ class _Command(Command):
             need += address_space.MORE_THREADS * max(0, more)
             address_space.save_addresses()
             address_space.require_addresses(need, f"`bpeline {self.name}`")
+        if self.name in _WRITING:
+            from bpeline.registry.environment import elsewhere
+
+            with suppress(OSError, BpelineError):  # what the command itself will meet
+                if workspace := elsewhere():
+                    click.echo(f"note: the workspace is {workspace}", err=True)
         return super().invoke(ctx)
 
 

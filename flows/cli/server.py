@@ -56,22 +56,31 @@ def server(prefect_port: int, mlflow_port: int, deploys: bool, password: bool) -
     "bpeline deploy --remove",
 )
 @click.option(
+    "--force",
+    is_flag=True,
+    help="Replace what was changed in Prefect, and deployments of another MLflow.",
+)
+@click.option(
     "--remove",
     is_flag=True,
     help="Also remove what bpeline.toml scheduled before, and names no more.",
 )
 @project_option
-def deploy(remove: bool, as_json: bool) -> None:
+def deploy(force: bool, remove: bool, as_json: bool) -> None:
     """Tell Prefect what runs when: what bpeline.toml schedules, else what prefect.yaml does.
 
-    What the file scheduled before and names no more, or under another name, is said and goes on
-    until it is removed.
+    What was changed in Prefect is listed and kept: pauses, pools, schedules that were added or
+    removed. What the file scheduled before and names no more, or under another name, is said and
+    goes on until it is removed.
     """
     from bpeline.flows.serving import local_server
     from bpeline.flows.wording import as_typed
 
-    done = local_server.deploy(remove)
-    told = {"deployed": done.names, "left": done.left, "removed": done.removed}
+    done = local_server.deploy(remove, force)
+    told = {
+        "deployed": done.names, "left": done.left, "removed": done.removed,
+        "file": done.file, "notes": done.notes,
+    }  # fmt: skip
     answer(as_json, told, map(as_typed, done.lines()))
 
 

@@ -13,10 +13,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from bpeline.registry.environment import PREFECT_FILES, addresses, require_own
+from bpeline.registry.environment import HOME_VARIABLE, PREFECT_FILES, addresses, require_own
 from bpeline.registry.workspace import Workspace, read_server_secret, served_prefect
 from bpeline.tokenizer_core.bounded_files import read_toml
-from bpeline.tokenizer_core.errors import NotTrusted, StorageError
+from bpeline.tokenizer_core.errors import InvalidOption, NotTrusted, StorageError
 from bpeline.tokenizer_core.redaction import tell_secrets_of
 
 # Set only where the user has not. The log of a run goes to the server; on the terminal the command
@@ -82,6 +82,21 @@ def own_workspace() -> Workspace | None:
         return Workspace(addresses().home.expanduser().absolute())
     except (RuntimeError, NotTrusted):  # the home directory of nobody
         return None
+
+
+def require_workspace() -> dict[str, str]:
+    """Refuse to deploy for no workspace: a build step of ``prefect.yaml``.
+
+    Raises:
+        InvalidOption: the file was not deployed by `bpeline deploy`, which names the workspace.
+    """
+    if missing := [n for n in (HOME_VARIABLE, "BPELINE_INSTALLED") if not os.environ.get(n)]:
+        raise InvalidOption(
+            f"the deployments name a workspace by {' and '.join(missing)}, which is not set",
+            "expected the variables that `bpeline deploy` sets",
+            "type `bpeline deploy` instead of `prefect deploy`",
+        )
+    return {}
 
 
 def own_server(api_url: str) -> dict[str, str]:

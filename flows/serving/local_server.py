@@ -6,19 +6,26 @@ flow; what is scheduled says a project's file, or ``prefect.yaml``.
 
 from __future__ import annotations
 
+import json
 import shlex
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import bpeline
-from bpeline.flows.requests import Project, find_project, read_project
+from bpeline.flows.requests import find_project, read_project
 from bpeline.flows.running import choose_runner, settings
 from bpeline.flows.serving import deploying, prefect_server, prefect_worker
-from bpeline.flows.serving.project_deployments import project_tag, write_deployments
+from bpeline.flows.serving.deploying import Deployed
+from bpeline.flows.serving.project_deployments import (
+    check_schedules,
+    project_tags,
+    read_deployments,
+    write_deployments,
+)
 from bpeline.flows.serving.services import (
     HOST,
     STOP_SECONDS,
@@ -119,7 +126,7 @@ def serve(
     """
     registry = open_registry()
     home = registry.workspace.root
-    project = _read_project(home) if deploys else None  # before anything is started
+    order = _read_order(home) if deploys else None  # before anything is started
     api = f"http://{HOST}:{prefect_port}/api"
     secret = make_server_secret(registry.workspace.server_secret_file) if password else ""
     environment = _environment(registry, secret, PREFECT_API_URL=api)
@@ -147,8 +154,8 @@ def serve(
             serving_ui(registry.workspace, mlflow_port) if mlflow else nullcontext(),
         ):
             serves(api)
-            if deploys:
-                for line in _deploy(environment, project).lines():
+            if order is not None:
+                for line in _deploy(environment, order).lines():
                     say(as_typed(line))
             with running([worker], environment, home, say) as workers:
                 say("")
@@ -183,47 +190,21 @@ def _python(*command: str) -> Sequence[str]:
     return (python, "-m", *command)
 
 
-@dataclass(frozen=True, slots=True)
-class Deployed:
-    """What a Prefect server was told.
-
-    Attributes:
-        names: of the deployments.
-        left: deployments of the same project's file that it names no more, and that still run; or
-            that were removed.
-        removed: whether they were.
-    """
-
-    names: tuple[str, ...]
-    left: tuple[str, ...] = ()
-    removed: bool = False
-
-    def lines(self) -> list[str]:
-        """The same for people."""
-        said = [f"deployed: {', '.join(self.names) or 'nothing, for nothing is scheduled'}"]
-        if self.left and self.removed:
-            said.append(f"removed: {', '.join(self.left)}")
-        elif self.left:
-            said.append(f"still scheduled, and no longer in the file: {', '.join(self.left)}")
-            which = "it" if len(self.left) == 1 else "them"
-            said.append(f"remove {which}:  bpeline deploy --remove")
-        return said
-
-
-def deploy(remove: bool = False) -> Deployed:
-    """Tell the Prefect server that is named, or serves this workspace, what runs when.
+def deploy(remove: bool = False, force: bool = False) -> Deployed:
+    """Deploy what this directory schedules to the Prefect server that is named or is its own.
 
     That is what the project of this directory schedules; where there is none, our ``prefect.yaml``.
 
     Args:
-        remove: whether deployments that the project's file made, and names no more, are removed.
+        remove: whether deployments that the project made, and no longer has, are removed.
+        force: whether what was changed in Prefect is replaced, and what another MLflow deployed.
 
     Raises:
-        InvalidOption: the project's file cannot be used, or schedules nothing and never did.
+        InvalidOption: the file cannot be used, or the project schedules nothing and never did.
         RegistryUnreachable: no server answers, or it refuses.
     """
     registry = open_registry()
-    project = _read_project(registry.workspace.root)
+    order = replace(_read_order(registry.workspace.root), remove=remove, force=force)
     chosen = choose_runner()
     if chosen.prefect_api is None:
         raise RegistryUnreachable(
@@ -233,7 +214,7 @@ def deploy(remove: bool = False) -> Deployed:
             "type `bpeline server --deploy`, or set PREFECT_API_URL",
         )
     environment = _environment(registry, "", PREFECT_API_URL=chosen.prefect_api)
-    return _deploy(environment, project, remove)
+    return _deploy(environment, order)
 
 
 def _environment(registry: Registry, secret: str, **more: str) -> dict[str, str]:
@@ -250,40 +231,57 @@ def _environment(registry: Registry, secret: str, **more: str) -> dict[str, str]
     )
 
 
-def _read_project(home: Path) -> tuple[Project, Path] | None:
-    """The project of this directory, if there is one, and its deployments as a file in ``home``."""
-    if (file := find_project()) is None:
-        return None
-    project = read_project(file)
-    return project, write_deployments(project, INSTALLED / "prefect.yaml", home)
+def _read_order(home: Path) -> deploying.Order:
+    """The file of this directory's project, else our ``prefect.yaml``; its schedules are checked.
+
+    Args:
+        home: where the project's deployments are written as a file.
+    """
+    settings.prepare_prefect(quiet_terminal=True)
+    path = source = INSTALLED / "prefect.yaml"
+    tags: tuple[str, ...] = ()
+    if (file := find_project()) is not None:
+        project = read_project(file)
+        source, path, tags = file, write_deployments(project, path, home), project_tags(project)
+    check_schedules(source, read_deployments(path)["deployments"])
+    return deploying.Order(str(source.resolve()), str(path), POOL, tags)
 
 
-def _deploy(
-    environment: Mapping[str, str], read: tuple[Project, Path] | None, remove: bool = False
-) -> Deployed:
-    """Make the work pool unless it is there, apply the file of deployments."""
-    project, path = read or (None, INSTALLED / "prefect.yaml")
-    tagged = [project_tag(project), "remove" if remove else "leave"] if project else []
+def _deploy(environment: Mapping[str, str], order: deploying.Order) -> Deployed:
+    """Run the program that deploys a file.
+
+    Raises:
+        InvalidOption: it has deployments of another MLflow, or a project schedules nothing.
+        RegistryUnreachable: Prefect or MLflow refuses.
+    """
     done = subprocess.run(
-        _python(deploying.__name__, POOL, str(path), *tagged),
+        _python(deploying.__name__, json.dumps(asdict(order))),
         env=environment, cwd=INSTALLED, capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:
         said = (done.stderr.strip() or done.stdout.strip() or "it says nothing").splitlines()
+        said = [line for line in said if "For further information" not in line] or said
         raise RegistryUnreachable(
             f"Prefect could not deploy: {said[-1]}",
             "a Prefect server of version 3.8 or newer",
             "type `prefect version` to see the server, then try again",
         )
-    lines = done.stdout.splitlines()
-    left = [line.removeprefix(deploying.LEFT) for line in lines if line.startswith(deploying.LEFT)]
-    deployed = Deployed(tuple(deploying.names_in(path)), tuple(sorted(left)), remove)
-    if project and not remove and deployed.names == deployed.left == ():
-        raise InvalidOption(
-            f"{project.path} schedules nothing",
-            "a table [schedule] with at least one time",
-            f'add `retrain = "0 3 * * *"` below [schedule] in {project.path}',
+    answer = json.loads(done.stdout.splitlines()[-1])
+    if "refused" in answer:
+        raise (InvalidOption if answer["exit_code"] == 2 else RegistryUnreachable)(
+            *answer["refused"]
         )
+    deployed = Deployed(**answer)
+    if order.tags and not (order.remove or deployed.names or deployed.left):
+        raise InvalidOption(
+            f"{order.source} schedules nothing",
+            "a table [schedule] with at least one time",
+            f'add `retrain = "0 3 * * *"` below [schedule] in {order.source}',
+        )
+    beside = Path.cwd() / "prefect.yaml"
+    if beside.is_file() and not beside.samefile(order.path):
+        note = f"not read: {beside}; `prefect deploy --all` deploys what stands there"
+        deployed = replace(deployed, notes=[*deployed.notes, note])
     return deployed
 
 

@@ -17,6 +17,7 @@ VARIABLES = (
     environment.TRACKING_VARIABLE,
     "DO_NOT_TRACK",
 )
+TYPE = "process"
 _ENVIRONMENT = {
     "type": "object",
     "title": "Environment Variables",
@@ -34,25 +35,31 @@ TEMPLATE: dict[str, Any] = {
 _DESCRIPTION = "Made by bpeline: deployments may set only bpeline's environment variables."
 
 
-def make(pool: str) -> None:
-    """Make the pool, or bring one that bpeline made up to date; any other is left alone."""
-    from prefect.client.orchestration import get_client
+def make(client: Any, pool: str, force: bool) -> list[str]:
+    """Make the pool where there is none; a line for what differs in one that is there.
+
+    Args:
+        client: of the Prefect server.
+        force: whether a process pool gets this template.
+    """
     from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
     from prefect.exceptions import ObjectNotFound
-    from prefect.workers.process import ProcessWorker
 
-    with get_client(sync_client=True) as client:
-        try:
-            present = client.read_work_pool(pool)
-        except ObjectNotFound:
-            client.create_work_pool(
-                WorkPoolCreate(
-                    name=pool, type="process", base_job_template=TEMPLATE, description=_DESCRIPTION
-                )
-            )
-            return
-        # Before 0.2 bpeline made it with Prefect's own template.
-        usual = ProcessWorker.get_default_base_job_template()
-        if present.description == _DESCRIPTION or present.base_job_template == usual:
-            changes = WorkPoolUpdate(base_job_template=TEMPLATE, description=_DESCRIPTION)
-            client.update_work_pool(pool, changes)
+    try:
+        present = client.read_work_pool(pool)
+    except ObjectNotFound:
+        described = {"base_job_template": TEMPLATE, "description": _DESCRIPTION}
+        client.create_work_pool(WorkPoolCreate(name=pool, type=TYPE, **described))
+        return []
+    if present.type != TYPE:
+        return [
+            f"kept: the work pool {pool} has the type {present.type}; "
+            f"`bpeline server` runs only pools of the type {TYPE}"
+        ]
+    notes = [f"kept: the work pool {pool} is paused"] if present.is_paused else []
+    if present.base_job_template != TEMPLATE:
+        if force:
+            client.update_work_pool(pool, WorkPoolUpdate(base_job_template=TEMPLATE))
+        else:
+            notes.append(f"kept: the work pool {pool} has a job template of its own")
+    return notes

@@ -33,9 +33,12 @@ from bpeline.flows.requests import (
 )
 from bpeline.flows.requests.project import PARAMETERS, Project
 from bpeline.flows.running import settings
-from bpeline.flows.serving.deploying import names_in
 from bpeline.flows.serving.local_server import INSTALLED
-from bpeline.flows.serving.project_deployments import project_deployments, write_deployments
+from bpeline.flows.serving.project_deployments import (
+    project_deployments,
+    read_deployments,
+    write_deployments,
+)
 from bpeline.registry import environment
 from bpeline.registry.drift_rules import read_drift_rules
 from bpeline.registry.gates import Rule, read_rules
@@ -342,15 +345,63 @@ def test_a_project_that_schedules_nothing_has_no_deployments(tmp_path: Path) -> 
     project = read_project(written(tmp_path, TRAIN))
     assert project_deployments(project, INSTALLED / "prefect.yaml")["deployments"] == []
     path = write_deployments(project, INSTALLED / "prefect.yaml", tmp_path)
-    assert names_in(path) == []
+    assert read_deployments(path)["deployments"] == []
 
 
-def test_names_are_those_of_deployments_and_not_of_their_triggers(tmp_path: Path) -> None:
-    times = dict.fromkeys(("retrain", "encode_dataset", "recertify"), "0 3 * * *")
-    path = write_deployments(scheduled(tmp_path, **times), INSTALLED / "prefect.yaml", tmp_path)
-    assert names_in(path) == ["retrain-news", "encode-dataset-news", "recertify-news"]
-    ours = yaml.safe_load((INSTALLED / "prefect.yaml").read_text())["deployments"]
-    assert names_in(INSTALLED / "prefect.yaml") == [one["name"] for one in ours]
+ENTRY = "name: a\n    entrypoint: f\n    work_pool: {name: p}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("deployments: [", "is not YAML: while parsing"),
+        ("name: x", "has no list `deployments`"),
+        (f"deployments:\n  - {ENTRY}  - entrypoint: g\n", "deployment 2 has no name, work_pool"),
+        (f"deployments:\n  - {ENTRY}  - {ENTRY}", "two deployments of one flow have the name a"),
+    ],
+)
+def test_a_file_of_which_prefect_would_deploy_less_is_refused(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    path = tmp_path / "prefect.yaml"
+    path.write_text(text)
+    with pytest.raises(InvalidOption, match=said):
+        read_deployments(path)
+
+
+def test_deployments_are_read_however_yaml_spells_them(tmp_path: Path) -> None:
+    path = tmp_path / "prefect.yaml"
+    path.write_text(
+        "deployments:\n"
+        "    - entrypoint: f\n      work_pool: {name: p}\n      name: first\n"
+        "    - {'name': \"quoted\", entrypoint: f, work_pool: {name: p}}\n"
+    )
+    names = [entry["name"] for entry in read_deployments(path)["deployments"]]
+    assert names == ["first", "quoted"]
+
+
+@pytest.mark.parametrize(
+    ("when", "zone", "said"),
+    [
+        ("0 3 * * *", "Europe/Berln", "time zone 'Europe/Berln'; Europe/Berlin is meant"),
+        ("0 25 * * *", "UTC", "'0 25 \\* \\* \\*', which is not a cron value"),
+        ("R 3 * * *", "UTC", "which is not a cron value"),
+        ("0 3 31 2 *", "UTC", "'0 3 31 2 \\*', never fires"),
+        ("0 3 29 2 *", "Europe/Berlin", ""),
+    ],
+)
+def test_a_schedule_that_prefect_refuses_or_that_never_fires_is_not_deployed(
+    tmp_path: Path, bpeline: Command, when: str, zone: str, said: str
+) -> None:
+    written(tmp_path, f'{TRAIN}[schedule]\nretrain = "{when}"\ntimezone = "{zone}"\n')
+    refused = bpeline("deploy")
+    if said:
+        assert refused.exit_code == 2
+        assert re.search(
+            f"bpeline.toml cannot be used: the schedule of retrain-news.*{said}", refused.stderr
+        )
+    else:
+        assert "no Prefect server is named" in refused.stderr
 
 
 @pytest.mark.slow
@@ -703,3 +754,29 @@ def test_init_writes_how_much_is_to_be_held_out_for_drift_to_be_judged(
         shipped[0]["parameters"],
     ):
         assert parameters["held_out"] == DEMO_HELD_OUT
+
+
+@pytest.mark.parametrize(
+    ("folder", "home", "typed", "said"),
+    [
+        ("below", "", ("gc",), "/.bpeline, found above this directory"),
+        ("below", "", ("recertify",), "/.bpeline, found above this directory"),
+        ("below", "", ("versions",), ""),
+        ("below", "", ("gc", "--workspace", "../.bpeline"), ""),
+        ("", "", ("gc",), ""),
+        ("", ".bpeline", ("gc",), ""),
+        ("", "other", ("gc",), "/other, which BPELINE_HOME names"),
+    ],
+)
+def test_commands_that_write_say_which_workspace_unless_it_is_here_or_typed(
+    tmp_path: Path, bpeline: Command, monkeypatch: pytest.MonkeyPatch,
+    folder: str, home: str, typed: tuple[str, ...], said: str,
+) -> None:  # fmt: skip
+    for name in (".bpeline", "other"):
+        Workspace.open(tmp_path / name)
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / folder)
+    if home:
+        monkeypatch.setenv("BPELINE_HOME", str(tmp_path / home))
+    notes = [one for one in bpeline(*typed).stderr.splitlines() if "the workspace is" in one]
+    assert notes == ([f"note: the workspace is {tmp_path}{said}"] if said else [])

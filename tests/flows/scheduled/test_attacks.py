@@ -114,7 +114,11 @@ def test_with_the_password_the_worker_runs_only_what_bpeline_deploys(
 
 def made(server: PrefectServer, pool: str) -> Any:
     """The pool after `bpeline deploy` has seen it."""
-    program = "import sys; from bpeline.flows.serving import work_pool; work_pool.make(sys.argv[1])"
+    program = (
+        "import sys; from bpeline.flows.serving import work_pool; "
+        "from prefect.client.orchestration import get_client\n"
+        "with get_client(sync_client=True) as client: work_pool.make(client, sys.argv[1], False)"
+    )
     done = server.run([sys.executable, "-c", program, pool], ROOT)
     assert done.returncode == 0, done.stderr
     return server.ask(f"/work_pools/{pool}")
@@ -136,7 +140,7 @@ def test_a_pool_that_others_made_is_left_alone(served: Served) -> None:
     )
     template = json.loads(server.run([sys.executable, "-c", usual], ROOT).stdout)
     server.ask("/work_pools/", {"name": "old", "type": "process", "base_job_template": template})
-    assert made(server, "old")["base_job_template"] == strict
+    assert made(server, "old")["base_job_template"] == template
 
 
 def test_runs_whose_process_is_gone_are_marked_at_the_next_start(served: Served) -> None:

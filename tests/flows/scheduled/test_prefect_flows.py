@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from textwrap import shorten
+from typing import Any
 
 import pytest
-from prefect_server import ROOT, PrefectServer
+from prefect_server import PREFECT, ROOT, PrefectServer
 from served import Served
 
 from bpeline.tokenizer_core.counting.count_corpus import count_words
@@ -212,7 +215,8 @@ print(state.name, time.monotonic() - begun < 200)
 def test_deployments_have_schedules_triggers_limits_and_forms_that_read_well(
     served: Served, server: PrefectServer, tmp_path: Path
 ) -> None:
-    ended = server.bpeline("deploy", "--workspace", str(served.home), "--json", folder=tmp_path)
+    words = ("deploy", "--force", "--json", "--workspace", str(served.home))
+    ended = server.bpeline(*words, folder=tmp_path)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     deployments = {one["name"]: one for one in server.all("deployments")}
     assert sorted(deployments) == sorted(json.loads(ended.stdout)["deployed"])
@@ -272,7 +276,8 @@ def test_what_a_project_schedules_runs_on_its_own_corpus(
         assert f"# {line}" in written
         written = written.replace(f"# {line}", line)
     file.write_text(written)
-    assert typed("deploy") == "deployed: encode-dataset-own, sweep-garbage-own\n"
+    said = f"deployed: encode-dataset-own, sweep-garbage-own\nfrom {file}\n"
+    assert typed("deploy") == said
     typed("train")
     typed("promote", "own@candidate")
     moved = served.ended("encode-dataset-own")
@@ -308,8 +313,9 @@ def test_what_a_projects_file_names_no_more_is_said_and_removed_when_asked(
         tag = {"tags": {"all_": [f"project:{file}"]}}
         return {one["name"] for one in server.all("deployments", deployments=tag)}
 
-    assert deployed(text) == "deployed: retrain-before, watch-drift-before\n"
-    assert deployed(text) == "deployed: retrain-before, watch-drift-before\n", "twice is once"
+    said = f"deployed: retrain-before, watch-drift-before\nfrom {file}\n"
+    assert deployed(text) == said
+    assert deployed(text) == said, "twice is once"
     renamed = text.replace("before", "after").replace('watch-drift = "0 4 1 1 *"\n', "")
     said = deployed(renamed)
     assert "still scheduled, and no longer in the file: retrain-before, watch-drift-before" in said
@@ -320,6 +326,8 @@ def test_what_a_projects_file_names_no_more_is_said_and_removed_when_asked(
         "deployed": ["retrain-after"],
         "left": ["retrain-before", "watch-drift-before"],
         "removed": True,
+        "file": str(file),
+        "notes": [],
     }
     assert there() == {"retrain-after"}
     # Without [schedule] nothing is deployed, and what is left is named all the same.
@@ -329,9 +337,116 @@ def test_what_a_projects_file_names_no_more_is_said_and_removed_when_asked(
     assert "still scheduled, and no longer in the file: retrain-after\nremove it:  " in said
     assert there() == {"retrain-after"}
     removed = deployed(alone, "--remove")
-    assert removed == "deployed: nothing, for nothing is scheduled\nremoved: retrain-after\n"
+    nothing = "deployed: nothing, for nothing is scheduled"
+    assert removed == f"{nothing}\nfrom {file}\nremoved: retrain-after\n"
     assert there() == set()
     assert "removed" not in deployed(alone, "--remove"), "again is no error"
     never = server.bpeline("deploy", "--project", str(file), *home, folder=tmp_path)
     assert never.returncode == 2
     assert f"{file} schedules nothing" in never.stderr
+
+
+@pytest.fixture
+def team(served: Served, server: PrefectServer, tmp_path: Path) -> Callable[..., Any]:
+    """Deploys a project of a name by a command, as JSON; an exit code other than 0 is an error."""
+    table = '[schedule]\nretrain = "0 3 1 1 *"\nwatch-drift = "0 4 1 1 *"\n'
+    (tmp_path / "corpus").mkdir()
+
+    def deploy(
+        name: str, *more: str, home: Path = served.home, size: int = 300, code: int = 0
+    ) -> Any:
+        file = tmp_path / f"{home.name}.toml"
+        train = f'[train]\nname = "{name}"\npaths = ["corpus/"]\nvocab_size = {size}\n'
+        file.write_text(train + table)
+        words = ("deploy", "--json", "--project", str(file), "--workspace", str(home), *more)
+        ended = server.bpeline(*words, folder=tmp_path)
+        assert ended.returncode == code, ended.stdout + ended.stderr
+        return ended.stderr if code else json.loads(ended.stdout)
+
+    return deploy
+
+
+def test_what_was_changed_in_prefect_is_kept_and_said(
+    served: Served, server: PrefectServer, team: Callable[..., Any]
+) -> None:
+    assert team("kept")["notes"] == []
+    retrain, watch = (served.deployments[f"{job}-kept"] for job in ("retrain", "watch-drift"))
+    place, (schedule,) = f"/deployments/{retrain['id']}", retrain["schedules"]
+    server.ask(f"{place}/schedules/{schedule['id']}", {"active": False}, "PATCH")
+    server.ask(f"{place}/schedules", [{"schedule": {"interval": 7200}, "active": False}])
+    (automation,) = [
+        one for one in server.all("automations") if one["name"].startswith("retrain-kept")
+    ]
+    server.ask(f"/automations/{automation['id']}", {"enabled": False}, "PATCH")
+    server.ask("/work_pools/", {"name": "team", "type": "process"})
+    changes = {
+        "paused": True,
+        "work_pool_name": "team",
+        "parameters": {"name": "kept", "paths": []},
+    }
+    server.ask(f"/deployments/{watch['id']}", changes, "PATCH")
+    (schedule,) = watch["schedules"]
+    server.ask(f"/deployments/{watch['id']}/schedules/{schedule['id']}", method="DELETE")
+
+    paths = watch["parameters"]["paths"]
+    notes = [
+        f"kept: the automation {automation['name']!r} is paused",
+        "kept: the schedule '0 3 1 1 *' UTC of retrain-kept is paused",
+        "kept: retrain-kept also has the schedule 'every 7200.0 s' UTC",
+        "kept: watch-drift-kept is paused",
+        "kept: watch-drift-kept runs in the work pool team",
+        f"kept: paths of watch-drift-kept, [] instead of {shorten(str(paths), 60)}",
+        "kept: watch-drift-kept is without the schedule project ('0 4 1 1 *' UTC)",
+    ]
+    assert team("kept")["notes"] == notes
+    grown = "replaced: vocab_size of retrain-kept, 300 instead of 400"
+    assert team("kept", size=400)["notes"] == [grown, *notes], "a change of the file is deployed"
+
+    retrain, watch = (served.deployments[f"{job}-kept"] for job in ("retrain", "watch-drift"))
+    spelled = {(one["slug"], one["active"]) for one in retrain["schedules"]}
+    assert spelled == {("project", False), (None, False)}
+    assert watch["paused"]
+    assert watch["schedules"] == []
+    assert watch["work_pool_name"] == "team"
+    assert retrain["parameters"]["vocab_size"] == 400
+
+    assert team("kept", "--force", size=400)["notes"] == []
+    retrain, watch = (served.deployments[f"{job}-kept"] for job in ("retrain", "watch-drift"))
+    assert [one["active"] for one in retrain["schedules"] + watch["schedules"]] == [True, True]
+    assert not watch["paused"]
+    assert watch["parameters"]["paths"] == paths
+
+
+def test_another_mlflow_s_deployments_of_the_same_name_are_not_overwritten(
+    served: Served, server: PrefectServer, team: Callable[..., Any], tmp_path: Path
+) -> None:
+    team("shared")
+    before = served.deployments["retrain-shared"]["parameters"]
+    other = tmp_path / "other"
+    refused = team("shared", home=other, size=400, code=2)
+    assert "has retrain-shared, watch-drift-shared of another MLflow, deployed for " in refused
+    assert served.deployments["retrain-shared"]["parameters"] == before
+    team("shared", "--force", home=other)
+    assert "of another MLflow" in team("shared", code=2)
+    # A checkout elsewhere that has the same MLflow is the same project.
+    (tmp_path / "other.toml").rename(tmp_path / "moved.toml")
+    environment = {"BPELINE_HOME": str(other)}
+    words = ("deploy", "--project", "moved.toml", "--json")
+    ended = server.bpeline(*words, folder=tmp_path, **environment)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_prefect_s_own_command_does_not_deploy_for_no_workspace(
+    server: PrefectServer, tmp_path: Path
+) -> None:
+    command = [
+        *PREFECT,
+        "--no-prompt",
+        "deploy",
+        "--all",
+        "--prefect-file",
+        str(ROOT / "prefect.yaml"),
+    ]
+    ended = server.run(command, tmp_path)
+    assert ended.returncode
+    assert "type `bpeline deploy` instead of `prefect deploy`" in ended.stdout + ended.stderr
