@@ -41,7 +41,9 @@ from bpeline.flows.serving import (  # noqa: E402
     PrefectListener,
     patiently,
     require_nobody_trains,
+    require_own_mlflow,
     run_names,
+    run_tags,
     runs_unattended,
     shown_like,
 )
@@ -91,8 +93,10 @@ def _as_flow(
         listener = PrefectListener(kind, run_names.tokenizer(flow_run.parameters))
 
         def work() -> Any:
-            if alone is not None and runs_unattended():
-                alone(flow_run.parameters)
+            if runs_unattended():
+                require_own_mlflow(run_tags(), flow_run.parameters.get("workspace"))
+                if alone is not None:
+                    alone(flow_run.parameters)
             return function(*args, **parameters)
 
         heard = progress.Several([progress.current(), listener])

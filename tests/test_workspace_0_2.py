@@ -14,6 +14,7 @@ import workspace_0_2
 from click.testing import CliRunner, Result
 
 from bpeline.flows.cli.main import cli
+from bpeline.flows.serving.prefect_server import former_database
 from bpeline.registry import environment, load_tokenizer
 
 PLACES = {"big/1": "", "big/2": "", "code/1": "", "code/2": "", "words/1": "",
@@ -116,3 +117,14 @@ def test_the_project_was_deployed(kept: tuple[Path, Any]) -> None:
     with closing(sqlite3.connect(kept[0] / "home/.prefect/prefect.db")) as connection:
         deployed = connection.execute("SELECT name FROM deployment ORDER BY name").fetchall()
     assert deployed == [("retrain-news",), ("watch-drift-news",)]
+
+
+def test_the_first_server_says_what_prefect_s_former_database_holds(kept: tuple[Path, Any]) -> None:
+    former, workspace = kept[0] / "home/.prefect", kept[0] / "project/.bpeline"
+    home = workspace / "prefect"
+    new, holds, take_over = former_database(former, home, workspace)
+    assert new.endswith(f"is now {home / 'prefect.db'}, which is new")
+    assert "holds retrain-news, watch-drift-news: 2 schedules and" in holds
+    assert f"cp {former / 'prefect.db'}* {home}/ && bpeline server --deploy" in take_over
+    assert former_database(former, home, kept[0] / ".bpeline") == [], "another workspace"
+    assert former_database(former, former, workspace) == [], "it is the workspace's own"

@@ -38,6 +38,7 @@ _QUIET_TERMINAL = {
     "PREFECT_LOGGING_LOGGERS_PREFECT_FLOW_RUNS_LEVEL": "INFO",
     "PREFECT_LOGGING_LOGGERS_PREFECT_TASK_RUNS_LEVEL": "INFO",
 }
+_NETWORK = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "lustre", "gpfs", "beegfs", "fuse.")
 _SERVERS = {
     **_QUIET_PREFECT,
     "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
@@ -65,15 +66,45 @@ def configured_prefect() -> PrefectAddress | None:
     if url := os.environ.get("PREFECT_API_URL"):
         return PrefectAddress(url, "PREFECT_API_URL")
     try:
-        home = Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
-        path = Path(os.environ.get("PREFECT_PROFILES_PATH") or home / "profiles.toml").expanduser()
-        content = read_toml(path)
+        content = read_toml(_profiles())
         name = os.environ.get("PREFECT_PROFILE") or content["active"]
         url = str(content["profiles"][name]["PREFECT_API_URL"])
     except (OSError, RuntimeError, ValueError, LookupError, TypeError):
         return None  # what Prefect cannot read either is no profile
     tell_secrets_of(url)
     return PrefectAddress(url, f"Prefect's profile {name!r}") if url else None
+
+
+def prefect_home() -> Path:
+    """Where Prefect keeps its database and profiles unless they are somewhere else."""
+    return Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
+
+
+def _profiles() -> Path:
+    named = os.environ.get("PREFECT_PROFILES_PATH")
+    return Path(named).expanduser() if named else prefect_home() / "profiles.toml"
+
+
+def prefect_of(workspace: Workspace) -> dict[str, str]:
+    """Variables that move Prefect's home, and its default database, into a workspace.
+
+    A database that the environment or a profile names stays the one. On a disk of another machine
+    SQLite's write-ahead log is unsafe, so there Prefect's home stays where it is.
+    """
+    if on_network_disk(workspace.root):
+        return {}
+    home = workspace.root / "prefect"
+    return {"PREFECT_HOME": str(home), "PREFECT_PROFILES_PATH": str(_profiles())}
+
+
+def on_network_disk(path: Path, mounts: Path = Path("/proc/mounts")) -> bool:
+    """Whether a path is on a disk of another machine; False where the system does not say it."""
+    try:
+        lines = [line.split()[1:3] for line in mounts.read_text().splitlines()]
+    except OSError:
+        return False
+    above = [(len(place), kind) for place, kind in lines if path.resolve().is_relative_to(place)]
+    return bool(above) and max(above)[1].startswith(_NETWORK)
 
 
 def own_workspace() -> Workspace | None:

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from .local_server import serve_ui as serve_ui
     from .patience import patiently as patiently
     from .patience import require_nobody_trains as require_nobody_trains
+    from .patience import require_own_mlflow as require_own_mlflow
     from .prefect_listener import PrefectListener as PrefectListener
+    from .prefect_listener import run_tags as run_tags
     from .prefect_listener import runs_unattended as runs_unattended
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

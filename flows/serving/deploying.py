@@ -18,6 +18,7 @@ from typing import Any
 
 from bpeline.flows.running import settings
 from bpeline.flows.serving import work_pool
+from bpeline.flows.serving.patience import MLFLOW_TAG
 from bpeline.flows.serving.project_deployments import PROJECT_TAG, read_deployments
 from bpeline.registry.environment import HOME_VARIABLE, addresses
 from bpeline.registry.opening import open_registry
@@ -25,7 +26,6 @@ from bpeline.tokenizer_core.digests import digest_of_bytes
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import BpelineError, InvalidOption
 
-MLFLOW_TAG = "mlflow:"
 KEPT, REPLACED = "kept: ", "replaced: "
 
 

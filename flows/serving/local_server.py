@@ -129,9 +129,10 @@ def serve(
     order = _read_order(home) if deploys else None  # before anything is started
     api = f"http://{HOST}:{prefect_port}/api"
     secret = make_server_secret(registry.workspace.server_secret_file) if password else ""
-    environment = _environment(registry, secret, PREFECT_API_URL=api)
+    places = settings.prefect_of(registry.workspace)
+    environment = _environment(registry, secret, PREFECT_API_URL=api, **places)
     mlflow = _mlflow(registry, mlflow_port, "--mlflow-port")
-    worker = Service("a worker", _worker())
+    worker = Service("a worker", _worker(registry.workspace.id))
 
     def show() -> None:
         schedules = f"http://{HOST}:{prefect_port}/deployments"
@@ -146,6 +147,10 @@ def serve(
         show()
         return
     _end_left_behind(registry.workspace, say, ask)
+    if places:
+        prefect_home = Path(places["PREFECT_HOME"])
+        for line in prefect_server.former_database(settings.prefect_home(), prefect_home, home):
+            say(line)
     try:
         with (
             serving_prefect(registry.workspace) as serves,
@@ -173,9 +178,9 @@ def prefect_service(port: int) -> Service:
     return Service("Prefect", command, port, "/api", "--prefect-port")
 
 
-def _worker() -> Sequence[str]:
+def _worker(queue: str) -> Sequence[str]:
     deployments = str(INSTALLED / "prefect.yaml")
-    return _python(prefect_worker.__name__, POOL, deployments, str(_RUNS_AT_ONCE))
+    return _python(prefect_worker.__name__, POOL, queue, deployments, str(_RUNS_AT_ONCE))
 
 
 def _python(*command: str) -> Sequence[str]:
@@ -224,6 +229,7 @@ def _environment(registry: Registry, secret: str, **more: str) -> dict[str, str]
     return settings.server_environment(
         BPELINE_HOME=str(registry.workspace.root),
         BPELINE_STORE=registry.workspace.store,
+        BPELINE_QUEUE=registry.workspace.id,
         BPELINE_INSTALLED=str(INSTALLED),
         MLFLOW_BACKEND_STORE_URI=store.uri,
         MLFLOW_ARTIFACTS_DESTINATION=store.artifact_location or "",

@@ -6,12 +6,13 @@ What helps is named here and nothing else: bad input fails at once, today and to
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from bpeline.registry.opening import open_registry
-from bpeline.tokenizer_core.errors import RegistryUnreachable, WorkspaceLocked
+from bpeline.tokenizer_core.errors import InvalidOption, RegistryUnreachable, WorkspaceLocked
 
+MLFLOW_TAG = "mlflow:"  # of a deployment; the identity of its MLflow follows
 Result = TypeVar("Result")
 
 UNREACHABLE_DELAYS = (30.0, 120.0, 300.0)  # seconds; a server that is restarted answers by then
@@ -44,6 +45,26 @@ def patiently(work: Callable[[], Result], say: Callable[[str], object]) -> Resul
                 raise
             say(f"{error.happened}; tried again in {delay:.0f} seconds")
             time.sleep(delay)
+
+
+def require_own_mlflow(tags: Iterable[str], workspace: str | None) -> None:
+    """See that a deployment's run works with the MLflow that it was deployed for.
+
+    Args:
+        tags: of the run, which are those of its deployment.
+
+    Raises:
+        InvalidOption: this workspace has another one.
+    """
+    owners = [tag.removeprefix(MLFLOW_TAG) for tag in tags if tag.startswith(MLFLOW_TAG)]
+    registry = open_registry(workspace)
+    if owners and registry.store not in owners:
+        raise InvalidOption(
+            f"this run belongs to MLflow {', '.join(owners)}, and the workspace "
+            f"{registry.workspace.root} has {registry.store or 'none'}",
+            "expected the workspace that the deployment names",
+            "deploy it for this workspace: `bpeline deploy`, and `--force` to replace the other",
+        )
 
 
 def require_nobody_trains(name: str, workspace: str | None) -> None:

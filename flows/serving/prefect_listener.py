@@ -162,6 +162,11 @@ def runs_unattended() -> bool:
     return _flow_run().deployment_id is not None
 
 
+def run_tags() -> list[str]:
+    """The tags of the run, among them those of its deployment."""
+    return list(_flow_run().tags)
+
+
 def _flow_run() -> Any:
     context = FlowRunContext.get()
     assert context is not None

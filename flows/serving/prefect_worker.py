@@ -1,7 +1,7 @@
 """Prefect's process worker, which runs only what `bpeline deploy` writes.
 
-A program, ``python -m bpeline.flows.serving.prefect_worker POOL DEPLOYMENTS LIMIT``. Before it
-starts, runs whose process is gone are marked as crashed.
+A program, ``python -m bpeline.flows.serving.prefect_worker POOL QUEUE DEPLOYMENTS LIMIT``. Before
+it starts, runs whose process is gone are marked as crashed.
 """
 
 from __future__ import annotations
@@ -25,13 +25,17 @@ _MOST_RUNS = 200  # that Prefect lists at once
 def main() -> None:
     """Work until the process is ended."""
     end_with_parent()
-    pool, path, limit = sys.argv[1:]
+    pool, queue, path, limit = sys.argv[1:]
     settings.prepare_program()
     from prefect.cli import app
+    from prefect.client.orchestration import get_client
 
     _define_worker(Path(path))
     mark_lost_runs()
-    sys.argv[1:] = ["worker", "start", "--type", "process", "--pool", pool, "--limit", limit]
+    with get_client(sync_client=True) as client:  # else Prefect makes it with its own template
+        work_pool.make(client, pool, force=False)
+    options = ["--type", work_pool.TYPE, "--pool", pool, "--work-queue", queue, "--limit", limit]
+    sys.argv[1:] = ["worker", "start", *options]
     app()
 
 

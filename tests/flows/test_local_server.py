@@ -19,6 +19,7 @@ import pytest
 from click.testing import Result
 from loopback import free_ports, listens, waiting_for
 
+from bpeline.flows.running import settings
 from bpeline.flows.serving import local_server
 from bpeline.flows.serving import services as looked_after
 from bpeline.flows.serving.services import Processes, Service, wait_for_any
@@ -193,6 +194,22 @@ def test_deploy_without_a_server_says_how_to_start_one(
     result = bpeline("deploy")
     assert result.exit_code == 1
     assert "bpeline server --deploy" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("mounts", "is_remote"),
+    [
+        ("/dev/a / ext4 rw 0 0\nhost:/x {} nfs4 rw 0 0\n", True),
+        ("host:/x / nfs4 rw 0 0\n/dev/a {} ext4 rw 0 0\n", False),
+        ("a / overlay rw 0 0\nu@h: {} fuse.sshfs rw 0 0\n", True),
+    ],
+)
+def test_prefect_s_database_lies_in_the_workspace_unless_its_disk_is_remote(
+    tmp_path: Path, mounts: str, is_remote: bool
+) -> None:
+    (tmp_path / "mounts").write_text(mounts.format(tmp_path))
+    assert settings.on_network_disk(tmp_path / "w", tmp_path / "mounts") is is_remote
+    assert settings.prefect_of(Workspace(tmp_path))["PREFECT_HOME"] == str(tmp_path / "prefect")
 
 
 @pytest.mark.parametrize("command", [("server", "--deploy"), ("deploy",)])

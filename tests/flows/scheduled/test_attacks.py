@@ -71,7 +71,8 @@ def test_with_the_password_the_worker_runs_only_what_bpeline_deploys(
     shell = {"prefect.deployments.steps.run_shell_script": {"script": f"touch {done}"}}
 
     def deployed(name: str, **more: Any) -> Any:
-        content = {"name": name, "flow_id": flow, "work_pool_name": "bpeline", **more}
+        queue = {"work_pool_name": "bpeline", "work_queue_name": ours["work_queue_name"]}
+        content = {"name": name, "flow_id": flow, **queue, **more}
         return served.server.ask("/deployments/", content)["id"]
 
     for more in {"command": f"touch {done}"}, {"working_dir": "/"}, {"env": {"LD_PRELOAD": "a"}}:

@@ -11,9 +11,11 @@ from textwrap import shorten
 from typing import Any
 
 import pytest
+from loopback import waiting_for
 from prefect_server import PREFECT, ROOT, PrefectServer
-from served import Served
+from served import ENDED, PATIENCE, Served
 
+from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.counting.count_corpus import count_words
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.shards.token_shards import TokenShards
@@ -450,3 +452,21 @@ def test_prefect_s_own_command_does_not_deploy_for_no_workspace(
     ended = server.run(command, tmp_path)
     assert ended.returncode
     assert "type `bpeline deploy` instead of `prefect deploy`" in ended.stdout + ended.stderr
+
+
+def test_a_run_for_another_mlflow_ends_by_name(served: Served, server: PrefectServer) -> None:
+    assert (served.home / "prefect/prefect.db").is_file()
+    sweeping = served.deployments["sweep-garbage"]
+    assert sweeping["work_queue_name"] == Workspace(served.home).id
+    place = f"/deployments/{sweeping['id']}"
+    server.ask(place, {"tags": ["mlflow:other"]}, "PATCH")
+    run = server.ask(f"{place}/create_flow_run", {})["id"]
+
+    def state() -> Any:
+        found = server.ask(f"/flow_runs/{run}")["state"]
+        return found if found["type"] in ENDED else None
+
+    ended = waiting_for("end of the run", state, PATIENCE)
+    server.ask(place, {"tags": sweeping["tags"]}, "PATCH")
+    assert ended["type"] == "FAILED"
+    assert f"belongs to MLflow other, and the workspace {served.home} has" in ended["message"]
