@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from bpeline.registry.environment import HOME_VARIABLE, PREFECT_FILES, addresses, require_own
 from bpeline.registry.workspace import Workspace, read_server_secret, served_prefect
-from bpeline.tokenizer_core.bounded_files import read_toml
+from bpeline.tokenizer_core.bounded_files import read_file, read_toml
 from bpeline.tokenizer_core.errors import InvalidOption, NotTrusted, StorageError
 from bpeline.tokenizer_core.redaction import tell_secrets_of
 
@@ -100,7 +100,7 @@ def prefect_of(workspace: Workspace) -> dict[str, str]:
 def on_network_disk(path: Path, mounts: Path = Path("/proc/mounts")) -> bool:
     """Whether a path is on a disk of another machine; False where the system does not say it."""
     try:
-        lines = [line.split()[1:3] for line in mounts.read_text().splitlines()]
+        lines = [line.split()[1:3] for line in os.fsdecode(read_file(mounts)).splitlines()]
     except OSError:
         return False
     above = [(len(place), kind) for place, kind in lines if path.resolve().is_relative_to(place)]

@@ -53,6 +53,7 @@ from bpeline.registry.workspace import (
     serving_ui,
 )
 from bpeline.tokenizer_core.another_python import required_python
+from bpeline.tokenizer_core.bounded_files import parse_json
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryUnreachable
 
 POOL = "bpeline"
@@ -272,7 +273,7 @@ def _deploy(environment: Mapping[str, str], order: deploying.Order) -> Deployed:
             "a Prefect server of version 3.8 or newer",
             "type `prefect version` to see the server, then try again",
         )
-    answer = json.loads(done.stdout.splitlines()[-1])
+    answer = parse_json(done.stdout.splitlines()[-1])
     if "refused" in answer:
         raise (InvalidOption if answer["exit_code"] == 2 else RegistryUnreachable)(
             *answer["refused"]
