@@ -74,13 +74,12 @@ def write_hub_folder(
     directory = registry.workspace.version_directory(version.digest)
     imported = Lineage.of(registry, version).imported  # not that of others with its digest
     certificates = {**details["certificates"], FORMAT: str(written.certificate)}
-    ids = load_tokenizer(reference).special_tokens
     text = model_card(
         details,
         read_evaluation(directory),
         certificates,
         licence or ("" if imported is None else imported.licence),
-        sorted(ids, key=ids.__getitem__),
+        load_tokenizer(reference),
         repository or path.name,
     )
     DURABLE.write(card, text.encode(errors="backslashreplace"))

@@ -12,6 +12,7 @@ from typing import Any
 
 from bpeline.flows.wording import counted, megabytes
 from bpeline.tokenizer_core.evaluation import ALL, BYTES_PER_TOKEN
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 OURS = "<!-- This card was written by bpeline. -->"
 _LANGUAGE = re.compile(r"[a-z]{2,3}")
@@ -28,7 +29,7 @@ def model_card(
     evaluation: Mapping[str, Any] | None,
     certificates: Mapping[str, str],
     licence: str,
-    special_tokens: Sequence[str],
+    tokenizer: Tokenizer,
     place: str,
 ) -> str:
     """The text of a README.md.
@@ -38,7 +39,7 @@ def model_card(
         evaluation: the content of its ``evaluation.json``; None where it was not measured.
         certificates: format → what its program made of the export.
         licence: as the Hub spells it, such as ``apache-2.0``; empty for none stated.
-        special_tokens: in the order of their ids.
+        tokenizer: the version's.
         place: the repository or folder that it is loaded from.
     """
     parts = [
@@ -49,8 +50,9 @@ def model_card(
         "## Loading it\n",
         "```python\nfrom transformers import AutoTokenizer\n\n"
         f"tokenizer = AutoTokenizer.from_pretrained({json.dumps(place)})\n```\n",
+        *_special_tokens_in_text(tokenizer),
         "## What it is\n",
-        _table(("", ""), _facts(details, special_tokens)),
+        _table(("", ""), _facts(details, tokenizer)),
         "## What it was made of\n",
         *_lineage(details),
         "## How it measures\n",
@@ -82,11 +84,21 @@ def _algorithm(details: Mapping[str, Any]) -> str:
     return {"byte-bpe": "byte-level BPE"}.get(algorithm, algorithm)
 
 
-def _facts(details: Mapping[str, Any], special_tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _special_tokens_in_text(tokenizer: Tokenizer) -> Iterator[str]:
+    if tokenizer.special_tokens and not tokenizer.spec.finds_special:
+        yield (
+            "A special token in text is one id here and in `tokenizers`. bpeline, its command line"
+            " and its MLflow model read it as ordinary text unless `allowed_special` allows it.\n"
+        )
+
+
+def _facts(details: Mapping[str, Any], tokenizer: Tokenizer) -> Iterator[tuple[str, str]]:
     yield "registered as", str(details["reference"])
     yield "digest", f"`{details['digest']}`"
     yield "split pattern", f"`{details.get('pattern', '')}`"
-    yield "special tokens", ", ".join(f"`{one}`" for one in special_tokens) or "none"
+    ids = tokenizer.special_tokens
+    ordered = sorted(ids, key=ids.__getitem__)
+    yield "special tokens", ", ".join(f"`{token}`" for token in ordered) or "none"
     if "created_at" in details:
         yield "made", str(details["created_at"])
 

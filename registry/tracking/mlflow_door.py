@@ -323,6 +323,13 @@ def save_model(
     """Write MLflow's model directory: our model file, the tokenizer, the wheel of the core."""
     mlflow = _import_pyfunc()
     packages = requirements_of(publication)
+    described = mlflow.models.Model(
+        artifact_path=model.location,
+        model_uuid=model.model_id,
+        model_id=model.model_id,
+        run_id=run_id,
+        metadata={"digest": publication.digest},
+    )
     with _installed_packages_not_listed():
         mlflow.pyfunc.save_model(
             str(laid_out),
@@ -331,14 +338,12 @@ def save_model(
             pip_requirements=packages,
             uv_project_path=str(laid_out),  # none, instead of one in the current directory
             model_config={"core_sha256": core_sha256, "packages": packages},
-            mlflow_model=mlflow.models.Model(
-                artifact_path=model.location,
-                model_uuid=model.model_id,
-                model_id=model.model_id,
-                run_id=run_id,
-                metadata={"digest": publication.digest},
-            ),
+            mlflow_model=described,
         )
+    # The type hints of `predict` give the signature, but say nothing of parameters.
+    allowed_special = mlflow.types.ParamSpec("allowed_special", "string", default=None)
+    described.signature.params = mlflow.types.ParamSchema([allowed_special])
+    described.save(str(laid_out / "MLmodel"))
 
 
 @contextmanager

@@ -9,12 +9,14 @@ by it. Its errors are ImportErrors, because the project's own are in what cannot
 from __future__ import annotations
 
 import hashlib
+import json
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy
 from mlflow.exceptions import MlflowException
 from mlflow.models import set_model
 from mlflow.pyfunc import PythonModel
@@ -22,9 +24,15 @@ from mlflow.pyfunc import PythonModel
 if TYPE_CHECKING:
     from bpeline import Tokenizer
 
+_IDS = (list, tuple, numpy.ndarray)
+
 
 class TokenizerModel(PythonModel):  # type: ignore[misc]  # MLflow ships no types
-    """Texts in, token ids out; special tokens in the texts are ordinary text."""
+    """Texts in, token ids out; lists of ids in, texts out.
+
+    The parameter ``allowed_special`` names the special tokens that are recognized in texts:
+    ``"all"``, ``"none"``, or a JSON list. By default the tokenizer decides, see `Tokenizer.encode`.
+    """
 
     _tokenizer: Tokenizer
 
@@ -46,17 +54,38 @@ class TokenizerModel(PythonModel):  # type: ignore[misc]  # MLflow ships no type
         self, context: Any, model_input: list[str], params: dict[str, Any] | None = None
     ) -> list[list[int]]:
         """Token ids of each text, in order. MLflow refuses anything but a list of texts."""
-        return [self._tokenizer.encode(text) for text in model_input]
+        allowed = _allowed_special(params or {})
+        return [self._tokenizer.encode(text, allowed) for text in model_input]
 
     def _predict_input(
         self, context: Any, model_input: Any, params: dict[str, Any] | None = None
     ) -> Any:
-        """Like `predict`; of a DataFrame, the column `text` or its only column is encoded."""
-        return TokenizerModel.predict(self, context, _texts_of(model_input), params)
+        """Like `predict`, also for a DataFrame's column; lists of ids are decoded."""
+        rows = _rows_of(model_input)
+        if isinstance(rows, list) and rows and all(isinstance(ids, _IDS) for ids in rows):
+            return self._tokenizer.decode_batch(rows)
+        return TokenizerModel.predict(self, context, rows, params)
 
 
-def _texts_of(model_input: Any) -> Any:
-    """The texts of a DataFrame; other input as it is, for MLflow to check."""
+def _allowed_special(params: dict[str, Any]) -> Any:
+    """The parameter as `Tokenizer.encode` takes it. MLflow's parameters are scalars of one type."""
+    value = params.get("allowed_special")
+    if value in (None, "all", "none"):
+        return value
+    try:
+        names = json.loads(value)
+    except ValueError:
+        names = None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise MlflowException.invalid_parameter_value(
+            f'allowed_special is {value!r}; expected "all", "none", or a JSON list of special '
+            "tokens. Pass {'allowed_special': json.dumps(['<|endoftext|>'])}"
+        )
+    return frozenset(names)
+
+
+def _rows_of(model_input: Any) -> Any:
+    """The texts or ids of a DataFrame; other input as it is, for MLflow to check."""
     if not hasattr(model_input, "columns"):
         return model_input
     columns = list(model_input.columns)

@@ -301,7 +301,9 @@ def description_of_name(name: str, measured_on: str, page: str = "") -> str:
         "figures compare; texts and when they changed: `bpeline evaluate --sets`.\n\n"
         f'Load one with `bpeline.load_tokenizer("{name}@champion")`, or without bpeline with '
         f'`mlflow.pyfunc.load_model("models:/{name}@champion")`; the same by `@candidate`, or by '
-        f"number. The first line of a version says how it compares to the champion it met; "
+        "number. Both read a special token in text as ordinary text unless `allowed_special` "
+        "allows it (`params` of `predict`); `tokenizers` and `transformers` read it as one id. "
+        f"The first line of a version says how it compares to the champion it met; "
         f"its page, to the earlier ones; `bpeline compare {name}@champion {name}@candidate` "
         "compares any two.\n\n"
         "Better is more of `bytes_per_token`, and less of tokens, `vs_champion_percent` (against "

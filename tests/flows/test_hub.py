@@ -96,6 +96,7 @@ def test_what_is_pushed_loads_and_can_be_imported_at_its_commit(
     assert card.startswith('---\nlicense: "apache-2.0"\nlanguage: ["en"]\n')
     assert "| prose | en |" in card
     assert "bytes/token" in card
+    assert "A special token in text is one id here" in card
     assert "| transformers | transformers " in card
     assert pushed["digest"] in card
     assert "secret-project" not in card, "paths are for the owners of the corpus"

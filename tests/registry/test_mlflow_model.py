@@ -12,6 +12,7 @@ import sys
 import sysconfig
 import tarfile
 import zipfile
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,12 @@ import pytest
 from kept_registry import KeptRegistry
 from small_publications import publication_of
 
-from bpeline import Tokenizer
+from bpeline import Tokenizer, train_from_iterator
 from bpeline.registry import load_tokenizer, publish_version
 from bpeline.registry.opening import Registry
 from bpeline.registry.tracking.core_wheel import CORE_PACKAGES, core_wheel
 from bpeline.tokenizer_core.digests import sealed, unsealed
-from bpeline.tokenizer_core.errors import InvalidTokenizer
+from bpeline.tokenizer_core.errors import InvalidSpecialToken, InvalidTokenizer
 from bpeline.tokenizer_core.kernels.compiling.machine_code import source_digest
 
 TEXTS = ["the other theatre", "", " don't\n\n123 the", "日本語 the 🎉", "<|endoftext|>"]
@@ -162,6 +163,8 @@ def test_an_installed_bpeline_is_used_instead(stored: Path, wheel: Path) -> None
         {"id": numbers, "text": TEXTS},
     ):
         assert model.predict(pandas.DataFrame(columns)) == ids
+    assert model.predict(ids) == model.predict(pandas.DataFrame({"ids": ids})) == TEXTS
+    assert model.predict([[]]) == [""]
     twice = pandas.DataFrame(zip(TEXTS, TEXTS, strict=True), columns=["text", "text"])
     for frame, named in (
         (pandas.DataFrame({"id": others, "body": TEXTS}), r"columns \['id', 'body'\]"),
@@ -173,7 +176,39 @@ def test_an_installed_bpeline_is_used_instead(stored: Path, wheel: Path) -> None
         with pytest.raises(mlflow.exceptions.MlflowException, match=named) as refused:
             model.predict(frame)
         assert refused.value.error_code == "INVALID_PARAMETER_VALUE"
-    assert str(model.metadata.signature.inputs) == "[string (required)]"
+    for rows in ([1, 2], [[65], "a"]):
+        with pytest.raises(mlflow.exceptions.MlflowException, match="Expected type str, but got"):
+            model.predict(rows)
+    signature = model.metadata.signature
+    assert str(signature.inputs) == "[string (required)]"
+    assert str(signature.params) == "['allowed_special': string (default: None)]"
+
+
+@pytest.mark.slow
+def test_special_tokens_are_recognized_in_texts_where_params_allow_them(
+    registry: Registry, tmp_path: Path
+) -> None:
+    import mlflow.pyfunc
+
+    tokenizer = train_from_iterator(["ab"], 258, special_tokens=["<|a|>", "<|b|>"])
+    publication = replace(publication_of(tmp_path, b"s"), name="special", digest=tokenizer.digest)
+    tokenizer.save(publication.tokenizer_directory, format="bpeline")
+    publish_version(registry, publication)
+    stored = registry.workspace.mlflow_artifacts.rglob("MLmodel")
+    (path,) = [one.parent for one in stored if tokenizer.digest in one.read_text()]
+    model = mlflow.pyfunc.load_model(str(path))
+    text = "x<|a|>y<|b|>"
+    for value, allowed in (
+        (None, None), ("none", "none"), ("all", "all"), ('["<|b|>"]', {"<|b|>"}), ("[]", ()),
+    ):  # fmt: skip
+        ids = model.predict([text], params={"allowed_special": value})
+        assert ids == [tokenizer.encode(text, allowed_special=allowed)]
+        assert model.predict(ids) == [text]
+    for value in ("<|a|>", '"<|a|>"', "[1]", "{}", ["<|a|>"]):
+        with pytest.raises(mlflow.exceptions.MlflowException, match="allowed_special"):
+            model.predict([text], params={"allowed_special": value})
+    with pytest.raises(InvalidSpecialToken, match=r"names '<\|c\|>'"):
+        model.predict([text], params={"allowed_special": '["<|c|>"]'})
 
 
 @pytest.mark.slow
