@@ -67,7 +67,7 @@ $(VENV)/bin/python:
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check "pip>=26" || true
 
 $(VENV)/installed: pyproject.toml setup.py constraints.txt | $(VENV)/bin/python
-	$(INSTALL) --editable .
+	$(INSTALL) --editable ".[certify]"
 	$(MODULES)
 	@touch $@
 

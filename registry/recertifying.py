@@ -24,6 +24,7 @@ from bpeline.registry.imported import copy_originals, imported_in
 from bpeline.registry.loading import ResolvedVersion, load_version
 from bpeline.registry.opening import Registry
 from bpeline.registry.version_files import (
+    KEPT,
     certificate_path,
     golden_texts,
     holds_version,
@@ -40,7 +41,6 @@ from bpeline.tokenizer_core.formats import format_named
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 Outcome = Literal["equal", "changed", "not checked"]
-KEPT = ("hf", "tiktoken")  # formats whose file stays with a version, if it was read alike
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 # The manifest comes last: where it is, the others are.
 FORMAT_FILES = ("vocab.json", "merges.txt", "manifest.json")
+KEPT = ("hf", "tiktoken")  # formats whose file stays with a version, if it was read alike
+CERTIFYING = ("tokenizers", "tiktoken")  # what reads these, installed by the extra `certify`
 FIGURES = "figures"
 PAGES = "pages"
 EXTENSION = "extension.json"  # what was checked of a version that extends another
@@ -79,6 +82,18 @@ def kept_export(directory: Path, format: str) -> Path | None:
 def certificate_path(directory: Path, format: str) -> Path:
     """Where a version keeps the certificate of its export to a format."""
     return directory / f"certificate-{format}.json"
+
+
+def uncertified(directory: Path, reference: str) -> str:
+    """What to type because exports of a version were compared with no library; may be empty."""
+    from bpeline.registry.exports import certificates_in
+
+    certificates = certificates_in(directory)
+    if not any(certificates[kind].not_checked for kind in KEPT if kind in certificates):
+        return ""
+    if all(map(find_spec, CERTIFYING)):
+        return f"exports not certified: type `bpeline recertify {reference}`"
+    return "exports not certified: pip install 'bpeline[certify]'"
 
 
 def golden_texts(directory: Path) -> list[str]:

@@ -69,6 +69,17 @@ def done(*command: str, folder: Path) -> None:
     assert ran.returncode == 0, ran.stderr
 
 
+def test_what_certifies_exports_is_installed_where_the_first_steps_are() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    assert {"tokenizers", "tiktoken"} == {name.split(">=")[0] for name in extras["certify"]}
+    assert set(extras["certify"]) <= set(extras["test"])
+    for page in ("README.md", "Makefile", "Containerfile", "docs/tutorial.md"):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert re.search(r"install.*\[certify|INSTALL.*\[certify|source\[certify", text), page
+
+
 @pytest.mark.slow
 def test_it_holds_one_name_and_everything_below_it(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:

@@ -164,21 +164,25 @@ def _line(when: str, alias: str, places: str, by: str, reason: str) -> str:
 
 def _say(change: AliasChange, as_json: bool) -> None:
     from bpeline.flows.alias_moves import remarks_on
+    from bpeline.registry.opening import open_registry
+    from bpeline.registry.version_files import uncertified
 
-    target = f"{change.name}@{change.alias}"
+    workspace = open_registry(make=False).workspace
+    version, target = change.version, f"{change.name}@{change.alias}"
+    advice = uncertified(workspace.version_directory(version.digest), str(version))
     if change.before == change.number:
-        line = f"{target} points to {change.version} already"
+        line = f"{target} points to {version} already"
     else:
         before = "" if change.before is None else f" (before: {change.name}/{change.before})"
-        line = f"{target} points to {change.version} now{before}"
+        line = f"{target} points to {version} now{before}"
     locked = [f"locked: only --force moves {target} from now on"] * change.locked
     said = [*map(str, change.verdicts), *remarks_on(change), *locked]
     answer(as_json, {
         "name": change.name, "alias": change.alias, "from": change.before, "to": change.number,
-        "digest": change.version.digest, "rules": [_rule(one) for one in change.verdicts],
+        "digest": version.digest, "rules": [_rule(one) for one in change.verdicts],
         "against": change.against, "gained": change.gained, "changed_ids": change.changed_ids,
-        "locked": change.locked,
-    }, [line, *(f"  {one}" for one in said)])  # fmt: skip
+        "locked": change.locked, "uncertified": advice,
+    }, [line, *(f"  {one}" for one in said), *filter(None, [advice])])  # fmt: skip
 
 
 def _rule(verdict: Verdict) -> dict[str, Any]:

@@ -42,6 +42,7 @@ def model_card(
         tokenizer: the version's.
         place: the repository or folder that it is loaded from.
     """
+    unchecked = any(said.startswith("not checked") for said in certificates.values())
     parts = [
         _front_matter(details, licence),
         f"# {details['reference']}\n",
@@ -59,6 +60,7 @@ def model_card(
         *_evaluation(details, evaluation),
         "## Read alike by\n",
         _table(("format", "certificate"), sorted(certificates.items())),
+        *(["A format that is not checked was read by no library but bpeline's.\n"] * unchecked),
         "## Licence\n",
         f"{licence or 'Whoever made it has stated no licence.'}\n",
         OURS,

@@ -22,6 +22,7 @@ from bpeline.flows.wording import (
     statistics_table,
 )
 from bpeline.registry.records import PublishedVersion
+from bpeline.registry.version_files import uncertified
 from bpeline.tokenizer_core.display import line_chart, table
 from bpeline.tokenizer_core.evaluation import (
     GINI_OF_TEXTS,
@@ -51,6 +52,7 @@ class TrainingSummary:
             asked for.
         history: where MLflow shows the page with all versions of the name.
         left_out: how much text the evaluation set cost; empty where nothing was looked for.
+        uncertified: what to type where no library has read the exports; else empty.
         of_counts: whether these were given, and not counted here.
         words, word_occurrences: distinct words and all of them.
         evaluated_bytes: bytes of the documents it was evaluated on.
@@ -103,6 +105,7 @@ class TrainingSummary:
     chosen_size: Mapping[str, Any] | None = None
     history: str = ""
     left_out: str = ""
+    uncertified: str = ""
 
     def published(
         self,
@@ -121,6 +124,7 @@ class TrainingSummary:
             link=version.link,
             ui_command=version.ui_command,
             history=version.history,
+            uncertified=uncertified(version.directory, version.reference),
             promotion=promotion,
             seconds=dict(seconds),
         )
@@ -297,7 +301,8 @@ class TrainingSummary:
             lines += ["", *aligned(costs)]
         tried = f"{self.name}@candidate" if self.candidate else self.reference
         lines += ["", f'try it:  {program()} encode {tried} "Hello world"']
-        return as_typed("\n".join(["", *lines, f"see it:  {program()} show {self.reference}"]))
+        lines += [f"see it:  {program()} show {self.reference}"]
+        return as_typed("\n".join(["", *lines, *filter(None, [self.uncertified])]))
 
     def _rows_from_here(self) -> dict[str, str]:
         """`rows` for who stands in the working directory."""
@@ -310,8 +315,8 @@ class TrainingSummary:
         lines += [f"| {title} | {value} |" for title, value in self.rows()]
         if self.history:
             lines.append(f"| all versions | [cost over time, aliases, drift]({self.history}) |")
-        if self.notes:
-            lines += ["", *(f"- {note}" for note in self.notes)]
+        if notes := [*self.notes, *filter(None, [self.uncertified])]:
+            lines += ["", *(f"- {note}" for note in notes)]
         if self.sources:
             lines += ["", "## Sources", "", markdown_table(statistics_table(as_json(self.sources)))]
         if costs := self._language_costs():

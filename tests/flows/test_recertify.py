@@ -213,3 +213,19 @@ def test_what_cannot_be_asked_is_said(here: Path, bpeline: Command, tmp_path: Pa
         answer = bpeline("recertify", *arguments)
         assert answer.exit_code in (1, 2), answer.output
         assert said in answer.stderr
+
+
+def test_what_no_library_has_read_is_said_with_what_to_type(here: Path, bpeline: Command) -> None:
+    advice = "exports not certified: pip install 'bpeline[certify]'"
+    train = ("train", "corpus.txt", "--name", "news", "--vocab-size", 310)
+    with pytest.MonkeyPatch.context() as patch:
+        for room in ("exports.native_readers", "version_files"):
+            patch.setattr(f"bpeline.registry.{room}.find_spec", lambda name: None)
+        assert bpeline(*train).stdout.splitlines()[-1] == advice
+        assert bpeline("promote", "news@candidate").stdout.splitlines()[-1] == advice
+        assert json.loads(bpeline("promote", "news/2", "--json").stdout)["uncertified"] == ""
+    advice = "exports not certified: type `bpeline recertify news/3`"
+    assert bpeline(*train).stdout.splitlines()[-1] == advice
+    assert recertified(bpeline, "news/3", code=0)["equal"] == 2
+    for command in (train, ("promote", "news/3")):
+        assert "not certified" not in bpeline(*command).stdout
