@@ -133,7 +133,8 @@ def version_to_continue(reference: str) -> tuple[ResolvedVersion, Tokenizer, dic
     parsed = parse_registered(reference)
     registry = open_registry(make=False)
     version = resolve(registry, parsed)
-    config = Lineage.of(registry, version).request
+    lineage = Lineage.of(registry, version)
+    config = lineage.request
     if config.get("transition_size"):
         words = [
             f"{row.name}/{row.number}"
@@ -148,6 +149,8 @@ def version_to_continue(reference: str) -> tuple[ResolvedVersion, Tokenizer, dic
             else "train one with `bpeline train`: the version that it continues was deleted",
         )
     told = {key: value for key, value in config.items() if key not in _HOW}
+    if config and (roles := lineage.roles):
+        told["roles"] = [f"{role}={token}" for role, token in roles.items()]
     return version, load_version(registry, version), told
 
 

@@ -6,9 +6,9 @@ Knows the order; the formats are the core's, the comparison is in `registry.expo
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,14 @@ from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.bounded_files import read_file
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryError, StorageError
-from bpeline.tokenizer_core.formats import format_named
+from bpeline.tokenizer_core.formats import (
+    FORMATS_WITH_ROLES,
+    declared_roles,
+    format_named,
+    roles_of,
+    save_with_roles,
+    undeclared_roles,
+)
 from bpeline.tokenizer_core.tokenizer import Format, Tokenizer
 
 CHAT_TEMPLATE = "chat_template.jinja"  # which readers take before tokenizer_config.json
@@ -42,12 +49,14 @@ class Export:
         certificate: what is known of it.
         left_out: what its reader must be told, by its name there.
         remark: what people should know beside the certificate; may be empty.
+        roles: what its special tokens are for, declared or by their names.
     """
 
     path: Path
     certificate: Certificate
     left_out: dict[str, Any]
     remark: str = ""
+    roles: Mapping[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values."""
@@ -60,6 +69,7 @@ class Export:
             "certificate": asdict(self.certificate),
             "not_in_it": told,
             "remark": self.remark,
+            "roles": dict(self.roles),
         }
 
 
@@ -86,6 +96,7 @@ def export_version(
     workspace: Workspace | Path | str | None = None,
     texts: Iterable[str] = (),
     chat_template: str = "",
+    roles: Iterable[str] = (),
 ) -> Export:
     """Write a version in another format, once its own program is seen to read it exactly.
 
@@ -100,10 +111,12 @@ def export_version(
         texts: to compare on, besides words of the corpus and texts made to tempt.
         chat_template: Jinja, for the format ``transformers``; that of an imported version's files
             when empty.
+        roles: ``ROLE=TOKEN``, over what the version declares; see `declared_roles`.
 
     Raises:
         InvalidOption: an unknown format, a directory where a file is to be written, or a chat
-            template that is none or that the format has no place for.
+            template or a role that is none or that the format has no place for.
+        InvalidSpecialToken: a role of what is no special token.
         InvalidTokenizer: the format cannot hold this tokenizer exactly; nothing was written.
     """
     target, named = Path(path), format_named(format)
@@ -111,9 +124,10 @@ def export_version(
     kept = _kept_files(reference, workspace, tokenizer)
     chat_template = _chat_template(chat_template, format, reference, workspace, kept)
     samples = golden_texts(kept) if kept else []
+    declared = _declared(roles, format, reference, workspace, tokenizer)
     with tempfile.TemporaryDirectory(prefix="bpeline-") as aside:
         made = Path(aside) / (target.name or "tokenizer")
-        named.save(tokenizer, made)  # what is lost stands in `left_out`
+        save_with_roles(format, tokenizer, made, declared)  # what is lost stands in `left_out`
         if chat_template:
             named.add_chat_template(made, chat_template)
         if target.exists() and made.is_dir() != target.is_dir():
@@ -138,7 +152,37 @@ def export_version(
     if format == "transformers" and not chat_template and (target / CHAT_TEMPLATE).exists():
         stays = f"{target / CHAT_TEMPLATE} was there before, is not of this export, and stays"
         remark = "; ".join(filter(None, (remark, stays)))
-    return Export(target, certificate, named.left_out(tokenizer), remark)
+    held = {}
+    if format in FORMATS_WITH_ROLES:
+        specials = tokenizer.special_tokens
+        remark = "; ".join(filter(None, (remark, undeclared_roles(format, specials, declared))))
+        held = {**roles_of(specials, declared), **declared}
+    return Export(target, certificate, named.left_out(tokenizer), remark, held)
+
+
+def _declared(
+    given: Iterable[str],
+    format: str,
+    reference: str | Path,
+    workspace: Workspace | Path | str | None,
+    tokenizer: Tokenizer,
+) -> dict[str, str]:
+    """The roles that the version declares, and over them those given."""
+    specials = tokenizer.special_tokens
+    roles = declared_roles(given, specials)
+    if format not in FORMATS_WITH_ROLES:
+        if roles:
+            raise InvalidOption(
+                f"the format {format} has no place for the roles of special tokens",
+                f"the formats {', '.join(FORMATS_WITH_ROLES)} have",
+                "choose --format transformers, or leave --role out",
+            )
+        return {}
+    parsed = parse_reference(split_size(reference)[0])
+    if isinstance(parsed, ByPath):
+        return roles
+    registry = open_registry(workspace, make=False)
+    return {**Lineage.of(registry, resolve(registry, parsed)).roles, **roles}
 
 
 def _chat_template(

@@ -153,6 +153,21 @@ def chat_template_of(imported: Imported, directory: Path) -> str:
     return ""
 
 
+def roles_declared_by(directory: Path) -> dict[str, str]:
+    """Role → special token, as the originals of a version declare it for `transformers`."""
+    try:
+        config = read_json(directory / f"{_PREFIX}tokenizer_config.json")
+    except (OSError, ValueError):  # none, or none that can be read
+        return {}
+    roles = {}
+    for role in ("eos", "bos", "pad") if isinstance(config, dict) else ():
+        token = config.get(f"{role}_token")
+        token = token.get("content") if isinstance(token, dict) else token
+        if isinstance(token, str):
+            roles[role] = token
+    return roles
+
+
 def _described(place: Path) -> OriginalFile:
     content = read_file(place)
     return OriginalFile(place.name, len(content), sha256(content).hexdigest())

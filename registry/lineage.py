@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from bpeline.registry.evaluation_sets import read_set
-from bpeline.registry.imported import Imported, imported_in
+from bpeline.registry.imported import Imported, imported_in, roles_declared_by
 from bpeline.registry.records import DevelopmentText, development_of
 from bpeline.registry.version_files import holds_version
 from bpeline.registry.word_counts import ShardFiles, TableHandle, WordCountStore
 from bpeline.tokenizer_core.errors import BpelineError, CorruptFile, RegistryError
+from bpeline.tokenizer_core.formats import declared_roles
 
 if TYPE_CHECKING:
     from bpeline.registry.catalogue import Version
@@ -119,6 +120,19 @@ class Lineage:
         for names in self.renamings:
             tokenizer = rename_special_tokens(tokenizer, names)
         return tokenizer
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """What its special tokens are declared to be for, under the names that they have now."""
+        config = self._config
+        if not config:  # made in another workspace, or renamed
+            config = {**self.provenance, **(self.provenance.get("request") or {})}
+        directory = self.registry.workspace.version_directory(self.version.digest)
+        original = {} if self.imported is None else roles_declared_by(directory)
+        roles = {**original, **declared_roles(config.get("roles", ()))}
+        for names in self.renamings:
+            roles = {role: names.get(token, token) for role, token in roles.items()}
+        return roles
 
     @property
     def imported(self) -> Imported | None:

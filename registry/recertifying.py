@@ -7,7 +7,7 @@ not known here.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from bpeline.registry.exports import (
     certify_originals,
 )
 from bpeline.registry.imported import copy_originals, imported_in
+from bpeline.registry.lineage import Lineage
 from bpeline.registry.loading import ResolvedVersion, load_version
 from bpeline.registry.opening import Registry
 from bpeline.registry.version_files import (
@@ -37,7 +38,7 @@ from bpeline.tokenizer_core.errors import (
     RegistryError,
     StorageError,
 )
-from bpeline.tokenizer_core.formats import format_named
+from bpeline.tokenizer_core.formats import save_with_roles
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 Outcome = Literal["equal", "changed", "not checked"]
@@ -119,14 +120,14 @@ def recertified(
     if not holds_version(registry.workspace, version.digest):
         return  # where nothing can be kept, there are no certificates either
     directory = registry.workspace.version_directory(version.digest)
-    certificates = certificates_in(directory)
+    certificates, roles = certificates_in(directory), Lineage.of(registry, version).roles
     for path in sorted(directory.glob("certificate-*.json")):
         format = path.stem.removeprefix("certificate-")
         before = certificates.get(format)  # None if damaged
         if format in KEPT and kept_export(directory, format) is None:
             continue  # was never read alike, and is no export
         with tempfile.TemporaryDirectory(prefix="bpeline-") as aside:
-            now = _read_again(tokenizer, format, directory, Path(aside), folder)
+            now = _read_again(tokenizer, format, directory, Path(aside), folder, roles)
         remark = _keep(registry, version, format, directory, now, folder)
         spelled = () if before is None else _of_other_bytes(before, now)
         said = "a certificate that cannot be read" if before is None else str(before)
@@ -134,7 +135,12 @@ def recertified(
 
 
 def _read_again(
-    tokenizer: Tokenizer, format: str, directory: Path, aside: Path, folder: Path | None
+    tokenizer: Tokenizer,
+    format: str,
+    directory: Path,
+    aside: Path,
+    folder: Path | None,
+    roles: Mapping[str, str],
 ) -> Certificate:
     try:
         if format == ORIGINAL:
@@ -145,7 +151,7 @@ def _read_again(
             return certify_originals(tokenizer, imported.format, path, folder)
         path = kept_export(directory, format) or aside / "export"
         if not path.exists():
-            format_named(format).save(tokenizer, path)
+            save_with_roles(format, tokenizer, path, roles)
         return certify(tokenizer, format, path, golden_texts(directory), folder)
     except (CorruptFile, InvalidInput) as error:
         return Certificate(format, tokenizer.digest, {}, not_checked=error.happened)

@@ -47,6 +47,14 @@ _LONGEST_SHOWN = 2000  # an alphabet of many languages fills the screen
     help="A file of Jinja, for the format transformers; an imported version's own when left out.",
 )
 @click.option(
+    "--role",
+    "roles",
+    multiple=True,
+    metavar="ROLE=TOKEN",
+    help="What a special token is for, over what the version declares: eos, bos, pad, or "
+    "model_max_length=8192. Repeat for more.",
+)
+@click.option(
     "--licence", default="", help="For the card of the format transformers, such as apache-2.0."
 )
 def export(
@@ -56,6 +64,7 @@ def export(
     texts: tuple[Path, ...],
     chat_template: Path | None,
     licence: str,
+    roles: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Write a version in the format of another tool, and compare what that tool makes of it.
@@ -71,7 +80,9 @@ def export(
     template = "" if chat_template is None else text_of(None, chat_template)
     compared = [line for file in texts for line in text_of(None, file).splitlines(keepends=True)]
     if format_name == "transformers":
-        written = write_hub_folder(reference, output, compared, template, licence).export
+        written = write_hub_folder(
+            reference, output, compared, template, licence, roles=roles
+        ).export
     else:
         if licence:
             raise InvalidOption(
@@ -80,7 +91,7 @@ def export(
                 "choose --format transformers, or leave --licence out",
             )
         written = export_version(
-            reference, output, format_name, texts=compared, chat_template=template
+            reference, output, format_name, texts=compared, chat_template=template, roles=roles
         )
     lines = [f"wrote {written.path}", f"certificate: {written.certificate}"]
     if written.remark:

@@ -23,6 +23,7 @@ from bpeline.flows.requests import ImportRequest
     ImportRequest,
     {
         "name": {"required": True},
+        "roles": {"option": "--role", "metavar": "ROLE=TOKEN"},
         "evaluation": {"option": "--eval", "metavar": "NAME=FILES"},
         "baselines": {"option": "--baseline", "metavar": "[NAME=]REF"},
         "rules": {"type": click.Path(dir_okay=False)},

@@ -26,7 +26,7 @@ from bpeline.flows.requests import BYTE_BPE, CHOICES, SUPERBPE, VARIANTS, Projec
 from bpeline.tokenizer_core.errors import InvalidOption
 
 # What a sweep varies, and what only a new version is asked.
-_NOT_SWEPT = ("name", "pattern", "vocab_size", "largest_size", "model_shape", "rules")
+_NOT_SWEPT = ("name", "pattern", "vocab_size", "largest_size", "model_shape", "rules", "roles")
 # What is chosen of the sweep, said already, or changes no tokenizer.
 _NOT_OF_TRAINING = {
     "paths", "name", "sizes", "patterns", "variants", "workers", "model_shape", "as_json",

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
         "vocab_size": {"type": SIZE, "metavar": "NUMBER|auto"},
         "model_shape": {"metavar": "NAME|FILE"},
         "special_tokens": {"option": "--special-token"},
+        "roles": {"option": "--role", "metavar": "ROLE=TOKEN"},
         "required_tokens": {"option": "--required-token"},
         "forbid": {"metavar": "NAME|REGEX"},
         "forbid_from": {"metavar": "REF"},

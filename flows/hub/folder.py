@@ -45,6 +45,7 @@ def write_hub_folder(
     chat_template: str = "",
     licence: str = "",
     repository: str = "",
+    roles: Sequence[str] = (),
 ) -> HubFolder:
     """Write a version as `export_version` does, with README.md beside it.
 
@@ -54,11 +55,13 @@ def write_hub_folder(
     Args:
         reference: as for :func:`registry.load_tokenizer`.
         path: the directory.
-        texts, chat_template: as for `export_version`.
+        texts, chat_template, roles: as for `export_version`.
         licence: as the Hub spells it; what was said when it was imported when empty.
         repository: where it will be, for the card.
     """
-    written = export_version(reference, path, FORMAT, texts=texts, chat_template=chat_template)
+    written = export_version(
+        reference, path, FORMAT, texts=texts, chat_template=chat_template, roles=roles
+    )
     named, size = split_size(reference)
     if isinstance(parse_reference(named), ByPath) or size is not None:
         digest = written.certificate.tokenizer
@@ -80,6 +83,7 @@ def write_hub_folder(
         certificates,
         licence or ("" if imported is None else imported.licence),
         load_tokenizer(reference),
+        written.roles,
         repository or path.name,
     )
     DURABLE.write(card, text.encode(errors="backslashreplace"))

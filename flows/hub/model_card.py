@@ -30,6 +30,7 @@ def model_card(
     certificates: Mapping[str, str],
     licence: str,
     tokenizer: Tokenizer,
+    roles: Mapping[str, str],
     place: str,
 ) -> str:
     """The text of a README.md.
@@ -40,6 +41,7 @@ def model_card(
         certificates: format → what its program made of the export.
         licence: as the Hub spells it, such as ``apache-2.0``; empty for none stated.
         tokenizer: the version's.
+        roles: what its special tokens are for.
         place: the repository or folder that it is loaded from.
     """
     unchecked = any(said.startswith("not checked") for said in certificates.values())
@@ -53,7 +55,7 @@ def model_card(
         f"tokenizer = AutoTokenizer.from_pretrained({json.dumps(place)})\n```\n",
         *_special_tokens_in_text(tokenizer),
         "## What it is\n",
-        _table(("", ""), _facts(details, tokenizer)),
+        _table(("", ""), _facts(details, tokenizer, roles)),
         "## What it was made of\n",
         *_lineage(details),
         "## How it measures\n",
@@ -94,13 +96,17 @@ def _special_tokens_in_text(tokenizer: Tokenizer) -> Iterator[str]:
         )
 
 
-def _facts(details: Mapping[str, Any], tokenizer: Tokenizer) -> Iterator[tuple[str, str]]:
+def _facts(
+    details: Mapping[str, Any], tokenizer: Tokenizer, roles: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
     yield "registered as", str(details["reference"])
     yield "digest", f"`{details['digest']}`"
     yield "split pattern", f"`{details.get('pattern', '')}`"
     ids = tokenizer.special_tokens
     ordered = sorted(ids, key=ids.__getitem__)
     yield "special tokens", ", ".join(f"`{token}`" for token in ordered) or "none"
+    for role, token in roles.items():
+        yield role, f"`{token}`"
     if "created_at" in details:
         yield "made", str(details["created_at"])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,7 @@ def push_version(
     private: bool = False,
     chat_template: str = "",
     licence: str = "",
+    roles: Sequence[str] = (),
 ) -> PushedVersion:
     """Write a version's folder and push it; the commit is tagged on the version in MLflow.
 
@@ -59,7 +61,7 @@ def push_version(
         repository: ``ORG/REPO``, made where it is not there.
         revision: the branch, made likewise.
         private: whether a repository that is made is private.
-        chat_template, licence: as for `write_hub_folder`.
+        chat_template, licence, roles: as for `write_hub_folder`.
 
     Raises:
         InvalidOption: a path, or a misspelt repository.
@@ -80,7 +82,9 @@ def push_version(
     version = resolve(registry, parsed)
     with tempfile.TemporaryDirectory(prefix="bpeline-") as aside:
         path = Path(aside) / "folder"
-        folder = write_hub_folder(str(version), path, (), chat_template, licence, target.repository)
+        folder = write_hub_folder(
+            str(version), path, (), chat_template, licence, target.repository, roles
+        )
         message = f"{folder.reference}, digest {folder.digest}"
         pushed = push(path, target, message, private=private, ours=OURS)
     remarks = [*filter(None, (folder.export.remark,)), *pushed.remarks]

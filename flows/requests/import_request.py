@@ -14,7 +14,9 @@ from bpeline.flows.requests.baselines import normalized
 from bpeline.flows.requests.evaluation_texts import EVALUATION, evaluation_sources
 from bpeline.flows.requests.request import Request
 from bpeline.flows.requests.source_spelling import NamedSource
+from bpeline.flows.requests.training_request import TrainingRequest
 from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.formats import declared_roles
 
 
 class ImportRequest(Request):
@@ -26,6 +28,9 @@ class ImportRequest(Request):
     )
     name: str = Field(description="the name to register under: a-z, 0-9, '.', '_' and '-'")
     licence: str = Field("", description="under which terms its makers give it, for the record")
+    roles: tuple[str, ...] = Field(
+        (), description=str(TrainingRequest.model_fields["roles"].description)
+    )
     evaluation: tuple[str, ...] = Field(
         (),
         description="texts to evaluate on where the name has no evaluation set, which they become: "
@@ -79,6 +84,7 @@ class ImportRequest(Request):
         from bpeline.registry.references import validate_name
 
         validate_name(self.name)
+        declared_roles(self.roles)
         if not self.file:
             raise InvalidOption(
                 "no file was named",
@@ -89,7 +95,8 @@ class ImportRequest(Request):
 
     def as_config(self) -> dict[str, Any]:
         """The request as JSON values; the flow called with them does the same again."""
-        return self.model_dump(mode="json")
+        config = self.model_dump(mode="json")
+        return config if self.roles else {key: config[key] for key in config if key != "roles"}
 
     def same_as(self, config: Mapping[str, Any]) -> bool:
         """Whether a stored configuration asks for the same."""

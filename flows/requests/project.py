@@ -13,6 +13,9 @@
     metric = "compression/bytes_per_token"
     direction = "higher"
 
+    [roles]
+    eos = "<|endoftext|>"              # also bos, pad, model_max_length
+
     [schedule]
     retrain = "0 3 * * *"
 
@@ -46,19 +49,21 @@ from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, MissingSo
 from bpeline.tokenizer_core.evaluation import model_shape
 from bpeline.tokenizer_core.urls import absolute_name, is_url
 
-SWEEP, DRIFT, SCHEDULE, RULE = "sweep", "drift", "schedule", "rule"
+SWEEP, DRIFT, SCHEDULE, ROLES, RULE = "sweep", "drift", "schedule", "roles", "rule"
 RETRAIN = "retrain"
 JOBS = (RETRAIN, "watch-drift", "encode-dataset", "sweep-garbage", "recertify")
 _TIMEZONE = "timezone"
 _GAIN = "gain"
 _ABOVE = ("temperature", "parallel", _GAIN)  # said above the tables
 _TABLES = {
-    **{name: f"[{name}]" for name in (TRAIN, SWEEP, DRIFT, SCHEDULE)},
+    **{name: f"[{name}]" for name in (TRAIN, SWEEP, DRIFT, SCHEDULE, ROLES)},
     **{name: f"[[{name}]]" for name in (CORPUS.table, EVALUATION.table, RULE)},
 }
 _CORPUS = ("paths", "sources", "counts")
 _FILES = ("paths", "counts")  # parameters that are lists of files
-_NOT_HERE = ("extends", "continued_ids", "transition_size", "text_form", "sources", "evaluation")
+_NOT_HERE = (
+    "extends", "continued_ids", "transition_size", "text_form", "sources", "evaluation", "roles",
+)  # fmt: skip
 PARAMETERS = tuple(name for name in TrainingRequest.model_fields if name not in _NOT_HERE)
 OF_SWEEP = ("sizes", "patterns", "variants", "model_shape")
 _SPELT = ("source", "rule")  # tables of [drift]
@@ -107,6 +112,8 @@ class Project:
             said.pop("largest_size", None)
             if isinstance(typed.get("vocab_size"), int):
                 said.pop("model_shape", None)
+        if roles := (*said.get("roles", ()), *typed.get("roles", ())):  # the last one wins
+            typed["roles"] = roles
         options = {**said.pop("options", {}), **typed.get("options", {})}
         merged = {"paths": (), **said, **typed}
         return {**merged, "options": options} if options else merged
@@ -206,7 +213,7 @@ def read_project(path: Path) -> Project:
     except (OSError, ValueError) as error:  # TOML's and UTF-8's errors are ValueErrors
         raise _unusable(path, str(error)) from error
     _refuse_strange(path, "it", content, (*_TABLES, *_ABOVE))
-    for table in (TRAIN, SWEEP, DRIFT, SCHEDULE):
+    for table in (TRAIN, SWEEP, DRIFT, SCHEDULE, ROLES):
         if not isinstance(content.get(table, {}), dict):
             raise _unusable(path, f"{table} is {content[table]!r}, and [{table}] is a table")
     parameters = _training(path, content)
@@ -228,6 +235,8 @@ def _training(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     if parameters.get("vocab_size") == AUTO:  # as flows take it, whose forms want a number
         del parameters["vocab_size"]
         parameters.setdefault("largest_size", LARGEST_SIZE)
+    if roles := content.get(ROLES):
+        parameters["roles"] = tuple(f"{role}={token}" for role, token in roles.items())
     if CORPUS.table in content:
         parameters["sources"] = _spelt(CORPUS, path, content[CORPUS.table])
     if "temperature" in content:

@@ -28,6 +28,7 @@ from bpeline.flows.requests.evaluation_texts import EVALUATION, evaluation_sourc
 from bpeline.flows.requests.request import Request
 from bpeline.flows.requests.source_spelling import NamedSource, is_file
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken, likely
+from bpeline.tokenizer_core.formats import declared_roles
 from bpeline.tokenizer_core.processors import available_processors
 from bpeline.tokenizer_core.urls import absolute_name
 
@@ -62,7 +63,7 @@ OPEN: Any = None  # nobody says it; in a request it has a value
 # What says where, how and for whom, and nothing about the tokenizer once words are counted.
 _NOT_LEARNED = (
     "paths", "sources", "counts", "temperature", "name", "workers", "table_memory", "engine",
-    "evaluation", "baselines", "rules", "deduplicate", "include", "strict",
+    "evaluation", "baselines", "rules", "deduplicate", "include", "strict", "roles",
 )  # fmt: skip
 
 
@@ -105,6 +106,11 @@ class TrainingRequest(Request):
     )
     special_tokens: tuple[str, ...] = Field(
         (), description="tokens of their own, which also separate documents"
+    )
+    roles: tuple[str, ...] = Field(
+        (),
+        description="what a special token is for, as exports say it: 'eos=<|endoftext|>', bos=…, "
+        "pad=…; or model_max_length=8192",
     )
     tie_break: TieBreak = Field(
         OPEN,
@@ -523,6 +529,8 @@ class TrainingRequest(Request):
             )
 
     def _check_special_tokens(self) -> None:
+        if not self.continued_ids:  # of a tokenizer of others more is special than separates
+            declared_roles(self.roles, self.special_tokens)
         for token in () if self.continued_ids else self.special_tokens:
             if len(token.encode()) == 1:
                 raise InvalidSpecialToken(
@@ -548,7 +556,7 @@ class TrainingRequest(Request):
             "include": [], "strict": False, "forbid": [], "forbidden_tokens": [],
             "characters": "any", "forbid_from": [], "transition_size": 0,
             "counts": [], "count_columns": "word,count", **OF_PARITY, "parity_dev": [],
-            "largest_size": None, "model_shape": None,
+            "largest_size": None, "model_shape": None, "roles": [],
         }  # fmt: skip
         if self.chooses_size:
             config["vocab_size"] = AUTO

@@ -21,6 +21,7 @@ from bpeline.flows.steps.publishing import (
     evaluation_inputs,
     installed_version,
     made_with,
+    note_remarks,
     robustness_file,
     tags_of,
 )
@@ -66,7 +67,7 @@ from bpeline.tokenizer_core.errors import (
     MissingSource,
 )
 from bpeline.tokenizer_core.evaluation import ALL, BYTES_PER_TOKEN
-from bpeline.tokenizer_core.formats import bpeline, format_of
+from bpeline.tokenizer_core.formats import bpeline, declared_roles, format_of
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 _LIBRARIES = ("tokenizers", "tiktoken", "sentencepiece", "transformers", "cyllama")
@@ -112,6 +113,7 @@ def read_files(request: ImportRequest) -> ReadFiles:
         )
     details: dict[str, Any] = dict(parsed.details)
     tokenizer = Tokenizer.load(parsed.path, **details)
+    declared_roles(request.roles, tokenizer.special_tokens)
     libraries = {name: installed_version(name) for name in _LIBRARIES}
     imported = Imported(
         path=origin,
@@ -280,8 +282,7 @@ def publish_import(
             set_number=0 if evaluated is None else evaluated.set_number,
         )
         version = publish_version(registry, publication)
-        for remark in version.remarks:
-            run.note(remark)
+        note_remarks(run, version)
         if not version.newly_registered and evaluated is not None and evaluated.made is not None:
             # What it was registered with may be of other text, or nothing.
             evaluate_version(registry, resolve(registry, parse_registered(version.reference)))
@@ -320,6 +321,7 @@ def _files(
         "name": request.name,
         "run": summary.run_id,
         "imported": read.imported.as_record(),
+        "roles": list(request.roles),
         "notes": list(summary.notes),
         "metrics": dict(summary.metrics),
         "made_with": {**made_with(), **read.imported.libraries},

@@ -30,8 +30,8 @@ from bpeline.flows.steps.summary import TrainingSummary
 from bpeline.registry.comparison import VersionComparison
 from bpeline.registry.environment import this_user
 from bpeline.registry.exports import certificate_texts
-from bpeline.registry.lineage import RULE
-from bpeline.registry.loading import load_tokenizer
+from bpeline.registry.lineage import RULE, Lineage
+from bpeline.registry.loading import load_tokenizer, resolve
 from bpeline.registry.measured import (
     CHOSEN_SIZES,
     ROBUSTNESS_COLUMNS,
@@ -47,6 +47,7 @@ from bpeline.registry.records import (
     Publication,
     PublishedVersion,
 )
+from bpeline.registry.references import parse_registered
 from bpeline.registry.version_files import (
     EXTENSION,
     PAGES,
@@ -62,7 +63,7 @@ from bpeline.tokenizer_core.counting import sample_texts
 from bpeline.tokenizer_core.digests import canonical_json, digest_of, sealed
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidTokenizer, MissingSource
-from bpeline.tokenizer_core.formats import bpeline
+from bpeline.tokenizer_core.formats import bpeline, declared_roles
 from bpeline.tokenizer_core.processors import thread_count
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training import certify_extension
@@ -138,14 +139,29 @@ def publish(
         )
         until_ready()
         version = publish_version(registry, publication)
-        for remark in version.remarks:
-            run.note(remark)
+        note_remarks(run, version)
         if evaluated.comparison is not None and version.newly_registered:
             # Only now the new version has a number. Without it the pages are right, too.
             pages = version.directory / PAGES
             for page in comparison_files(evaluated.comparison.called(version.reference), pages):
                 registry.tracker.add_files(version.mlflow_run_id, [page], page.stem)
         return replace(version, history=show_name_page(registry, version.name))
+
+
+def note_remarks(run: TrainingRun, version: PublishedVersion) -> None:
+    """Note what publishing says, and that a version's roles stay what they were."""
+    for remark in version.remarks:
+        run.note(remark)
+    if version.newly_registered or not run.request.roles:
+        return
+    resolved = resolve(run.registry, parse_registered(version.reference))
+    kept, asked = Lineage.of(run.registry, resolved).roles, declared_roles(run.request.roles)
+    if any(kept.get(role) != token for role, token in asked.items()):
+        roles = ", ".join(f"{role}={token}" for role, token in kept.items()) or "none declared"
+        run.note(
+            f"the roles of special tokens stay those of {version.reference}: {roles}; to export "
+            "others, type `bpeline export --role`"
+        )
 
 
 def _files(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .known import forgotten_by as forgotten_by
     from .known import format_named as format_named
     from .known import format_of as format_of
+    from .known import save_with_roles as save_with_roles
     from .plain_tokens import add_names as add_names
     from .plain_tokens import json_text as json_text
     from .plain_tokens import nothing_left_out as nothing_left_out
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from .plain_tokens import refuse_other_algorithms as refuse_other_algorithms
     from .plain_tokens import vocab_json_of_text as vocab_json_of_text
     from .printable import printable_tokens as printable_tokens
+    from .special_roles import FORMATS_WITH_ROLES as FORMATS_WITH_ROLES
+    from .special_roles import declared_roles as declared_roles
     from .special_roles import roles_of as roles_of
+    from .special_roles import undeclared_roles as undeclared_roles
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -75,15 +75,18 @@ _VERSION = 3
 _UINT32, _INT32, _FLOAT32, _BOOL, _STRING, _ARRAY = 4, 5, 6, 7, 8, 9
 
 
-def save(tokenizer: TokenizerParts, path: Path) -> None:
+def save(tokenizer: TokenizerParts, path: Path, roles: Mapping[str, str] | None = None) -> None:
     """Write the file; ``gguf`` and llama.cpp's own tools read it, and converters copy from it.
+
+    Args:
+        roles: what special tokens are declared to be for, see `declared_roles`.
 
     Raises:
         InvalidOption: an algorithm or a split pattern that llama.cpp does not have.
         InvalidTokenizer: llama.cpp would give other ids, or a special token reads like another.
         DiskFull: no space left.
     """
-    DURABLE.write(path, file_of(metadata(tokenizer)))
+    DURABLE.write(path, file_of(metadata(tokenizer, roles)))
 
 
 def differences(tokenizer: TokenizerParts) -> list[str]:
@@ -177,7 +180,7 @@ def _refuse_words(found: list[str], pattern: SplitPattern, path: Path) -> None:
             )
 
 
-def metadata(tokenizer: TokenizerParts) -> dict[str, Any]:
+def metadata(tokenizer: TokenizerParts, roles: Mapping[str, str] | None = None) -> dict[str, Any]:
     """The keys of the file and their values: text, whole numbers, truth values, lists of these.
 
     Raises:
@@ -191,7 +194,7 @@ def metadata(tokenizer: TokenizerParts) -> dict[str, Any]:
     names = {id_: name for name, id_ in named.items()}
     size = max(names) + 1
     special_ids = set(specials.values())
-    roles = roles_of(specials)
+    tokens = roles_of(specials, roles)
     return {
         "general.architecture": "gpt2",
         "general.type": "model",
@@ -204,9 +207,9 @@ def metadata(tokenizer: TokenizerParts) -> dict[str, Any]:
         ],
         "tokenizer.ggml.merges": [f"{a} {b}" for a, b in printable_merges(tokenizer)],
         **{
-            f"tokenizer.ggml.{key}_token_id": specials[roles[role]]
+            f"tokenizer.ggml.{key}_token_id": specials[tokens[role]]
             for role, key in _ROLES.items()
-            if role in roles
+            if role in tokens
         },
         "tokenizer.ggml.add_bos_token": False,
         "tokenizer.ggml.add_eos_token": False,

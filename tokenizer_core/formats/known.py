@@ -1,7 +1,8 @@
 """Foreign and own file formats of tokenizers: one file per format, no format knows another.
 
-Each has ``save(tokenizer, path)``, ``load(path, ...)`` and ``left_out(tokenizer)``: what the files
-do not hold and whoever reads them must be told, by its name in the reader. Two also have
+Each has ``save(tokenizer, path)``, with declared ``roles`` in `FORMATS_WITH_ROLES`,
+``load(path, ...)`` and ``left_out(tokenizer)``: what the files do not hold and whoever reads them
+must be told, by its name in the reader. Two also have
 ``differences(tokenizer)``: texts that their programs read otherwise; one ``forgotten(tokenizer)``:
 what nobody can find out again, in a sentence.
 """
@@ -18,6 +19,7 @@ from bpeline.tokenizer_core.arguments import require_options_of
 from bpeline.tokenizer_core.bounded_files import open_file
 from bpeline.tokenizer_core.companions import FORMATS_OF_COMPANIONS
 from bpeline.tokenizer_core.errors import InvalidOption, MissingSource
+from bpeline.tokenizer_core.formats.special_roles import FORMATS_WITH_ROLES
 
 FORMATS = {
     "bpeline": "bpeline.tokenizer_core.formats.bpeline",
@@ -61,6 +63,17 @@ def format_named(name: str) -> Any:
             "use 'bpeline' to keep everything, 'hf' for HuggingFace",
         )
     return importlib.import_module(FORMATS[name])
+
+
+def save_with_roles(name: str, tokenizer: Any, path: Path, roles: Mapping[str, str]) -> None:
+    """Write a tokenizer in a format, with the declared roles where the format has a place for them.
+
+    Raises:
+        InvalidOption: there is no such format, or as its ``save``.
+        InvalidTokenizer: as its ``save``.
+    """
+    declared = {"roles": roles} if name in FORMATS_WITH_ROLES else {}
+    format_named(name).save(tokenizer, path, **declared)
 
 
 def differences_of(name: str, tokenizer: Any) -> list[str]:

@@ -6,6 +6,7 @@ It holds HuggingFace's tokenizer.json and two small files about it. Mind the dif
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from bpeline.tokenizer_core.bounded_files import read_json
@@ -13,7 +14,7 @@ from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.formats import huggingface
 from bpeline.tokenizer_core.formats.plain_tokens import json_text, nothing_left_out
-from bpeline.tokenizer_core.formats.special_roles import roles_of
+from bpeline.tokenizer_core.formats.special_roles import MODEL_MAX_LENGTH, roles_of
 from bpeline.tokenizer_core.vocabulary import TokenizerSpec
 
 left_out = nothing_left_out
@@ -25,15 +26,18 @@ CHAT_TEMPLATE = "chat_template.jinja"
 _WITHOUT_LIMIT = 10**30  # what transformers writes for a model of any length
 
 
-def save(tokenizer: TokenizerParts, path: Path) -> None:
+def save(tokenizer: TokenizerParts, path: Path, roles: Mapping[str, str] | None = None) -> None:
     """Write the directory.
+
+    Args:
+        roles: what special tokens are declared to be for, see `declared_roles`.
 
     Raises:
         InvalidTokenizer, InvalidPattern, InvalidOption, DiskFull: as for ``hf``.
     """
-    roles = {
-        f"{role}_token": token for role, token in roles_of(tokenizer.spec.special_tokens).items()
-    }
+    declared = roles or {}
+    tokens = roles_of(tokenizer.spec.special_tokens, declared)
+    named = {f"{role}_token": token for role, token in tokens.items()}
     config = {
         "added_tokens_decoder": {
             str(id_): {
@@ -46,12 +50,12 @@ def save(tokenizer: TokenizerParts, path: Path) -> None:
             )
         },
         "clean_up_tokenization_spaces": False,  # else decoding would move spaces
-        "model_max_length": _WITHOUT_LIMIT,
+        "model_max_length": int(declared.get(MODEL_MAX_LENGTH, _WITHOUT_LIMIT)),
         "tokenizer_class": "PreTrainedTokenizerFast",
-        **roles,
+        **named,
     }
     huggingface.save(tokenizer, path / TOKENIZER)
-    DURABLE.write(path / SPECIAL_TOKENS, json_text(roles, indent=2))
+    DURABLE.write(path / SPECIAL_TOKENS, json_text(named, indent=2))
     DURABLE.write(path / CONFIG, json_text(config, indent=2))
 
 

@@ -32,11 +32,14 @@ _ROLES = {"bos": (41, 46), "eos": (42, 47), "pad": (43, 48)}  # id, piece
 _NAME, _ADD_SPACE, _ONE_SPACE, _ESCAPE = 1, 3, 4, 5
 
 
-def save(tokenizer: TokenizerParts, path: Path) -> None:
+def save(tokenizer: TokenizerParts, path: Path, roles: Mapping[str, str] | None = None) -> None:
     """Write the file that ``sentencepiece.SentencePieceProcessor(model_file=...)`` reads.
 
     Ids agree on texts of known characters whose words stand one or more spaces apart; see
     `differences` for the others.
+
+    Args:
+        roles: what special tokens are declared to be for, see `declared_roles`.
 
     Raises:
         InvalidOption: another algorithm than character BPE, or words cut otherwise than at spaces.
@@ -62,7 +65,9 @@ def save(tokenizer: TokenizerParts, path: Path) -> None:
         scored = _number(_SCORE, 5) + struct.pack("<f", score)
         pieces.append(_text(_PIECE, piece) + scored + _whole(_TYPE, kind))
     unknown = tokens.index(algorithm.unknown)
-    DURABLE.write(path, _model(pieces, unknown, algorithm.unknown, specials))
+    DURABLE.write(
+        path, _model(pieces, unknown, algorithm.unknown, specials, roles_of(specials, roles))
+    )
 
 
 def differences(tokenizer: TokenizerParts) -> list[str]:
@@ -130,9 +135,12 @@ def _merged(symbols: list[str], ranks: Mapping[tuple[str, str], int]) -> list[st
 
 
 def _model(
-    pieces: Sequence[bytes], unknown: int, unknown_piece: str, specials: Mapping[str, int]
+    pieces: Sequence[bytes],
+    unknown: int,
+    unknown_piece: str,
+    specials: Mapping[str, int],
+    roles: Mapping[str, str],
 ) -> bytes:
-    roles = roles_of(specials)
     trainer = (
         _whole(_MODEL_TYPE, _BPE)
         + _whole(_VOCAB_SIZE, len(pieces))

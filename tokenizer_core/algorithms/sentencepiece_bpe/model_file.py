@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,18 @@ left_out = nothing_left_out
 SPACE = MARK
 
 
-def save(tokenizer: TokenizerParts, path: Path) -> None:
+def save(tokenizer: TokenizerParts, path: Path, roles: Mapping[str, str] | None = None) -> None:
     """Write the file that ``sentencepiece.SentencePieceProcessor(model_file=...)`` reads.
+
+    Args:
+        roles: what special tokens are declared to be for, see `declared_roles`.
 
     Raises:
         InvalidOption: an algorithm that SentencePiece does not have.
         InvalidTokenizer: SentencePiece would give other ids.
         DiskFull: no space left.
     """
-    _writer(tokenizer).save(tokenizer, path)
+    _writer(tokenizer).save(tokenizer, path, roles)
 
 
 def differences(tokenizer: TokenizerParts) -> list[str]:
