@@ -125,7 +125,9 @@ def test_a_branch_is_made_and_what_others_wrote_stays(hub: Hub, run: Callable[..
     assert repository.branches["v3"] == pushed["commit"]
     now = repository.commits[pushed["commit"]]
     assert {name: now[name] for name in theirs} == theirs
-    assert pushed["remarks"] == [
+    roles, *remarks = pushed["remarks"]
+    assert "by their names eos <|endoftext|>; not declared, so left out: bos, pad" in roles
+    assert remarks == [
         f"README.md of {REPOSITORY} is not of bpeline's making and stays",
         f"{REPOSITORY} also holds vocab.txt, not of this version",
     ]
