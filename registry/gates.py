@@ -11,7 +11,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from bpeline.registry.environment import PROJECT_TABLE
 from bpeline.tokenizer_core.bounded_files import read_toml
@@ -31,11 +31,13 @@ from bpeline.tokenizer_core.evaluation import (
     POWER_OF_TOKENS,
     SERVING,
     TOO_FEW_DOCUMENTS,
-    Change,
     NamedShape,
     depends_on_text,
     model_shape,
 )
+
+if TYPE_CHECKING:
+    from bpeline.tokenizer_core.evaluation import Change
 
 GAIN = 0.01  # share of tokens; a smaller one does not pay for encoding all data again
 LARGEST_FILE = 1 << 20  # bytes

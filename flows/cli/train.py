@@ -29,8 +29,8 @@ from bpeline.flows.requests import (
     SCORES,
     TrainingRequest,
     check_options,
-    find_project,
 )
+from bpeline.registry.environment import find_project
 from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, RegistryError
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ CASES = {
     "a line that is not JSON": (["broken.jsonl"], INPUT, "broken.jsonl"),
     "a field that is not text": (["numbers.jsonl"], INPUT, "numbers.jsonl"),
     "a pipe": (["pipe.txt"], INPUT, "pipe.txt"),
-    "no path at all": ([], INPUT, "no corpus"),
+    "no path at all": ([], INPUT, "no text was named"),
     "invalid UTF-8": (["latin1.txt"], INPUT, "latin1.txt is not UTF-8 at byte 7"),
     "too small a vocabulary": (["good.txt", "--vocab-size", "255"], INPUT, "255"),
     "specials do not fit": (

@@ -45,7 +45,7 @@ TABLE = {
     "export": {"reference": PATH, "path": PATH, "format": FORMAT, "workspace": PLACE},
     "export_version": {
         "reference": PATH, "path": PATH, "format": FORMAT, "workspace": PLACE, "texts": TEXTS,
-        "chat_template": TEXT,
+        "chat_template": TEXT, "roles": TEXTS,
     },
     "load_tokenizer": {"reference": PATH, "workspace": PLACE, "expect_digest": NAME},
     "open_registry": {"workspace": PLACE, "make": FLAG},

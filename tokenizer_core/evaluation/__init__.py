@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from .bootstrap import CONFIDENCE as CONFIDENCE
     from .comparison import DivergingMerge as DivergingMerge
     from .comparison import DocumentComparison as DocumentComparison
     from .comparison import Segmentation as Segmentation
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from .metric_names import ALL as ALL
     from .metric_names import BYTES_PER_TOKEN as BYTES_PER_TOKEN
     from .metric_names import CHANGED_IDS as CHANGED_IDS
+    from .metric_names import CONFIDENCE as CONFIDENCE
     from .metric_names import CONFIDENCES as CONFIDENCES
     from .metric_names import FEWEST_RESAMPLED as FEWEST_RESAMPLED
     from .metric_names import FLOPS_PER_BYTE as FLOPS_PER_BYTE

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.evaluation.metric_names import CONFIDENCE
 
-CONFIDENCE = 0.95
 _REPLICATES = 2000
 _SEED = 20_240_229  # fixed: the same documents give the same interval
 _MOST_UNITS = 2_000

@@ -15,12 +15,15 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.errors import EmptyCorpus
 from bpeline.tokenizer_core.evaluation.bootstrap import (
-    CONFIDENCE,
     Interval,
     percentile_interval,
     resampled_change,
 )
-from bpeline.tokenizer_core.evaluation.metric_names import BYTES_PER_TOKEN, FEWEST_RESAMPLED
+from bpeline.tokenizer_core.evaluation.metric_names import (
+    BYTES_PER_TOKEN,
+    CONFIDENCE,
+    FEWEST_RESAMPLED,
+)
 from bpeline.tokenizer_core.evaluation.word_drift import (
     NewWord,
     TextSample,

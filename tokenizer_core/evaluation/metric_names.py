@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 ALL = "all"  # the slice that is everything
 Label = Literal["language", "domain"]
 LABELS: tuple[Label, ...] = ("language", "domain")
+CONFIDENCE = 0.95  # where none is named
 CONFIDENCES = (0.8, 0.9, 0.95, 0.99)  # of the intervals that are kept
 FEWEST_RESAMPLED = 10  # documents; an interval from fewer would promise what it cannot keep
 TOO_FEW_DOCUMENTS = f"too few documents to tell chance from difference (under {FEWEST_RESAMPLED})"

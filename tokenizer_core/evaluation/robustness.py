@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.digests import digest_of_bytes
 from bpeline.tokenizer_core.errors import EmptyCorpus
 from bpeline.tokenizer_core.evaluation.bootstrap import (
-    CONFIDENCE,
     percentile_interval,
     resampled_sums,
 )
 from bpeline.tokenizer_core.evaluation.metric_names import (
+    CONFIDENCE,
     FEWEST_RESAMPLED,
     ROBUSTNESS_FIGURES,
     robustness_name,
