@@ -6,7 +6,7 @@ import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,7 +22,7 @@ from bpeline.flows.cli.options import (
     reached,
 )
 from bpeline.flows.cli.standard_input import with_standard_input
-from bpeline.flows.requests import BYTE_BPE, CHOICES, SUPERBPE, VARIANTS, Project, typed
+from bpeline.flows.requests import BYTE_BPE, CHOICES, SUPERBPE, VARIANTS, typed
 from bpeline.tokenizer_core.errors import InvalidOption
 
 # What a sweep varies, and what only a new version is asked.
@@ -32,6 +32,9 @@ _NOT_OF_TRAINING = {
     "paths", "name", "sizes", "patterns", "variants", "workers", "model_shape", "as_json",
     "bits_per_byte", "training_budget", "serving_ratio",
 }  # fmt: skip
+
+if TYPE_CHECKING:
+    from bpeline.flows.requests import Project
 
 
 @command(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -330,7 +331,7 @@ def save_model(
         run_id=run_id,
         metadata={"digest": publication.digest},
     )
-    with _installed_packages_not_listed():
+    with _SAVING, _installed_packages_not_listed():
         mlflow.pyfunc.save_model(
             str(laid_out),
             python_model=str(code),
@@ -344,6 +345,9 @@ def save_model(
     allowed_special = mlflow.types.ParamSpec("allowed_special", "string", default=None)
     described.signature.params = mlflow.types.ParamSchema([allowed_special])
     described.save(str(laid_out / "MLmodel"))
+
+
+_SAVING = threading.Lock()  # MLflow exchanges modules of the process while it reads a model's code
 
 
 @contextmanager
