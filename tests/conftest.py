@@ -116,6 +116,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--point", type=int, default=0, help="the one case to do again; 0: all")
 
 
+def pytest_runtest_teardown() -> None:
+    # MLflow leaves this one where models are saved or loaded by two threads at once, and Hypothesis
+    # looks into each module for constants: it has no path.
+    sys.modules.pop("dbutils", None)
+
+
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Say which cases these were."""
     night = " --night" if config.getoption("--night") else ""
