@@ -23,14 +23,6 @@ from bpeline.flows.cli.text_arguments import text_of
     type=FILE,
     help="A file of Jinja; an imported version's own when left out.",
 )
-@click.option(
-    "--role",
-    "roles",
-    multiple=True,
-    metavar="ROLE=TOKEN",
-    help="What a special token is for, over what the version declares: eos, bos, pad, or "
-    "model_max_length=8192. Repeat for more.",
-)
 @click.option("--licence", default="", help="For the card, such as apache-2.0.")
 def push(
     reference: str,
@@ -39,7 +31,6 @@ def push(
     private: bool,
     chat_template: Path | None,
     licence: str,
-    roles: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Push a version to the Hugging Face Hub, for `AutoTokenizer.from_pretrained`.
@@ -58,7 +49,6 @@ def push(
         private=private,
         chat_template="" if chat_template is None else text_of(None, chat_template),
         licence=licence,
-        roles=roles,
     )
     place = made.pushed.reference
     lines = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,7 +51,6 @@ def push_version(
     private: bool = False,
     chat_template: str = "",
     licence: str = "",
-    roles: Sequence[str] = (),
 ) -> PushedVersion:
     """Write a version's folder and push it; the commit is tagged on the version in MLflow.
 
@@ -61,7 +59,7 @@ def push_version(
         repository: ``ORG/REPO``, made where it is not there.
         revision: the branch, made likewise.
         private: whether a repository that is made is private.
-        chat_template, licence, roles: as for `write_hub_folder`.
+        chat_template, licence: as for `write_hub_folder`.
 
     Raises:
         InvalidOption: a path, or a misspelt repository.
@@ -82,9 +80,7 @@ def push_version(
     version = resolve(registry, parsed)
     with tempfile.TemporaryDirectory(prefix="bpeline-") as aside:
         path = Path(aside) / "folder"
-        folder = write_hub_folder(
-            str(version), path, (), chat_template, licence, target.repository, roles
-        )
+        folder = write_hub_folder(str(version), path, (), chat_template, licence, target.repository)
         message = f"{folder.reference}, digest {folder.digest}"
         pushed = push(path, target, message, private=private, ours=OURS)
     remarks = [*filter(None, (folder.export.remark,)), *pushed.remarks]

@@ -201,7 +201,7 @@ def _merge(deployment: Any, present: Any, paused: set[str]) -> Iterator[str]:
     for place, key, value in (
         (deployment, "description", present.description),
         (pool, "job_variables", present.job_variables),
-        *((limit, "limit", limits.limit) for _ in "1" if isinstance(limit, dict) and limits),
+        *([(limit, "limit", limits.limit)] if isinstance(limit, dict) and limits else []),
         *((ours, key, theirs.get(key)) for key in sorted(ours.keys() | theirs)),
     ):
         if place.get(key) != value:

@@ -206,11 +206,11 @@ def _words(
 def _entries(
     tokenizer: Tokenizer, texts: Sequence[str], answer: Mapping[str, Any]
 ) -> Iterator[Comparison]:
-    read = answer["facts"]
+    read, special = answer["facts"], tokenizer.special_tokens.values()
     for key, ours in gguf.metadata(tokenizer).items():
-        if key.endswith("_token_id"):
-            continue  # may be declared otherwise for a version
-        if isinstance(ours, list):
+        if key.endswith("_token_id"):  # of which special token, a version may declare
+            yield f"{key} is of a special token", True, read.get(key) in special
+        elif isinstance(ours, list):
             theirs = read.get(key, [])
             yield f"length of {key}", len(ours), len(theirs)
             for at, (one, other) in enumerate(zip(ours, theirs, strict=False)):
