@@ -65,6 +65,7 @@ from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidTokenizer, MissingSource
 from bpeline.tokenizer_core.formats import bpeline, declared_roles
 from bpeline.tokenizer_core.processors import thread_count
+from bpeline.tokenizer_core.splitting import unicode_version
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training import certify_extension
 
@@ -226,6 +227,7 @@ def made_with() -> dict[str, str]:
         "machine": platform.machine(),
         "system": platform.system(),
         **{name: installed_version(name) for name in PACKAGES},
+        "unicode": unicode_version(),
     }
 
 

@@ -19,8 +19,10 @@ from bpeline.tokenizer_core.bounded_files import read_file, read_json
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes, sealed, unsealed
 from bpeline.tokenizer_core.errors import BpelineError, CorruptFile, InvalidTokenizer
 from bpeline.tokenizer_core.formats import differences_of
+from bpeline.tokenizer_core.splitting import LETTERS_SINCE, unicode_version
 
 if TYPE_CHECKING:
+    from bpeline.registry.exports.native_readers import Reading
     from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 SUFFIX = ".certificate.json"
@@ -54,6 +56,8 @@ class Certificate:
         difference: the first that was read otherwise.
         not_checked: why nothing was compared; empty when it was.
         differences: what is known to be read otherwise, and was not among the texts.
+        pattern_unicode: the newest version of Unicode that our split patterns know.
+        library_unicode: and the program's; empty where it has no regex engine or was not asked.
     """
 
     format: str
@@ -69,6 +73,8 @@ class Certificate:
     difference: Difference | None = None
     not_checked: str = ""
     differences: tuple[str, ...] = ()
+    pattern_unicode: str = ""
+    library_unicode: str = ""
 
     def __str__(self) -> str:
         if self.not_checked:
@@ -154,6 +160,22 @@ def certify(
         equal=equal,
         unequal=unequal,
         difference=first,
+        differences=(*known, *_newer_characters(reading)),
+        pattern_unicode=unicode_version(),
+        library_unicode=reading.unicode,
+    )
+
+
+def _newer_characters(reading: Reading) -> tuple[str, ...]:
+    """From which characters on a program's tables of Unicode are older than ours."""
+    theirs, ours = reading.unicode, unicode_version()
+    since = [one for one in LETTERS_SINCE if float(theirs or 0) < float(one) <= float(ours or 0)]
+    if not theirs or not since:
+        return ()
+    letter = ord(LETTERS_SINCE[since[0]])
+    return (
+        f"characters that came with Unicode {since[0]} or later, such as U+{letter:04X}: "
+        f"{reading.library} {reading.version} knows Unicode {theirs} and may cut them otherwise",
     )
 
 

@@ -18,12 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.registry.exports.asking import ask
-from bpeline.registry.exports.smallest_model import smallest_model
+from bpeline.registry.exports.smallest_model import letter_model, smallest_model
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import LibraryFailed
 from bpeline.tokenizer_core.formats import format_named, gguf, read_metadata, tiktoken
+from bpeline.tokenizer_core.splitting import LETTERS_SINCE, newest_unicode
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
+_LETTERS = {"letters": list(LETTERS_SINCE.values())}
 Comparison = tuple[str, Any, Any]
 """What is compared, as people read it; ours; theirs."""
 
@@ -36,12 +38,15 @@ class Reading:
         library: its distribution's name. version: of that.
         unit: what was compared: texts, words or entries.
         comparisons: everything that both made; ours is computed as it is asked for.
+        unicode: the newest version of Unicode that its regex engine knows; empty where it has none
+            or does not tell.
     """
 
     library: str
     version: str
     unit: str
     comparisons: Iterator[Comparison]
+    unicode: str = ""
 
 
 def native_reading(
@@ -74,7 +79,8 @@ def native_reading(
             sent = reader.sent(tokenizer, texts)
             answer = reader.ask(reader.library, tokenizer, path, sent, folder)
             comparisons = reader.compare(tokenizer, sent, answer)
-            return Reading(reader.library, answer["version"], reader.unit, comparisons)
+            unicode = newest_unicode(answer.get("letters", ()))
+            return Reading(reader.library, answer["version"], reader.unit, comparisons, unicode)
     where = "installed" if folder is None else f"in {folder}"
     raise LibraryFailed(f"{_READERS[format][0].library} is not {where}")
 
@@ -119,7 +125,7 @@ def _asking(told: Callable[[Tokenizer], dict[str, Any]]) -> Callable[..., dict[s
     def asked(
         library: str, tokenizer: Tokenizer, path: Path, texts: Sequence[str], folder: Path | None
     ) -> dict[str, Any]:
-        return ask(library, path, texts, told(tokenizer), folder)
+        return ask(library, path, texts, {**told(tokenizer), **_LETTERS}, folder)
 
     return asked
 
@@ -131,9 +137,13 @@ def _asking_llama_cpp(
     library: str, tokenizer: Tokenizer, path: Path, texts: Sequence[str], folder: Path | None
 ) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="bpeline-") as aside:
-        model = Path(aside) / "model.gguf"
+        model, letters = Path(aside) / "model.gguf", Path(aside) / "letters.gguf"
         DURABLE.write(model, smallest_model(path))
-        answer = ask(library, model, texts, {}, folder)
+        told: dict[str, Any] = dict(_LETTERS)
+        if (joining := letter_model(path)) is not None:
+            DURABLE.write(letters, joining)
+            told["letter_model"] = str(letters)
+        answer = ask(library, model, texts, told, folder)
     return {**answer, "written": read_metadata(path, (gguf.END,))}
 
 

@@ -1,8 +1,9 @@
 """A program of its own: what a library makes of an exported file and of texts.
 
 Reads from its input {"library", "path", "texts", "told"}: which reader below, what it reads, and
-what the file leaves out. Writes one line of JSON: {"version", "facts", "plain", "special"}, the
-last two a list for each text, special tokens in it read as text and as special tokens; or
+what the file leaves out. Writes one line of JSON: {"version", "facts", "plain", "special",
+"letters"}, "plain" and "special" a list for each text, special tokens in it read as text and as
+special tokens, "letters" those of the told ones that its regex engine takes for letters; or
 {"failed"}, why there is no answer. A library may end or hang this process and nothing else. With a
 folder as its argument, packages in there come before those installed. Knows nothing of bpeline.
 """
@@ -82,7 +83,16 @@ def _tokenizers(path: str, texts: Sequence[str], told: Told) -> Answer:
             theirs.encode_special_tokens = as_text
             ways.append(theirs.encode_batch(texts, add_special_tokens=False))
     plain, special = ([[int(id_) for id_ in one.ids] for one in way] for way in ways)
-    return {"plain": plain, "special": special}
+    return {"plain": plain, "special": special, **_letters_of_tokenizers(told)}
+
+
+def _letters_of_tokenizers(told: Told) -> Answer:
+    import tokenizers
+
+    if not hasattr(tokenizers, "pre_tokenizers"):  # 1.0
+        return {}
+    removing = tokenizers.pre_tokenizers.Split(tokenizers.Regex(r"\p{L}"), "removed")
+    return {"letters": [one for one in told["letters"] if not removing.pre_tokenize_str(one)]}
 
 
 def _of_vocab_and_merges(path: str, told: Told) -> Any:
@@ -112,14 +122,14 @@ def _transformers(path: str, texts: Sequence[str], told: Told) -> Answer:
         theirs(texts, add_special_tokens=False, split_special_tokens=as_text)["input_ids"]
         for as_text in (True, False)
     )
-    return {"plain": plain, "special": special}
+    return {"plain": plain, "special": special, **_letters_of_tokenizers(told)}
 
 
 def _tiktoken(path: str, texts: Sequence[str], told: Told) -> Answer:
     import base64
 
     if path.endswith(".json"):
-        return _tekken(path, texts)
+        return _tekken(path, texts, told)
     # As tiktoken.load.load_tiktoken_bpe reads a local file, which imports a client for remote ones.
     with open(path, "rb") as file:
         lines = [line.split() for line in file.read().splitlines() if line]
@@ -127,7 +137,7 @@ def _tiktoken(path: str, texts: Sequence[str], told: Told) -> Answer:
     return _of_ranks(ranks, texts, told)
 
 
-def _tekken(path: str, texts: Sequence[str]) -> Answer:
+def _tekken(path: str, texts: Sequence[str], told: Told) -> Answer:
     # As mistral_common.tokens.tokenizers.tekken hands the file to tiktoken: so many ranks as the
     # size says, each id behind those of the special tokens.
     import base64
@@ -138,15 +148,22 @@ def _tekken(path: str, texts: Sequence[str]) -> Answer:
     specials = config["default_num_special_tokens"]
     entries = model["vocab"][: config["default_vocab_size"] - specials]
     ranks = {base64.b64decode(entry["token_bytes"]): entry["rank"] for entry in entries}
-    answer = _of_ranks(ranks, texts, {"pat_str": config["pattern"], "special_tokens": {}})
-    return {"plain": [[specials + id_ for id_ in ids] for ids in answer["plain"]]}
+    told = {**told, "pat_str": config["pattern"], "special_tokens": {}}
+    answer = _of_ranks(ranks, texts, told)
+    del answer["special"]
+    return {**answer, "plain": [[specials + id_ for id_ in ids] for ids in answer["plain"]]}
 
 
 def _of_ranks(ranks: dict[bytes, int], texts: Sequence[str], told: Told) -> Answer:
     from tiktoken import Encoding
 
+    bytes_ = {bytes([byte]): byte for byte in range(256)}
+    # What a pattern does not match is left out.
+    letters = Encoding("letters", pat_str=r"\p{L}", mergeable_ranks=bytes_, special_tokens={})
+    known = [one for one in told.pop("letters") if letters.encode_ordinary(one)]
     theirs = Encoding("exported", mergeable_ranks=ranks, **told)
     return {
+        "letters": known,
         "plain": [theirs.encode_ordinary(text) for text in texts],
         "special": [theirs.encode(text, allowed_special="all") for text in texts],
     }
@@ -172,11 +189,17 @@ def _cyllama(path: str, texts: Sequence[str], told: Told) -> Answer:
     llama_cpp.disable_logging()
     model = llama_cpp.LlamaModel(path, llama_cpp.LlamaModelParams())
     vocab = model.get_vocab()
+    answer: Answer = {}
+    if "letter_model" in told:
+        joining = llama_cpp.LlamaModel(told["letter_model"], llama_cpp.LlamaModelParams())
+        tokenize = joining.get_vocab().tokenize
+        joined = (one for one in told["letters"] if len(tokenize(f"a{one}", False, False)) == 4)
+        answer["letters"] = list(joined)
     plain, special = (
         [list(vocab.tokenize(text, False, parsed)) for text in texts] for parsed in (False, True)
     )
     facts = {"number of tokens": vocab.n_vocab, "end of a text": vocab.token_eos()}
-    return {"plain": plain, "special": special, "facts": facts}
+    return {**answer, "plain": plain, "special": special, "facts": facts}
 
 
 def _gguf(path: str, texts: Sequence[str], told: Told) -> Answer:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bpeline.tokenizer_core.bounded_files import open_file, read_file
 from bpeline.tokenizer_core.formats import gguf, read_metadata
+from bpeline.tokenizer_core.vocabulary import to_printable
 
 _UINT32, _FLOAT32 = 4, 6  # types of GGUF values
 _F32 = 0  # a type of tensors
@@ -48,6 +49,27 @@ def smallest_model(path: Path) -> bytes:
     # A model of its own: of its entries those of the tokenizer.
     kept = {key: value for key, value in entries.items() if key.startswith("tokenizer.")}
     return _with_weights(gguf.file_of({"general.architecture": "gpt2", **kept}), tokens)
+
+
+def letter_model(path: Path) -> bytes | None:
+    """A model with the split pattern of a GGUF file that joins ``a`` with the first byte behind it.
+
+    Does so where both are in one pre-token, so it tells which characters llama.cpp takes for
+    letters. All of four bytes begin with the same one. None for other than byte-level BPE.
+    """
+    entries = read_metadata(path, ("tokenizer.ggml.model", "tokenizer.ggml.pre"))
+    if entries.get("tokenizer.ggml.model") != "gpt2":
+        return None
+    tokens = [to_printable(bytes([byte])) for byte in range(256)]
+    first = to_printable(b"\xf0")
+    made = {
+        "general.architecture": "gpt2",
+        **entries,
+        "tokenizer.ggml.tokens": [*tokens, f"a{first}"],
+        "tokenizer.ggml.token_type": [1] * 257,
+        "tokenizer.ggml.merges": [f"a {first}"],
+    }
+    return _with_weights(gguf.file_of(made), len(tokens) + 1)
 
 
 def _with_weights(content: bytes, tokens: int) -> bytes:

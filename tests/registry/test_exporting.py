@@ -35,6 +35,7 @@ from bpeline.tokenizer_core.errors import (
 from bpeline.tokenizer_core.formats import gguf, huggingface
 from bpeline.tokenizer_core.formats.known import format_named
 from bpeline.tokenizer_core.optional_libraries import fenced
+from bpeline.tokenizer_core.splitting.unicode_classes import LETTERS_SINCE, unicode_version
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training.bpe import train_bpe
 
@@ -197,6 +198,36 @@ def test_llama_cpp_cuts_where_the_pattern_does(
     known = {"'ſ"} if gguf.differences(tokenizer) else set()
     otherwise = [what for what, ours, theirs in compared if ours != theirs]
     assert [what for what in otherwise if not any(one in what for one in known)] == []
+
+
+@pytest.mark.parametrize(
+    ("format_", "module"),
+    [("hf", "tokenizers"), ("tiktoken", "tiktoken"), ("gguf", "cyllama")],
+)
+def test_a_program_with_older_tables_of_unicode_is_said_to_cut_newer_characters_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: Any, module: str
+) -> None:
+    """Whether ``a`` and a letter are one pre-token is seen by a merge of both."""
+    needs(format_, module)
+    vocab = {i: bytes([i]) for i in range(256)} | {256: b"a\xf0"}
+    tokenizer = Tokenizer(vocab, [(b"a", b"\xf0")], pattern="gpt2")
+    tokenizer.save(tmp_path / "made", format_)
+    certificate = certify(tokenizer, format_, tmp_path / "made")
+    theirs, ours = certificate.library_unicode, certificate.pattern_unicode
+    assert ours == unicode_version()
+    assert "14.0" <= theirs <= ours
+    texts = [f"a{letter}" for letter in LETTERS_SINCE.values()]
+    made = native_readers.native_reading(tokenizer, format_, tmp_path / "made", texts).comparisons
+    otherwise = [what[1:] for what, mine, other in made if mine != other]
+    newer = [letter for since, letter in LETTERS_SINCE.items() if theirs < since <= ours]
+    assert otherwise == newer
+    said = [one for one in certificate.differences if f"knows Unicode {theirs}" in one]
+    assert len(said) == bool(newer)
+    assert all(f"U+{ord(newer[0]):04X}" in one for one in said)
+
+    monkeypatch.setattr(native_readers, "newest_unicode", lambda letters: ours)
+    same = certify(tokenizer, format_, tmp_path / "made")
+    assert (same.library_unicode, same.differences) == (ours, ())
 
 
 @pytest.mark.slow

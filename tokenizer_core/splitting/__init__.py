@@ -35,8 +35,11 @@ if TYPE_CHECKING:
     from .split_patterns import NAMED_PATTERNS as NAMED_PATTERNS
     from .split_patterns import SplitPattern as SplitPattern
     from .split_steps import SplitStep as SplitStep
+    from .unicode_classes import LETTERS_SINCE as LETTERS_SINCE
     from .unicode_classes import class_runs as class_runs
     from .unicode_classes import class_table as class_table
+    from .unicode_classes import newest_unicode as newest_unicode
     from .unicode_classes import unicode_classes_digest as unicode_classes_digest
+    from .unicode_classes import unicode_version as unicode_version
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +36,15 @@ _CLASSES = {
     MARK: r"\p{M}",
     NUMBER: r"\p{N}",
     WHITE_SPACE: r"\s",
+}
+# A letter that came with each version of Unicode: engines are asked which they know.
+LETTERS_SINCE = {
+    "14.0": "\U0001e290",
+    "15.0": "\U0001e4d0",
+    "15.1": "\U0002ebf0",
+    "16.0": "\U00010d4a",
+    "17.0": "\U00016ea0",
+    "18.0": "\U0003d000",
 }
 # The classes whose digest tells versions of Unicode apart, by the numbers they have in it.
 _IN_DIGEST = {1: r"\p{L}", 2: r"\p{N}", 4: r"\s"}
@@ -102,6 +111,21 @@ def class_table() -> NDArray[np.uint8]:
 def unicode_classes_digest() -> str:
     """Digest of the classes of all code points: changes when ``regex`` learns a new Unicode."""
     return digest_of(class_runs(_IN_DIGEST))
+
+
+def unicode_version() -> str:
+    """The newest version of Unicode that the installed ``regex`` knows, such as ``"18.0"``."""
+    return newest_unicode(filter(regex.compile(r"\p{L}").match, LETTERS_SINCE.values()))
+
+
+def newest_unicode(letters: Iterable[str]) -> str:
+    """The newest version of Unicode of an engine, by which of `LETTERS_SINCE` it takes for letters.
+
+    Empty where it is older than all of these. One that is newer is the newest of them.
+    """
+    known = set(letters)
+    versions = itertools.takewhile(lambda one: one[1] in known, LETTERS_SINCE.items())
+    return max((version for version, _ in versions), key=float, default="")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
