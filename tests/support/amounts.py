@@ -45,6 +45,7 @@ class Amounts:
         corpora: corpora learned by the engine and by the reference.
         mutations: changes of each kind of file that others may have written.
         laws: random corpora and texts for each law.
+        pipelines: random files of HuggingFace's format, beside the library that reads them.
     """
 
     one_of_crash_points: int
@@ -68,6 +69,7 @@ class Amounts:
     corpora: int
     mutations: int
     laws: int
+    pipelines: int
 
 
 EVERY_RUN = Amounts(
@@ -99,6 +101,7 @@ EVERY_RUN = Amounts(
     corpora=4_000,
     mutations=40,
     laws=60,
+    pipelines=300,
 )
 NIGHT = Amounts(
     one_of_crash_points=1,
@@ -129,6 +132,7 @@ NIGHT = Amounts(
     corpora=200_000,
     mutations=3_000,
     laws=2_000,
+    pipelines=20_000,
 )
 
 
