@@ -308,7 +308,7 @@ BY_LIBRARY: dict[str, Callable[[Any], object]] = {
     "dropout": lambda p: setattr(p.model, "dropout", 1.0),
     "end_of_word_suffix": lambda p: setattr(p.model, "end_of_word_suffix", "</w>"),
     "UnicodeScripts": set_part("pre_tokenizer", in_order(pre_tokenizers.UnicodeScripts(), level())),
-    "a mark before what another step has cut": set_part(
+    "add_prefix_space after another step": set_part(
         "pre_tokenizer", in_order(split(r"\d"), level(add_prefix_space=True))
     ),
 }

@@ -270,7 +270,7 @@ def test_steps_are_given_back_for_export(part: dict[str, Any], seed: int) -> Non
         (split("Removed", Regex=r"a*"), "nothing at all"),
         (step("CharDelimiterSplit", delimiter="ab"), "'ab'"),
         (step("Metaspace", replacement=""), "replacement"),
-        (sequence(step("WhitespaceSplit"), metaspace()), "Metaspace after what cuts"),
+        (sequence(step("WhitespaceSplit"), metaspace()), "Metaspace after another step"),
         (
             sequence(step("WhitespaceSplit"), step("ByteLevel", add_prefix_space=True)),
             "add_prefix_space",

@@ -24,7 +24,7 @@ PARTS = [*CHARACTERS, "ab", "bc", "abc", "  ", " a", "a ", "b, ", "1~", "é1", "
          "İ", "\t", "x", "\x00", "👍"]  # fmt: skip
 CONTENTS = [
     "é", "abc", "bc", "<s>", "a", " a", "b ", "[UNK]", "##b", "AB", "~", "▁a", "1", "ab c", "漢",
-    "<", "x", ">", "[CLS]",
+    "<", "x", ">", "[CLS]", "<unk>", "<0x61>",
 ]  # fmt: skip
 REGEXES = [
     r"\s+", r"[ab]+", r"\p{L}+| ?\p{N}", r" ?[^\s\p{L}\p{N}]+", "~", r"\d{1,2}", r"b(?!c)", "é",

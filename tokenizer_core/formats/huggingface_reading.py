@@ -6,7 +6,7 @@ that is asked for; truncation and padding are carried along.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -31,7 +31,7 @@ from bpeline.tokenizer_core.formats.printable import (
     tokens_of_printable,
 )
 from bpeline.tokenizer_core.normalization import Normalizer
-from bpeline.tokenizer_core.splitting import pattern_of_pre_tokenizer
+from bpeline.tokenizer_core.splitting import SplitPattern, pattern_of_pre_tokenizer
 from bpeline.tokenizer_core.vocabulary import (
     AddedToken,
     DecoderSteps,
@@ -115,20 +115,23 @@ def _spec_of(document: dict[str, Any], path: Path, spelled: SpelledMerges | None
         refuse(path, f"has the model {kind}", _SUPPORTED)
     require_names(model.get("vocab"), path)
     _refuse_moved(added, model["vocab"], path)
-    prefix, pre_tokenizer = _prefix(document.get("pre_tokenizer"), path)
+    pre_tokenizer = document.get("pre_tokenizer")
+    pattern = pattern_of_pre_tokenizer(pre_tokenizer)
     pipeline = Pipeline(
         added_tokens=added,
         normalizer=normalizer,
-        prefix=prefix,
+        prefix=_prefix(pre_tokenizer, path),
         template=_given(document, "post_processor", TextTemplate.of_description),
         carried={part: document[part] for part in _CARRIED if document.get(part)},
     )
-    if kind == "BPE" and _is_byte_level(pre_tokenizer):
-        return _byte_bpe(document, pre_tokenizer, pipeline, path, spelled)
+    if _is_byte_level(pre_tokenizer):
+        if kind != "BPE" or pattern.drops_gaps:
+            other = "a step that drops text" if kind == "BPE" else f"the model {kind}"
+            refuse(path, f"has ByteLevel with {other}", "BPE, and steps that keep all text")
+        return _byte_bpe(document, pattern, pipeline, path, spelled)
     pipeline = replace(pipeline, decoder=DecoderSteps.of_description(document.get("decoder")))
     companion = of_huggingface_model(kind)
     assert companion is not None
-    pattern = pattern_of_pre_tokenizer(pre_tokenizer)
     read: TokenizerSpec = companion.part("huggingface_model").from_huggingface(
         model, pattern, pipeline, path
     )
@@ -137,7 +140,7 @@ def _spec_of(document: dict[str, Any], path: Path, spelled: SpelledMerges | None
 
 def _byte_bpe(
     document: dict[str, Any],
-    pre_tokenizer: Any,
+    pattern: SplitPattern,
     pipeline: Pipeline,
     path: Path,
     spelled: SpelledMerges | None,
@@ -159,13 +162,22 @@ def _byte_bpe(
     else:
         merges = find_spelled(spelled, ordinary, path)
     merges = _that_can_happen(merges)
+
+    def is_met(content: str) -> bool:
+        if len(content) == 1:
+            return content.isascii()
+        whole = bool(model.get("ignore_merges")) and tokens_of_printable([content]) is not None
+        return whole and not pattern.parts(content)
+
     _refuse_unknown(ordinary, model, path)
+    pipeline = pipeline.with_model_tokens(in_vocab, set(merges.results.tolist()), is_met)
+    _refuse_unspelled(pipeline, in_vocab, path)
     vocab = _with_added(ordinary, {id_: content.encode() for content, id_ in added.items()})
     return TokenizerSpec.checked(
         vocab,
         merges,
         pipeline.special_tokens,
-        pattern_of_pre_tokenizer(pre_tokenizer),
+        pattern,
         ignore_merges=bool(model.get("ignore_merges", False)),
         remarks=remarks,
         pipeline=pipeline,
@@ -182,28 +194,17 @@ def _given(document: Mapping[str, Any], part: str, read: Any) -> Any:
 
 
 def _is_byte_level(pre_tokenizer: Any) -> bool:
-    steps = in_sequence(pre_tokenizer)
-    return bool(steps) and _type_of(steps[-1]) == "ByteLevel"
+    return any(_type_of(step) == "ByteLevel" for step in in_sequence(pre_tokenizer))
 
 
-def _prefix(pre_tokenizer: Any, path: Path) -> tuple[PiecePrefix | None, Any]:
-    """What a pre-tokenizer puts before pieces, and the pre-tokenizer without that."""
-    steps = in_sequence(pre_tokenizer)
-    for number, step in enumerate(steps):
-        kind = _type_of(step)
-        if kind == "Metaspace":
-            prefix: PiecePrefix | None = _metaspace_prefix(step, path)
-        elif kind == "ByteLevel" and step.get("add_prefix_space", True) is not False:
-            prefix = PiecePrefix(" ", "always", replaces_spaces=False)
-        else:
-            continue
-        if number or (kind == "ByteLevel" and len(steps) > 1):
-            refuse(path, f"has a {kind} that puts a mark before what another step has cut",
-                   f"{kind} as the first step")  # fmt: skip
-        if kind == "ByteLevel":
-            return prefix, {**step, "add_prefix_space": False}
-        return prefix, pre_tokenizer
-    return None, pre_tokenizer
+def _prefix(pre_tokenizer: Any, path: Path) -> PiecePrefix | None:
+    """The mark that the first step puts before pieces; no other step may put one."""
+    first = next(iter(in_sequence(pre_tokenizer)), None)
+    if _type_of(first) == "Metaspace":
+        return _metaspace_prefix(first, path)
+    if _type_of(first) == "ByteLevel" and first.get("add_prefix_space", True) is not False:
+        return PiecePrefix(" ", "always", replaces_spaces=False)
+    return None
 
 
 def _metaspace_prefix(step: dict[str, Any], path: Path) -> PiecePrefix:
@@ -282,10 +283,23 @@ def _refuse_printable(added: Mapping[str, int], path: Path) -> None:
 
 
 def _refuse_unknown(vocab: Mapping[int, bytes], model: dict[str, Any], path: Path) -> None:
-    """Refuse an unknown token for bytes that are none; without one they are left out."""
-    if model.get("unk_token") is not None and len({*vocab.values()} & _SINGLE_BYTES) < 256:
-        refuse(path, "has an unknown token, and some bytes are no tokens",
-               "a token for each of the 256 bytes, or no unknown token")  # fmt: skip
+    """Refuse flags that make more of a text with unknown bytes than to leave these out."""
+    flags = ("unk_token", "byte_fallback", "ignore_merges")
+    given = [flag for flag in flags if model.get(flag) not in (None, False)]
+    if given and len({*vocab.values()} & _SINGLE_BYTES) < 256:
+        refuse(path, f"sets {given[0]}, and some bytes are no tokens",
+               f"a token for each of the 256 bytes, or none of {', '.join(flags)}")  # fmt: skip
+
+
+def _refuse_unspelled(pipeline: Pipeline, in_vocab: Collection[str], path: Path) -> None:
+    """Refuse added tokens of the vocab that ByteLevel cannot spell, where others count."""
+    for content in in_vocab if pipeline.model_tokens is not None else ():
+        if tokens_of_printable([content]) is None:
+            refuse(
+                path,
+                f"has the added token {shown(content)} in its vocab, which ByteLevel never makes",
+                "added tokens in ASCII without spaces",
+            )
 
 
 def _that_can_happen(merges: MergeList) -> MergeList:

@@ -207,16 +207,16 @@ def named_vocab(tokenizer: TokenizerParts) -> dict[str, int]:
     Raises:
         InvalidTokenizer: a special token reads like an ordinary one.
     """
-    ids = sorted(tokenizer.spec.vocab)
+    vocab = tokenizer.spec.model_vocab
+    ids = sorted(vocab)
     special_names = {id_: token for token, id_ in tokenizer.spec.found_whole.items()}
-    names = printable_tokens(tokenizer.spec.vocab[id_] for id_ in ids)
+    names = printable_tokens(vocab[id_] for id_ in ids)
     named = {special_names.get(id_, name): id_ for id_, name in zip(ids, names, strict=True)}
     if len(named) != len(ids):
         taken = next(
             token
             for token, id_ in tokenizer.spec.special_tokens.items()
-            if named[token] != id_
-            or token in printable_tokens(tokenizer.spec.vocab[i] for i in ids if i != id_)
+            if named[token] != id_ or token in printable_tokens(vocab[i] for i in ids if i != id_)
         )
         raise InvalidTokenizer(
             f"the special token {taken!r} reads like an ordinary token in printable characters",

@@ -94,10 +94,10 @@ def pattern_of_pre_tokenizer(part: Any) -> SplitPattern:
         return SplitPattern.named("wordpunct")
     steps: list[SplitStep] = []
     as_bytes = False
-    for one in parts:
+    for number, one in enumerate(parts):
         if (kind := one["type"]) not in _READERS:
             _refuse(f"has the type {kind[:40]!r}, which is not supported")
-        _refuse_changed(one, bool(steps), as_bytes)
+        _refuse_changed(one, number > 0, as_bytes)
         read = _READERS[kind](one)
         if as_bytes and not all(_looks_at_ascii(step.regex) for step in read):
             _refuse(f"has a {kind} after ByteLevel that looks at bytes",
@@ -214,16 +214,16 @@ def _in_sequence(part: Any, depth: int) -> Iterator[dict[str, Any]]:
         yield from _in_sequence(one, depth + 1)
 
 
-def _refuse_changed(part: dict[str, Any], after_others: bool, as_bytes: bool) -> None:
-    """Refuse what would put something before each piece, or change pieces that are cut already."""
+def _refuse_changed(part: dict[str, Any], follows: bool, as_bytes: bool) -> None:
+    """Refuse steps that change text which another step has seen: only the first one may."""
     kind = part["type"]
     if kind == "ByteLevel" and as_bytes:
         _refuse("has ByteLevel twice")
-    if kind == "ByteLevel" and after_others and part.get("add_prefix_space", True) is not False:
-        _refuse("has ByteLevel with add_prefix_space after what cuts, which puts a space before "
+    if kind == "ByteLevel" and follows and part.get("add_prefix_space", True) is not False:
+        _refuse("has ByteLevel with add_prefix_space after another step, which puts a space before "
                 "each piece", "add_prefix_space=false, or ByteLevel first")  # fmt: skip
-    if kind == "Metaspace" and (after_others or as_bytes):
-        _refuse("has Metaspace after what cuts, which changes each piece", "Metaspace first")
+    if kind == "Metaspace" and follows:
+        _refuse("has Metaspace after another step, which changes each piece", "Metaspace first")
 
 
 def _split(part: dict[str, Any]) -> list[SplitStep]:

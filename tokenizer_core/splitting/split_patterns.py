@@ -346,6 +346,11 @@ class SplitPattern:
         first = self.steps[0]
         return cut_pairs(first.regex) if first.behavior in ("Isolated", "Removed") else None
 
+    def parts(self, text: str) -> bool:
+        """Whether a text is known to be cut somewhere, whatever stands around it."""
+        pairs = self.cut_pairs
+        return pairs is not None and pairs.last_in(text, 1, len(text)) > 0
+
     @property
     def digest(self) -> str:
         """Digest of the behaviour: the regex and the Unicode tables it looks into.

@@ -6,8 +6,8 @@ The pre-tokenizer's cuts are the split pattern and the model is the algorithm; t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bpeline.tokenizer_core.errors import InvalidTokenizer
@@ -31,6 +31,8 @@ class Pipeline:
         decoder: how tokens become text; None where their bytes are joined.
         carried: parts of a tokenizer.json as they were found, for exports: its pre-tokenizer, which
             the split pattern follows, and truncation and padding, which are never applied.
+        model_tokens: ids of the added tokens that the model makes of text, too; None: those of
+            single bytes and those that merges make.
     """
 
     added_tokens: tuple[AddedToken, ...] = ()
@@ -39,6 +41,7 @@ class Pipeline:
     template: TextTemplate | None = None
     decoder: DecoderSteps | None = None
     carried: Mapping[str, Any] | None = None
+    model_tokens: tuple[int, ...] | None = None
 
     def described(self) -> dict[str, Any]:
         """The value as JSON, which `of_description` reads, without parts that are not there."""
@@ -49,6 +52,7 @@ class Pipeline:
             "template": self.template and self.template.described(),
             "decoder": self.decoder and [self.decoder.described()],
             "carried": self.carried,
+            "model_tokens": None if self.model_tokens is None else [[*self.model_tokens]],
         }
         return {name: part for name, part in parts.items() if part}
 
@@ -76,6 +80,36 @@ class Pipeline:
         added = {token.id for token in self.added_tokens}
         others = {token for id_, token in vocab.items() if id_ not in added}
         return {id_: t for id_, t in vocab.items() if id_ not in added or t not in others}
+
+    def with_model_tokens(
+        self, vocab: Collection[str], merged: Collection[int], is_met: Callable[[str], bool]
+    ) -> Pipeline:
+        """The value with `model_tokens`, where their default is wrong.
+
+        Args:
+            vocab: tokens of the model.
+            merged: ids that its merges make.
+            is_met: whether the model may be given a token's text as a whole.
+        """
+        usual = {token.id for token in self.added_tokens if _is_usual(token, merged)}
+        exact = {token.id for token in self.added_tokens if token.content in vocab}
+        differing = [token.content for token in self.added_tokens if token.id in usual ^ exact]
+        if not any(map(is_met, differing)):
+            return self
+        return replace(self, model_tokens=tuple(sorted(exact)))
+
+    def hidden(self, merged: Collection[int]) -> set[int]:
+        """Ids of added tokens that are found in texts, and that the model never makes.
+
+        Args:
+            merged: ids that merges make.
+        """
+        known = self.model_tokens
+        return {
+            token.id
+            for token in self.added_tokens
+            if not (_is_usual(token, merged) if known is None else token.id in known)
+        }
 
     @property
     def behaviour(self) -> dict[str, Any]:
@@ -122,7 +156,8 @@ class Pipeline:
         Raises:
             InvalidTokenizer: anything else.
         """
-        known = {"added_tokens", "normalizer", "prefix", "template", "decoder", "carried"}
+        known = {"added_tokens", "normalizer", "prefix", "template", "decoder", "carried",
+                 "model_tokens"}  # fmt: skip
         if not isinstance(given, Mapping) or given.keys() - known:
             raise InvalidTokenizer(
                 f"the pipeline is described as {str(given)[:80]}",
@@ -136,7 +171,24 @@ class Pipeline:
             TextTemplate.of_description(given["template"]) if "template" in given else None,
             DecoderSteps.of_description(given["decoder"][0]) if "decoder" in given else None,
             given.get("carried"),
+            _ids_of_description(given["model_tokens"]) if "model_tokens" in given else None,
         )
+
+
+def _is_usual(token: AddedToken, merged: Collection[int]) -> bool:
+    """Whether a model that is not known any better makes an added token of text, too."""
+    return len(token.content.encode()) == 1 or token.id in merged
+
+
+def _ids_of_description(given: Any) -> tuple[int, ...]:
+    ids = given[0] if isinstance(given, list) and len(given) == 1 else None
+    if not isinstance(ids, list) or set(map(type, ids)) - {int}:
+        raise InvalidTokenizer(
+            f"the added tokens of a model are {str(given)[:80]}",
+            "a list of ids in a list",
+            "save the tokenizer again from where it came",
+        )
+    return tuple(ids)
 
 
 def _is_plain(token: AddedToken) -> bool:

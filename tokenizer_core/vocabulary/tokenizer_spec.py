@@ -105,13 +105,13 @@ class TokenizerSpec:
                 return cls(vocab, pairs, specials, *flags, tuple(remarks), pipeline)
             vocab = vocab.view
         kept: dict[int, bytes] = {} if pipeline is None else {**vocab, **pipeline.shown}
-        ordinary = vocab if pipeline is None else _without_added(kept, merges, pipeline)
+        ordinary = vocab if pipeline is None else _without_added(vocab, merges, pipeline)
         if isinstance(algorithm, ByteBpe):
             may_lack = pipeline is not None
             specials, ids, byte_ids, numbers = check_vocab(
                 ordinary, merges, checked_specials, may_lack_bytes=may_lack
             )
-            pairs = MergeList(kept, *numbers)
+            pairs = MergeList(ordinary if pipeline and pipeline.shown else kept, *numbers)
         else:
             _refuse_foreign_parts(algorithm, merges, ignore_merges)
             ids, specials = check_tokens(ordinary, checked_specials)
@@ -156,6 +156,19 @@ class TokenizerSpec:
         added = () if self.pipeline is None else self.pipeline.added_tokens
         others = {t.content: t.id for t in added if self.ids.get(t.content.encode()) != t.id}
         return {**self.special_tokens, **others}
+
+    @property
+    def model_vocab(self) -> dict[int, bytes]:
+        """The vocab as the model spells it, without added tokens that it is known to lack."""
+        if self.pipeline is None:
+            return dict(self.vocab)
+        known = self.pipeline.model_tokens
+        spelled = dict(self.vocab)
+        for token in self.pipeline.added_tokens:
+            spelled[token.id] = token.content.encode()
+            if known is not None and token.id not in known:
+                del spelled[token.id]
+        return spelled
 
     @property
     def vocab_size(self) -> int:
@@ -221,14 +234,8 @@ def _checked_table(
         return None
     if not np.isin([token.id for token in pipeline.added_tokens], vocab.ids).all():
         return None
-    hidden = _hidden(pipeline, merges)
+    hidden = pipeline.hidden(_made_by(vocab, merges, pipeline))
     return check_table(vocab, merges, special_tokens, hidden, may_lack_bytes=True)
-
-
-def _hidden(pipeline: Pipeline, merges: MergeList) -> set[int]:
-    """Ids of added tokens that are neither bytes nor made by merges."""
-    added = {token.id for token in pipeline.added_tokens if len(token.content.encode()) > 1}
-    return added - set(merges.results[np.isin(merges.results, list(added))].tolist())
 
 
 def _require_added(kept: Mapping[int, bytes], pipeline: Pipeline) -> None:
@@ -243,23 +250,28 @@ def _require_added(kept: Mapping[int, bytes], pipeline: Pipeline) -> None:
 
 
 def _without_added(
-    vocab: dict[int, bytes], merges: Sequence[Merge], pipeline: Pipeline
+    vocab: Mapping[int, bytes], merges: Sequence[Merge], pipeline: Pipeline
 ) -> dict[int, bytes]:
-    """Ordinary tokens: of the added ones those that are bytes or that merges make.
+    """Ordinary tokens: of the added ones those that the model makes, as it spells them.
 
     An added token may have the text of an ordinary one, and another id: GPT-NeoX has runs of
     spaces twice.
     """
-    if isinstance(merges, MergeList):
-        added = _hidden(pipeline, merges)
-    else:
-        added = {token.id for token in pipeline.added_tokens if len(token.content.encode()) > 1}
-        made = {left + right for left, right in merges}
-        added = {id_ for id_ in added if vocab.get(id_) not in made}
-    ordinary = dict(vocab)
-    for id_ in added:
+    ordinary = {**vocab, **{token.id: token.content.encode() for token in pipeline.added_tokens}}
+    for id_ in pipeline.hidden(_made_by(ordinary, merges, pipeline)):
         ordinary.pop(id_, None)
     return ordinary
+
+
+def _made_by(
+    vocab: Mapping[int, bytes], merges: Sequence[Merge], pipeline: Pipeline
+) -> frozenset[int]:
+    """Ids of the added tokens that merges make."""
+    added = [token.id for token in pipeline.added_tokens]
+    if isinstance(merges, MergeList):
+        return frozenset(merges.results[np.isin(merges.results, added)].tolist())
+    made = {left + right for left, right in merges}
+    return frozenset(id_ for id_ in added if vocab.get(id_) in made)
 
 
 def _refuse_foreign_parts(

@@ -55,6 +55,13 @@ def check_vocab(
         InvalidSpecialToken: empty or duplicate special tokens.
     """
     ids, specials = check_tokens(vocab, special_tokens)
+    for token in specials:
+        if len(token.encode()) == 1:
+            _refuse(
+                f"the special token {token!r} is a single byte",
+                "every single byte is an ordinary token, which a special token would hide",
+                "choose a longer text such as '<|end|>'",
+            )
     byte_ids = _byte_ids(ids, may_lack_bytes)
     if isinstance(merges, MergeList) and (may_lack_bytes or merges.vocab is vocab):
         numbers = merges.left, merges.right, merges.results
@@ -179,12 +186,6 @@ def _special_ids(
                 f"the vocab does not hold the special token {shown(token)} under its id",
                 "the vocab gives a special token's id its text in UTF-8",
                 f"add vocab[id] = {shown(token.encode())}",
-            )
-        if len(token.encode()) == 1:
-            _refuse(
-                f"the special token {token!r} is a single byte",
-                "every single byte is an ordinary token, which a special token would hide",
-                "choose a longer text such as '<|end|>'",
             )
     return specials
 

@@ -31,9 +31,7 @@ def foreign_spec(library: str, content: bytes, remarks: Iterable[str] = ()) -> T
     read = library_of(library, text)
     vocab = {id_: token.text.encode() for id_, token in read.tokens.items() if token.text}
     specials = {
-        token.text: id_
-        for id_, token in read.tokens.items()
-        if token.special and len(token.text.encode()) > 1
+        token.text: id_ for id_, token in read.tokens.items() if token.special and token.text
     }
     said = [*remarks, f"encoded by {read.name}"]
     if len(vocab) < len(read.tokens):

@@ -36,7 +36,7 @@ def parts_for_huggingface(tokenizer: TokenizerParts) -> dict[str, Any]:
             "save it as 'bpeline'",
         )
     pipeline = spec.pipeline
-    named = sorted(spec.vocab.items())
+    named = sorted(spec.model_vocab.items())
     return {
         "pre_tokenizer": None if pipeline is None else pipeline.pre_tokenizer,
         "decoder": None,
@@ -80,14 +80,20 @@ def from_huggingface(
     if not isinstance(unk_token, str | None):
         refuse(path, f"has the unknown token {str(unk_token)[:40]!r}", _SUPPORTED)
     named = model["vocab"]
-    added = {token.content: token.id for token in pipeline.added_tokens}
-    add_names(named, added, path)
+    merges = _merges(model.get("merges"), path)
+    made = {named.get((left + right).decode()) for left, right in merges}
+
+    def is_met(content: str) -> bool:
+        return len(content) == 1 or (flags["ignore_merges"] and not pattern.parts(content))
+
+    pipeline = pipeline.with_model_tokens({*named}, made, is_met)
+    add_names(named, {token.content: token.id for token in pipeline.added_tokens}, path)
     if "" in named:
         refuse(path, "has a token without text", "tokens of at least one character")
     vocab = read_plain_vocab(named, path)
     return TokenizerSpec.checked(
         vocab,
-        _merges(model.get("merges"), path),
+        merges,
         pipeline.special_tokens,
         pattern,
         algorithm=SentencePieceBpe(flags["byte_fallback"], unk_token, flags["fuse_unk"]),

@@ -69,11 +69,11 @@ def symbols_of(spec: TokenizerSpec, byte_fallback: bool, unknown: str | None) ->
     Raises:
         InvalidTokenizer: see `coders`.
     """
-    texts = _texts(spec.vocab)
-    ids = {text: id_ for id_, text in texts.items()}
     # An added token may be shown by the text of an ordinary one.
-    ids |= {token.decode(): id_ for token, id_ in spec.ids.items()}
-    characters = {text: id_ for text, id_ in ids.items() if len(text) == 1}
+    texts = _texts({**spec.vocab, **{id_: token for token, id_ in spec.ids.items()}})
+    ordinary = {texts[id_]: id_ for id_ in spec.ids.values()}
+    ids = {text: id_ for id_, text in texts.items()} | ordinary
+    characters = {text: id_ for text, id_ in ordinary.items() if len(text) == 1}
     bytes_ = [ids.get(f"<0x{byte:02X}>") for byte in range(BYTES)] if byte_fallback else []
     by_bytes = all(id_ is not None for id_ in bytes_) if bytes_ else False
     if bytes_ and not by_bytes and any(id_ is not None for id_ in bytes_):

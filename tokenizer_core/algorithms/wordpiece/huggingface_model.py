@@ -38,6 +38,7 @@ def parts_for_huggingface(tokenizer: TokenizerParts) -> dict[str, Any]:
             f"in this format WordPiece has the pattern {' or '.join(_PRE_TOKENIZERS)}",
             "save it as 'bpeline'",
         )
+    vocab = sorted(tokenizer.spec.model_vocab.items())
     return {
         "pre_tokenizer": found or {"type": _PRE_TOKENIZERS[name or ""]},
         "decoder": _decoder(algorithm),
@@ -46,7 +47,7 @@ def parts_for_huggingface(tokenizer: TokenizerParts) -> dict[str, Any]:
             "unk_token": algorithm.unknown,
             "continuing_subword_prefix": algorithm.continuation,
             "max_input_chars_per_word": algorithm.max_word_characters,
-            "vocab": {token.decode(): id_ for id_, token in sorted(tokenizer.spec.vocab.items())},
+            "vocab": {token.decode(): id_ for id_, token in vocab},
         },
     }
 
@@ -75,6 +76,11 @@ def from_huggingface(
     if types != [str, str] or type(algorithm.max_word_characters) is not int:
         refuse(path, "has a model with properties of another type", _SUPPORTED)
     named = model["vocab"]
+
+    def is_met(content: str) -> bool:
+        return not pattern.parts(content.removeprefix(algorithm.continuation))
+
+    pipeline = pipeline.with_model_tokens({*named}, (), is_met)
     add_names(named, {token.content: token.id for token in pipeline.added_tokens}, path)
     vocab = read_plain_vocab(named, path)
     decoder = pipeline.decoder and pipeline.decoder.described()
