@@ -79,6 +79,17 @@ class _Tokenizers:
         specials = {id_ for id_, token in added.items() if token.special}
         vocab = self._finding.get_vocab(with_added_tokens=True)
         self.tokens = {id_: ForeignToken(text, id_ in specials) for text, id_ in vocab.items()}
+        with fenced(self.name, "normalizing the added tokens"):
+            normalizer = self._finding.normalizer
+            normalize = normalizer.normalize_str if normalizer else str
+            sought = [normalize(one.content) for one in added.values() if one.normalized]
+        if len({*sought} - {""}) < len(sought):
+            raise InvalidTokenizer(
+                "added tokens are empty or the same once they are normalized, and "
+                f"{self.name} finds one of them, by chance",
+                "added tokens that are different, and there, when they are normalized",
+                "remove one from added_tokens, or set its normalized to false",
+            )
         if len(self.tokens) < len(vocab):
             raise InvalidTokenizer(
                 f"{len(vocab)} tokens have {len(self.tokens)} ids, and {self.name} decodes an id "

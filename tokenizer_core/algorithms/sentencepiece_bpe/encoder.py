@@ -229,15 +229,15 @@ class SentencePieceEncoder(Encoder):
         return max((len(token.decode(errors="replace")) for token in self._spec.ids), default=0)
 
     def _take_whole(self, spec: TokenizerSpec) -> None:
-        known = self._symbols.known
-        strange = (token for token in spec.ids if not known.issuperset(token.decode()))
-        if self._known is not None and (token := next(strange, None)) is not None:
+        whole = dict(tokens_not_made_by_merges(self._merging, spec.ids))
+        if self._known is not None and whole:
             raise InvalidTokenizer(
-                f"the token {shown(token.decode())} holds characters that are no tokens",
-                "with ignore_merges and without an unknown token, all characters are tokens",
+                f"no merges make the token {shown(next(iter(whole)).decode())}, and characters "
+                "that are no tokens are left out of texts",
+                "with ignore_merges, an unknown token or tokens of bytes",
                 "name an unknown token: SentencePieceBpe(unknown=...)",
             )
-        self._merging.take_whole(dict(tokens_not_made_by_merges(self._merging, spec.ids)))
+        self._merging.take_whole(whole)
 
     def encode(self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]) -> Encoded:
         if self._matcher is not None:

@@ -11,7 +11,7 @@ from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.errors import InvalidTokenizer
 from bpeline.tokenizer_core.formats import add_names, read_plain_vocab
 from bpeline.tokenizer_core.splitting import SplitPattern
-from bpeline.tokenizer_core.vocabulary import Pipeline, TokenizerSpec
+from bpeline.tokenizer_core.vocabulary import Pipeline, TokenizerSpec, shown
 
 _SUPPORTED = "BPE over characters without prefixes, suffixes and dropout is supported"
 _WITHOUT = {
@@ -86,6 +86,9 @@ def from_huggingface(
     def is_met(content: str) -> bool:
         return len(content) == 1 or (flags["ignore_merges"] and not pattern.parts(content))
 
+    stand_ins = {unk_token, *(f"<0x{byte:02X}>" for byte in range(256))}
+    if apart := [one for one in pipeline.added_tokens if one.content in stand_ins - {*named}]:
+        refuse(path, f"lacks {shown(apart[0].content)}, an added token, in the vocab", _SUPPORTED)
     pipeline = pipeline.with_model_tokens({*named}, made, is_met)
     add_names(named, {token.content: token.id for token in pipeline.added_tokens}, path)
     if "" in named:

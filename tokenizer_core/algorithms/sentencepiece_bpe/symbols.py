@@ -69,11 +69,9 @@ def symbols_of(spec: TokenizerSpec, byte_fallback: bool, unknown: str | None) ->
     Raises:
         InvalidTokenizer: see `coders`.
     """
-    # An added token may be shown by the text of an ordinary one.
-    texts = _texts({**spec.vocab, **{id_: token for token, id_ in spec.ids.items()}})
-    ordinary = {texts[id_]: id_ for id_ in spec.ids.values()}
-    ids = {text: id_ for id_, text in texts.items()} | ordinary
-    characters = {text: id_ for text, id_ in ordinary.items() if len(text) == 1}
+    texts = _texts(spec.model_vocab)
+    ids = {text: id_ for id_, text in texts.items()}
+    characters = {texts[id_]: id_ for id_ in spec.ids.values() if len(texts[id_]) == 1}
     bytes_ = [ids.get(f"<0x{byte:02X}>") for byte in range(BYTES)] if byte_fallback else []
     by_bytes = all(id_ is not None for id_ in bytes_) if bytes_ else False
     if bytes_ and not by_bytes and any(id_ is not None for id_ in bytes_):
@@ -88,7 +86,7 @@ def symbols_of(spec: TokenizerSpec, byte_fallback: bool, unknown: str | None) ->
     stand_ins = bytes_ if by_bytes else [unknown_id]
     _refuse_merged_stand_ins(texts, spec.merge_ids, set(stand_ins))
     merges = _that_can_happen(characters.values(), spec.merge_ids)
-    first = max(texts, default=0) + 1
+    first = max(spec.vocab, default=0) + 1
     # The symbol of each beginning of a character; whole characters are tokens.
     symbols: dict[bytes, int] = {text.encode(): id_ for text, id_ in characters.items()}
     written: list[tuple[int, ...]] = []

@@ -80,6 +80,8 @@ def from_huggingface(
     def is_met(content: str) -> bool:
         return not pattern.parts(content.removeprefix(algorithm.continuation))
 
+    if algorithm.unknown not in named:
+        refuse(path, f"lacks {algorithm.unknown!r}, its unknown token, in the vocab", _SUPPORTED)
     pipeline = pipeline.with_model_tokens({*named}, (), is_met)
     add_names(named, {token.content: token.id for token in pipeline.added_tokens}, path)
     vocab = read_plain_vocab(named, path)
