@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tiktoken
@@ -114,6 +115,40 @@ def test_printable_names_are_the_mapping_and_its_inverse() -> None:
     assert tokens_of_printable(names) == tokens
     for foreign in (" ", "\n", "\u00ad", "漢", "\x7f", "\u0144"):
         assert tokens_of_printable(["ok", foreign]) is None
+
+
+TOKENS_BESIDE: dict[str, tuple[str, Any, str]] = {
+    "an id of its own": ("added_tokens.json", {"<|im|>": 301}, "'<|im|>'"),
+    "another id": ("added_tokens.json", {"<|fin é|>": 301}, "'<|fin é|>'"),
+    "a role": ("special_tokens_map.json", {"pad_token": "[PAD]"}, "'\\[PAD\\]'"),
+    "a flag": (
+        "special_tokens_map.json",
+        {"mask_token": {"content": "<|fin é|>", "lstrip": True}},
+        "with lstrip",
+    ),
+    "a list": ("tokenizer_config.json", {"additional_special_tokens": ["<a>"]}, "'<a>'"),
+    "a decoder": (
+        "tokenizer_config.json",
+        {"added_tokens_decoder": {"257": {"content": "abc", "special": False}}},
+        "'abc'",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", TOKENS_BESIDE)
+def test_tokens_that_only_files_beside_a_vocab_declare_are_refused(
+    kind: str, small: Tokenizer, tmp_path: Path
+) -> None:
+    name, content, message = TOKENS_BESIDE[kind]
+    small.save(tmp_path, "gpt2")
+    known = {"added_tokens_decoder": {"300": {"content": "<|fin é|>"}}, "add_bos_token": True}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(known))
+    assert Tokenizer.load(tmp_path, pattern="gpt2").special_tokens == {"<|fin é|>": 300}
+    (tmp_path / name).write_text(json.dumps(content))
+    with pytest.raises(InvalidTokenizer, match=message) as refused:
+        Tokenizer.load(tmp_path, pattern="gpt2")
+    assert name in refused.value.happened
+    Tokenizer.load(tmp_path, pattern="gpt2", special_tokens=["<|fin é|>"])
 
 
 def test_gpt2s_class_beside_its_files_names_the_pattern(small: Tokenizer, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from tokenizers import pre_tokenizers
 
 from bpeline.tokenizer_core.errors import InvalidPattern, InvalidTokenizer
 from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.vocabulary import to_printable
 
 PRINTABLE = sorted(pre_tokenizers.ByteLevel.alphabet())
 CHARACTERS = [*"abcAB1 ~é▁漢,<>\n", "\u0301", "²"]
@@ -41,6 +42,7 @@ NORMALIZERS = [
     "Prepend", "BertNormalizer", "ByteLevel",
 ]  # fmt: skip
 ALGORITHMS = ["byte-bpe", "sentencepiece-bpe", "wordpiece", "foreign"]
+FLAGS = ["special", "normalized", "single_word", "lstrip", "rstrip"]
 BERT_FLAGS = ["clean_text", "handle_chinese_chars", "lowercase"]
 POST_PROCESSORS = [
     "ByteLevel", "BertProcessing", "RobertaProcessing", "TemplateProcessing", "Sequence"
@@ -274,8 +276,7 @@ def _added_tokens(chance: random.Random, vocab: dict[str, int]) -> list[dict[str
     for content in chance.sample(CONTENTS, chance.choice([0, 1, 1, 2, 3])):
         id_ = vocab.get(content, max(highest + 1, len(vocab)))
         highest = max(highest, id_)
-        names = ["special", "normalized", "single_word", "lstrip", "rstrip"]
-        flags = {name: _flag(chance, 0.5 if name in names[:2] else 0.25) for name in names}
+        flags = {flag: _flag(chance, 0.5 if flag in FLAGS[:2] else 0.25) for flag in FLAGS}
         made.append({"id": id_, "content": content, **flags})
     return made
 
@@ -319,6 +320,72 @@ def _decoder(chance: random.Random) -> Any:
         {"type": "Strip", "content": " ", "start": 1, "stop": 0},
     ]
     return {"type": "Sequence", "decoders": steps}
+
+
+BYTES = {to_printable(bytes([byte])): byte for byte in range(256)}
+WITHOUT_Z = {name: byte for name, byte in BYTES.items() if name != "z"} | {"<0x7A>": 256}
+WORDS = {"type": "WordPiece", "vocab": {"[UNK]": 0, "a": 1, "##Ġa": 2}, "unk_token": "[UNK]",
+         "continuing_subword_prefix": "##", "max_input_chars_per_word": 100}  # fmt: skip
+AT_A = in_order(split("a"), level())
+
+
+def bpe(vocab: dict[str, int], **flags: Any) -> dict[str, Any]:
+    return {"type": "BPE", "vocab": vocab, "merges": [], **flags}
+
+
+def added(id_: int, content: str, *flags: str) -> dict[str, Any]:
+    return {"id": id_, "content": content, **{flag: flag in flags for flag in FLAGS}}
+
+
+# Pipelines that were read wrongly, a text, and its ids.
+CASES: dict[str, tuple[Any, Any, list[Any], str, list[int]]] = {
+    "text dropped after ByteLevel": (
+        in_order(level(), split("~", "Removed")), bpe(BYTES), [], "a~é", [97, 195, 169]
+    ),
+    "a split after ByteLevel": (
+        in_order(level(), split("~")), bpe(BYTES), [], "a é", [97, 32, 195, 169]
+    ),
+    "ByteLevel in a nested sequence": (
+        in_order(in_order(level(), split("b")), split("c")), bpe(BYTES), [], "aé", [97, 195, 169]
+    ),
+    "WordPiece after ByteLevel": (level(), WORDS, [], "a a", [1, 2]),
+    "byte_fallback of a missing byte": (
+        level(), bpe(WITHOUT_Z, byte_fallback=True), [], "azb", [97, 256, 98]
+    ),
+    "a prefix after Metaspace": (
+        in_order(metaspace("never", False), level(add_prefix_space=True)), bpe(BYTES), [], "B",
+        [32, 66],
+    ),
+    "text dropped before ByteLevel": (
+        in_order({"type": "WhitespaceSplit"}, level()), bpe(BYTES), [], "a b", [97, 98]
+    ),
+    "a character that is an added token": (
+        None, bpe({"é": 0, "a": 1, "x": 2}, unk_token="x"), [added(0, "é", "single_word")], "aé",
+        [1, 0],
+    ),
+    "an added token that the model lacks": (
+        None, bpe({"a": 0, "x": 1}, unk_token="x"), [added(2, "b", "single_word")], "ab", [0, 1]
+    ),
+    "a word that is an added token": (
+        AT_A, bpe({**BYTES, "bc": 256}, ignore_merges=True), [added(256, "bc", "single_word")],
+        "abc", [97, 256],
+    ),
+    "a word of characters that is an added token": (
+        split("a"), bpe({"a": 0, "b": 1, "c": 2, "bc": 3}, ignore_merges=True),
+        [added(3, "bc", "single_word")], "abc", [0, 3],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_ids_are_the_librarys(name: str, tmp_path: Path) -> None:
+    pre_tokenizer, model, added_tokens, text, ids = CASES[name]
+    document = {"added_tokens": added_tokens, "pre_tokenizer": pre_tokenizer, "model": model}
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(document))
+    ours = Tokenizer.load(path)
+    assert ours.encode(text) == ids
+    encodes_as_library(ours, document, [text])
 
 
 def library_of(document: dict[str, Any], ignores: bool = False) -> Any:

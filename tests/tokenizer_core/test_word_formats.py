@@ -120,8 +120,11 @@ def test_vocab_txt_is_read_as_bert_reads_it(lowercase: bool, tmp_path: Path) -> 
         assert ours.encode(text, add_special_tokens=True) == theirs.ids, text
         assert ours.decode(theirs.ids) == peer.decode(theirs.ids, skip_special_tokens=False)
     beside = {"do_lower_case": lowercase, "tokenizer_class": "BertTokenizer"}
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(beside))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(beside | {"cls_token": "[CLS]"}))
     assert Tokenizer.load(path).digest == ours.digest
+    (tmp_path / "added_tokens.json").write_text('{"[NEW]": 17}')
+    with pytest.raises(InvalidTokenizer, match=r"declares the token '\[NEW\]'"):
+        Tokenizer.load(path)
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .plain_tokens import pattern_left_out as pattern_left_out
     from .plain_tokens import read_plain_vocab as read_plain_vocab
     from .plain_tokens import refuse_other_algorithms as refuse_other_algorithms
+    from .plain_tokens import refuse_tokens_beside as refuse_tokens_beside
     from .plain_tokens import vocab_json_of_text as vocab_json_of_text
     from .printable import printable_tokens as printable_tokens
     from .special_roles import FORMATS_WITH_ROLES as FORMATS_WITH_ROLES

@@ -9,7 +9,11 @@ from typing import Any
 from bpeline.tokenizer_core.bounded_files import json_of, read_bounded, refuse
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.encoding import TokenizerParts
-from bpeline.tokenizer_core.formats.plain_tokens import refuse_other_algorithms, require_names
+from bpeline.tokenizer_core.formats.plain_tokens import (
+    refuse_other_algorithms,
+    refuse_tokens_beside,
+    require_names,
+)
 from bpeline.tokenizer_core.formats.printable import (
     merges_text,
     merges_txt,
@@ -76,13 +80,15 @@ def load(
             makes and that are no single byte: GPT-2's ``<|endoftext|>``.
 
     Raises:
-        MissingSource: a file is missing. InvalidTokenizer: they make no sense.
+        MissingSource: a file is missing.
+        InvalidTokenizer: they make no sense, or see `refuse_tokens_beside`.
         InvalidOption: the pattern is not known and not given.
     """
     vocab_path, merges_path = path / "vocab.json", path / "merges.txt"
     named = json_of(read_bounded(vocab_path), vocab_path)
     text = merges_text(read_bounded(merges_path), merges_path)
     require_names(named, vocab_path)
+    is_guessed = special_tokens is None
     if special_tokens is None:
         unmade = named.keys() - text.replace(" ", "").split("\n")
         special_tokens = [name for name in named if len(name) > 1 and name in unmade]
@@ -97,7 +103,10 @@ def load(
     if pattern is None:
         pattern = published.pattern if published else _pattern_of_class(path)
     pipeline = pipeline_of(published)
-    return TokenizerSpec.checked(vocab, merges, specials, pattern, pipeline=pipeline)
+    spec = TokenizerSpec.checked(vocab, merges, specials, pattern, pipeline=pipeline)
+    if is_guessed:
+        refuse_tokens_beside(path, spec)
+    return spec
 
 
 def _pattern_of_class(path: Path) -> str:

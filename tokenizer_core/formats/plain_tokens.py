@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bpeline.tokenizer_core.bounded_files import refuse
+from bpeline.tokenizer_core.bounded_files import json_of, read_bounded, refuse
 from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.vocabulary import shown
+from bpeline.tokenizer_core.vocabulary import TokenizerSpec, shown
+
+_FILES_OF_TOKENS = ("added_tokens.json", "special_tokens_map.json", "tokenizer_config.json")
+_FLAGS = ("single_word", "lstrip", "rstrip")
 
 
 def json_text(value: Any, indent: int | None = None) -> bytes:
@@ -105,3 +108,43 @@ def refuse_other_algorithms(tokenizer: TokenizerParts, accepted: str, kind: type
             f"this format holds {accepted}",
             "save it as 'bpeline', which keeps every tokenizer",
         )
+
+
+def refuse_tokens_beside(folder: Path, spec: TokenizerSpec) -> None:
+    """Refuse tokens that transformers adds to a vocab from the files beside it.
+
+    A special token of the vocab, found as it is written, is none of them.
+
+    Raises:
+        InvalidTokenizer: a token is another one, or has a flag that changes where it is found.
+    """
+    for path in (folder / name for name in _FILES_OF_TOKENS):
+        listed = json_of(read_bounded(path), path) if path.exists() else {}
+        for token in _tokens_in(listed if isinstance(listed, Mapping) else {}, path.name):
+            content, id_ = token.get("content"), token.get("id")
+            known = spec.special_tokens.get(content) if isinstance(content, str) else None
+            flags = [flag for flag in _FLAGS if token.get(flag)]
+            if known is None or flags or (id_ is not None and str(id_) != str(known)):
+                refuse(
+                    path,
+                    f"declares the token {shown(content)}{' with ' if flags else ''}"
+                    f"{', '.join(flags)}, which the vocab does not say",
+                    "special tokens of the vocab, without flags",
+                    "load the tokenizer with transformers, write its tokenizer.json with "
+                    "save_pretrained(FOLDER), and load that",
+                )
+
+
+def _tokens_in(listed: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    """The tokens that a file of transformers declares, each with what is said of it."""
+    if name == _FILES_OF_TOKENS[0]:
+        return [{"content": content, "id": id_} for content, id_ in listed.items()]
+    declared = listed.get("added_tokens_decoder")
+    tokens = declared.items() if isinstance(declared, dict) else ()
+    found = [{**token, "id": id_} for id_, token in tokens if isinstance(token, dict)]
+    for key, value in listed.items():
+        if key.endswith("_token") or key == "additional_special_tokens":
+            named = value if isinstance(value, list) else [value]
+            found += [{"content": token} for token in named if isinstance(token, str)]
+            found += [token for token in named if isinstance(token, dict)]
+    return found

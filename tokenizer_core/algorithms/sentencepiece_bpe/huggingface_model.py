@@ -80,6 +80,8 @@ def from_huggingface(
     if not isinstance(unk_token, str | None):
         refuse(path, f"has the unknown token {str(unk_token)[:40]!r}", _SUPPORTED)
     named = model["vocab"]
+    if flags["ignore_merges"] and unk_token is None and "<0x00>" not in named:
+        refuse(path, "sets ignore_merges, and leaves unknown characters out of words", _SUPPORTED)
     merges = _merges(model.get("merges"), path)
     made = {named.get((left + right).decode()) for left, right in merges}
 

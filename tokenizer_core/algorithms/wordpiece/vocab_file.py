@@ -11,7 +11,12 @@ from bpeline.tokenizer_core.bounded_files import json_of, read_bounded, refuse, 
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.errors import InvalidTokenizer
-from bpeline.tokenizer_core.formats import pattern_left_out, refuse_other_algorithms, spec_of
+from bpeline.tokenizer_core.formats import (
+    pattern_left_out,
+    refuse_other_algorithms,
+    refuse_tokens_beside,
+    spec_of,
+)
 from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.vocabulary import TokenizerSpec
 
@@ -72,7 +77,8 @@ def load(
 
     Raises:
         MissingSource: no such file.
-        InvalidTokenizer: not UTF-8, a token twice, or nobody said how texts are treated.
+        InvalidTokenizer: not UTF-8, a token twice, or nobody said how texts are treated; or see
+            `refuse_tokens_beside`.
     """
     content = text_of(read_bounded(path), path).replace("\r\n", "\n").removesuffix("\n")
     tokens = content.split("\n")
@@ -80,15 +86,21 @@ def load(
         refuse(path, "holds a token twice", "each line is a token of its own")
     flags = {"do_lower_case": uncased} if uncased or cased else _flags_beside(path)
     if flags is not None and pattern is None:
-        return _of_bert(tokens, flags, path)
+        spec = _of_bert(tokens, flags, path)
+        refuse_tokens_beside(path.parent, spec)
+        return spec
     if pattern is None or not without_normalizer:
         _refuse_unsaid(path)
+    is_guessed = special_tokens is None
     if special_tokens is None:
         special_tokens = [token for token in _BERTS if token in set(tokens)]
     vocab = {id_: token.encode() for id_, token in enumerate(tokens)}
-    return TokenizerSpec.checked(
+    spec = TokenizerSpec.checked(
         vocab, [], special_tokens, pattern, algorithm=algorithm or WordPiece()
     )
+    if is_guessed:
+        refuse_tokens_beside(path.parent, spec)
+    return spec
 
 
 def _of_bert(tokens: Sequence[str], flags: Mapping[str, Any], path: Path) -> TokenizerSpec:
