@@ -359,9 +359,9 @@ CASES: dict[str, tuple[Any, Any, list[Any], str, list[int]]] = {
     "text dropped before ByteLevel": (
         in_order({"type": "WhitespaceSplit"}, level()), bpe(BYTES), [], "a b", [97, 98]
     ),
-    "a character that is an added token": (
-        None, bpe({"é": 0, "a": 1, "x": 2}, unk_token="x"), [added(0, "é", "single_word")], "aé",
-        [1, 0],
+    "a word of WordPiece that is an added token": (
+        split("a"), {**WORDS, "vocab": {"é": 0, "a": 1, "[UNK]": 2}},
+        [added(0, "é", "single_word")], "aé", [1, 0],
     ),
     "an added token that the model lacks": (
         None, bpe({"a": 0, "x": 1}, unk_token="x"), [added(2, "b", "single_word")], "ab", [0, 1]
