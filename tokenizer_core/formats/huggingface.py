@@ -102,7 +102,7 @@ def _parts_of_byte_bpe(tokenizer: TokenizerParts) -> dict[str, Any]:
             "fuse_unk": False,
             "byte_fallback": False,
             "ignore_merges": tokenizer.spec.ignore_merges,
-            "vocab": named_vocab(tokenizer),
+            "vocab": named_vocab(tokenizer, tokenizer.spec.model_vocab),
             "merges": printable_merges(tokenizer),
         },
     }

@@ -30,7 +30,7 @@ from bpeline.tokenizer_core.formats.printable import (
     read_vocab,
     tokens_of_printable,
 )
-from bpeline.tokenizer_core.normalization import Normalizer
+from bpeline.tokenizer_core.normalization import Normalizer, ReplaceRegex
 from bpeline.tokenizer_core.splitting import SplitPattern, pattern_of_pre_tokenizer
 from bpeline.tokenizer_core.vocabulary import (
     AddedToken,
@@ -117,10 +117,16 @@ def _spec_of(document: dict[str, Any], path: Path, spelled: SpelledMerges | None
     _refuse_moved(added, model["vocab"], path)
     pre_tokenizer = document.get("pre_tokenizer")
     pattern = pattern_of_pre_tokenizer(pre_tokenizer)
+    prefix = _prefix(pre_tokenizer, path)
+    steps = () if normalizer is None else normalizer.steps
+    replaces = any(isinstance(step, ReplaceRegex) for step in steps)
+    if prefix is not None and prefix.scheme == "first" and replaces:
+        refuse(path, "puts a mark before the first text alone, after it replaces a regex",
+               "a mark before each text, or before none")  # fmt: skip
     pipeline = Pipeline(
         added_tokens=added,
         normalizer=normalizer,
-        prefix=_prefix(pre_tokenizer, path),
+        prefix=prefix,
         template=_given(document, "post_processor", TextTemplate.of_description),
         carried={part: document[part] for part in _CARRIED if document.get(part)},
     )

@@ -201,13 +201,18 @@ def _bytes_of_points(points: NDArray[np.uint32]) -> NDArray[np.uint16]:
     return _FROM_PRINTABLE[np.minimum(points, len(_FROM_PRINTABLE) - 1)]
 
 
-def named_vocab(tokenizer: TokenizerParts) -> dict[str, int]:
+def named_vocab(
+    tokenizer: TokenizerParts, vocab: Mapping[int, bytes] | None = None
+) -> dict[str, int]:
     """Printable token → id, ordered by id; special tokens as they are.
+
+    Args:
+        vocab: the part of the tokenizer's vocab that is named; None: all of it.
 
     Raises:
         InvalidTokenizer: a special token reads like an ordinary one.
     """
-    vocab = tokenizer.spec.model_vocab
+    vocab = tokenizer.spec.spelled_vocab if vocab is None else vocab
     ids = sorted(vocab)
     special_names = {id_: token for token, id_ in tokenizer.spec.found_whole.items()}
     names = printable_tokens(vocab[id_] for id_ in ids)
@@ -216,7 +221,8 @@ def named_vocab(tokenizer: TokenizerParts) -> dict[str, int]:
         taken = next(
             token
             for token, id_ in tokenizer.spec.special_tokens.items()
-            if named[token] != id_ or token in printable_tokens(vocab[i] for i in ids if i != id_)
+            if named.get(token, id_) != id_
+            or token in printable_tokens(vocab[i] for i in ids if i != id_)
         )
         raise InvalidTokenizer(
             f"the special token {taken!r} reads like an ordinary token in printable characters",

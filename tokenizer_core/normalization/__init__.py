@@ -9,6 +9,7 @@ from bpeline.lazy_names import lazy_names
 if TYPE_CHECKING:
     from .normalizers import Normalizer as Normalizer
     from .sentencepiece_text import SentencePieceText as SentencePieceText
+    from .steps import ReplaceRegex as ReplaceRegex
     from .text_in_pieces import InPieces as InPieces
     from .text_in_pieces import in_pieces as in_pieces
     from .unicode_tables import WHITE_SPACE as WHITE_SPACE

@@ -158,17 +158,34 @@ class TokenizerSpec:
         return {**self.special_tokens, **others}
 
     @property
-    def model_vocab(self) -> dict[int, bytes]:
-        """The vocab as the model spells it, without added tokens that it is known to lack."""
+    def spelled_vocab(self) -> Mapping[int, bytes]:
+        """The vocab with added tokens as they are written, also where decoding shows others."""
+        if self.pipeline is None or not self.pipeline.shown:
+            return self.vocab
+        added = {token.id: token.content.encode() for token in self.pipeline.added_tokens}
+        return {**self.vocab, **added}
+
+    @property
+    def model_vocab(self) -> Mapping[int, bytes]:
+        """`spelled_vocab` without added tokens that the model lacks.
+
+        HuggingFace numbers these after the others; where it could not give them their ids, the
+        model has them, too.
+        """
+        spelled = self.spelled_vocab
         if self.pipeline is None:
-            return dict(self.vocab)
-        known = self.pipeline.model_tokens
-        spelled = dict(self.vocab)
-        for token in self.pipeline.added_tokens:
-            spelled[token.id] = token.content.encode()
-            if known is not None and token.id not in known:
-                del spelled[token.id]
-        return spelled
+            return spelled
+        added = self.pipeline.added_tokens
+        apart = {t.id: t.content for t in added if self.ids.get(t.content.encode()) != t.id}
+        if self.pipeline.model_tokens is None:
+            unknown = getattr(self.algorithm, "unknown", None)
+            marks = [id_ for id_, text in apart.items() if text == unknown or text[:3] == "<0x"]
+            places = {id_: place for place, id_ in enumerate(apart) if id_ not in marks}
+            first = len(spelled)
+            while first - 1 in places and places[first - 1] < places.get(first, len(apart)):
+                first -= 1
+            apart = {id_: apart[id_] for id_ in places if id_ >= first}
+        return {id_: token for id_, token in spelled.items() if id_ not in apart}
 
     @property
     def vocab_size(self) -> int:

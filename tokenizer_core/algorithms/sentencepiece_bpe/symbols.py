@@ -69,7 +69,7 @@ def symbols_of(spec: TokenizerSpec, byte_fallback: bool, unknown: str | None) ->
     Raises:
         InvalidTokenizer: see `coders`.
     """
-    texts = _texts(spec.model_vocab)
+    texts = _texts(spec.spelled_vocab)
     ids = {text: id_ for id_, text in texts.items()}
     characters = {texts[id_]: id_ for id_ in spec.ids.values() if len(texts[id_]) == 1}
     bytes_ = [ids.get(f"<0x{byte:02X}>") for byte in range(BYTES)] if byte_fallback else []

@@ -48,12 +48,14 @@ def coders(spec: TokenizerSpec) -> tuple[WordEncoder, WordDecoder]:
     algorithm = spec.algorithm
     assert isinstance(algorithm, WordPiece)
     tokens = spelled_tokens(spec)
-    prefix = algorithm.continuation
-    spelled = [(list(map(ord, token)), False, id_) for token, id_ in tokens.ids.items()]
+    prefix, ids = algorithm.continuation, tokens.ids
+    if spec.pipeline is not None and algorithm.unknown.encode() in spec.ids:
+        ids = {**ids, algorithm.unknown: tokens.marks["unknown"]}  # as in HuggingFace's library
+    spelled = [(list(map(ord, token)), False, id_) for token, id_ in ids.items()]
     # A token that begins with the mark also spells the begin of a word that begins so.
     spelled += [
         (list(map(ord, token.removeprefix(prefix))), True, id_)
-        for token, id_ in tokens.ids.items()
+        for token, id_ in ids.items()
         if token.startswith(prefix) and token != prefix
     ]
     known = (
