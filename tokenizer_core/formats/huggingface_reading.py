@@ -205,7 +205,7 @@ def _is_byte_level(pre_tokenizer: Any) -> bool:
 
 def _prefix(pre_tokenizer: Any, path: Path) -> PiecePrefix | None:
     """The mark that the first step puts before pieces; no other step may put one."""
-    first = next(iter(in_sequence(pre_tokenizer)), None)
+    first: Any = next(iter(in_sequence(pre_tokenizer)), None)
     if _type_of(first) == "Metaspace":
         return _metaspace_prefix(first, path)
     if _type_of(first) == "ByteLevel" and first.get("add_prefix_space", True) is not False:

@@ -135,7 +135,7 @@ def refuse_tokens_beside(folder: Path, spec: TokenizerSpec) -> None:
                 )
 
 
-def _tokens_in(listed: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+def _tokens_in(listed: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     """The tokens that a file of transformers declares, each with what is said of it."""
     if name == _FILES_OF_TOKENS[0]:
         return [{"content": content, "id": id_} for content, id_ in listed.items()]
