@@ -176,7 +176,8 @@ def _byte_bpe(
         return whole and not pattern.parts(content)
 
     _refuse_unknown(ordinary, model, path)
-    pipeline = pipeline.with_model_tokens(in_vocab, set(merges.results.tolist()), is_met)
+    merged = np.intersect1d(merges.results, [*added.values()]).tolist()
+    pipeline = pipeline.with_model_tokens(in_vocab, merged, is_met)
     _refuse_unspelled(pipeline, in_vocab, path)
     vocab = _with_added(ordinary, {id_: content.encode() for content, id_ in added.items()})
     return TokenizerSpec.checked(
