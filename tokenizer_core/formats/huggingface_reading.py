@@ -31,7 +31,11 @@ from bpeline.tokenizer_core.formats.printable import (
     tokens_of_printable,
 )
 from bpeline.tokenizer_core.normalization import Normalizer, ReplaceRegex
-from bpeline.tokenizer_core.splitting import SplitPattern, pattern_of_pre_tokenizer
+from bpeline.tokenizer_core.splitting import (
+    SplitPattern,
+    pattern_of_pre_tokenizer,
+    steps_of_pre_tokenizer,
+)
 from bpeline.tokenizer_core.vocabulary import (
     AddedToken,
     DecoderSteps,
@@ -67,7 +71,9 @@ def read_document(content: bytes, path: Path) -> tuple[Any, SpelledMerges | None
     cut = cut_out_merges(content if named is None else named[0])
     if cut is not None:
         rest, spelled = cut
-        with suppress(InvalidTokenizer):  # below, where places are those in the file
+        with suppress(
+            InvalidTokenizer, InvalidPattern
+        ):  # read again below
             document = json_of(rest, path)
             steps = document.get("pre_tokenizer")
             if _model_type(document.get("model")) == "BPE" and _is_byte_level(steps):
@@ -201,12 +207,12 @@ def _given(document: Mapping[str, Any], part: str, read: Any) -> Any:
 
 
 def _is_byte_level(pre_tokenizer: Any) -> bool:
-    return any(_type_of(step) == "ByteLevel" for step in in_sequence(pre_tokenizer))
+    return any(_type_of(step) == "ByteLevel" for step in steps_of_pre_tokenizer(pre_tokenizer))
 
 
 def _prefix(pre_tokenizer: Any, path: Path) -> PiecePrefix | None:
     """The mark that the first step puts before pieces; no other step may put one."""
-    first: Any = next(iter(in_sequence(pre_tokenizer)), None)
+    first: Any = next(steps_of_pre_tokenizer(pre_tokenizer), None)
     if _type_of(first) == "Metaspace":
         return _metaspace_prefix(first, path)
     if _type_of(first) == "ByteLevel" and first.get("add_prefix_space", True) is not False:
@@ -224,15 +230,6 @@ def _metaspace_prefix(step: dict[str, Any], path: Path) -> PiecePrefix:
     if not isinstance(mark, str) or len(mark) != 1 or scheme not in ("always", "first", "never"):
         refuse(path, f"has the Metaspace {shown(step)}", "one character, and a known scheme")
     return PiecePrefix(mark, scheme, replaces_spaces=True)
-
-
-def in_sequence(part: Any) -> list[Any]:
-    """The steps of a pre-tokenizer: those of a Sequence, also of one in another; else the part."""
-    if part is None:
-        return []
-    if _type_of(part) != "Sequence" or not isinstance(part.get("pretokenizers"), list):
-        return [part]
-    return [step for inner in part["pretokenizers"] for step in in_sequence(inner)]
 
 
 def _added_tokens(part: Any, path: Path) -> tuple[AddedToken, ...]:

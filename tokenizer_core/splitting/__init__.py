@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .named_patterns import LINES_AND_DIGITS as LINES_AND_DIGITS
     from .named_patterns import SUPERWORDS as SUPERWORDS
     from .pre_tokenizers import pattern_of_pre_tokenizer as pattern_of_pre_tokenizer
+    from .pre_tokenizers import steps_of_pre_tokenizer as steps_of_pre_tokenizer
     from .pretokenization import MarkShort as MarkShort
     from .pretokenization import ShortText as ShortText
     from .pretokenization import Splitter as Splitter

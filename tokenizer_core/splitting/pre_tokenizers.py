@@ -82,7 +82,7 @@ def pattern_of_pre_tokenizer(part: Any) -> SplitPattern:
     Raises:
         InvalidPattern: naming what cannot be done exactly.
     """
-    parts = list(_in_sequence(part, 0))
+    parts = list(steps_of_pre_tokenizer(part))
     if len(parts) > MOST_STEPS:
         _refuse(f"has {len(parts)} steps", f"up to {MOST_STEPS} steps")
     kinds = [one["type"] for one in parts]
@@ -198,7 +198,7 @@ def _literally(text: str) -> str:
     return "".join(f"\\{one}" if one in _SPECIAL else one for one in text)
 
 
-def _in_sequence(part: Any, depth: int) -> Iterator[dict[str, Any]]:
+def steps_of_pre_tokenizer(part: Any, depth: int = 0) -> Iterator[dict[str, Any]]:
     """The steps of a part: those of a Sequence, also of one in another; else the part itself."""
     if part is None and depth == 0:
         return
@@ -211,7 +211,7 @@ def _in_sequence(part: Any, depth: int) -> Iterator[dict[str, Any]]:
     if depth >= _DEEPEST or len(inner) > MOST_STEPS:
         _refuse("has too many Sequences in Sequences, or steps")
     for one in inner:
-        yield from _in_sequence(one, depth + 1)
+        yield from steps_of_pre_tokenizer(one, depth + 1)
 
 
 def _refuse_changed(part: dict[str, Any], follows: bool, as_bytes: bool) -> None:
