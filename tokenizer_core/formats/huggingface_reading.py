@@ -71,9 +71,7 @@ def read_document(content: bytes, path: Path) -> tuple[Any, SpelledMerges | None
     cut = cut_out_merges(content if named is None else named[0])
     if cut is not None:
         rest, spelled = cut
-        with suppress(
-            InvalidTokenizer, InvalidPattern
-        ):  # read again below
+        with suppress(InvalidTokenizer, InvalidPattern):  # read again below
             document = json_of(rest, path)
             steps = document.get("pre_tokenizer")
             if _model_type(document.get("model")) == "BPE" and _is_byte_level(steps):
