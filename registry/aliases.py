@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from bpeline.registry.catalogue import AliasMove, MoveKind, utc_now
 from bpeline.registry.gates import Rules, Verdict, every_rule, judge, require, require_gain
-from bpeline.registry.loading import ResolvedVersion, resolve
+from bpeline.registry.loading import ResolvedVersion, load_version, resolve
 from bpeline.registry.measured import best_measured, changed_meaning, evidence_for
 from bpeline.registry.moves import (
     AliasMovedMeanwhile,
@@ -103,11 +103,13 @@ def promote(
             limits bind.
         lock: whether the alias is locked then: later moves need ``force``.
         force: whether to move an alias that is locked; it is not locked then, unless ``lock``.
+            Then rules also accept a version that lacks special tokens of the present one.
 
     Raises:
         UnknownVersion: there is no such version.
-        PromotionRefused: a rule is broken; nothing was moved. The refusal stands in the alias's
-            history and on the version in MLflow.
+        PromotionRefused: a rule is broken, or a special token of the present version is missing;
+            nothing was moved. The refusal stands in the alias's history and on the version in
+            MLflow.
         PromotionNotJudged: no rule is broken, but one could not be judged; likewise.
         NothingGained: no rule is broken, and too few tokens are saved; likewise.
         AliasLocked: the alias is locked; likewise.
@@ -126,7 +128,7 @@ def promote(
             if not force and before != version.number:
                 require_unlocked(registry, version.name, alias)
             if rules is not None:
-                change = _judged(registry, change, present, rules)
+                change = _judged(registry, change, present, rules, force=force)
         except PromotionRefused as error:
             _remember_refusal(registry, change, by, error)
             raise
@@ -148,7 +150,12 @@ def promote(
 
 
 def _judged(
-    registry: Registry, change: AliasChange, present: ResolvedVersion | None, rules: Rules
+    registry: Registry,
+    change: AliasChange,
+    present: ResolvedVersion | None,
+    rules: Rules,
+    *,
+    force: bool,
 ) -> AliasChange:
     """A move that the rules allow, with what they said.
 
@@ -160,6 +167,8 @@ def _judged(
     what = _what(change)
     if present is None and against is not None:
         what += f", judged against {against}, the best of its name, as the alias points nowhere"
+    if present is not None and not force:
+        _require_special_tokens(registry, change, present, what)
     replaces = present is not None
     evidence = evidence_for(registry, version, against, rules.rules, replaces=replaces)
     verdicts, gained = judge(rules.rules, *evidence), ""
@@ -169,6 +178,24 @@ def _judged(
     return replace(
         change, verdicts=verdicts, gained=gained, against="" if against is None else str(against)
     )
+
+
+def _require_special_tokens(
+    registry: Registry, change: AliasChange, present: ResolvedVersion, what: str
+) -> None:
+    """Refuse a version without a special token of the one that it would replace.
+
+    Raises:
+        PromotionRefused: names those that are missing.
+    """
+    version = change.version
+    before, after = (load_version(registry, one).special_tokens for one in (present, version))
+    if missing := [token for token in before if token not in after]:
+        raise PromotionRefused(
+            f"{what}: it lacks special tokens of {present}: {', '.join(map(repr, missing))}",
+            f"a version with all special tokens of {present}, or `--force`",
+            f"train with them, or type `bpeline promote {version} --to {change.alias} --force`",
+        )
 
 
 def _what(change: AliasChange) -> str:

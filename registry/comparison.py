@@ -85,6 +85,7 @@ class VersionComparison:
         development: the texts that said which language the training of either served; empty of
             most trainings.
         skipped: files that a search for texts to compare on did not read; None where none was made.
+        special_tokens: of either.
         metrics: every metric either has, sorted by name; those that depend on text are of the same
             documents.
         vocab: tokens that came, went and moved.
@@ -110,6 +111,7 @@ class VersionComparison:
     passages: tuple[Passage, ...] = ()
     skipped: SkippedFiles | None = None
     development: tuple[tuple[DevelopmentText, ...], tuple[DevelopmentText, ...]] = ((), ())
+    special_tokens: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
     def called(self, second: str) -> VersionComparison:
         """The same under another name of the second one, which has its number now."""
@@ -336,6 +338,7 @@ def _side_by_side(
         documents=None,
         normalizers=(one.spec.normalizer_name, other.spec.normalizer_name),
         remarks=(one.spec.remarks, other.spec.remarks),
+        special_tokens=(tuple(one.special_tokens), tuple(other.special_tokens)),
     )
 
 

@@ -24,9 +24,6 @@ reason_option = click.option(
 by_option = click.option(
     "--by", default="", show_default=False, help="Who decided.  [default: the user's name]"
 )
-force_option = click.option(
-    "--force", is_flag=True, help="Move an alias that is locked, and lift the lock."
-)
 
 
 @command(
@@ -46,7 +43,12 @@ force_option = click.option(
 )
 @click.option("--no-rules", is_flag=True, help="Judge nothing, whatever bpeline.toml says.")
 @click.option("--lock", is_flag=True, help="Lock the alias there: later moves need --force.")
-@force_option
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Move an alias that is locked, and lift the lock; with rules, also to a version that "
+    "lacks special tokens of the one it points to.",
+)
 @project_option
 @reason_option
 @by_option
@@ -111,7 +113,7 @@ def _of_the_project(reference: str) -> Path | None:
 )
 @click.argument("name")
 @click.option("--alias", default="champion", help="The alias to take back.")
-@force_option
+@click.option("--force", is_flag=True, help="Move an alias that is locked, and lift the lock.")
 @reason_option
 @by_option
 def rollback(name: str, alias: str, force: bool, reason: str, by: str, as_json: bool) -> None:

@@ -66,6 +66,7 @@ def facts(compared: VersionComparison) -> list[tuple[str, str]]:
     ]
     said.append(("patterns", _both(*compared.patterns)))
     said.append(("normalizer", _both(*compared.normalizers)))
+    said.append(("special", _special_tokens(compared)))
     for title, remarks in zip((compared.first, compared.second), compared.remarks, strict=True):
         said.append(("note", f"{title}: {'; '.join(remarks)}" if remarks else ""))
     said.append(("served by", _development(compared)))
@@ -88,6 +89,23 @@ def _development(compared: VersionComparison) -> str:
         return "the same development texts in both"
     pairs = (f"{one or 'none'} → {other or 'none'}" for one, other in changed)
     return f"other development texts, so merges may differ by these alone: {'; '.join(pairs)}"
+
+
+def _special_tokens(compared: VersionComparison) -> str:
+    """Those of both, and which version lacks which."""
+    first, second = compared.special_tokens
+    both = [token for token in first if token in second]
+    lacking = (
+        (compared.second, [token for token in first if token not in both]),
+        (compared.first, [token for token in second if token not in both]),
+    )
+    said = [f"{_listed(both)} in both"] * bool(both)
+    said += [f"{title} lacks {_listed(tokens)}" for title, tokens in lacking if tokens]
+    return "; ".join(said) or "none in both"
+
+
+def _listed(tokens: Sequence[str]) -> str:
+    return _some([token.encode() for token in tokens])
 
 
 def _both(first: str, second: str) -> str:

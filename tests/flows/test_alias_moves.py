@@ -117,6 +117,25 @@ def test_a_locked_alias_moves_by_force_alone(rules: tuple[str, str], bpeline: Co
 
 
 @pytest.mark.slow
+def test_rules_refuse_a_version_that_lacks_a_special_token(
+    rules: tuple[str, str], bpeline: Command
+) -> None:
+    done(bpeline(*TRAIN, 400, *rules, *("--special-token", "<|a|>", "--special-token", "<|b|>", "--json")))
+    missing = "it lacks special tokens of news/1: '<|b|>'"
+    for typed in (
+        (*TRAIN, 420, *rules, "--special-token", "<|a|>"),
+        ("promote", "news@candidate", *rules),
+    ):
+        refused = bpeline(*typed)
+        assert refused.exit_code == 3, refused.output
+        assert missing in " ".join(refused.output.split())
+        assert aliases() == {"candidate": 2, "champion": 1}
+    assert missing in bpeline("history", "news").stdout
+    assert done(bpeline("promote", "news/2", *rules, "--force", "--json"))["to"] == 2
+    assert done(bpeline("promote", "news/1", *rules, "--json"))["to"] == 1, "it has one more"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("lock", [(), ("--lock",)])
 def test_a_move_made_in_mlflow_itself_is_said(
     lock: tuple[str, ...], rules: tuple[str, str], bpeline: Command

@@ -77,6 +77,8 @@ def test_the_terminal_and_json_tell_the_same(here: Path, bpeline: Command) -> No
     assert f"{added:,} added" in shown
     assert "patterns   gpt2 in both" in shown
     assert "normalizer none in both" in shown
+    assert compared["special_tokens"] == [["<|end|>"], ["<|end|>"]]
+    assert 'special    "<|end|>" in both' in shown
     worst = found["segmentation"]["worse"][0]
     assert f"{worst['cost']:+,}" in shown
     assert worst["cost"] == worst["count"] * (len(worst["second"]) - len(worst["first"]))
@@ -93,6 +95,10 @@ def test_documents_end_at_the_special_tokens_of_either(here: Path, bpeline: Comm
     for pair in (("news/1", "./without-special-tokens"), ("./without-special-tokens", "news/1")):
         found = json.loads(bpeline("compare", *pair, "--on", "fresh.txt", "--json").stdout)
         assert found["documents"]["documents"] == len(documents)
+        lacks = 'special    ./without-special-tokens lacks "<|end|>"\n'
+        assert lacks in bpeline("compare", *pair, "--html", "page.html").stdout
+        page = (here / "page.html").read_text(encoding="utf-8")
+        assert "without-special-tokens lacks" in page
 
 
 @pytest.mark.parametrize("on", ["fresh.txt", "fresh=fresh.txt"])
