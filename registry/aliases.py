@@ -26,6 +26,7 @@ from bpeline.registry.references import (
     validate_alias,
     validate_name,
 )
+from bpeline.registry.version_files import require_certified
 from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.errors import (
     BpelineError,
@@ -175,6 +176,9 @@ def _judged(
     require(verdicts, what)
     if rules.gain and present is not None and present.number != version.number:
         gained = require_gain(rules.gain, evidence[0], what)
+    if rules.certified:
+        directory = registry.workspace.version_directory(version.digest)
+        require_certified(directory, str(version), what)
     return replace(
         change, verdicts=verdicts, gained=gained, against="" if against is None else str(against)
     )

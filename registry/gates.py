@@ -39,6 +39,7 @@ from bpeline.tokenizer_core.evaluation import (
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.evaluation import Change
 
+ABOVE_RULES = ("gain", "certified")  # what may stand above the tables of a file of rules
 GAIN = 0.01  # share of tokens; a smaller one does not pay for encoding all data again
 LARGEST_FILE = 1 << 20  # bytes
 _MOST_DOCUMENTS = 1_000_000  # a difference that takes more is called none
@@ -51,7 +52,7 @@ _ACCEPTED = (
     "still good), limit = 3.5 (whatever the other version has), confidence = "
     + ", ".join(map(str, CONFIDENCES))
     + f'; of {", ".join(SERVING)} also model_shape = "llama-3.1-8b", or a file beside the rules; '
-    "above them perhaps gain = 0.01 (of tokens; below 1)"
+    "above them perhaps gain = 0.01 (of tokens; below 1) and certified = true"
 )
 
 
@@ -97,10 +98,12 @@ class Rules:
     Attributes:
         rules: all of them must hold.
         gain: the least share of tokens that the new version saves; 0 asks for no gain.
+        certified: whether its exports must have been read by the libraries they are made for.
     """
 
     rules: tuple[Rule, ...]
     gain: float = GAIN
+    certified: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +164,7 @@ def read_rules(
 ) -> Rules:
     """Read rules from a TOML file: tables ``[[rule]]``, alone in it or in that of a project.
 
-    Above those of promotion stands perhaps ``gain = 0.01``.
+    Above those of promotion stand perhaps ``gain = 0.01`` and ``certified = true``.
 
     Args:
         metrics: the metrics there are; None accepts any, and a rule on one that was not measured
@@ -180,17 +183,21 @@ def read_rules(
     within = content.get(table, {}) if shared and table else content
     tables = within.pop("rule", None) if isinstance(within, dict) else None
     gain = GAIN if table else content.pop("gain", GAIN)
-    strange = [] if shared else [f"{name}{likely(name, ['rule', 'gain'])}" for name in content]
+    certified = None if table else content.pop("certified", None)
+    known = ("rule", *ABOVE_RULES)
+    strange = [] if shared else [f"{name}{likely(name, known)}" for name in content]
     if strange or not isinstance(tables, list) or not tables:
         called = f"{table}.rule" if shared and table else "rule"
         raise _unusable(path, f"it has {', '.join(strange) or f'no [[{called}]]'}")
     if isinstance(gain, bool) or not isinstance(gain, (int, float)) or not 0 <= gain < 1:
         raise _unusable(path, f"the gain is {gain!r}")
+    if certified is not None and certified is not True:
+        raise _unusable(path, f"certified is {certified!r}, and may only be true")
     rules = tuple(_rule(table, path, with_intervals) for table in tables)
     for rule in rules:
         if metrics is not None and rule.metric not in metrics:
             raise _unusable(path, f"there is no {rule.metric}; metrics are {', '.join(metrics)}")
-    return Rules(rules, gain)
+    return Rules(rules, gain, certified is True)
 
 
 def every_rule(rules: Sequence[object]) -> str:
@@ -373,7 +380,8 @@ def _rule(table: Any, path: Path, with_intervals: Collection[str]) -> Rule:
         raise _unusable(path, f"a rule is {table!r}")
     if unknown := table.keys() - set(Rule.__slots__):
         said = ", ".join(f"{name}{likely(name, Rule.__slots__)}" for name in sorted(unknown))
-        above = "; gain stands above the first table" if "gain" in unknown else ""
+        misplaced = [name for name in ABOVE_RULES if name in unknown]
+        above = f"; {' and '.join(misplaced)} must be above the first table" if misplaced else ""
         raise _unusable(path, f"a rule has {said}{above}")
     if not {"metric", "direction"} <= table.keys():
         raise _unusable(path, "a rule lacks its metric or its direction")

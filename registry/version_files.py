@@ -18,7 +18,13 @@ from bpeline.registry.workspace import fetch_directory, share_directory
 from bpeline.tokenizer_core.bounded_files import read_file
 from bpeline.tokenizer_core.digests import digest_of_bytes
 from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
-from bpeline.tokenizer_core.errors import CorruptFile, InvalidInput, StorageError
+from bpeline.tokenizer_core.errors import (
+    CorruptFile,
+    InvalidInput,
+    PromotionNotJudged,
+    PromotionRefused,
+    StorageError,
+)
 
 if TYPE_CHECKING:
     from bpeline.registry.workspace import Workspace
@@ -85,15 +91,49 @@ def certificate_path(directory: Path, format: str) -> Path:
 
 
 def uncertified(directory: Path, reference: str) -> str:
-    """What to type because exports of a version were compared with no library; may be empty."""
+    """What to type because an export of a version was compared with no library; may be empty."""
     from bpeline.registry.exports import certificates_in
 
     certificates = certificates_in(directory)
-    if not any(certificates[kind].not_checked for kind in KEPT if kind in certificates):
+    exports = [kind for kind in KEPT if kept_export(directory, kind)]
+    if all(kind in certificates and not certificates[kind].not_checked for kind in exports):
         return ""
     if all(map(find_spec, CERTIFYING)):
         return f"exports not certified: type `bpeline recertify {reference}`"
     return "exports not certified: pip install 'bpeline[certify]'"
+
+
+def require_certified(directory: Path, reference: str, what: str) -> None:
+    """Refuse a version whose exports are not known to be read alike by the libraries.
+
+    Args:
+        directory: of its files.
+        reference: the version.
+        what: what would happen (``news@champion cannot move to news/4``).
+
+    Raises:
+        PromotionRefused: a library reads an export otherwise.
+        PromotionNotJudged: no library has read one of them, or there are none here.
+    """
+    from bpeline.registry.exports import certificates_in
+
+    needed = "for a promotion with `certified = true`, libraries must have read each export alike"
+    certificates = certificates_in(directory)
+    exports = [kind for kind in KEPT if kept_export(directory, kind)]
+    for kind in exports:
+        if kind in certificates and certificates[kind].difference is not None:
+            raise PromotionRefused(
+                f"{what}: {certificates[kind]} in the export {kind}", needed,
+                f"type `bpeline recertify {reference}` to see the first text",
+            )  # fmt: skip
+    advice = uncertified(directory, reference)
+    if advice or not exports:
+        why = advice or f"this workspace has no export of {reference}"
+        raise PromotionNotJudged(
+            f"{what}: not judged: {why}", needed,
+            f"install {' and '.join(CERTIFYING)} with `pip install 'bpeline[certify]'`, then type "
+            f"`bpeline recertify {reference}` where it was trained",
+        )  # fmt: skip
 
 
 def golden_texts(directory: Path) -> list[str]:

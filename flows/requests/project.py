@@ -43,7 +43,7 @@ from bpeline.registry.drift_rules import read_drift_rules
 from bpeline.registry.environment import PROJECT_FILE as PROJECT_FILE
 from bpeline.registry.environment import PROJECT_TABLE as TRAIN
 from bpeline.registry.environment import find_project as find_project
-from bpeline.registry.gates import read_rules
+from bpeline.registry.gates import ABOVE_RULES, read_rules
 from bpeline.tokenizer_core.bounded_files import read_toml
 from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, MissingSource, likely
 from bpeline.tokenizer_core.evaluation import model_shape
@@ -53,8 +53,7 @@ SWEEP, DRIFT, SCHEDULE, ROLES, RULE = "sweep", "drift", "schedule", "roles", "ru
 RETRAIN = "retrain"
 JOBS = (RETRAIN, "watch-drift", "encode-dataset", "sweep-garbage", "recertify")
 _TIMEZONE = "timezone"
-_GAIN = "gain"
-_ABOVE = ("temperature", "parallel", _GAIN)  # said above the tables
+_ABOVE = ("temperature", "parallel", *ABOVE_RULES)  # said above the tables
 _TABLES = {
     **{name: f"[{name}]" for name in (TRAIN, SWEEP, DRIFT, SCHEDULE, ROLES)},
     **{name: f"[[{name}]]" for name in (CORPUS.table, EVALUATION.table, RULE)},
@@ -254,8 +253,8 @@ def _training(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
             raise _unusable(path, f"it has [[{RULE}]], and rules below [{TRAIN}]")
         read_rules(path)
         parameters["rules"] = str(path)
-    elif _GAIN in content:
-        raise _unusable(path, f"it has {_GAIN}, and no [[{RULE}]]")
+    elif above := [name for name in ABOVE_RULES if name in content]:
+        raise _unusable(path, f"it has {' and '.join(above)}, and no [[{RULE}]]")
     parameters.setdefault("paths", ())
     if not isinstance(parameters.get("name"), str):
         raise _unusable(path, f"[{TRAIN}] has no name")

@@ -120,7 +120,11 @@ def test_a_locked_alias_moves_by_force_alone(rules: tuple[str, str], bpeline: Co
 def test_rules_refuse_a_version_that_lacks_a_special_token(
     rules: tuple[str, str], bpeline: Command
 ) -> None:
-    done(bpeline(*TRAIN, 400, *rules, *("--special-token", "<|a|>", "--special-token", "<|b|>", "--json")))
+    done(
+        bpeline(
+            *TRAIN, 400, *rules, *("--special-token", "<|a|>", "--special-token", "<|b|>", "--json")
+        )
+    )
     missing = "it lacks special tokens of news/1: '<|b|>'"
     for typed in (
         (*TRAIN, 420, *rules, "--special-token", "<|a|>"),

@@ -95,7 +95,7 @@ def test_documents_end_at_the_special_tokens_of_either(here: Path, bpeline: Comm
     for pair in (("news/1", "./without-special-tokens"), ("./without-special-tokens", "news/1")):
         found = json.loads(bpeline("compare", *pair, "--on", "fresh.txt", "--json").stdout)
         assert found["documents"]["documents"] == len(documents)
-        lacks = 'special    ./without-special-tokens lacks "<|end|>"\n'
+        lacks = 'special    without-special-tokens lacks "<|end|>"\n'
         assert lacks in bpeline("compare", *pair, "--html", "page.html").stdout
         page = (here / "page.html").read_text(encoding="utf-8")
         assert "without-special-tokens lacks" in page

@@ -14,6 +14,7 @@ from tokenizers import Tokenizer as Theirs
 from tokenizers import models, pre_tokenizers, trainers
 
 from bpeline.registry.opening import open_registry
+from bpeline.tokenizer_core.digests import sealed, unsealed
 
 Command = Callable[..., Result]
 pytestmark = pytest.mark.slow
@@ -229,3 +230,32 @@ def test_what_no_library_has_read_is_said_with_what_to_type(here: Path, bpeline:
     assert recertified(bpeline, "news/3", code=0)["equal"] == 2
     for command in (train, ("promote", "news/3")):
         assert "not certified" not in bpeline(*command).stdout
+
+
+def test_a_rule_asks_for_certificates(here: Path, bpeline: Command) -> None:
+    """Exports that no library has read are not judged; one that is read otherwise is refused."""
+    rule = '[[rule]]\nmetric = "vocabulary/unreachable_tokens"\ndirection = "lower"\nlimit = 9999\n'
+    Path("rules.toml").write_text(f"gain = 0\ncertified = true\n{rule}", encoding="utf-8")
+    asked = ("--rules", "rules.toml")
+    train = ("train", "corpus.txt", "--name", "asked", "--vocab-size", 320, *asked)
+    with pytest.MonkeyPatch.context() as patch:
+        for room in ("exports.native_readers", "version_files"):
+            patch.setattr(f"bpeline.registry.{room}.find_spec", lambda name: None)
+        not_judged = (bpeline(*train), bpeline("promote", "asked/1", *asked))
+    for answer in not_judged:
+        assert answer.exit_code == 4, answer.output
+        said = " ".join(answer.output.split())
+        assert "not judged: exports not certified: pip install 'bpeline[certify]'" in said
+    recertified(bpeline, "asked/1", code=0)
+    files = json.loads(bpeline("show", "asked/1", "--json").stdout)["files"]
+    path = Path(files) / "certificate-hf.json"
+    content = path.read_bytes()
+    difference = {"what": "a", "at": 0, "ours": [1], "theirs": [2]}
+    record = {**unsealed(json.loads(content)), "difference": difference}
+    path.write_text(json.dumps(sealed(record)), encoding="utf-8")
+    refused = bpeline("promote", "asked/1", *asked)
+    assert refused.exit_code == 3, refused.output
+    path.unlink()  # what is not there certifies nothing
+    assert bpeline("promote", "asked/1", *asked).exit_code == 4
+    path.write_bytes(content)
+    assert bpeline("promote", "asked/1", *asked).exit_code == 0

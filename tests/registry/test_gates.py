@@ -218,6 +218,8 @@ def test_rules_are_read_from_toml(tmp_path: Path) -> None:
     assert read_rules(path) == Rules(rules, 0.01)
     path.write_text(f"gain = 0\n{path.read_text()}")
     assert read_rules(path) == Rules(rules, 0.0)
+    path.write_text(f"certified = true\n{path.read_text()}")
+    assert read_rules(path) == Rules(rules, 0.0, certified=True)
 
 
 @pytest.mark.parametrize(
@@ -247,6 +249,11 @@ def test_rules_are_read_from_toml(tmp_path: Path) -> None:
         b'gain = "1 %"\n[[rule]]\nmetric = "x"\ndirection = "lower"',
         b'[[rule]]\nmetric = "x"\ndirection = "lower"\ngain = 0.02',
         b"gain = 0.02",
+        b'certified = false\n[[rule]]\nmetric = "x"\ndirection = "lower"',
+        b'certified = 1\n[[rule]]\nmetric = "x"\ndirection = "lower"',
+        b'certified = "true"\n[[rule]]\nmetric = "x"\ndirection = "lower"',
+        b'[[rule]]\nmetric = "x"\ndirection = "lower"\ncertified = true',
+        b"certified = true",
         b"not toml",
         b"\xff",
     ],
