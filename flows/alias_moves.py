@@ -54,6 +54,8 @@ def remarks_on(change: AliasChange) -> tuple[str, ...]:
         remarks.append(f"judged against {change.against}, the best of its name, as no alias stood")
     if change.gained:
         remarks.append(change.gained)
+    if change.new_text and change.new_text not in change.gained:
+        remarks.append(change.new_text)
     if change.changed_ids is not None:
         before = f"{change.name}/{change.before}"
         remarks.append(ids_text(change.changed_ids, before, str(change.version)))

@@ -70,13 +70,13 @@ def _as_flow(
     run_name: Callable[..., str],
     named: Callable[[Any], str],
     alone: Callable[[Mapping[str, Any]], None] | None = None,
-    state: Callable[[Any], str] = lambda _: "",
+    state: Callable[[Any], tuple[str, str]] = lambda _: ("", ""),
 ) -> Any:
     """A plain function as a flow of the same signature.
 
     Its run is named by its parameters, and again with what ``named`` says of the result; ``alone``
     raises WorkspaceLocked while another run must be waited for. ``state`` names the state of a run
-    that has ended well; empty for Prefect's own name.
+    that has ended well, and says why; empty for Prefect's own name.
     """
 
     @flow(
@@ -103,14 +103,15 @@ def _as_flow(
         with progress.listening(heard), hide_in_errors():
             result = patiently(work, listener.note) if runs_unattended() else work()
         listener.name_run(run_name(flow_run.parameters, named(result)))
-        ended = state(result)
-        return Completed(name=ended, data=result) if ended else result
+        ended, why = state(result)
+        return Completed(name=ended, message=why, data=result) if ended else result
 
     return run
 
 
-def _promotion_state(summary: TrainingSummary | ImportSummary) -> str:
-    return "" if summary.promotion is None else summary.promotion.state
+def _promotion_state(summary: TrainingSummary | ImportSummary) -> tuple[str, str]:
+    promotion = summary.promotion
+    return ("", "") if promotion is None else (promotion.state, promotion.outcome)
 
 
 train_tokenizer = _as_flow(
@@ -130,7 +131,11 @@ import_tokenizer = _as_flow(
     state=_promotion_state,
 )
 watch_drift = _as_flow(
-    WATCH_DRIFT, watching.watch_drift, run_names.watching, named=lambda report: report.title
+    WATCH_DRIFT,
+    watching.watch_drift,
+    run_names.watching,
+    named=lambda report: report.title,
+    state=lambda report: ("Stuck" if report.stuck else "", report.stuck),
 )
 encode_dataset = _as_flow(
     ENCODE_DATASET, encoding.encode_dataset, run_names.encoding, lambda encoded: encoded.reference

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from bpeline.flows.drift import (
@@ -22,6 +24,9 @@ from bpeline.registry.lineage import Lineage
 from bpeline.registry.loading import load_version, resolve
 from bpeline.registry.opening import open_registry
 from bpeline.registry.references import ByAlias, validate_alias, validate_name
+from bpeline.registry.refusals import stuck_on
+from bpeline.registry.word_counts import WordCountStore
+from bpeline.tokenizer_core.errors import RegistryError
 from bpeline.tokenizer_core.evaluation import ALL, BYTES_PER_TOKEN
 
 
@@ -69,9 +74,14 @@ def watch_drift(request: DriftRequest, workspace: str | None) -> DriftReport:
             notes=tuple(notes),
             skipped=skipped,
         )
+        shards = WordCountStore(registry.workspace).shards_of(counts[ALL].table.key)
+        with suppress(RegistryError):  # an MLflow that does not answer knows of no refusal
+            report = replace(
+                report, stuck=stuck_on(registry, version, alias, shards, report.drifted)
+            )
         report = recorded(report, registry)
     listener = progress.current()
     listener.summary(report.reference, report.markdown())
-    if report.drifted:
+    if report.drifted and not report.stuck:
         listener.drifted(report.name, report.alias, report.event())
     return report

@@ -26,6 +26,7 @@ from bpeline.registry.references import (
     validate_alias,
     validate_name,
 )
+from bpeline.registry.refusals import remember_refusal
 from bpeline.registry.version_files import require_certified
 from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.errors import (
@@ -55,6 +56,8 @@ class AliasChange:
         verdicts: what the rules said, when there were any.
         against: which version they compared it with; empty for none.
         gained: how many tokens it saves, for people; empty where no gain was asked for.
+        new_text: how many tokens more or fewer it takes of text that its training brought, for
+            people; empty where there was none.
         changed_ids: how many ids of the version before are another token now, or none; None where
             that is not known.
         seen: a move made in MLflow itself that was noticed now.
@@ -68,6 +71,7 @@ class AliasChange:
     verdicts: tuple[Verdict, ...] = ()
     against: str = ""
     gained: str = ""
+    new_text: str = ""
     changed_ids: int | None = None
     seen: AliasMove | None = None
     locked: bool = False
@@ -131,7 +135,7 @@ def promote(
             if rules is not None:
                 change = _judged(registry, change, present, rules, force=force)
         except PromotionRefused as error:
-            _remember_refusal(registry, change, by, error)
+            _remember_refusal(registry, change, present, rules, by, error)
             raise
         try:
             _move(
@@ -173,15 +177,17 @@ def _judged(
     replaces = present is not None
     evidence = evidence_for(registry, version, against, rules.rules, replaces=replaces)
     verdicts, gained = judge(rules.rules, *evidence), ""
-    require(verdicts, what)
+    new_text = evidence[0].on_new_text
+    require(verdicts, what, new_text)
     if rules.gain and present is not None and present.number != version.number:
         gained = require_gain(rules.gain, evidence[0], what)
     if rules.certified:
         directory = registry.workspace.version_directory(version.digest)
         require_certified(directory, str(version), what)
     return replace(
-        change, verdicts=verdicts, gained=gained, against="" if against is None else str(against)
-    )
+        change, verdicts=verdicts, gained=gained, new_text=new_text,
+        against="" if against is None else str(against),
+    )  # fmt: skip
 
 
 def _require_special_tokens(
@@ -346,7 +352,12 @@ def present_version(registry: Registry, name: str, alias: str) -> ResolvedVersio
 
 
 def _remember_refusal(
-    registry: Registry, change: AliasChange, by: str, error: PromotionRefused
+    registry: Registry,
+    change: AliasChange,
+    present: ResolvedVersion | None,
+    rules: Rules | None,
+    by: str,
+    error: PromotionRefused,
 ) -> None:
     name, alias, version = change.name, change.alias, change.version
     why = error.happened.removeprefix(_what(change)).lstrip(":, ")
@@ -355,8 +366,12 @@ def _remember_refusal(
     move = AliasMove(
         name, alias, change.before, change.before, by, reason, utc_now(), "refusal", registry.store
     )
-    registry.catalogue.add_move(move)
-    # The tag is a courtesy to who looks at MLflow; the refusal stands without it.
+    last = registry.catalogue.alias_history(name, alias, registry.store)[:1]
+    if [(one.kind, one.reason) for one in last] != [(move.kind, move.reason)]:
+        registry.catalogue.add_move(move)
+    # The tags are a courtesy to who looks at MLflow; the refusal stands without them.
     with suppress(RegistryError):
+        if present is not None and rules is not None:
+            remember_refusal(registry, version, alias, present, rules)
         tags = {PROMOTION: f"{alias} {word.partition(' ')[0]}: {why}"}
         registry.tracker.tag_version(name, version.number, tags)

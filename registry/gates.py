@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from bpeline.registry.environment import PROJECT_TABLE
 from bpeline.tokenizer_core.bounded_files import read_toml
+from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.errors import (
     InvalidOption,
     NothingGained,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 ABOVE_RULES = ("gain", "certified")  # what may stand above the tables of a file of rules
 GAIN = 0.01  # share of tokens; a smaller one does not pay for encoding all data again
 LARGEST_FILE = 1 << 20  # bytes
+_NEW = "new text of its training"
 _MOST_DOCUMENTS = 1_000_000  # a difference that takes more is called none
 _COST_WITH_INTERVAL = (FLOPS_PER_BYTE,)  # of a rule that names a model
 Direction = Literal["higher", "lower"]
@@ -105,6 +107,11 @@ class Rules:
     gain: float = GAIN
     certified: bool = False
 
+    @property
+    def digest(self) -> str:
+        """Of everything that they ask for."""
+        return digest_of(asdict(self))
+
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -129,6 +136,11 @@ class Evidence:
     missing: str = ""
     earlier: bool = False
     new: Mapping[str, Change] = field(default_factory=dict)
+
+    @property
+    def on_new_text(self) -> str:
+        """How many tokens more or fewer that text takes; empty where there is none."""
+        return next((_told(_NEW, *one) for one in self.new.items()), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,11 +240,12 @@ def judge(rules: Sequence[Rule], evidence: Evidence, *others: Evidence) -> tuple
     return tuple(verdicts)
 
 
-def require(verdicts: Sequence[Verdict], what: str) -> None:
+def require(verdicts: Sequence[Verdict], what: str, new_text: str = "") -> None:
     """Refuse a version that breaks a rule.
 
     Args:
         what: what would happen (``news@champion cannot move to news/4``).
+        new_text: the figure on text that is not in the evaluation set, to stand beside them.
 
     Raises:
         PromotionRefused: names every rule that is broken, and by how much.
@@ -242,7 +255,7 @@ def require(verdicts: Sequence[Verdict], what: str) -> None:
     if broken:
         judged = any(verdict.judged and not verdict.holds for verdict in verdicts)
         raise (PromotionRefused if judged else PromotionNotJudged)(
-            f"{what}: {'; '.join(broken)}",
+            f"{what}: {'; '.join([*broken, *filter(None, [new_text])])}",
             f"for a promotion {every_rule(verdicts)} must hold",
             "compare the versions with `bpeline compare`, or change the rules",
         )
@@ -264,7 +277,7 @@ def require_gain(gain: float, evidence: Evidence, what: str) -> str:
         PromotionNotJudged: no text has enough documents to tell.
     """
     texts = [(evidence.measured_on, *one) for one in evidence.changes.items()]
-    texts += [("new text of its training", *one) for one in evidence.new.items()]
+    texts += [(_NEW, *one) for one in evidence.new.items()]
     judged = [one for one in texts if CONFIDENCE in one[2].intervals]
     needed = (
         f"at least {gain:.2%} fewer tokens, beyond chance, on the evaluation set, a slice of it or "
@@ -278,16 +291,23 @@ def require_gain(gain: float, evidence: Evidence, what: str) -> str:
     gained = [
         one for one in judged if one[2].value <= -gain and one[2].intervals[CONFIDENCE][1] < 0
     ]
-    measured_on, part, change = min(gained or judged, key=lambda one: one[2].value)
-    low, high = change.intervals[CONFIDENCE]
-    said = f"{change.value:+.2%} tokens ({low:+.2%} … {high:+.2%}) of {part} on {measured_on}"
+    said = _told(*min(gained or judged, key=lambda one: one[2].value))
     if not gained:
+        both = [said, *(_told(*one) for one in texts if one[1] == ALL), evidence.on_new_text]
+        said = "; ".join(dict.fromkeys(filter(None, both)))
         raise NothingGained(
             f"{what}: it gains too little, {said}; {gain:.2%} fewer are expected, beyond chance",
             needed,
             "compare the versions with `bpeline compare`, or write `gain = 0` above the rules",
         )
     return said
+
+
+def _told(measured_on: str, part: str, change: Change) -> str:
+    """How many tokens more or fewer a part of some texts takes."""
+    ends = change.intervals.get(CONFIDENCE)
+    chance = TOO_FEW_DOCUMENTS if ends is None else f"{ends[0]:+.2%} … {ends[1]:+.2%}"
+    return f"{change.value:+.2%} tokens ({chance}) of {part} on {measured_on}"
 
 
 def _with_figures(verdict: Verdict, evidence: Evidence) -> Verdict:

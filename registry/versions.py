@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from bpeline.registry.loading import StaleAlias
 from bpeline.registry.opening import open_registry
+from bpeline.registry.records import STUCK, Refusal
 from bpeline.registry.references import validate_name
 from bpeline.registry.tombstones import tombstones
 from bpeline.registry.tracking import TrackedVersion
@@ -38,6 +39,8 @@ class ListedVersion:
         run_id: the run that made it.
         mlflow_run_id: the same in MLflow.
         metrics: its measured values, without curves.
+        stuck: that new text has drifted, and rules refuse this version, which learned from it;
+            empty otherwise.
         comparable: whether those that depend on text are of the evaluation set that its name has.
     """
 
@@ -52,6 +55,7 @@ class ListedVersion:
     mlflow_run_id: str
     metrics: dict[str, float]
     comparable: bool = False
+    stuck: str = ""
 
     @property
     def reference(self) -> str:
@@ -106,8 +110,15 @@ def list_versions(
     rows = {(row.name, row.digest): row for row in catalogue.versions(name)}
     metrics = catalogue.last_metrics(name)
     sets = {one.name: one.digest for one in catalogue.evaluation_sets(name)}
+    digests = {(one.name, one.number): one.digest for one in tracked}
     listed = []
     for one in tracked:
+        refusal, stuck = Refusal.of(one.tags), ""
+        if refusal is not None and refusal.drifted:
+            now = aliases.get(one.name, {}).get(refusal.alias, 0)
+            present, named = digests.get((one.name, now)), sets.get(one.name, "")
+            if (present, named) == (refusal.present, refusal.evaluation_set):
+                stuck = f"{one.name}@{refusal.alias} has {STUCK}"
         row = rows.get((one.name, one.digest))
         pointing = aliases.get(one.name, {}).items()
         listed.append(
@@ -122,6 +133,7 @@ def list_versions(
                 run_id=one.run_id or (row.run_id if row else ""),
                 mlflow_run_id=one.mlflow_run_id,
                 metrics=metrics.get((one.name, one.digest), {}),
+                stuck=stuck,
                 comparable=row is not None and row.measured_on == sets.get(one.name, "?"),
             )
         )

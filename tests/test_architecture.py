@@ -66,7 +66,8 @@ FLOORS = {
         ("evaluation_sets", "publishing", "versions"),
         ("repair", "retention", "run_ends"),
         ("deletion", "lineage"),
-        ("exporting", "languages", "measured", "recertifying", "screening"),
+        ("exporting", "languages", "measured", "recertifying", "refusals",
+         "screening"),
         ("aliases", "comparison", "evaluating", "name_history", "querying"),
     ),
     "flows": (

@@ -182,8 +182,8 @@ def _say(change: AliasChange, as_json: bool) -> None:
     answer(as_json, {
         "name": change.name, "alias": change.alias, "from": change.before, "to": change.number,
         "digest": version.digest, "rules": [_rule(one) for one in change.verdicts],
-        "against": change.against, "gained": change.gained, "changed_ids": change.changed_ids,
-        "locked": change.locked, "uncertified": advice,
+        "against": change.against, "gained": change.gained, "new_text": change.new_text,
+        "changed_ids": change.changed_ids, "locked": change.locked, "uncertified": advice,
     }, [line, *(f"  {one}" for one in said), *filter(None, [advice])])  # fmt: skip
 
 

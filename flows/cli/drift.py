@@ -37,7 +37,8 @@ EXIT_CODES = {"drifted": 3, "not drifted": 0, "not judged": 4}  # where it was a
 @click.option(
     "--fail-on-drift",
     is_flag=True,
-    help="Exit with 3 when a rule says drift, with 4 when none does but one cannot be judged.",
+    help="Exit with 3 when a rule says drift, with 4 when none does but one cannot be judged, or "
+    "when rules of promotion refused what was learned from that text.",
 )
 def drift(
     reference: str | None, paths: tuple[str, ...], as_json: bool, fail_on_drift: bool, **given: Any
@@ -80,5 +81,5 @@ def drift(
     if report.link:
         lines[-1] = reached(lines[-1])
     answer(as_json, report.as_dict(), lines)
-    if fail_on_drift and (code := EXIT_CODES[report.outcome]):
+    if fail_on_drift and (code := EXIT_CODES["not judged" if report.stuck else report.outcome]):
         raise SystemExit(code)

@@ -60,6 +60,7 @@ def versions(name: str | None, html: Path | None, as_json: bool) -> None:
             f"{OTHER_TEXT} measured on other text than the evaluation set of its name, so these "
             "figures do not compare: `bpeline evaluate REF` measures a version on it"
         ))  # fmt: skip
+    lines += [f"{one.reference} was refused: {one.stuck}" for one in found if one.stuck]
     answer(as_json, [asdict(version) for version in found], [*lines, *gone, *wrote])
 
 

@@ -41,6 +41,7 @@ class DriftReport:
         skipped: files that the search for new text did not read.
         observation: its number in MLflow, from 1; 0 while it is not recorded.
         link: to the series in the MLflow UI; empty likewise.
+        stuck: why a training would not end the drift; empty where it may.
     """
 
     name: str
@@ -55,6 +56,7 @@ class DriftReport:
     skipped: SkippedFiles = field(default_factory=SkippedFiles)
     observation: int = 0
     link: str = ""
+    stuck: str = ""
 
     @property
     def broken(self) -> tuple[Verdict, ...]:
@@ -87,6 +89,11 @@ class DriftReport:
             "not judged": f"NOT JUDGED by {len(self.not_judged)} of {len(self.verdicts)} rules",
         }
         return f"{self.reference} ({self.alias}): {said[self.outcome]}"
+
+    @property
+    def _reasons(self) -> list[str]:
+        rules = [one.said for one in (*self.broken, *self.not_judged)]
+        return [*rules, *filter(None, [self.stuck])]
 
     def metrics(self) -> dict[str, float]:
         """One point of every series in MLflow."""
@@ -125,6 +132,7 @@ class DriftReport:
             ],
             "slices": {name: _slice(one, self.origins[name]) for name, one in self.slices.items()},
             "definitions": dict(DEFINITIONS),
+            "stuck": self.stuck,
             "notes": list(self.notes),
             "skipped": self.skipped.as_dict(),
             "observation": self.observation,
@@ -146,7 +154,7 @@ class DriftReport:
 
     def lines(self) -> list[str]:
         """The report for a terminal."""
-        lines = [self.title, *(f"  {one.said}" for one in (*self.broken, *self.not_judged))]
+        lines = [self.title, *(f"  {said}" for said in self._reasons)]
         for name, one in self.slices.items():
             lines += ["", f"{name}: {_size(one)}"]
             origin = self.origins[name]
@@ -164,7 +172,7 @@ class DriftReport:
 
     def markdown(self) -> str:
         """The report as a page."""
-        parts = [f"# {self.title}", *(f"- {one.said}" for one in (*self.broken, *self.not_judged))]
+        parts = [f"# {self.title}", *(f"- {said}" for said in self._reasons)]
         for name, one in self.slices.items():
             parts += ["", f"## {name}", "", f"{_size(one)}; compared with "
                       f"{self.origins[name] or 'nothing'}", ""]  # fmt: skip

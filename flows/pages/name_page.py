@@ -70,6 +70,7 @@ def page_of_name(history: NameHistory, ui: str = "") -> str:
         "candidate": _with_alias(history, _CANDIDATE),
         "newest": newest,
         "cost": _cost_chart(history),
+        "stuck": [one.version for one in newest if one.version.stuck],
         "not_compared": [one for one in history.versions if one.not_compared],
         "versions": [_version_cells(one) for one in newest],
         "figures": [_figure_cells(one) for one in newest],

@@ -10,6 +10,7 @@ from bpeline.flows.running import PROMOTE, progress, step
 from bpeline.registry.gates import Rules, every_rule_holds
 from bpeline.registry.opening import open_registry
 from bpeline.registry.records import PublishedVersion
+from bpeline.registry.refusals import was_refused
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.errors import NothingGained, PromotionRefused
 
@@ -69,12 +70,15 @@ def promote_if_better(version: PublishedVersion, rules: Rules, workspace: Worksp
     """Let ``champion`` point to a version if all rules hold and it gains enough; else it stays.
 
     A version that was registered before is not judged: a person may have gone back from it, or on
-    to another, and a training on text that has not changed decides nothing anew.
+    to another, and a training on text that has not changed decides nothing anew. But one that rules
+    refused is: they may have changed, or what they were asked on.
 
     Raises:
         RegistryUnreachable: MLflow does not answer; the version is published, nothing was moved.
     """
-    if not version.newly_registered:
+    registry = open_registry(workspace)
+    refused = was_refused(registry, version.name, version.number, CHAMPION)
+    if not version.newly_registered and not refused:
         return Promotion(CHAMPION, version.reference, stays=_left_alone(version, workspace))
     by, reason = "bpeline train", every_rule_holds(rules.rules)
     try:

@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING
 from bpeline.registry.catalogue import AliasMove, Registration, utc_now
 from bpeline.registry.moves import AliasMovedMeanwhile, move_alias
 from bpeline.registry.publishing.registration import register_once, registered
-from bpeline.registry.records import CURVE_METRIC, MEASURED_ON, Publication, PublishedVersion
+from bpeline.registry.records import (
+    CURVE_METRIC,
+    MEASURED_ON,
+    Publication,
+    PublishedVersion,
+    Refusal,
+)
 from bpeline.registry.tracking import ui_links
 from bpeline.registry.version_files import all_files, format_files, keep_files
 from bpeline.tokenizer_core.arguments import checked
@@ -140,14 +146,17 @@ def _deliver(
     directory = publication.tokenizer_directory
     store = registry.make_store()
     version = registered(tracker, publication)
-    files = () if version else all_files(directory)
-    run = tracker.record_run(publication, files, version)
     if version is None:
+        run = tracker.record_run(publication, all_files(directory))
         with (
             registry.workspace.temporary_directory("model") as staging,
             DURABLE.passing(staging),
         ):
             version = register_once(tracker, publication, run, format_files(directory), staging)
+    elif version.run_id != publication.run_id and Refusal.of(version.tags) is not None:
+        tracker.withdraw_run(name, publication.run_id)
+    else:
+        tracker.record_run(publication, (), version)
     _remember(registry, publication, version)
     before = registry.catalogue.add_registration(
         Registration(store, name, version.number, digest, version.mlflow_run_id, utc_now())

@@ -242,6 +242,12 @@ class MlflowRuns(MlflowConnection):
             left = self._client.get_run(mlflow_run_id).info.lifecycle_stage
             self._require(left == "deleted", "that the run is removed")
 
+    def withdraw_run(self, name: str, run_id: str) -> None:
+        """Take away the run of a training that only made again what was refused before."""
+        with self._answering(f"removing a run of {name}"):
+            if shown := self._find_run(self._experiment_of(name), run_id):
+                self.remove_run(shown.run_id)
+
     def _experiment_of(self, name: str) -> str:
         found = self._experiment_named(name)
         if found is not None:

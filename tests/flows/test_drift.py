@@ -7,7 +7,7 @@ import logging
 import random
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from bpeline.flows.drift.drift_report import DriftReport
 from bpeline.flows.running import SWEEP, progress
 from bpeline.flows.watch_drift import watch_drift
 from bpeline.registry.opening import open_registry
+from bpeline.registry.records import STUCK
+from bpeline.registry.versions import list_versions
 from bpeline.tokenizer_core.errors import (
     EmptyCorpus,
     InvalidOption,
@@ -317,6 +319,127 @@ def test_listeners_hear_of_drift_and_of_every_observation(place: Path, pieces: l
     event = json.loads(json.dumps(reports[1].event()))
     assert event["reference"] == "news/1"
     assert len(event["rules"]) == len(reports[1].broken)
+
+
+RULE = '[[rule]]\nmetric = "compression/bytes_per_token"\ndirection = "higher"\ntolerance = {}\n'
+
+
+@pytest.fixture(scope="module")
+def refused(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory, with ``news/2`` that learned from drifted text, too, and that rules refuse."""
+    from bpeline.flows.train_tokenizer import train_tokenizer
+
+    place = tmp_path_factory.mktemp("refused")
+    shutil.copytree(trained / ".bpeline", place / ".bpeline")
+    write(place / "other.txt", other_language(100))
+    (place / "rules.toml").write_text(RULE.format(0.001), encoding="utf-8")
+    summary = train_tokenizer(
+        [str(trained / "corpus.txt"), str(place / "other.txt")], "news", 2000, held_out=0.3,
+        special_tokens=[END], rules=str(place / "rules.toml"), workspace=str(place / ".bpeline"),
+    )  # fmt: skip
+    assert summary.promotion is not None
+    assert (summary.promotion.state, summary.promotion.exit_code) == ("Refused", 3)
+    on_set, _, new = summary.promotion.refusal.partition("short, beyond chance; -")
+    assert "on evaluation set" in on_set
+    assert "of all on new text of its training" in new
+    return place
+
+
+@pytest.fixture
+def loop(refused: Path, place: Path) -> Iterator[Path]:
+    """A copy for one test, which may change the rules."""
+    shutil.rmtree(place / ".bpeline")
+    shutil.copytree(refused / ".bpeline", place / ".bpeline")
+    shutil.copy(refused / "other.txt", place / "new")
+    yield place
+    (refused / "rules.toml").write_text(RULE.format(0.001), encoding="utf-8")
+
+
+def stuck_versions() -> list[str]:
+    return [one.reference for one in list_versions("news") if one.stuck]
+
+
+@pytest.mark.slow
+def test_a_drift_that_rules_let_no_training_end_starts_none(
+    loop: Path, refused: Path, trained: Path, bpeline: Command
+) -> None:
+    from bpeline.flows import prefect_flows
+    from bpeline.flows.train_tokenizer import train_tokenizer
+
+    assert stuck_versions() == []
+    listener = Listener()
+    with progress.listening(progress.Several([listener])):
+        report = watch_drift("news", ["new"], **FEW)
+    assert report.drifted
+    assert report.stuck == f"news/2: {STUCK}"
+    assert [kind for kind, _ in listener.heard] == ["summary"], "no training is started"
+    ended = bpeline("drift", "news", "new", "--fail-on-drift", "--least-documents", 30,
+                    "--least-bytes", 20_000)  # fmt: skip
+    assert (ended.exit_code, STUCK in ended.stdout) == (4, True), ended.output
+    said = f"news/2 was refused: news@champion has {STUCK}"
+    assert said in bpeline("versions", "news", "--html", "page.html").stdout
+    assert said in (loop / "page.html").read_text(encoding="utf-8")
+
+    # A schedule trains all the same: nothing new is shown in MLflow or the history.
+    tracker = open_registry().tracker
+    runs = [one.info.run_id for one in tracker._client.search_runs(["1", "2"])]
+    again = train_tokenizer(
+        [str(trained / "corpus.txt"), str(refused / "other.txt")], "news", 2000, held_out=0.3,
+        special_tokens=[END], rules=str(refused / "rules.toml"),
+    )  # fmt: skip
+    assert prefect_flows._promotion_state(again) == ("Refused", again.promotion.outcome)
+    assert [one.info.run_id for one in tracker._client.search_runs(["1", "2"])] == runs
+    history = open_registry().catalogue.alias_history("news", "champion")
+    assert [one.kind for one in history] == ["refusal", "promote"]
+    assert stuck_versions() == ["news/2"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", ["grown", "a little", "set", "rules", "quiet", "champion"])
+def test_a_drift_starts_a_training_again_where_that_may_end_it(
+    loop: Path, refused: Path, pieces: list[str], change: str, bpeline: Command
+) -> None:
+    assert watch_drift("news", ["new"], **FEW).stuck
+    if change in ("grown", "a little"):
+        write(loop / "new" / "more.txt", other_language(80 if change == "grown" else 20))
+    elif change == "set":
+        write(loop / "docs.txt", pieces[620:700])
+        ended = bpeline("evaluate", "news", "--set-from", "docs=docs.txt")
+        assert ended.exit_code == 0, ended.output
+    elif change == "rules":
+        (refused / "rules.toml").write_text(RULE.format(0.002), encoding="utf-8")
+    elif change == "quiet":
+        (loop / "new" / "other.txt").unlink()
+        write(loop / "new" / "same.txt", pieces[500:900])
+    else:
+        bpeline("promote", "news/2")
+        assert stuck_versions() == []
+        bpeline("promote", "news/1")
+    report = watch_drift("news", ["new"], **FEW)
+    is_stuck = change in ("a little", "champion")
+    assert (bool(report.stuck), report.drifted) == (is_stuck, change != "quiet")
+    assert stuck_versions() == ["news/2"] * is_stuck
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_rules_that_changed_judge_a_refused_version_again(
+    loop: Path, refused: Path, trained: Path, by_hand: bool
+) -> None:
+    from bpeline.flows.train_tokenizer import train_tokenizer
+    from bpeline.registry.aliases import promote, rollback
+
+    if by_hand:
+        promote("news/2")
+        rollback("news")
+    (refused / "rules.toml").write_text(RULE.format(0.9), encoding="utf-8")
+    summary = train_tokenizer(
+        [str(trained / "corpus.txt"), str(refused / "other.txt")], "news", 2000, held_out=0.3,
+        special_tokens=[END], rules=str(refused / "rules.toml"),
+    )  # fmt: skip
+    assert summary.promotion is not None
+    assert summary.promotion.promoted is not by_hand, "a person has taken the alias from it"
+    assert by_hand or "of all on new text of its training" in summary.promotion.outcome
 
 
 @pytest.mark.slow
