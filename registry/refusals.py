@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 
 from bpeline.registry.gates import Rules, read_rules
 from bpeline.registry.lineage import Lineage
-from bpeline.registry.loading import ResolvedVersion, resolve
+from bpeline.registry.loading import ResolvedVersion
 from bpeline.registry.moves import lock_of
-from bpeline.registry.records import STUCK, Refusal
-from bpeline.registry.references import ByNumber
+from bpeline.registry.records import STUCK, Refusal, refusals_in
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
 
@@ -31,16 +30,17 @@ def remember_refusal(
     registry: Registry, version: ResolvedVersion, alias: str, present: ResolvedVersion, rules: Rules
 ) -> None:
     """Tag a version with the conditions under which an alias stays at the present version."""
-    learned = Lineage.of(registry, version).shards
+    name, learned = version.name, Lineage.of(registry, version).shards
     refusal = Refusal(
-        alias, present.digest, rules.digest, _evaluation_set(registry, version.name),
-        bool(lock_of(registry, version.name, alias)), new_bytes(registry, present, learned),
+        present.digest, rules.digest, _evaluation_set(registry, name),
+        bool(lock_of(registry, name, alias)), new_bytes(registry, present, learned),
     )  # fmt: skip
-    tracked = registry.tracker.version(version.name, version.number)
-    before = None if tracked is None else Refusal.of(tracked.tags)
-    if before is not None and refusal.is_same_as(before):
-        refusal = replace(refusal, drifted=before.drifted)
-    registry.tracker.tag_version(version.name, version.number, refusal.tags)
+    tracked = registry.tracker.version(name, version.number)
+    before = refusals_in({} if tracked is None else tracked.tags).get(alias, refusal)
+    size = max(refusal.new_bytes, before.new_bytes)
+    if replace(before, new_bytes=size, drifted=False) == replace(refusal, new_bytes=size):
+        refusal = replace(before, new_bytes=size)
+    registry.tracker.tag_version(name, version.number, refusal.as_tag(alias))
 
 
 def new_bytes(registry: Registry, present: ResolvedVersion, shards: Sequence[str]) -> int:
@@ -57,15 +57,13 @@ def was_refused(registry: Registry, name: str, number: int, alias: str) -> bool:
 
     A version that a person took the alias from is left alone: rules would give it back.
     """
-    tracked, present = (
-        registry.tracker.version(name, number),
-        registry.tracker.version_of_alias(name, alias),
-    )
-    refusal = None if tracked is None else Refusal.of(tracked.tags)
+    tracked = registry.tracker.version(name, number)
+    present = registry.tracker.version_of_alias(name, alias)
+    refusal = refusals_in({} if tracked is None else tracked.tags).get(alias)
     if refusal is None or present is None or present.digest != refusal.present:
         return False
     history = registry.catalogue.alias_history(name, alias, registry.store)
-    return refusal.alias == alias and all(number != move.to_number for move in history)
+    return all(number != move.to_number for move in history)
 
 
 def stuck_on(
@@ -84,29 +82,32 @@ def stuck_on(
     Raises:
         RegistryUnreachable: MLflow does not answer.
     """
-    refused = []
-    for one in registry.tracker.versions(present.name):
-        refusal = Refusal.of(one.tags)
-        if refusal is not None and (refusal.alias, refusal.present) == (alias, present.digest):
-            refused.append((refusal.new_bytes, one.number, refusal))
-    if not refused:
+    tracked = registry.tracker.versions(present.name)
+    refused = [(ResolvedVersion.of(one), refusals_in(one.tags).get(alias)) for one in tracked]
+    standing = [
+        (version, refusal)
+        for version, refusal in reversed(refused)
+        if refusal is not None and refusal.present == present.digest
+    ]
+    if not standing:
         return ""
     size, said = new_bytes(registry, present, shards), ""
-    for learned, number, refusal in sorted(refused, key=lambda one: one[:2], reverse=True):
-        version = resolve(registry, ByNumber(present.name, number))
+    for version, refusal in standing:
         stuck = (
-            drifted and not said and size < GROWTH * learned
-            and _conditions_stay(registry, version, refusal)
+            drifted and not said and size < GROWTH * refusal.new_bytes
+            and _conditions_stay(registry, version, alias, refusal)
         )  # fmt: skip
         if stuck:
             said = f"{version}: {STUCK}"
         if stuck != refusal.drifted:
-            tags = replace(refusal, drifted=stuck).tags
-            registry.tracker.tag_version(version.name, version.number, tags)
+            tag = replace(refusal, drifted=stuck).as_tag(alias)
+            registry.tracker.tag_version(version.name, version.number, tag)
     return said
 
 
-def _conditions_stay(registry: Registry, version: ResolvedVersion, refusal: Refusal) -> bool:
+def _conditions_stay(
+    registry: Registry, version: ResolvedVersion, alias: str, refusal: Refusal
+) -> bool:
     """Whether rules, set and lock are those of then; rules that cannot be read have not changed."""
     rules, file = refusal.rules, Lineage.of(registry, version).request.get("rules")
     if file:
@@ -116,7 +117,7 @@ def _conditions_stay(registry: Registry, version: ResolvedVersion, refusal: Refu
         refusal,
         rules=rules,
         evaluation_set=_evaluation_set(registry, version.name),
-        locked=bool(lock_of(registry, version.name, refusal.alias)),
+        locked=bool(lock_of(registry, version.name, alias)),
     )
     return now == refusal
 

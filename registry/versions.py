@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from bpeline.registry.loading import StaleAlias
 from bpeline.registry.opening import open_registry
-from bpeline.registry.records import STUCK, Refusal
+from bpeline.registry.records import STUCK, refusals_in
 from bpeline.registry.references import validate_name
 from bpeline.registry.tombstones import tombstones
 from bpeline.registry.tracking import TrackedVersion
@@ -113,12 +113,12 @@ def list_versions(
     digests = {(one.name, one.number): one.digest for one in tracked}
     listed = []
     for one in tracked:
-        refusal, stuck = Refusal.of(one.tags), ""
-        if refusal is not None and refusal.drifted:
-            now = aliases.get(one.name, {}).get(refusal.alias, 0)
-            present, named = digests.get((one.name, now)), sets.get(one.name, "")
-            if (present, named) == (refusal.present, refusal.evaluation_set):
-                stuck = f"{one.name}@{refusal.alias} has {STUCK}"
+        stuck = ""
+        for alias, refusal in refusals_in(one.tags).items():
+            present = digests.get((one.name, aliases.get(one.name, {}).get(alias, 0)))
+            here = (present, sets.get(one.name, ""), True)
+            if here == (refusal.present, refusal.evaluation_set, refusal.drifted):
+                stuck = f"{one.name}@{alias} has {STUCK}"
         row = rows.get((one.name, one.digest))
         pointing = aliases.get(one.name, {}).items()
         listed.append(

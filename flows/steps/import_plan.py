@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bpeline.flows.requests import ImportRequest, evaluation_sources
 from bpeline.flows.steps.importing import read_files
+from bpeline.flows.steps.promotion import JUDGED_AGAIN
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.catalogue import Catalogue
 from bpeline.registry.opening import open_registry
@@ -61,7 +62,8 @@ def _measured_on(catalogue: Catalogue | None, request: ImportRequest) -> str:
 
 def _aliases(request: ImportRequest, known: str) -> str:
     if known:
-        return f"candidate and champion stay: {known} is registered already"
+        again = "" if request.rules is None else JUDGED_AGAIN
+        return f"candidate and champion stay: {known} is registered already{again}"
     if request.rules is None:
         return "candidate moves to the new version, champion stays, as no --rules were given"
     rules = Path(request.rules).name

@@ -14,6 +14,8 @@ from bpeline.registry.refusals import was_refused
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.errors import NothingGained, PromotionRefused
 
+JUDGED_AGAIN = "; if rules refused it, they judge it again"
+
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
@@ -76,9 +78,9 @@ def promote_if_better(version: PublishedVersion, rules: Rules, workspace: Worksp
     Raises:
         RegistryUnreachable: MLflow does not answer; the version is published, nothing was moved.
     """
-    registry = open_registry(workspace)
-    refused = was_refused(registry, version.name, version.number, CHAMPION)
-    if not version.newly_registered and not refused:
+    if not version.newly_registered and not was_refused(
+        open_registry(workspace), version.name, version.number, CHAMPION
+    ):
         return Promotion(CHAMPION, version.reference, stays=_left_alone(version, workspace))
     by, reason = "bpeline train", every_rule_holds(rules.rules)
     try:

@@ -23,7 +23,7 @@ from bpeline.registry.records import (
     MEASURED_ON,
     Publication,
     PublishedVersion,
-    Refusal,
+    refusals_in,
 )
 from bpeline.registry.tracking import ui_links
 from bpeline.registry.version_files import all_files, format_files, keep_files
@@ -153,7 +153,7 @@ def _deliver(
             DURABLE.passing(staging),
         ):
             version = register_once(tracker, publication, run, format_files(directory), staging)
-    elif version.run_id != publication.run_id and Refusal.of(version.tags) is not None:
+    elif version.run_id != publication.run_id and refusals_in(version.tags):
         tracker.withdraw_run(name, publication.run_id)
     else:
         tracker.record_run(publication, (), version)

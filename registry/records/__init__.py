@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from .publication import Publication as Publication
     from .publication import PublishedVersion as PublishedVersion
     from .publication import as_text as as_text
-    from .refusal import REFUSAL as REFUSAL
     from .refusal import STUCK as STUCK
     from .refusal import Refusal as Refusal
+    from .refusal import refusals_in as refusals_in
     from .sweep_record import SweepChild as SweepChild
     from .sweep_record import SweepRecord as SweepRecord
 else:

@@ -383,6 +383,7 @@ def test_a_drift_that_rules_let_no_training_end_starts_none(
     # A schedule trains all the same: nothing new is shown in MLflow or the history.
     tracker = open_registry().tracker
     runs = [one.info.run_id for one in tracker._client.search_runs(["1", "2"])]
+    assert len(runs) == 3, "of two versions and of drift"
     again = train_tokenizer(
         [str(trained / "corpus.txt"), str(refused / "other.txt")], "news", 2000, held_out=0.3,
         special_tokens=[END], rules=str(refused / "rules.toml"),
@@ -395,7 +396,9 @@ def test_a_drift_that_rules_let_no_training_end_starts_none(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("change", ["grown", "a little", "set", "rules", "quiet", "champion"])
+@pytest.mark.parametrize(
+    "change", ["grown", "a little", "set", "rules", "locked", "quiet", "champion"]
+)
 def test_a_drift_starts_a_training_again_where_that_may_end_it(
     loop: Path, refused: Path, pieces: list[str], change: str, bpeline: Command
 ) -> None:
@@ -408,6 +411,8 @@ def test_a_drift_starts_a_training_again_where_that_may_end_it(
         assert ended.exit_code == 0, ended.output
     elif change == "rules":
         (refused / "rules.toml").write_text(RULE.format(0.002), encoding="utf-8")
+    elif change == "locked":
+        bpeline("promote", "news/1", "--lock")
     elif change == "quiet":
         (loop / "new" / "other.txt").unlink()
         write(loop / "new" / "same.txt", pieces[500:900])

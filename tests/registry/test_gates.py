@@ -21,6 +21,7 @@ from bpeline.registry.gates import (
     require_gain,
 )
 from bpeline.registry.opening import Registry
+from bpeline.registry.records import Refusal, refusals_in
 from bpeline.registry.records.publication import Publication
 from bpeline.tokenizer_core.errors import (
     InvalidOption,
@@ -388,6 +389,16 @@ def test_several_texts_ask_each_rule_once_and_the_worst_answer_counts() -> None:
     german = [Rule(SCORE, "higher", slice="german")]
     first = Evidence({"german": {SCORE: 4.0}}, {"german": {SCORE: 3.0}})
     assert judge(german, first, worse)[0].holds, "a slice that only one text has"
+
+
+def test_a_refusal_that_cannot_be_read_is_none() -> None:
+    refusal = Refusal("a" * 64, Rules(()).digest, "", False, 10)
+    (kept,) = refusal.as_tag("champion").values()
+    assert len(kept) < 500, "as long as a tag may be"
+    for value in (kept[:-1], kept.replace("10", '"10"'), "null", "[" * 100_000, "\ud800", ""):
+        found = refusals_in({**refusal.as_tag("champion"), "refusal.staging": value, "locked": ""})
+        assert found == {"champion": refusal}
+    assert Rules((), gain=0).digest != Rules((), certified=True).digest != Rules(()).digest
 
 
 @pytest.mark.parametrize("confidence", [None, 0.95])

@@ -11,11 +11,13 @@ import pytest
 from browser import browsing, installed_browser
 from served import Served
 
+from bpeline.registry.records import STUCK
 from bpeline.tokenizer_core.shards.token_shards import TokenShards
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 BROWSER = installed_browser()
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -138,10 +140,12 @@ def test_watch_drift_runs_on_schedule_and_drift_starts_a_training(
     words = ["".join(choose.choices("ᚠᚢᚦᚨᚱᚲᚷᚹ", k=6)) for _ in range(200)]
     new.write_text("<|end|>".join(" ".join(choose.choices(words, k=200)) for _ in range(240)))
     corpus = [str(served.home.parent / "corpus"), str(new)]
+    rules, shipped = served.home.parent / "rules.toml", ROOT / "promotion.toml"
+    rules.write_text(f"{shipped.read_text()}limit = 99\n")  # bytes per token
     # As many ids as before: for all of the text, a part of which was all of it then.
     served.configure(
         "retrain", paths=corpus, name="demo", vocab_size=300, special_tokens=["<|end|>"],
-        held_out=0.4, rules="promotion.toml",
+        held_out=0.4, rules=str(rules),
     )  # fmt: skip
     served.configure("encode-dataset", reference="demo@champion", paths=corpus)  # not all of Python
     watching = {"name": "demo", "paths": corpus, "least_documents": 1, "least_bytes": 1000}
@@ -154,13 +158,26 @@ def test_watch_drift_runs_on_schedule_and_drift_starts_a_training(
 
     training = served.ended("retrain", 2)
     assert training["created_by"]["type"] == "AUTOMATION"
+    assert training["state_name"] == "Refused"
+    assert "on evaluation set" in training["state"]["message"]
+
+    served.schedule("watch-drift", **watching)
+    run = served.ended("watch-drift", 2)
+    assert (run["state_name"], run["state"]["message"]) == ("Stuck", f"demo/2: {STUCK}")
+    rules.write_text(shipped.read_text())
+    served.schedule("watch-drift", **watching)
+    assert served.ended("watch-drift", 3)["state_name"] == "Completed"
+
+    training = served.ended("retrain", 3)
+    assert training["created_by"]["type"] == "AUTOMATION"
     assert (
         "demo/2 is champion"
         in served.server.artifacts(training["id"])["tokenizer-summary-demo"]["data"]
     )
 
     served.schedule("watch-drift", **watching)
-    run = served.ended("watch-drift", 2)
+    run = served.ended("watch-drift", 4)
+    assert len(served.ended_runs("retrain")) == 3, "one that is stuck starts none"
     assert run["name"].startswith("demo/2 (champion): not drifted")
     assert (
         "not judged" not in served.server.artifacts(run["id"])["drift-summary-demo"]["data"].lower()
