@@ -132,10 +132,15 @@ def promote(
         try:
             if not force and before != version.number:
                 require_unlocked(registry, version.name, alias)
+                if rules is not None and present is not None:
+                    _require_special_tokens(registry, change, present)
             if rules is not None:
-                change = _judged(registry, change, present, rules, force=force)
+                change = _judged(registry, change, present, rules)
         except PromotionRefused as error:
-            _remember_refusal(registry, change, present, rules, by, error)
+            _remember_refusal(registry, change, by, error)
+            if present is not None and rules is not None:
+                with suppress(RegistryError):  # a courtesy, as the tag of the refusal
+                    remember_refusal(registry, version, alias, present, rules)
             raise
         try:
             _move(
@@ -155,12 +160,7 @@ def promote(
 
 
 def _judged(
-    registry: Registry,
-    change: AliasChange,
-    present: ResolvedVersion | None,
-    rules: Rules,
-    *,
-    force: bool,
+    registry: Registry, change: AliasChange, present: ResolvedVersion | None, rules: Rules
 ) -> AliasChange:
     """A move that the rules allow, with what they said.
 
@@ -172,8 +172,6 @@ def _judged(
     what = _what(change)
     if present is None and against is not None:
         what += f", judged against {against}, the best of its name, as the alias points nowhere"
-    if present is not None and not force:
-        _require_special_tokens(registry, change, present, what)
     replaces = present is not None
     evidence = evidence_for(registry, version, against, rules.rules, replaces=replaces)
     verdicts, gained = judge(rules.rules, *evidence), ""
@@ -191,18 +189,15 @@ def _judged(
 
 
 def _require_special_tokens(
-    registry: Registry, change: AliasChange, present: ResolvedVersion, what: str
+    registry: Registry, change: AliasChange, present: ResolvedVersion
 ) -> None:
-    """Refuse a version without a special token of the one that it would replace.
-
-    Raises:
-        PromotionRefused: names those that are missing.
-    """
+    """Refuse a version without a special token of the one that it would replace."""
     version = change.version
     before, after = (load_version(registry, one).special_tokens for one in (present, version))
     if missing := [token for token in before if token not in after]:
         raise PromotionRefused(
-            f"{what}: it lacks special tokens of {present}: {', '.join(map(repr, missing))}",
+            f"{_what(change)}: it lacks special tokens of {present}: "
+            + ", ".join(map(repr, missing)),
             f"a version with all special tokens of {present}, or `--force`",
             f"train with them, or type `bpeline promote {version} --to {change.alias} --force`",
         )
@@ -352,12 +347,7 @@ def present_version(registry: Registry, name: str, alias: str) -> ResolvedVersio
 
 
 def _remember_refusal(
-    registry: Registry,
-    change: AliasChange,
-    present: ResolvedVersion | None,
-    rules: Rules | None,
-    by: str,
-    error: PromotionRefused,
+    registry: Registry, change: AliasChange, by: str, error: PromotionRefused
 ) -> None:
     name, alias, version = change.name, change.alias, change.version
     why = error.happened.removeprefix(_what(change)).lstrip(":, ")
@@ -369,9 +359,7 @@ def _remember_refusal(
     last = registry.catalogue.alias_history(name, alias, registry.store)[:1]
     if [(one.kind, one.reason) for one in last] != [(move.kind, move.reason)]:
         registry.catalogue.add_move(move)
-    # The tags are a courtesy to who looks at MLflow; the refusal stands without them.
+    # The tag is a courtesy to who looks at MLflow; the refusal stands without it.
     with suppress(RegistryError):
-        if present is not None and rules is not None:
-            remember_refusal(registry, version, alias, present, rules)
         tags = {PROMOTION: f"{alias} {word.partition(' ')[0]}: {why}"}
         registry.tracker.tag_version(name, version.number, tags)

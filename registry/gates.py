@@ -140,7 +140,7 @@ class Evidence:
     @property
     def on_new_text(self) -> str:
         """How many tokens more or fewer that text takes; empty where there is none."""
-        return next((_told(_NEW, *one) for one in self.new.items()), "")
+        return _told(_NEW, ALL, self.new[ALL]) if ALL in self.new else ""
 
 
 @dataclass(frozen=True, slots=True)

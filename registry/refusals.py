@@ -22,6 +22,7 @@ from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
 
 if TYPE_CHECKING:
     from bpeline.registry.opening import Registry
+    from bpeline.registry.tracking import TrackedVersion
 
 GROWTH = 1.5  # so much new text, as a multiple of what a refused version learned from, is another
 
@@ -31,16 +32,17 @@ def remember_refusal(
 ) -> None:
     """Tag a version with the conditions under which an alias stays at the present version."""
     name, learned = version.name, Lineage.of(registry, version).shards
+    before = _refusal_of(registry.tracker.version(name, version.number), alias)
     refusal = Refusal(
         present.digest, rules.digest, _evaluation_set(registry, name),
         bool(lock_of(registry, name, alias)), new_bytes(registry, present, learned),
+        before is not None and before.present == present.digest and before.drifted,
     )  # fmt: skip
-    tracked = registry.tracker.version(name, version.number)
-    before = refusals_in({} if tracked is None else tracked.tags).get(alias, refusal)
-    size = max(refusal.new_bytes, before.new_bytes)
-    if replace(before, new_bytes=size, drifted=False) == replace(refusal, new_bytes=size):
-        refusal = replace(before, new_bytes=size)
     registry.tracker.tag_version(name, version.number, refusal.as_tag(alias))
+
+
+def _refusal_of(version: TrackedVersion | None, alias: str) -> Refusal | None:
+    return None if version is None else refusals_in(version.tags).get(alias)
 
 
 def new_bytes(registry: Registry, present: ResolvedVersion, shards: Sequence[str]) -> int:
@@ -57,9 +59,8 @@ def was_refused(registry: Registry, name: str, number: int, alias: str) -> bool:
 
     A version that a person took the alias from is left alone: rules would give it back.
     """
-    tracked = registry.tracker.version(name, number)
+    refusal = _refusal_of(registry.tracker.version(name, number), alias)
     present = registry.tracker.version_of_alias(name, alias)
-    refusal = refusals_in({} if tracked is None else tracked.tags).get(alias)
     if refusal is None or present is None or present.digest != refusal.present:
         return False
     history = registry.catalogue.alias_history(name, alias, registry.store)
@@ -82,13 +83,9 @@ def stuck_on(
     Raises:
         RegistryUnreachable: MLflow does not answer.
     """
-    tracked = registry.tracker.versions(present.name)
-    refused = [(ResolvedVersion.of(one), refusals_in(one.tags).get(alias)) for one in tracked]
-    standing = [
-        (version, refusal)
-        for version, refusal in reversed(refused)
-        if refusal is not None and refusal.present == present.digest
-    ]
+    tracked = reversed(registry.tracker.versions(present.name))
+    refused = [(ResolvedVersion.of(one), _refusal_of(one, alias)) for one in tracked]
+    standing = [(one, it) for one, it in refused if it is not None and it.present == present.digest]
     if not standing:
         return ""
     size, said = new_bytes(registry, present, shards), ""

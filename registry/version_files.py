@@ -106,34 +106,25 @@ def uncertified(directory: Path, reference: str) -> str:
 def require_certified(directory: Path, reference: str, what: str) -> None:
     """Refuse a version whose exports are not known to be read alike by the libraries.
 
-    Args:
-        directory: of its files.
-        reference: the version.
-        what: what would happen (``news@champion cannot move to news/4``).
-
     Raises:
         PromotionRefused: a library reads an export otherwise.
         PromotionNotJudged: no library has read one of them, or there are none here.
     """
     from bpeline.registry.exports import certificates_in
 
-    needed = "for a promotion with `certified = true`, libraries must have read each export alike"
-    certificates = certificates_in(directory)
-    exports = [kind for kind in KEPT if kept_export(directory, kind)]
-    for kind in exports:
-        if kind in certificates and certificates[kind].difference is not None:
-            raise PromotionRefused(
-                f"{what}: {certificates[kind]} in the export {kind}", needed,
-                f"type `bpeline recertify {reference}` to see the first text",
-            )  # fmt: skip
-    advice = uncertified(directory, reference)
-    if advice or not exports:
-        why = advice or f"this workspace has no export of {reference}"
-        raise PromotionNotJudged(
-            f"{what}: not judged: {why}", needed,
-            f"install {' and '.join(CERTIFYING)} with `pip install 'bpeline[certify]'`, then type "
-            f"`bpeline recertify {reference}` where it was trained",
-        )  # fmt: skip
+    exports = {kind: one for kind, one in certificates_in(directory).items()
+               if kind in KEPT and kept_export(directory, kind)}  # fmt: skip
+    wrong = [f"{one} in the export {kind}" for kind, one in exports.items() if one.difference]
+    why = uncertified(directory, reference)
+    if not wrong and not why and exports:
+        return
+    judged = wrong or [f"not judged: {why or f'this workspace has no export of {reference}'}"]
+    raise (PromotionRefused if wrong else PromotionNotJudged)(
+        f"{what}: {'; '.join(judged)}",
+        "for a promotion with `certified = true`, libraries must have read each export alike",
+        f"type `pip install 'bpeline[certify]'`, then `bpeline recertify {reference}` where it was "
+        "trained",
+    )
 
 
 def golden_texts(directory: Path) -> list[str]:

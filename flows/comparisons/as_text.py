@@ -93,19 +93,13 @@ def _development(compared: VersionComparison) -> str:
 
 def _special_tokens(compared: VersionComparison) -> str:
     """Those of both, and which version lacks which."""
-    first, second = compared.special_tokens
-    both = [token for token in first if token in second]
-    lacking = (
-        (compared.second, [token for token in first if token not in both]),
-        (compared.first, [token for token in second if token not in both]),
-    )
-    said = [f"{_listed(both)} in both"] * bool(both)
-    said += [f"{title} lacks {_listed(tokens)}" for title, tokens in lacking if tokens]
+    first, second = ([one.encode() for one in some] for some in compared.special_tokens)
+    both = _some([one for one in first if one in second])
+    said = [f"{both} in both"] * bool(both)
+    for title, own, other in ((compared.second, second, first), (compared.first, first, second)):
+        if missing := _some([one for one in other if one not in own]):
+            said.append(f"{title} lacks {missing}")
     return "; ".join(said) or "none in both"
-
-
-def _listed(tokens: Sequence[str]) -> str:
-    return _some([token.encode() for token in tokens])
 
 
 def _both(first: str, second: str) -> str:

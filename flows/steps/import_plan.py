@@ -6,7 +6,6 @@ from pathlib import Path
 
 from bpeline.flows.requests import ImportRequest, evaluation_sources
 from bpeline.flows.steps.importing import read_files
-from bpeline.flows.steps.promotion import JUDGED_AGAIN
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.catalogue import Catalogue
 from bpeline.registry.opening import open_registry
@@ -62,8 +61,8 @@ def _measured_on(catalogue: Catalogue | None, request: ImportRequest) -> str:
 
 def _aliases(request: ImportRequest, known: str) -> str:
     if known:
-        again = "" if request.rules is None else JUDGED_AGAIN
-        return f"candidate and champion stay: {known} is registered already{again}"
+        unless = ", unless rules refused it" * bool(request.rules)
+        return f"candidate and champion stay{unless}: {known} is registered already"
     if request.rules is None:
         return "candidate moves to the new version, champion stays, as no --rules were given"
     rules = Path(request.rules).name

@@ -14,8 +14,6 @@ from bpeline.registry.refusals import was_refused
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.errors import NothingGained, PromotionRefused
 
-JUDGED_AGAIN = "; if rules refused it, they judge it again"
-
 
 @dataclass(frozen=True, slots=True)
 class Promotion:

@@ -42,7 +42,6 @@ from bpeline.flows.steps.evaluation_setup import (
     not_evaluated,
     not_measured_on,
 )
-from bpeline.flows.steps.promotion import JUDGED_AGAIN
 from bpeline.flows.steps.runs import run_to_continue
 from bpeline.flows.steps.step_seconds import StepSeconds
 from bpeline.flows.wording import counted, megabytes
@@ -493,14 +492,14 @@ class _Planner:
             said[PUBLISH] = f"{self._called(version)} is registered and keeps its files"
         if self.request.rules is not None:
             new = version is None or not self._registered_as(version)
-            known = f"nothing: it is not new{JUDGED_AGAIN}"
+            known = "nothing, unless rules refused it: it is not new"
             said[PROMOTE] = "to champion if all rules hold" if new else known
         return [self._planned(step, text) for step, text in said.items()]
 
     def _aliases(self, version: Version | None) -> str:
         if version is not None and (number := self._registered_as(version)):
-            again = "" if self.request.rules is None else JUDGED_AGAIN
-            return f"candidate and champion stay: {number} is registered already{again}"
+            unless = ", unless rules refused it" * bool(self.request.rules)
+            return f"candidate and champion stay{unless}: {number} is registered already"
         if self.request.rules is None:
             champion = "champion stays, as no --rules were given"
         else:

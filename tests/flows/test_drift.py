@@ -16,6 +16,7 @@ from click.testing import Result
 
 from bpeline.flows.drift.drift_report import DriftReport
 from bpeline.flows.running import SWEEP, progress
+from bpeline.flows.steps.promotion import Promotion
 from bpeline.flows.watch_drift import watch_drift
 from bpeline.registry.opening import open_registry
 from bpeline.registry.records import STUCK
@@ -324,22 +325,28 @@ def test_listeners_hear_of_drift_and_of_every_observation(place: Path, pieces: l
 RULE = '[[rule]]\nmetric = "compression/bytes_per_token"\ndirection = "higher"\ntolerance = {}\n'
 
 
+def retrain(trained: Path, refused: Path, workspace: Path) -> Promotion:
+    """Train on both texts, and ask the rules."""
+    from bpeline.flows.train_tokenizer import train_tokenizer
+
+    summary = train_tokenizer(
+        [str(trained / "corpus.txt"), str(refused / "other.txt")], "news", 2000, held_out=0.3,
+        special_tokens=[END], rules=str(refused / "rules.toml"), workspace=str(workspace),
+    )  # fmt: skip
+    assert summary.promotion is not None
+    return summary.promotion
+
+
 @pytest.fixture(scope="module")
 def refused(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory, with ``news/2`` that learned from drifted text, too, and that rules refuse."""
-    from bpeline.flows.train_tokenizer import train_tokenizer
-
     place = tmp_path_factory.mktemp("refused")
     shutil.copytree(trained / ".bpeline", place / ".bpeline")
     write(place / "other.txt", other_language(100))
     (place / "rules.toml").write_text(RULE.format(0.001), encoding="utf-8")
-    summary = train_tokenizer(
-        [str(trained / "corpus.txt"), str(place / "other.txt")], "news", 2000, held_out=0.3,
-        special_tokens=[END], rules=str(place / "rules.toml"), workspace=str(place / ".bpeline"),
-    )  # fmt: skip
-    assert summary.promotion is not None
-    assert (summary.promotion.state, summary.promotion.exit_code) == ("Refused", 3)
-    on_set, _, new = summary.promotion.refusal.partition("short, beyond chance; -")
+    promotion = retrain(trained, place, place / ".bpeline")
+    assert (promotion.state, promotion.exit_code) == ("Refused", 3)
+    on_set, _, new = promotion.refusal.partition("short, beyond chance; -")
     assert "on evaluation set" in on_set
     assert "of all on new text of its training" in new
     return place
@@ -363,9 +370,6 @@ def stuck_versions() -> list[str]:
 def test_a_drift_that_rules_let_no_training_end_starts_none(
     loop: Path, refused: Path, trained: Path, bpeline: Command
 ) -> None:
-    from bpeline.flows import prefect_flows
-    from bpeline.flows.train_tokenizer import train_tokenizer
-
     assert stuck_versions() == []
     listener = Listener()
     with progress.listening(progress.Several([listener])):
@@ -373,8 +377,8 @@ def test_a_drift_that_rules_let_no_training_end_starts_none(
     assert report.drifted
     assert report.stuck == f"news/2: {STUCK}"
     assert [kind for kind, _ in listener.heard] == ["summary"], "no training is started"
-    ended = bpeline("drift", "news", "new", "--fail-on-drift", "--least-documents", 30,
-                    "--least-bytes", 20_000)  # fmt: skip
+    few = ("--least-documents", 30, "--least-bytes", 20_000)
+    ended = bpeline("drift", "news", "new", "--fail-on-drift", *few)
     assert (ended.exit_code, STUCK in ended.stdout) == (4, True), ended.output
     said = f"news/2 was refused: news@champion has {STUCK}"
     assert said in bpeline("versions", "news", "--html", "page.html").stdout
@@ -384,11 +388,7 @@ def test_a_drift_that_rules_let_no_training_end_starts_none(
     tracker = open_registry().tracker
     runs = [one.info.run_id for one in tracker._client.search_runs(["1", "2"])]
     assert len(runs) == 3, "of two versions and of drift"
-    again = train_tokenizer(
-        [str(trained / "corpus.txt"), str(refused / "other.txt")], "news", 2000, held_out=0.3,
-        special_tokens=[END], rules=str(refused / "rules.toml"),
-    )  # fmt: skip
-    assert prefect_flows._promotion_state(again) == ("Refused", again.promotion.outcome)
+    assert retrain(trained, refused, loop / ".bpeline").state == "Refused"
     assert [one.info.run_id for one in tracker._client.search_runs(["1", "2"])] == runs
     history = open_registry().catalogue.alias_history("news", "champion")
     assert [one.kind for one in history] == ["refusal", "promote"]
@@ -431,20 +431,15 @@ def test_a_drift_starts_a_training_again_where_that_may_end_it(
 def test_rules_that_changed_judge_a_refused_version_again(
     loop: Path, refused: Path, trained: Path, by_hand: bool
 ) -> None:
-    from bpeline.flows.train_tokenizer import train_tokenizer
     from bpeline.registry.aliases import promote, rollback
 
     if by_hand:
         promote("news/2")
         rollback("news")
     (refused / "rules.toml").write_text(RULE.format(0.9), encoding="utf-8")
-    summary = train_tokenizer(
-        [str(trained / "corpus.txt"), str(refused / "other.txt")], "news", 2000, held_out=0.3,
-        special_tokens=[END], rules=str(refused / "rules.toml"),
-    )  # fmt: skip
-    assert summary.promotion is not None
-    assert summary.promotion.promoted is not by_hand, "a person has taken the alias from it"
-    assert by_hand or "of all on new text of its training" in summary.promotion.outcome
+    promotion = retrain(trained, refused, loop / ".bpeline")
+    assert promotion.promoted is not by_hand, "a person has taken the alias from it"
+    assert by_hand or "of all on new text of its training" in promotion.outcome
 
 
 @pytest.mark.slow
