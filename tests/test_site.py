@@ -121,18 +121,51 @@ def test_pages_are_named_by_their_titles_and_commands_are_read_whole(site: Path)
     assert codes == ["0", "1", "2", "3", "4", "130", "143"]
 
 
-@pytest.mark.slow
-def test_a_site_that_is_opened_from_a_disk_is_searched(site: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def browser() -> str:
     program = installed_browser()
     if program is None:
         pytest.skip("no browser of the Chromium family is installed")
+    return program
+
+
+@pytest.mark.slow
+def test_the_copy_button_copies_commands_without_prompts_and_output(
+    site: Path, tmp_path: Path, browser: str
+) -> None:
+    """On pages with several commands, with what they print, with a continued line, of Python."""
+    pages = ("index.html", "querying.html", "evaluation.html", "reference/api.html")
+    copies_of = """new Promise(resolve => (function look() {
+        const buttons = [...document.querySelectorAll('button[data-clipboard-target]')];
+        if (!buttons.length) return setTimeout(look, 20);
+        let copied = '';
+        document.execCommand = () => { copied = document.activeElement.value; return true; };
+        resolve(buttons.map(button => {
+            button.click();
+            return [document.querySelector(button.dataset.clipboardTarget).textContent, copied];
+        }));
+    })())"""
+    with browsing(browser, tmp_path) as page:
+        page.call("Emulation.setFocusEmulationEnabled", enabled=True)
+        for name in pages:
+            page.open(site / name)
+            for shown, copied in page.run(copies_of):
+                typed = re.findall(r"^(?:\$|>>>|\.\.\.) (.*(?:(?<=\\)\n.*)*)", shown, re.MULTILINE)
+                wanted = "\n".join(typed) or shown
+                assert copied.split() == wanted.split(), name
+
+
+@pytest.mark.slow
+def test_a_site_that_is_opened_from_a_disk_is_searched(
+    site: Path, tmp_path: Path, browser: str
+) -> None:
     typed = """
         const field = document.querySelector('.md-search__input');
         field.focus();
         field.value = 'evaluation set';
         field.dispatchEvent(new KeyboardEvent('keyup', {bubbles: true}));
     """
-    with browsing(program, tmp_path) as page:
+    with browsing(browser, tmp_path) as page:
         page.call("Emulation.setFocusEmulationEnabled", enabled=True)
         page.open(site / "how-to/upgrade.html")
         page.run(f"(() => {{{typed}}})()")
