@@ -94,7 +94,11 @@ class Recertified:
 
 
 def recertified(
-    registry: Registry, version: ResolvedVersion, folder: Path | None = None
+    registry: Registry,
+    version: ResolvedVersion,
+    folder: Path | None = None,
+    *,
+    unchecked_only: bool = False,
 ) -> Iterator[Recertified]:
     """Read every export of a version again that has a certificate.
 
@@ -107,6 +111,7 @@ def recertified(
         version: which.
         folder: packages in there are asked instead of those installed; what they say is in MLflow
             alone.
+        unchecked_only: skip exports that a library has read before.
 
     Yields:
         Each export as it has been read.
@@ -124,6 +129,8 @@ def recertified(
     for path in sorted(directory.glob("certificate-*.json")):
         format = path.stem.removeprefix("certificate-")
         before = certificates.get(format)  # None if damaged
+        if unchecked_only and before is not None and not before.not_checked:
+            continue
         if format in KEPT and kept_export(directory, format) is None:
             continue  # was never read alike, and is no export
         with tempfile.TemporaryDirectory(prefix="bpeline-") as aside:

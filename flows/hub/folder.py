@@ -15,6 +15,7 @@ from bpeline.registry.lineage import Lineage
 from bpeline.registry.loading import load_tokenizer, resolve
 from bpeline.registry.measured import read_evaluation
 from bpeline.registry.opening import open_registry
+from bpeline.registry.recertifying import recertified
 from bpeline.registry.references import ByPath, parse_reference, parse_registered, split_size
 from bpeline.tokenizer_core.bounded_files import read_file
 from bpeline.tokenizer_core.durable_files import DURABLE
@@ -68,13 +69,15 @@ def write_hub_folder(
         return HubFolder(written, str(reference), digest, card=False)
     registry = open_registry(make=False)
     version = resolve(registry, parse_registered(str(named)))
-    details = version_details(str(named))
     card = path / CARD
     if card.exists() and OURS not in read_file(card).decode(errors="replace"):
         remark = f"{card} is not of bpeline's making and stays"
         noted = replace(written, remark="; ".join(filter(None, (written.remark, remark))))
         return HubFolder(noted, str(version), version.digest, card=False)
     directory = registry.workspace.version_directory(version.digest)
+    for _ in recertified(registry, version, unchecked_only=True):
+        pass  # the libraries installed since
+    details = version_details(str(named))
     imported = Lineage.of(registry, version).imported  # not that of others with its digest
     certificates = {**details["certificates"], FORMAT: str(written.certificate)}
     text = model_card(

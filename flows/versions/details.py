@@ -16,7 +16,7 @@ from bpeline.registry.measured import chosen_size_of, read_evaluation
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.references import parse_registered
 from bpeline.registry.tracking import model_link
-from bpeline.registry.version_files import EXTENSION
+from bpeline.registry.version_files import EXTENSION, uncertified
 from bpeline.registry.versions import aliases_of
 from bpeline.tokenizer_core.bounded_files import read_json
 from bpeline.tokenizer_core.digests import unsealed
@@ -80,6 +80,7 @@ def version_details(reference: str) -> dict[str, Any]:
     chosen = chosen_size_of(read_evaluation(directory), found.name)
     details["chosen_size"] = "" if chosen is None else chosen["said"]
     details["certificates"] = certificates_of(directory)
+    details["uncertified"] = uncertified(directory, str(found))
     details["extension"] = _extension(directory)
     if found.number:
         base = registry.tracker.settings.ui

@@ -216,7 +216,9 @@ def test_what_cannot_be_asked_is_said(here: Path, bpeline: Command, tmp_path: Pa
         assert said in answer.stderr
 
 
-def test_what_no_library_has_read_is_said_with_what_to_type(here: Path, bpeline: Command) -> None:
+def test_what_no_library_has_read_is_said_with_what_to_type(
+    here: Path, bpeline: Command, tmp_path: Path
+) -> None:
     advice = "exports not certified: pip install 'bpeline[certify]'"
     train = ("train", "corpus.txt", "--name", "news", "--vocab-size", 310)
     with pytest.MonkeyPatch.context() as patch:
@@ -227,9 +229,18 @@ def test_what_no_library_has_read_is_said_with_what_to_type(here: Path, bpeline:
         assert json.loads(bpeline("promote", "news/2", "--json").stdout)["uncertified"] == ""
     advice = "exports not certified: type `bpeline recertify news/3`"
     assert bpeline(*train).stdout.splitlines()[-1] == advice
+    assert advice in bpeline("show", "news/3").stdout
     assert recertified(bpeline, "news/3", code=0)["equal"] == 2
     for command in (train, ("promote", "news/3")):
         assert "not certified" not in bpeline(*command).stdout
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bpeline.registry.exports.native_readers.find_spec", lambda name: None)
+        assert bpeline(*train[:-1], 320).exit_code == 0
+    shipped = ("export", "news/4", "--format", "transformers", "--output", tmp_path / "shipped")
+    assert bpeline(*shipped).exit_code == 0
+    card = (tmp_path / "shipped" / "README.md").read_text()
+    assert "| hf | tokenizers 0." in card, "read by what is installed now"
+    assert "| tiktoken | tiktoken 0." in card
 
 
 def test_a_rule_asks_for_certificates(here: Path, bpeline: Command) -> None:
