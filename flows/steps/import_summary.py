@@ -142,7 +142,8 @@ class ImportSummary:
 
     def as_markdown(self) -> str:
         """The same with steps and metrics, for Prefect and MLflow."""
-        lines = [f"# {self.reference}", "", "| | |", "|---|---|"]
+        heading = [f"# {self.reference}", ""] if self.version else []
+        lines = [*heading, "| | |", "|---|---|"]
         lines += [f"| {title} | {value} |" for title, value in self.rows()]
         if self.notes:
             lines += ["", *(f"- {note}" for note in self.notes)]

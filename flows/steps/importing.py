@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.flows.name_page import show_name_page
-from bpeline.flows.pages import ReportContents, report_page
+from bpeline.flows.pages import ReportContents
 from bpeline.flows.requests import ImportRequest
 from bpeline.flows.running import CERTIFY, PUBLISH, READ_FILES, step
 from bpeline.flows.steps.evaluating import Evaluated
@@ -17,11 +17,12 @@ from bpeline.flows.steps.evaluation_figures import draw_figures
 from bpeline.flows.steps.evaluation_metrics import curves_of, metrics_of
 from bpeline.flows.steps.import_summary import ImportSummary
 from bpeline.flows.steps.publishing import (
-    comparison_files,
     evaluation_inputs,
     installed_version,
     made_with,
     note_remarks,
+    number_pages,
+    page_files,
     robustness_file,
     tags_of,
 )
@@ -52,7 +53,6 @@ from bpeline.registry.records import (
 from bpeline.registry.references import ByPath, parse_reference, parse_registered
 from bpeline.registry.screening import screen
 from bpeline.registry.version_files import (
-    PAGES,
     certificate_path,
     holds_version,
     load_verified,
@@ -236,10 +236,8 @@ def publish_import(
         measured = {} if evaluated is None else evaluated.record()
         if measured:
             write_evaluation(measured, files)
-        report = directory / "pages" / "report.html"
-        html = report_page(_report(request, read, evaluated, summary, run.workspace, measured))
-        DURABLE.write(report, html.encode(errors="backslashreplace"))
-        comparison = None if evaluated is None else evaluated.comparison
+        contents = _report(request, read, evaluated, summary, run.workspace, measured)
+        pages = directory / "pages"
         publication = Publication(
             name=request.name,
             digest=tokenizer.digest,
@@ -267,11 +265,7 @@ def publish_import(
             figures=()
             if evaluated is None
             else draw_figures(request.name, evaluated, directory / "figures"),
-            pages=(
-                report,
-                *comparison_files(comparison, report.parent),
-                *robustness_file(measured, report.parent),
-            ),
+            pages=(*page_files(contents, pages), *robustness_file(measured, pages)),
             report=summary.as_markdown(),
             created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
             started_at=run.row.started_at,
@@ -286,11 +280,7 @@ def publish_import(
         if not version.newly_registered and evaluated is not None and evaluated.made is not None:
             # What it was registered with may be of other text, or nothing.
             evaluate_version(registry, resolve(registry, parse_registered(version.reference)))
-        if comparison is not None and version.newly_registered:
-            # Only now the new version has a number.
-            named = comparison.called(version.reference)
-            for page in comparison_files(named, version.directory / PAGES):
-                registry.tracker.add_files(version.mlflow_run_id, [page], page.stem)
+        number_pages(registry, version, contents, publication.report)
         return replace(version, history=show_name_page(registry, version.name))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -27,7 +28,6 @@ from bpeline.flows.steps.runs import RunRequest, TrainingRun, asked
 from bpeline.flows.steps.source_statistics import as_json
 from bpeline.flows.steps.summarizing import Trained
 from bpeline.flows.steps.summary import TrainingSummary
-from bpeline.registry.comparison import VersionComparison
 from bpeline.registry.environment import this_user
 from bpeline.registry.exports import certificate_texts
 from bpeline.registry.lineage import RULE, Lineage
@@ -39,6 +39,7 @@ from bpeline.registry.measured import (
     robustness_table,
     write_evaluation,
 )
+from bpeline.registry.opening import Registry
 from bpeline.registry.publishing import publish_version
 from bpeline.registry.records import (
     CURVE_METRIC,
@@ -62,7 +63,12 @@ from bpeline.tokenizer_core.continuation import recipes
 from bpeline.tokenizer_core.counting import sample_texts
 from bpeline.tokenizer_core.digests import canonical_json, digest_of, sealed
 from bpeline.tokenizer_core.durable_files import DURABLE
-from bpeline.tokenizer_core.errors import CorruptFile, InvalidTokenizer, MissingSource
+from bpeline.tokenizer_core.errors import (
+    CorruptFile,
+    InvalidTokenizer,
+    MissingSource,
+    RegistryError,
+)
 from bpeline.tokenizer_core.formats import bpeline, declared_roles
 from bpeline.tokenizer_core.processors import thread_count
 from bpeline.tokenizer_core.splitting import unicode_version
@@ -102,9 +108,7 @@ def publish(
         screening = trained.screened.screening.as_record()
         chosen = {CHOSEN_SIZES: _chosen_sizes(summary, files)}
         write_evaluation({**measured, **chosen, "screening": screening}, files)
-        report = directory / "pages" / "report.html"
-        html = report_page(_report(summary, request, trained, measured))
-        DURABLE.write(report, html.encode(errors="backslashreplace"))
+        contents, pages = _report(summary, request, trained, measured), directory / "pages"
         publication = Publication(
             name=request.name,
             digest=tokenizer.digest,
@@ -126,10 +130,9 @@ def publish(
             tags=_tags(evaluated, words, request, measured),
             figures=figures,
             pages=(
-                report,
-                *comparison_files(evaluated.comparison, report.parent),
-                *_sources_page(words, report.parent),
-                *robustness_file(measured, report.parent),
+                *page_files(contents, pages),
+                *_sources_page(words, pages),
+                *robustness_file(measured, pages),
             ),
             report=summary.as_markdown(),
             created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -141,11 +144,7 @@ def publish(
         until_ready()
         version = publish_version(registry, publication)
         note_remarks(run, version)
-        if evaluated.comparison is not None and version.newly_registered:
-            # Only now the new version has a number. Without it the pages are right, too.
-            pages = version.directory / PAGES
-            for page in comparison_files(evaluated.comparison.called(version.reference), pages):
-                registry.tracker.add_files(version.mlflow_run_id, [page], page.stem)
+        number_pages(registry, version, contents, publication.report)
         return replace(version, history=show_name_page(registry, version.name))
 
 
@@ -380,11 +379,28 @@ def _report(
     )
 
 
-def comparison_files(comparison: VersionComparison | None, directory: Path) -> tuple[Path, ...]:
-    """The comparison to the champion, for people and for programs."""
-    if comparison is None:
-        return ()
+def page_files(contents: ReportContents, directory: Path) -> tuple[Path, ...]:
+    """Write the report of a version and its comparison to the champion, as page and as JSON."""
+    report, compared = directory / "report.html", contents.comparison
+    DURABLE.write(report, report_page(contents).encode(errors="backslashreplace"))
+    if compared is None:
+        return (report,)
     page, data = directory / "comparison.html", directory / "comparison.json"
-    DURABLE.write(page, comparison_page(comparison).encode(errors="backslashreplace"))
-    DURABLE.write(data, canonical_json(comparison_json(comparison)))
-    return page, data
+    DURABLE.write(page, comparison_page(compared).encode(errors="backslashreplace"))
+    DURABLE.write(data, canonical_json(comparison_json(compared)))
+    return report, page, data
+
+
+def number_pages(
+    registry: Registry, version: PublishedVersion, contents: ReportContents, report: str
+) -> None:
+    """Write the pages of a new version again: it has a number now. In MLflow, a courtesy."""
+    if not version.newly_registered:
+        return
+    called, compared = version.reference, contents.comparison
+    numbered = replace(contents, title=called, comparison=compared and compared.called(called))
+    pages = page_files(numbered, version.directory / PAGES)
+    with suppress(RegistryError):
+        for page in pages:
+            registry.tracker.add_files(version.mlflow_run_id, [page], page.stem)
+        registry.tracker.add_report(version.mlflow_run_id, f"# {called}\n\n{report}")

@@ -311,7 +311,8 @@ class TrainingSummary:
 
     def as_markdown(self) -> str:
         """The same with steps, curve and metrics, for Prefect and MLflow."""
-        lines = [f"# {self.reference}", "", "| | |", "|---|---|"]
+        heading = [f"# {self.reference}", ""] if self.version else []
+        lines = [*heading, "| | |", "|---|---|"]
         lines += [f"| {title} | {value} |" for title, value in self.rows()]
         if self.history:
             lines.append(f"| all versions | [cost over time, aliases, drift]({self.history}) |")

@@ -13,7 +13,7 @@ from typing import Any
 from bpeline.registry.records import DriftObservation, ObservedDrift, PastObservation
 from bpeline.registry.tracking.mlflow_door import point
 from bpeline.registry.tracking.mlflow_runs import MlflowRuns
-from bpeline.registry.tracking.tracked import LONGEST_DESCRIPTION, TrackedRun, shortened
+from bpeline.registry.tracking.tracked import TrackedRun, shortened, shortened_page
 
 DRIFT = "drift"
 DRIFTED = "drift/drifted"  # every observation has it, so its last step is their number
@@ -43,7 +43,7 @@ class MlflowDrift(MlflowRuns):
             self._log_points(run, points)
             for key, value in (
                 (f"observation.{number}", shortened(observation.said)),
-                ("mlflow.note.content", shortened(observation.page, LONGEST_DESCRIPTION)),
+                ("mlflow.note.content", shortened_page(observation.page, place)),
             ):
                 self._client.set_tag(run.run_id, key, value)
             self._finish(run)

@@ -32,7 +32,6 @@ from bpeline.registry.tracking.mlflow_door import (
 from bpeline.registry.tracking.mlflow_models import MODEL_FOLDER
 from bpeline.registry.tracking.tracked import (
     COMPARED,
-    LONGEST_DESCRIPTION,
     OWNER_TAG,
     StartedRun,
     TrackedRun,
@@ -45,6 +44,7 @@ from bpeline.registry.tracking.tracked import (
     milliseconds,
     plain_metrics,
     shortened,
+    shortened_page,
     shown_metric,
     shown_set,
     version_tags,
@@ -120,7 +120,7 @@ class MlflowRuns(MlflowConnection):
             for page in publication.pages:
                 self.add_files(run.run_id, [page], page.stem)
             if publication.report:
-                self._add_text(run.run_id, in_utf8(publication.report), "report.md")
+                self.add_report(run.run_id, publication.report)
             params = json.dumps(dict(publication.params), indent=2, sort_keys=True)
             self._add_text(run.run_id, params, "params.json")
             ended = publication.created_at
@@ -144,6 +144,11 @@ class MlflowRuns(MlflowConnection):
         with self._answering(f"reading the run {mlflow_run_id}"):
             experiment = self._client.get_run(mlflow_run_id).info.experiment_id
             return run_page(experiment, mlflow_run_id, artifact)
+
+    def add_report(self, mlflow_run_id: str, report: str) -> None:
+        """Show a text with a run, in Markdown; the one that was there is replaced."""
+        with self._answering(f"adding the report of the run {mlflow_run_id}"):
+            self._add_text(mlflow_run_id, in_utf8(report), "report.md")
 
     def _add_text(self, mlflow_run_id: str, text: str, place: str) -> None:
         with TemporaryDirectory(prefix="bpeline-") as aside, DURABLE.passing(Path(aside)):
@@ -273,7 +278,7 @@ class MlflowRuns(MlflowConnection):
         with self._answering(f"recording a sweep of {sweep.name}"):
             experiment_id = self._experiment_of(sweep.name)
             about = {"mlflow.source.name": "bpeline", "kind": "sweep"}
-            note = {"mlflow.note.content": shortened(sweep.table, LONGEST_DESCRIPTION)}
+            note = {"mlflow.note.content": shortened_page(sweep.table, "sweep.md")}
             first = sweep.children[0]  # all are measured on the same texts
             measured = {"evaluation_set": shown_set(first.evaluation_set)}
             about |= {  # as of trainings
@@ -315,7 +320,9 @@ class MlflowRuns(MlflowConnection):
             )
             tags = {
                 "mlflow.source.name": "bpeline",
-                "mlflow.note.content": shortened(dataset.note, LONGEST_DESCRIPTION),
+                "mlflow.note.content": shortened_page(
+                    dataset.note, f"dataset/{dataset.manifest.name}"
+                ),
                 "kind": "dataset",
                 "version": dataset.version,
                 "digest": dataset.digest,

@@ -259,7 +259,7 @@ def description_of(publication: Publication, report: str = "") -> str:
     ]
     line = ", ".join(filter(None, said))
     linked = f"\n\n[Report: figures, vocabulary, playground]({report})" if report else ""
-    return shortened(f"{line}{linked}\n\n{publication.report}".rstrip(), LONGEST_DESCRIPTION)
+    return shortened_page(f"{line}{linked}\n\n{publication.report}", "report.md")
 
 
 def _against_champion(publication: Publication) -> str:
@@ -346,6 +346,21 @@ def shortened(text: str, longest: int = LONGEST_TEXT) -> str:
     """``text``, cut visibly where MLflow would refuse it or people would stop reading."""
     text = in_utf8(text)
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def shortened_page(text: str, rest: str) -> str:
+    """Markdown as long as MLflow allows, cut between sections or, in a long one, between lines.
+
+    Args:
+        rest: the artifact of the run that has all of it.
+    """
+    text = in_utf8(text).rstrip()
+    if len(text) <= LONGEST_DESCRIPTION:
+        return text
+    more = f"\n\nThe rest is in the artifact `{rest}`."
+    room = LONGEST_DESCRIPTION - len(more)
+    ends = (text.rfind(mark, 1, room) for mark in ("\n## ", "\n"))
+    return text[: next((end for end in ends if end > 0), room)].rstrip() + more
 
 
 def in_utf8(text: str) -> str:

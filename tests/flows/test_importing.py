@@ -141,6 +141,9 @@ def test_commands_take_an_imported_version(here: Path, bpeline: Command, number:
     ):
         result = bpeline(*command)
         assert result.exit_code == 0, (command, result.output)
+    assert {one.read_text()[:9] for one in (here / ".bpeline").rglob("report.md")} >= {
+        f"# {version}\n\n"
+    }
     page = (here / f"ext-{number}.html").read_text()
     assert "imported from" in page
     assert "SHA-256" in page

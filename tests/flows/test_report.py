@@ -272,6 +272,10 @@ def test_training_registers_a_report_with_the_difference_to_the_champion(
         f"{details['lineage']['mlflow_run']}/artifacts/report/report.html"
     )
     assert shown_in_mlflow.read_bytes() == path.read_bytes()
+    assert page.run("document.title") == "news/2: a report"
+    assert page.run("document.querySelector('h1').textContent") == "news/2"
+    report = (shown_in_mlflow.parents[1] / "report.md").read_text()
+    assert report.startswith("# news/2\n\n| | |\n")
 
 
 @pytest.mark.slow

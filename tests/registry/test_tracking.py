@@ -14,7 +14,13 @@ from bpeline.registry.opening import Registry, open_registry, tracking_settings
 from bpeline.registry.publishing.publish import publish_version
 from bpeline.registry.publishing.registration import register_once
 from bpeline.registry.records.publication import CURVE_METRIC, Publication
-from bpeline.registry.tracking.tracked import LONGEST_TEXT, TrackedRun, TrackingSettings, insisting
+from bpeline.registry.tracking.tracked import (
+    LONGEST_TEXT,
+    TrackedRun,
+    TrackingSettings,
+    insisting,
+    shortened_page,
+)
 from bpeline.registry.tracking.tracking import MlflowTracker
 from bpeline.registry.tracking.ui_links import (
     model_link,
@@ -138,6 +144,28 @@ def test_long_and_odd_parameters_are_cut_visibly_and_kept_whole_beside(
     assert shown["sources"].endswith("…")
     (whole,) = registry.workspace.mlflow_artifacts.rglob("params.json")
     assert "x" * 9000 in whole.read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("one\n\n## two\n\n| a |\n" * 9, ""),
+        ("one\n\n" + "## two\n\n| a |\n" * 900, "| a |"),
+        ("| row |\n" * 900, "| row |"),
+        ("x" * 9000, "x"),
+    ],
+    ids=["short", "sections", "one table", "one line"],
+)
+def test_a_long_description_ends_with_a_section_or_a_row(text: str, shown: str) -> None:
+    page = shortened_page(text, "report.md")
+    if not shown:
+        assert page == text.rstrip()
+        return
+    kept, _, rest = page.rpartition("\n\n")
+    assert text.startswith(kept)
+    assert kept.endswith(shown)
+    assert rest == "The rest is in the artifact `report.md`."
+    assert 4900 < len(page) <= 5000
 
 
 def test_values_without_a_finite_number_are_left_out(made: Made) -> None:
