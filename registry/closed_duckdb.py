@@ -19,7 +19,7 @@ _CLOSED: Settings = {  # nothing is fetched, nothing is loaded, nothing of Pytho
 # Of files made here: clients since this one read them, the command line's among them.
 READ_SINCE: Settings = {"storage_compatibility_version": "v1.4.0"}
 _connections: WeakSet[Any] = WeakSet()  # those that are open
-_INTERRUPTED = re.compile(r"[Ii]nterrupted|KeyboardInterrupt|Terminated: *$")
+_INTERRUPTED = re.compile(r"[Ii]nterrupted|KeyboardInterrupt|(?:Terminated|TerminationSignal): *$")
 
 
 def library() -> Any:

@@ -235,7 +235,7 @@ def _place_of(error: Exception) -> str:
     return ", ".join(frames[:-4:-1]) or "no file of bpeline"
 
 
-def say_interrupted(interruption: KeyboardInterrupt) -> int:
+def say_interrupted(interruption: BaseException) -> int:
     """Print what was kept, and what continues it; its exit code."""
     number = signal_behind(interruption)
     begin = "\n" * sys.stderr.isatty()  # a terminal shows ^C there

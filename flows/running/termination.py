@@ -69,7 +69,7 @@ def terminable(
 _deadline: _Deadline | None = None  # of the outermost block
 
 
-def signal_behind(interruption: KeyboardInterrupt) -> int:
+def signal_behind(interruption: BaseException) -> int:
     """The number of the first signal; DuckDB gives an exception of its own for SIGTERM too."""
     if _deadline is not None and _deadline.number:
         return _deadline.number
@@ -85,14 +85,14 @@ def ending(number: int) -> str:
     )
 
 
-def interruption_behind(error: BaseException) -> KeyboardInterrupt | None:
-    """The interruption in whose wake an error was raised; None where there was none.
+def interruption_behind(error: BaseException) -> BaseException | None:
+    """What stopped the work: Ctrl-C, SIGTERM or a cancelled Prefect run; None after an error.
 
     Python raises it between any two lines: inside of a lock of the standard library, say, which
     then complains of its own state and hides it.
     """
     held: BaseException | None = error
-    while held is not None and not isinstance(held, KeyboardInterrupt):
+    while isinstance(held, (Exception, GeneratorExit)):
         held = held.__context__
     return held
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from bpeline.flows import engines
-from bpeline.flows.running import Progress, StepKind, progress
+from bpeline.flows.running import Progress, StepKind, interruption_behind, progress
 from bpeline.registry.catalogue import Catalogue, Run
 from bpeline.registry.environment import this_user
 from bpeline.registry.opening import Registry, open_registry
@@ -184,10 +184,12 @@ def training_run(request: RunRequest, workspace: str | None) -> Iterator[Trainin
                     finally:
                         let_go()  # of words, whose run is over
             except BaseException as error:
-                _let_go(error)
+                stopped = interruption_behind(error)
+                if stopped is not None:
+                    _let_go(error)
                 if waits_in_outbox(registry.workspace, run_id):
                     catalogue.leave_unpublished(run_id, _described(error))
-                elif isinstance(error, KeyboardInterrupt):
+                elif stopped is not None:
                     catalogue.interrupt_run(run_id)
                     _show_end(run, KILLED, "interrupted")
                 elif earlier is None and not run.seconds and cannot_begin(error):
@@ -236,11 +238,10 @@ def _let_go(error: BaseException) -> None:
     Python raises an interruption between any two lines, of SQLAlchemy's and MLflow's too, where no
     `finally` knows yet of a connection that has just begun to write.
     """
-    if isinstance(error, KeyboardInterrupt):
-        held: BaseException | None = error
-        while held is not None:
-            traceback.clear_frames(held.__traceback__)
-            held = held.__context__
+    held: BaseException | None = error
+    while held is not None:
+        traceback.clear_frames(held.__traceback__)
+        held = held.__context__
 
 
 def _described(error: BaseException) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
+from prefect.exceptions import TerminationSignal
 
 from bpeline import train_from_iterator
 from bpeline.flows.requests.training_request import TrainingRequest
@@ -89,6 +90,29 @@ def interrupted(asked: TrainingRequest, workspace: str) -> str:
     with suppress(KeyboardInterrupt), training_run(asked, workspace) as run:
         raise KeyboardInterrupt
     return run.id
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hidden", [False, True], ids=["as it is", "behind an error"])
+@pytest.mark.parametrize("signal", [KeyboardInterrupt(), TerminationSignal(15), SystemExit(1)])
+def test_a_run_that_is_stopped_is_interrupted_here_and_killed_in_mlflow(
+    tmp_path: Path, signal: BaseException, hidden: bool
+) -> None:
+    """Prefect ends a cancelled run by a signal of its own."""
+    workspace = str(tmp_path / "home")
+    with suppress(BaseException), training_run(request(tmp_path), workspace) as run:
+        run.show_begin()
+        try:
+            raise signal
+        finally:
+            if hidden:
+                raise RuntimeError("cannot release un-acquired lock")
+    registry = open_registry(workspace)
+    (ended,) = registry.catalogue.runs()
+    assert (ended.state, ended.error) == ("interrupted", "")
+    client = registry.tracker._client
+    (shown,) = client.search_runs([client.get_experiment_by_name("news").experiment_id])
+    assert shown.info.status == "KILLED"
 
 
 def test_a_run_is_not_continued_by_another_workspace(
