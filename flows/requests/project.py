@@ -37,7 +37,7 @@ from bpeline.flows.requests.corpus_files import CORPUS
 from bpeline.flows.requests.evaluation_texts import EVALUATION
 from bpeline.flows.requests.other_requests import DatasetRequest, DriftRequest
 from bpeline.flows.requests.source_spelling import LARGEST_FILE, NamedSource, SourceKind
-from bpeline.flows.requests.training_request import AUTO, LARGEST_SIZE, TrainingRequest
+from bpeline.flows.requests.training_request import TrainingRequest
 from bpeline.flows.requests.variants import VARIANTS
 from bpeline.registry.drift_rules import read_drift_rules
 from bpeline.registry.environment import PROJECT_FILE as PROJECT_FILE
@@ -231,9 +231,6 @@ def _training(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     train = content.get(TRAIN, {})
     _refuse_strange(path, f"[{TRAIN}]", train, PARAMETERS)
     parameters = {name: _with_files(path, name, value) for name, value in train.items()}
-    if parameters.get("vocab_size") == AUTO:  # as flows take it, whose forms want a number
-        del parameters["vocab_size"]
-        parameters.setdefault("largest_size", LARGEST_SIZE)
     if roles := content.get(ROLES):
         parameters["roles"] = tuple(f"{role}={token}" for role, token in roles.items())
     if CORPUS.table in content:

@@ -10,7 +10,7 @@ import inspect
 import os
 from collections.abc import Callable
 from inspect import Parameter
-from typing import Any, ClassVar, Self, TypeVar, get_args, get_type_hints
+from typing import Any, ClassVar, Literal, Self, TypeVar, get_args, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -143,7 +143,10 @@ def asks(model: type[Request]) -> Callable[[Callable[[Any, str | None], R]], Cal
     of the model and ``workspace``, in this order or by name; its signature, its types and the
     arguments in its docstring are made from the model.
     """
-    shown = [_parameter(name, field) for name, field in model.model_fields.items()]
+    shown = [
+        _parameter(name, field, model.words_for.get(name))
+        for name, field in model.model_fields.items()
+    ]
     shown.append(
         Parameter("workspace", Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=str | None)
     )
@@ -178,10 +181,10 @@ def asks(model: type[Request]) -> Callable[[Callable[[Any, str | None], R]], Cal
     return mark
 
 
-def _parameter(name: str, field: Any) -> Parameter:
-    """A field as a parameter: whatever is None when nobody says it may also be said to be None."""
+def _parameter(name: str, field: Any, word: str | None = None) -> Parameter:
+    """A field as a parameter: it may be None where that is its default, or a word in its stead."""
     default = Parameter.empty if field.is_required() else field.default
-    type_ = field.annotation
+    type_ = field.annotation if word is None else field.annotation | Literal[word]
     if default is None and type(None) not in get_args(type_):
         type_ |= None
     return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=type_)

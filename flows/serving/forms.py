@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from types import NoneType
-from typing import Annotated, Any, Union, get_args
+import re
+from collections.abc import Callable, Iterable
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BeforeValidator, TypeAdapter
 
+# What forms read as Markdown, outside of code: escaped where it is meant as it stands.
+_MARKDOWN = re.compile(r"`[^`]*`|[*<\[]")
 _EMPTY_IS_NONE = BeforeValidator(lambda value: None if value == "" else value)
 
 
 def shown_like(function: Callable[..., Any]) -> Callable[[Any], Any]:
-    """`functools.wraps`, with a signature that makes a readable form."""
+    """`functools.wraps`, with a signature and a docstring that make a readable form."""
     signature = inspect.signature(function)
     shown = [
         one.replace(annotation=_shown(one.annotation)) for one in signature.parameters.values()
@@ -27,17 +30,38 @@ def shown_like(function: Callable[..., Any]) -> Callable[[Any], Any]:
     def wrap(wrapper: Any) -> Any:
         wrapped: Any = functools.wraps(function)(wrapper)
         wrapped.__signature__ = signature.replace(parameters=shown)
+        wrapped.__doc__ = _MARKDOWN.sub(_escaped, function.__doc__ or "")
         return wrapped
 
     return wrap
 
 
+def _escaped(sign: re.Match[str]) -> str:
+    return sign[0] if sign[0].startswith("`") else f"\\{sign[0]}"
+
+
 def _shown(type_: Any) -> Any:
-    kinds = get_args(type_)
-    if NoneType not in kinds:
+    if get_origin(type_) not in (Union, UnionType):
         return type_
-    plain: Any = Union[tuple(kind for kind in kinds if kind is not NoneType)]  # noqa: UP007
-    return Annotated[type_, _EMPTY_IS_NONE, _ShownAs(TypeAdapter(plain).json_schema())]
+    kinds = [kind for kind in get_args(type_) if kind is not NoneType]
+    if NoneType not in get_args(type_):
+        return Annotated[type_, _ShownAs(_choice(kinds))]
+    plain: Any = Union[tuple(kinds)]  # noqa: UP007
+    schema = _WithoutDefault(TypeAdapter(plain).json_schema())
+    return Annotated[type_, _EMPTY_IS_NONE, _ShownAs(schema)]
+
+
+def _choice(kinds: Iterable[Any]) -> dict[str, Any]:
+    """A number, or a word in its stead: buttons that are named so, else ``int`` and ``str``."""
+    schemas = [TypeAdapter(kind).json_schema() for kind in kinds]
+    return {
+        "anyOf": [
+            {"type": one["type"], "title": word, "enum": [word]}
+            if (word := one.get("const"))
+            else {**one, "title": "number"}
+            for one in schemas
+        ]
+    }
 
 
 class _ShownAs:
@@ -47,7 +71,7 @@ class _ShownAs:
         self.schema = schema
 
     def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
-        return _WithoutDefault(self.schema)
+        return self.schema
 
 
 class _WithoutDefault(dict[str, Any]):

@@ -132,3 +132,30 @@ def test_what_is_of_the_wrong_kind_is_refused(
         assert refused.value.accepted
         assert refused.value.next_step
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_forms_offer_words_and_show_what_descriptions_say() -> None:
+    """Prefect validates by the form's schema, and reads descriptions as Markdown."""
+    from prefect.utilities.callables import parameter_schema
+    from prefect.utilities.schema_tools.validation import is_valid
+
+    from bpeline.flows import prefect_flows
+
+    schema = parameter_schema(prefect_flows.train_tokenizer).model_dump()
+    size = schema["properties"]["vocab_size"]
+    assert [one["title"] for one in size["anyOf"]] == ["number", "auto"]
+    assert size["default"] == 32_000
+    given = {"paths": ["a.txt"], "name": "news"}
+    for value, is_fine in ((8_000, True), ("auto", True), ("many", False), (None, False)):
+        assert is_valid({**given, "vocab_size": value}, schema) is is_fine
+    checked = prefect_flows.train_tokenizer.validate_parameters({**given, "vocab_size": "auto"})
+    assert checked["vocab_size"] == "auto"
+    for flow in (prefect_flows.train_tokenizer, prefect_flows.encode_dataset):
+        described = parameter_schema(flow).model_dump()["properties"]
+        assert r"'\*.rst' or 'notes/\*.log'" in described["include"]["description"]
+    assert r"\<|endoftext|>" in schema["properties"]["roles"]["description"]
+    assert (
+        "`pip install --target FOLDER`"
+        in parameter_schema(prefect_flows.recertify).properties["library"]["description"]
+    )

@@ -102,7 +102,7 @@ def test_why_sizes_of_an_algorithm_are_measured_one_by_one(algorithm: str, why: 
     assert f"--algorithm {algorithm} --sizes" in refused.value.next_step
 
 
-def test_a_project_says_auto_and_prefect_is_told_numbers(tmp_path: Path) -> None:
+def test_a_project_says_auto_and_so_does_its_deployment(tmp_path: Path) -> None:
     (tmp_path / "own.toml").write_text(f"{SIZES}8\n")
     path = tmp_path / "bpeline.toml"
     path.write_text(
@@ -113,9 +113,9 @@ def test_a_project_says_auto_and_prefect_is_told_numbers(tmp_path: Path) -> None
     usual = Path(__file__).parents[2] / "prefect.yaml"
     (deployment,) = project_deployments(project, usual)["deployments"]
     told = deployment["parameters"]
-    assert "vocab_size" not in told
-    assert (told["largest_size"], told["model_shape"]) == (131_072, str(tmp_path / "own.toml"))
-    assert TrainingRequest.checked(**told).chooses_size
+    assert (told["vocab_size"], told["model_shape"]) == ("auto", str(tmp_path / "own.toml"))
+    request = TrainingRequest.checked(**told)
+    assert (request.chooses_size, request.largest_size) == (True, 131_072)
 
 
 def test_costs_near_the_least_are_told_and_enough_of_all() -> None:
