@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from bpeline.flows.wording import as_typed
+from bpeline.flows.wording import as_typed, token_text
 from bpeline.tokenizer_core.redaction import Unescaped, without_controls
 
 if TYPE_CHECKING:
@@ -120,11 +120,8 @@ def step_line(name: str, seconds: float, outcome: str) -> str:
 
 
 def describe_merging(progress: TrainingProgress) -> str:
-    """The last merge as people read it: the pair in printable form, its count, the time left."""
-    from bpeline.tokenizer_core.vocabulary import to_printable
-
-    shown = (to_printable(token) for token in progress.best_pair)
-    left, right = (token if len(token) <= 16 else f"{token[:15]}…" for token in shown)
+    """The last merge: the two tokens as text, their count, the time left."""
+    left, right = (token_text(token, longest=18) for token in progress.best_pair)
     eta = progress.eta_seconds
     remaining = "" if eta is None or not eta < 1e6 else f", {eta:.0f} s left"
     return (

@@ -5,7 +5,7 @@ from __future__ import annotations
 _LONGEST = 60  # characters
 
 
-def token_text(token: bytes) -> str:
+def token_text(token: bytes, longest: int = _LONGEST) -> str:
     """``"ing"``, ``" the"``, ``"\\n"``; ``b"\\xe2\\x80"`` for what is no text by itself."""
     try:
         text = token.decode()
@@ -13,7 +13,7 @@ def token_text(token: bytes) -> str:
         quoted = f'b"{_escaped(repr(token)[2:-1])}"'
     else:
         quoted = f'"{_escaped(repr(text)[1:-1])}"'
-    return quoted if len(quoted) <= _LONGEST else f"{quoted[: _LONGEST - 1]}…"
+    return quoted if len(quoted) <= longest else f"{quoted[: longest - 1]}…"
 
 
 def tokens_text(tokens: tuple[bytes, ...]) -> str:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import threading
+from dataclasses import replace
+
+import pytest
 
 from bpeline.flows.running.progress import (
     Bars,
@@ -81,14 +84,21 @@ def test_a_terminal_gets_the_same_lines_and_bars() -> None:
     shown = stream.getvalue()
     assert step_line("count words", 1.234, "3 chunks [not markup]") in shown
     assert "note: something to know" in shown
-    assert "Ġth" in shown, "the pair is shown in printable form"
+    assert '" th"' in shown, "the pair is shown as text"
     assert "54,321" in shown
 
 
-def test_merges_are_described_for_people() -> None:
-    assert describe_merging(AT) == (
-        "1,200 of 31,744 merges, Ġth + Ã©Ã©Ã©Ã©Ã©Ã©Ã©Ã… × 54,321, 25 s left"
-    )
+@pytest.mark.parametrize(
+    ("pair", "shown"),
+    [
+        (AT.best_pair, '" th" + "éééééééééééééééé…'),
+        (("习".encode(), b"\xe5\xad"), '"习" + b"\\xe5\\xad"'),
+        ((b"\x1b[31m", b'"'), '"\\x1b[31m" + "\\""'),
+    ],
+)
+def test_merges_are_described_for_people(pair: tuple[bytes, bytes], shown: str) -> None:
+    described = describe_merging(replace(AT, best_pair=pair))
+    assert described == f"1,200 of 31,744 merges, {shown} × 54,321, 25 s left"
 
 
 def test_how_far_reading_is_moves_with_the_clock() -> None:
