@@ -16,6 +16,7 @@ _COLOURS = 5
 _TICKS = 5
 _LETTER = 6  # about as wide as one is
 _LONGEST_NAME = 14
+_Y_TITLE = 140  # room for the name of the y-axis
 _MANY_DECADES = 3
 
 
@@ -41,6 +42,7 @@ class Spot:
     Attributes:
         place: from 0.
         value, said: how high it is, and what is shown when somebody points at it.
+        line: what is measured; a line joins only values of the same.
         low, high: ends of an interval around it.
         ringed: drawn with a ring around it.
     """
@@ -48,6 +50,7 @@ class Spot:
     place: int
     value: float
     said: str
+    line: str
     low: float | None = None
     high: float | None = None
     ringed: bool = False
@@ -127,7 +130,7 @@ def spot_chart(
     names: Sequence[str],
     series: Mapping[str, Sequence[Spot]],
 ) -> Chart:
-    """Values at places in a row, those of one series joined by lines; at least one of them.
+    """Values at places in a row, a colour for each series; at least one of them.
 
     Args:
         names: what each place is called; left out where they would touch.
@@ -142,16 +145,16 @@ def spot_chart(
     def x_of(place: int) -> float:
         return Chart.left + (place + 0.5) * step
 
+    lines: dict[tuple[int, str], list[Point]] = {}
+    for row, spot in spots:
+        lines.setdefault((row, spot.line), []).append((x_of(spot.place), y_of(spot.value)))
     return Chart(
         title,
         x_title,
         y_title,
         levels=[(y_of(tick), short_number(tick)) for tick in y_ticks],
         names=[(x_of(at), name) for at, name in enumerate(names) if at % every == 0],
-        lines=[
-            (row % _COLOURS, [(x_of(spot.place), y_of(spot.value)) for spot in some], False)
-            for row, some in enumerate(series.values())
-        ],
+        lines=[(row % _COLOURS, points, False) for (row, _), points in lines.items()],
         spots=[
             (x_of(spot.place), y_of(spot.value), row % _COLOURS, spot.said, spot.ringed)
             for row, spot in spots
@@ -173,12 +176,21 @@ def short_number(value: float) -> str:
     return f"{value:.4g}"
 
 
+def legend_fits(names: Sequence[str]) -> bool:
+    """Whether a chart has a colour for each series, and room for their names beside that of y."""
+    return len(names) <= _COLOURS and sum(_widths(names)) <= Chart.right - _Y_TITLE
+
+
+def _widths(names: Sequence[str]) -> list[int]:
+    return [_LETTER * min(len(name), _LONGEST_NAME + 1) + 28 for name in names]
+
+
 def _legend(names: Sequence[str]) -> list[tuple[float, int, str]]:
     """From the right edge to the left; a single series needs none."""
     if len(names) < 2:
         return []
+    widths = _widths(names)
     names = [name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…" for name in names]
-    widths = [_LETTER * len(name) + 28 for name in names]
     starts = [Chart.right - sum(widths[place:]) for place in range(len(names))]
     return [(x, place % _COLOURS, names[place]) for place, x in enumerate(starts)]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from bpeline.flows.pages.charts import Chart, Spot, short_number, spot_chart
+from bpeline.flows.pages.charts import Chart, Spot, legend_fits, short_number, spot_chart
 from bpeline.flows.pages.rendering import render
 from bpeline.flows.wording import SHOWN_CONFIDENCE, megabytes, number_text
 from bpeline.registry.name_history import (
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from bpeline.registry.catalogue import AliasMove
     from bpeline.registry.records import PastObservation
 
-_MOST_SERIES = 5  # colours of a chart
 _LONGEST_PATTERN = 60  # characters
 _CANDIDATE = "candidate"
 # In the table of figures; what depends on text is marked where that is another text.
@@ -144,7 +143,7 @@ def _cost(bytes_per_token: float) -> float:
 
 
 def _cost_chart(history: NameHistory) -> Chart | None:
-    """What the same text costs in each version; a colour for each size where there are few."""
+    """What the same text costs in each version; a colour for each kind where there are few."""
     compared = history.compared
     if not compared:
         return None
@@ -152,13 +151,12 @@ def _cost_chart(history: NameHistory) -> Chart | None:
         (_cost(one.bytes_per_token) for one in compared
          if one.version is history.reference and one.bytes_per_token is not None), None
     )  # fmt: skip
-    sizes = sorted({one.version.vocab_size for one in compared})
-    few = len(sizes) <= _MOST_SERIES
-    series: dict[str, list[Spot]] = {f"{short_number(size)} ids": [] for size in sizes if few}
+    kinds = sorted({(one.version.vocab_size, one.version.pattern) for one in compared})
+    legend = _legend(kinds)
+    series: dict[str, list[Spot]] = {name: [] for name in legend.values()}
     for place, one in enumerate(compared):
-        spot = _spot(place, one, reference)
-        name = f"{short_number(one.version.vocab_size)} ids" if few else ""
-        series.setdefault(name, []).append(spot)
+        name = legend[one.version.vocab_size, one.version.pattern]
+        series[name].append(_spot(place, one, reference))
     return spot_chart(
         f"Tokens per 1,000 bytes of the versions of {history.name}",
         "version",
@@ -166,6 +164,19 @@ def _cost_chart(history: NameHistory) -> Chart | None:
         [str(one.version.number) for one in compared],
         series,
     )
+
+
+def _legend(kinds: Sequence[tuple[int, str]]) -> dict[tuple[int, str], str]:
+    """Names of sizes and patterns, by what differs; one for all where there are too many."""
+    sizes, patterns = ({*values} for values in zip(*kinds, strict=True))
+    names = {
+        (size, pattern): " ".join(
+            [f"{short_number(size)} ids"] * (len(sizes) > 1 or len(patterns) == 1)
+            + [pattern] * (len(patterns) > 1)
+        )
+        for size, pattern in kinds
+    }
+    return names if legend_fits([*names.values()]) else dict.fromkeys(kinds, "")
 
 
 def _spot(place: int, one: PastVersion, reference: float | None) -> Spot:
@@ -177,10 +188,10 @@ def _spot(place: int, one: PastVersion, reference: float | None) -> Spot:
     )
     ends = one.change.intervals.get(SHOWN_CONFIDENCE) if one.change else None
     low, high = ends if ends and reference is not None else (None, None)
-    ringed = CHAMPION in version.aliases
+    ringed, line = CHAMPION in version.aliases, f"{version.vocab_size} {version.pattern}"
     if low is None or high is None or reference is None:
-        return Spot(place, cost, said, ringed=ringed)
-    return Spot(place, cost, said, reference * (1 + low), reference * (1 + high), ringed)
+        return Spot(place, cost, said, line, ringed=ringed)
+    return Spot(place, cost, said, line, reference * (1 + low), reference * (1 + high), ringed)
 
 
 def _short(pattern: str) -> str:
@@ -247,7 +258,7 @@ def _drift_chart(history: NameHistory) -> Chart | None:
     observations = history.observations or ()
     series = {
         name: [
-            Spot(place, _cost(one.metrics[key]), _observed(history, one))
+            Spot(place, _cost(one.metrics[key]), _observed(history, one), _watched(history, one))
             for place, one in enumerate(observations)
             if one.metrics.get(key, 0) > 0
         ]

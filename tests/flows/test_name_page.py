@@ -99,6 +99,31 @@ def test_the_curve_shows_the_versions_of_one_text_alone() -> None:
     assert "does not compare" in page.text
 
 
+@pytest.mark.parametrize(
+    ("kinds", "corners", "legend"),
+    [
+        ([(8000, "gpt2"), (8000, "cl100k"), (8000, "gpt2")], [1, 2], ["cl100k", "gpt2"]),
+        ([(8000, "gpt2"), (16000, "gpt2"), (8000, "gpt2")], [1, 2], ["8k ids", "16k ids"]),
+        ([(8000, "gpt2"), (8000, "cl100k"), (16000, "gpt2")], [1, 1, 1],
+         ["8k ids cl100k", "8k ids gpt2", "16k ids gpt2"]),
+        ([(size, "gpt2") for size in (*range(8), *range(8))], [2] * 8, []),
+        ([(8000, "gpt2"), (8000, "gpt2")], [2], []),
+    ],
+    ids=["patterns", "sizes", "both", "many", "one"],
+)  # fmt: skip
+def test_a_line_joins_versions_of_one_size_and_pattern(
+    kinds: list[tuple[int, str]], corners: list[int], legend: list[str]
+) -> None:
+    versions = [
+        version(number, 3.0 + number, vocab_size=size, pattern=pattern)
+        for number, (size, pattern) in enumerate(kinds, 1)
+    ]
+    page = page_of_name(history(*versions))
+    paths = re.findall(r'<path class="s\d" d="M([^"]*)"', page)
+    assert sorted(path.count("L") + 1 for path in paths) == corners
+    assert re.findall(r'class="name">([^<]*)</text>', page)[2:] == legend
+
+
 def test_nothing_that_compares_is_said_so() -> None:
     told = "measured on text of its own training"
     page = Page(page_of_name(history(version(1, 3.0, not_compared=told), reference=None)))
@@ -107,7 +132,7 @@ def test_nothing_that_compares_is_said_so() -> None:
 
 
 def test_a_chart_puts_every_value_in_its_field() -> None:
-    spots = [Spot(place, 200 + place, "", 190.0, 300.0 + place) for place in range(40)]
+    spots = [Spot(place, 200 + place, "", "", 190.0, 300.0 + place) for place in range(40)]
     chart = spot_chart("", "", "", [str(one) for one in range(40)], {"a": spots, "b": spots[::7]})
     inside = [*((x, y) for x, y, *_ in chart.spots), *((x, low) for x, low, *_ in chart.intervals)]
     inside += [(x, high) for x, _, high, _ in chart.intervals]
@@ -120,7 +145,7 @@ def test_a_chart_puts_every_value_in_its_field() -> None:
 
 
 def test_one_value_has_a_chart_too() -> None:
-    chart = spot_chart("", "", "", ["1"], {"": [Spot(0, 5.0, "")]})
+    chart = spot_chart("", "", "", ["1"], {"": [Spot(0, 5.0, "", "")]})
     assert chart.legend == []
     ((x, y, *_),) = chart.spots
     assert chart.left < x < chart.right
