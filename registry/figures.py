@@ -63,12 +63,17 @@ def draw_choices(
 
 
 def draw_observations(
-    lines: Mapping[str, Curve], path: Path, title: str = "", level: float | None = None
+    lines: Mapping[str, Curve],
+    watched: Mapping[int, float],
+    path: Path,
+    title: str = "",
+    level: float | None = None,
 ) -> Path:
-    """Draw bytes per token over the number of the observation, a line for each slice.
+    """Draw bytes per token over the number of the observation; a line ends with its version.
 
     Args:
         lines: slice → (number, bytes per token); the first eight.
+        watched: number → of which version.
         level: of the version's own text, a dashed line.
     """
     from matplotlib.ticker import MaxNLocator
@@ -76,8 +81,10 @@ def draw_observations(
     figure, axes = _empty_picture(title)
     for number, (name, points) in enumerate(list(lines.items())[:_MOST_CURVES]):
         color = _INK if number == 0 else _OTHERS[(number - 1) % len(_OTHERS)]
-        xs, ys = _columns(points)
-        axes.plot(xs, ys, color=color, marker="o", label=name)
+        versions = dict.fromkeys(watched.get(number) for number, _ in points)
+        for place, version in enumerate(versions):
+            xs, ys = _columns([one for one in points if watched.get(one[0]) == version])
+            axes.plot(xs, ys, color=color, marker="o", label="" if place else name)
     if level is not None:
         axes.axhline(level, color="#777777", linestyle="--", label="the version's own text")
     axes.legend(frameon=False, fontsize=8)

@@ -10,6 +10,7 @@ from bpeline.flows.drift.drift_report import DriftReport
 from bpeline.flows.name_page import show_name_page
 from bpeline.flows.running import RECORD, step, telling
 from bpeline.registry.figures import draw_observations
+from bpeline.registry.name_history import WATCHED
 from bpeline.registry.opening import Registry
 from bpeline.registry.records import DriftObservation
 from bpeline.registry.tracking import run_link
@@ -57,7 +58,8 @@ def remember(report: DriftReport, registry: Registry) -> DriftReport:
     own = report.slices[ALL].figures[BYTES_PER_TOKEN].own
     with registry.workspace.temporary_directory("drift") as directory:
         title = f"{report.name}: {observed.number} observations"
-        picture = draw_observations(lines, directory / "bytes-per-token.svg", title, own)
+        place, watched = directory / "bytes-per-token.svg", dict(observed.series.get(WATCHED, ()))
+        picture = draw_observations(lines, watched, place, title, own)
         registry.tracker.show_drift(observed, [picture])
     link = run_link(registry.tracker.settings.ui, observed.experiment_id, observed.run_id)
     return replace(report, observation=observed.number, link=link)

@@ -41,9 +41,11 @@ class MlflowDrift(MlflowRuns):
             last = sorted(observation.metrics.items(), key=lambda one: one[0] == DRIFTED)
             points = [point(key, value, observation.time_ms, number) for key, value in last]
             self._log_points(run, points)
+            title, _, rest = observation.page.partition("\n")
+            page = f"{title}\n\nIn charts of metrics, *Step* is the observation's number.\n{rest}"
             for key, value in (
                 (f"observation.{number}", shortened(observation.said)),
-                ("mlflow.note.content", shortened_page(observation.page, place)),
+                ("mlflow.note.content", shortened_page(page, place)),
             ):
                 self._client.set_tag(run.run_id, key, value)
             self._finish(run)

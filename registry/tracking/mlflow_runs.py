@@ -33,6 +33,7 @@ from bpeline.registry.tracking.mlflow_models import MODEL_FOLDER
 from bpeline.registry.tracking.tracked import (
     COMPARED,
     OWNER_TAG,
+    STEP_IS_IDS,
     StartedRun,
     TrackedRun,
     TrackedVersion,
@@ -278,7 +279,8 @@ class MlflowRuns(MlflowConnection):
         with self._answering(f"recording a sweep of {sweep.name}"):
             experiment_id = self._experiment_of(sweep.name)
             about = {"mlflow.source.name": "bpeline", "kind": "sweep"}
-            note = {"mlflow.note.content": shortened_page(sweep.table, "sweep.md")}
+            said = shortened_page(f"{STEP_IS_IDS}\n\n{sweep.table}", "sweep.md")
+            note = {"mlflow.note.content": said}
             first = sweep.children[0]  # all are measured on the same texts
             measured = {"evaluation_set": shown_set(first.evaluation_set)}
             about |= {  # as of trainings
@@ -321,7 +323,7 @@ class MlflowRuns(MlflowConnection):
             tags = {
                 "mlflow.source.name": "bpeline",
                 "mlflow.note.content": shortened_page(
-                    dataset.note, f"dataset/{dataset.manifest.name}"
+                    f"{dataset.note}\n\n{STEP_IS_IDS}", f"dataset/{dataset.manifest.name}"
                 ),
                 "kind": "dataset",
                 "version": dataset.version,

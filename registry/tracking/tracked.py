@@ -43,6 +43,7 @@ _LINKED_PAGE = "[All versions: cost over time, figures, who was champion when, d
 COMPARED = "compared_with."  # begins the tags that say which versions it was compared with
 _SLICES_SAID = 4  # in the first line of a version's description
 LONGEST_DESCRIPTION = 5000  # characters of a version's description, as MLflow allows
+STEP_IS_IDS = "In charts of metrics, *Step* is a number of ids: the size of the vocabulary."
 LONGEST_TEXT = 500  # characters of a parameter or tag; MLflow itself refuses more than 6,000
 _LISTING_SECONDS = 60.0
 _LONGEST_REASON = 10_000  # characters: an answer of 64 MB may be quoted in it
@@ -259,7 +260,7 @@ def description_of(publication: Publication, report: str = "") -> str:
     ]
     line = ", ".join(filter(None, said))
     linked = f"\n\n[Report: figures, vocabulary, playground]({report})" if report else ""
-    return shortened_page(f"{line}{linked}\n\n{publication.report}", "report.md")
+    return shortened_page(f"{line}{linked}\n\n{STEP_IS_IDS}\n\n{publication.report}", "report.md")
 
 
 def _against_champion(publication: Publication) -> str:
@@ -310,14 +311,18 @@ def description_of_name(name: str, measured_on: str, page: str = "") -> str:
         "the version that the parameter `champion` of the run names), `words/fertility`, "
         "`robustness/…_inflation`, `training/rare_tokens` (met fewer than 100 times) and "
         "`privacy/`; `vs_champion_beyond_chance` is -1 where fewer tokens are no chance, 1 where "
-        "more are none, 0 where it may be. Speeds compare on one machine (`speed_of`).\n\n"
+        "more are none, 0 where it may be. Speeds compare on one machine (`speed_of`). "
+        f"{STEP_IS_IDS}\n\n"
         "`champion` is what is in use, `candidate` what was published last."
     )
 
 
 def description_of_experiment(name: str) -> str:
     """What the list of experiments says of that of a name: one line."""
-    return f"Trainings of {name}: a run for each, one for its drift, and its sweeps and datasets."
+    return (
+        f"Trainings of {name}: a run for each, one for its drift, and its sweeps and datasets. "
+        f"{STEP_IS_IDS} Of drift, it is the number of the observation."
+    )
 
 
 def linked_page(description: str) -> str:

@@ -262,6 +262,8 @@ def test_three_observations_are_a_series_in_mlflow(place: Path, pieces: list[str
     assert len(own) == 1
     assert run.data.tags["observation.1"] == "news/1: not drifted"
     assert run.data.tags["observation.3"].startswith("news/1: drifted: compression/bytes_per_token")
+    note = run.data.tags["mlflow.note.content"]
+    assert "*Step* is the observation's number" in note
     times = [p.timestamp for p in client.get_metric_history(run.info.run_id, "drift/drifted")]
     assert times == sorted(times)
 

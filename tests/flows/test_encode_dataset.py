@@ -99,6 +99,7 @@ def test_every_version_has_a_directory_and_a_run_that_says_how_fast_it_was(
     assert metrics["encode/tokens_per_second"] > 0
     (source,) = run.inputs.dataset_inputs
     assert str(registered) in source.dataset.source
+    assert "*Step* is a number of ids" in run.data.tags["mlflow.note.content"]
     (file,) = open_registry().tracker._client.list_artifacts(run.info.run_id, "dataset")
     assert file.path == f"dataset/{MANIFEST}"
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from bpeline.flows.pages import Bars, Chart, Series, bar_chart, line_chart, write_figure
+from bpeline.registry.figures import draw_observations
 
 NAME = "{http://www.w3.org/2000/svg}"
 CURVE = [(256, 1.0), (512, 1.9), (4096, 3.5)]
@@ -70,3 +72,18 @@ def test_names_are_whole_however_long(tmp_path: Path) -> None:
     path = write_figure(tmp_path / "slices.svg", "v", bars)
     (named,) = (one for one in ElementTree.parse(path).iter(f"{NAME}text") if one.text == row)
     assert float(named.get("x", "")) > 6 * len(row)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("watched", "lines"),
+    [({1: 3.0, 2: 3.0, 3: 3.0}, 1), ({1: 3.0, 2: 4.0, 3: 4.0}, 2), ({2: 3.0, 3: 3.0}, 2)],
+    ids=["one version", "two versions", "one that is not known"],
+)
+def test_a_line_of_observations_ends_with_its_version(
+    watched: dict[int, float], lines: int, tmp_path: Path
+) -> None:
+    series = {"all": [(1, 3.4), (2, 3.3), (3, 3.2)]}
+    picture = draw_observations(series, watched, tmp_path / "a.svg").read_text()
+    drawn = re.findall(r'clip-path="[^"]*" style="fill: none; stroke: #20558a', picture)
+    assert len(drawn) == lines
