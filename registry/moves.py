@@ -99,7 +99,7 @@ def move_alias(
             return stays
         if kind != "publish":
             if not force:
-                require_unlocked(registry, name, alias)
+                require_unlocked(registry, name, alias, kind)
         elif lock_of(registry, name, alias):
             return stays
         if kind == "publish" and present is not None:
@@ -142,17 +142,20 @@ def lock_of(registry: Registry, name: str, alias: str) -> str:
     return registry.tracker.model_tags(name).get(name, {}).get(f"{LOCK}.{alias}", "")
 
 
-def require_unlocked(registry: Registry, name: str, alias: str) -> None:
-    """Refuse to move an alias that is locked.
+def require_unlocked(registry: Registry, name: str, alias: str, kind: str = "promote") -> None:
+    """Refuse to move an alias that is locked; ``kind`` is that of the move.
 
     Raises:
         AliasLocked: it is.
     """
     if locked := lock_of(registry, name, alias):
+        again = f"promote REF --to {alias}"
+        if kind == "rollback":
+            again = f"rollback {name} --alias {alias}"
         raise AliasLocked(
             f"{name}@{alias} is locked {locked}",
             "an alias that is not locked, or `--force`, which lifts the lock",
-            f"type `bpeline promote REF --to {alias} --force` to move it all the same",
+            f"type `bpeline {again} --force` to move it all the same",
         )
 
 

@@ -59,7 +59,8 @@ class Promotion:
         if self.stays:
             return self.stays
         if self.refusal:
-            return f"{self.state.lower()}: {self.refusal}"
+            state = self.state.lower()
+            return self.refusal if state in self.refusal else f"{state}: {self.refusal}"
         said = f"{self.version} is {self.alias}: {every_rule_holds(self.verdicts)}"
         first = ["it is the first, so only limits bind"] * self.first
         return "; ".join([said, *first, *self.remarks])

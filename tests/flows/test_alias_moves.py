@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from bpeline.flows.steps.promotion import Promotion
 from bpeline.registry.opening import open_registry
 
 Command = Callable[..., Result]
@@ -108,7 +109,9 @@ def test_a_locked_alias_moves_by_force_alone(rules: tuple[str, str], bpeline: Co
     done(bpeline("promote", "news/2", "--force", "--json"))
     assert "locked.champion" not in open_registry().tracker.model_tags("news")["news"]
     assert "locked: only --force" in bpeline("promote", "news@champion", "--lock").stdout
-    assert "is locked since" in refused("rollback", "news")
+    said = refused("rollback", "news")
+    assert "is locked since" in said
+    assert "`bpeline rollback news --alias champion --force`" in said
     assert done(bpeline("rollback", "news", "--force", "--json"))["to"] == 1
     assert done(bpeline("promote", "news/2", "--json"))["to"] == 2, "and the lock is lifted"
     done(bpeline("promote", "news/2", "--lock", "--json"))
@@ -155,3 +158,15 @@ def test_a_move_made_in_mlflow_itself_is_said(
     open_registry().tracker._client.set_registered_model_alias("news", "champion", "2")
     assert "news/1 to news/2" in bpeline("promote", "news/1").stderr
     assert "was moved" not in bpeline("promote", "news/2").stderr, "it is said once"
+
+
+@pytest.mark.parametrize(
+    ("refusal", "code", "said"),
+    [
+        ("news/2: not judged: x was not measured", 4, "news/2: not judged: x was not measured"),
+        ("news/2: too few documents", 4, "not judged: news/2: too few documents"),
+        ("news/2: x fell", 3, "refused: news/2: x fell"),
+    ],
+)
+def test_an_outcome_says_once_that_it_was_not_judged(refusal: str, code: int, said: str) -> None:
+    assert Promotion("champion", "news/2", refusal=refusal, exit_code=code).outcome == said
