@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from bpeline.flows.cli.options import FILE, SIZE, answer, command, reached
+from bpeline.flows.cli.options import FILE, SIZE, answer, command, project_for, reached
 from bpeline.tokenizer_core.errors import InvalidOption
 
 
@@ -76,6 +76,10 @@ def mixtures(
         for key, value in given.items()
         if value not in (None, ())
     }
+    if corpus.endswith(".toml") and (name := given["name"]):  # a version says all of it itself
+        project = project_for(name, needed=False)
+        below = {} if project is None else project.parameters
+        parameters = {key: below[key] for key in given if key in below} | parameters
     home = str(addresses().home.absolute())
     choices = [_weights(one) for one in weights]
     with progress.listening(progress.for_stream(sys.stderr)):

@@ -460,6 +460,17 @@ def test_the_file_holds_for_its_own_name_below_files_and_options_that_are_typed(
         typed_again = shlex.join(["bpeline", "train", part, *words])
         assert f"register:  {typed_again} --vocab-size N" in swept.stdout, swept.stderr
         assert f"note: as {path} says" in swept.stderr
+    sources = "".join(
+        f'[[source]]\nname = "{n}"\nfiles = ["corpus/part-{n}.txt"]\n' for n in (0, 1)
+    )
+    (tmp_path / "two.toml").write_text(sources)
+    mixed = ("mixtures", "two.toml", "--weights", "0=2", "--json")
+    for name, said, size in (("news", f"note: as {path} says", 600), ("other", not_read, 400)):
+        asked = (*mixed, "--name", name, *(("--vocab-size", "400") if size == 400 else ()))
+        done = bpeline(*asked)
+        assert done.exit_code == 0, done.stderr
+        assert said in done.stderr
+        assert json.loads(done.stdout)["vocab_size"] == size
     assert bpeline("evaluate", "news", "--set-from", "set.jsonl").exit_code == 0
 
 
