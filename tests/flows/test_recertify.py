@@ -235,7 +235,7 @@ def test_what_no_library_has_read_is_said_with_what_to_type(
         assert "not certified" not in bpeline(*command).stdout
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bpeline.registry.exports.native_readers.find_spec", lambda name: None)
-        assert bpeline(*train[:-1], 320).exit_code == 0
+        assert bpeline(*train[:-1], 330).exit_code == 0
     shipped = ("export", "news/4", "--format", "transformers", "--output", tmp_path / "shipped")
     assert bpeline(*shipped).exit_code == 0
     card = (tmp_path / "shipped" / "README.md").read_text()
