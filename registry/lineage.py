@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from bpeline.registry.catalogue import as_asked
 from bpeline.registry.evaluation_sets import read_set
 from bpeline.registry.imported import Imported, imported_in, roles_declared_by
 from bpeline.registry.records import DevelopmentText, development_of
@@ -104,7 +105,7 @@ class Lineage:
             kept = {key: value for key, value in config.items() if key not in choosing}
             return {**kept, "vocab_size": self.row.vocab_size}
         try:
-            return dict(self.provenance.get("request") or {})
+            return as_asked(self.provenance.get("request") or {})
         except BpelineError:
             return {}
 

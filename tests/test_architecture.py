@@ -99,7 +99,7 @@ CORE_ARROW = {
 ONE_DOOR = {"duckdb": "registry", "sqlalchemy": "registry", "mlflow": "registry"}
 # Libraries that a user may leave out: imported when asked for, each behind one door.
 OPTIONAL: dict[str, str | tuple[str, ...]] = {
-    "nltk": "tokenizer_core/corpus/sentences.py",
+    "nltk": "tokenizer_core/splitting/punkt_model.py",
     "jieba": "tokenizer_core/splitting/segmenting.py",
     "sudachipy": "tokenizer_core/splitting/segmenting.py",
     "fsspec": "tokenizer_core/remote_files.py",

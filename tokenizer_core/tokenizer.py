@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from bpeline.tokenizer_core.arguments import checked, flag, require_options_of
 from bpeline.tokenizer_core.companions import coders_of
-from bpeline.tokenizer_core.corpus import AnyPath, PunktBreaks, find_source_files, sources_of
+from bpeline.tokenizer_core.corpus import AnyPath, find_source_files, sources_of
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.encoding import (
     DEFAULT_CACHE_WORDS,
@@ -67,7 +67,7 @@ from bpeline.tokenizer_core.shards import (
     shard_format,
     shard_place,
 )
-from bpeline.tokenizer_core.splitting import Cuts, SplitPattern, behind_lines
+from bpeline.tokenizer_core.splitting import Cuts, SplitPattern
 from bpeline.tokenizer_core.text import Text, refuse_invalid_utf8, utf8_of
 from bpeline.tokenizer_core.vocabulary import (
     BYTE_BPE,
@@ -992,10 +992,8 @@ class Tokenizer:
         """Between which characters ids are independent of each other; None where nobody knows."""
         if isinstance(self.encoder, PartingEncoder):
             return self.encoder.legal_cuts
-        if self.algorithm.sentence_kind == "lines":
-            return behind_lines()
-        if self.algorithm.sentence_kind == "punkt":
-            return PunktBreaks()
+        if self.words is not None and self.words.marks is not None:
+            return self.words.marks.breaks
         return None if self._cutting is None else self._cutting.cut_pairs
 
     @property

@@ -27,6 +27,7 @@ from bpeline.flows.requests import (
     ENCODINGS,
     OPTIONS,
     SCORES,
+    WORD_SENTENCES,
     TrainingRequest,
     check_options,
 )
@@ -120,8 +121,15 @@ if TYPE_CHECKING:
 @click.option("--max-word-characters", type=int, help="With wordpiece: longer ones are unknown.")
 @click.option(
     "--sentences",
-    type=click.Choice(["punkt", "lines", "none"]),
-    help="With frequency-bpe: what is put between marks.  [default: punkt]",
+    metavar="punkt|punkt:LANGUAGE|lines|none",
+    help="With frequency-bpe: what is put between marks. punkt:english, or punkt:DIRECTORY, takes "
+    "trained tables of NLTK's punkt_tab.  [default: punkt]",
+)
+@click.option(
+    "--word-sentences",
+    type=click.Choice(list(WORD_SENTENCES)),
+    help="With frequency-bpe and punkt: words are counted within sentences, or in the text as a "
+    "whole.  [default: sentences]",
 )
 @click.option(
     "--min-sentence-characters",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .algorithm_options import ENCODINGS as ENCODINGS
     from .algorithm_options import OPTIONS as OPTIONS
     from .algorithm_options import SCORES as SCORES
+    from .algorithm_options import WORD_SENTENCES as WORD_SENTENCES
     from .algorithm_options import check_options as check_options
     from .algorithm_options import choices_of as choices_of
     from .baselines import CHAMPION as CHAMPION

@@ -12,6 +12,7 @@ BYTE_BPE: Final = "byte-bpe"
 CHARACTER_BPE = "char-bpe"
 SCORES = ("ratio", "gain", "likelihood")  # of WordPiece; its own list would import kernels
 ENCODINGS = ("merges", "greedy", "greedy-trained")
+WORD_SENTENCES = ("sentences", "text")  # what words of frequency BPE are counted within
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,13 @@ CHOICES = {
         ("first-seen",),
         1,
         False,
-        {"merges": int, "end_of_word": str, "sentences": str, "min_sentence_characters": int},
+        {
+            "merges": int,
+            "end_of_word": str,
+            "sentences": str,
+            "word_sentences": str,
+            "min_sentence_characters": int,
+        },
     ),
 }
 OPTIONS = sorted({name for choices in CHOICES.values() for name in choices.options})
@@ -95,12 +102,16 @@ def check_options(algorithm: str, options: Mapping[str, Any]) -> None:
                 f"type `{_typed(name)} 100` or leave it out",
             )
 
-    if options.get("encoding", ENCODINGS[0]) not in ENCODINGS:
-        raise InvalidOption(
-            f"--encoding is {options['encoding']!r}",
-            f"accepted: {', '.join(ENCODINGS)}",
-            "leave it out: merges are applied in their order",
-        )
+    for name, values, usual in (
+        ("encoding", ENCODINGS, "merges are applied in their order"),
+        ("word_sentences", WORD_SENTENCES, "words are counted within sentences"),
+    ):
+        if options.get(name, values[0]) not in values:
+            raise InvalidOption(
+                f"{_typed(name)} is {options[name]!r}",
+                f"accepted: {', '.join(values)}",
+                f"leave it out: {usual}",
+            )
 
 
 def refuse(algorithm: str, option: str, accepted: str) -> None:

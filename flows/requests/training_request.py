@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from bpeline.tokenizer_core.training import TokenRules
 
 BYTES = 256
+PUNKT = "punkt"
 LARGEST_VOCAB = (1 << 23) - 1  # what merging holds
 USUAL_VOCAB = 32_000
 AUTO = "auto"  # as vocab_size: the size at which text costs a model least
@@ -314,6 +315,9 @@ class TrainingRequest(Request):
         evaluation_sources(evaluation)  # refuses what cannot be read
         if given.get("pattern"):
             given["pattern"] = kind.pattern_of(given["pattern"])
+        options = given.get("options") or {}
+        if algorithm == "frequency-bpe" and options.get("sentences", PUNKT).startswith(PUNKT):
+            given["options"] = {"word_sentences": "sentences", **options}
         rules, required = given.get("rules"), given.get("required_tokens", ())
         return {
             **usual,
@@ -504,6 +508,10 @@ class TrainingRequest(Request):
     def _check_algorithm(self) -> None:
         choices = choices_of(self.algorithm)
         check_options(self.algorithm, self.options)
+        if self.algorithm == "frequency-bpe":
+            from bpeline.tokenizer_core.splitting import Punkt
+
+            Punkt.asked(self.options.get("sentences", PUNKT))  # refuses what is not installed
         if self.tie_break not in choices.tie_breaks and not self.over_bytes:
             refuse(self.algorithm, "tie_break", f"--tie-break {' or '.join(choices.tie_breaks)}")
         if self.special_tokens and not choices.special_tokens:
@@ -586,7 +594,7 @@ class TrainingRequest(Request):
         from bpeline.tokenizer_core.splitting import SplitPattern
 
         return Reading(
-            pattern=SplitPattern.parse(self.pattern),
+            pattern=SplitPattern.parse(self.pattern).within_named(self._sentences_of_words),
             # Slots of a version that is extended stand in no text, and cut none.
             special_tokens=tuple(one for one in self.special_tokens if not is_slot(one)),
             invalid_utf8=self.invalid_utf8,
@@ -599,6 +607,12 @@ class TrainingRequest(Request):
             text_form=self.text_form,
             count_columns=self._count_columns,
         )
+
+    @property
+    def _sentences_of_words(self) -> str:
+        """The sentences that words are counted within; ``none``: the whole text."""
+        within = self.options.get("word_sentences") == "sentences"
+        return str(self.options.get("sentences", PUNKT)) if within else "none"
 
     @property
     def _count_columns(self) -> tuple[str, str]:

@@ -20,5 +20,6 @@ if TYPE_CHECKING:
     from .records import Version as Version
     from .records import last_values as last_values
     from .records import utc_now as utc_now
+    from .runs import as_asked as as_asked
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

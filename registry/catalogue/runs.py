@@ -246,4 +246,16 @@ def _state(row: RunRow) -> RunState:
 
 def _run(row: RunRow) -> Run:
     config = {name: value for name, value in row.config.items() if name != "left_out_rule"}
-    return replace(as_record(Run, row), state=_state(row), config=config)
+    return replace(as_record(Run, row), state=_state(row), config=as_asked(config))
+
+
+def as_asked(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A stored request, with what it means where it has no value for a later option.
+
+    Frequency BPE counted the words of the whole text before it counted those of sentences.
+    """
+    options = config.get("options") or {}
+    of_sentences = options.get("sentences", "punkt") == "punkt"
+    if config.get("algorithm") != "frequency-bpe" or not of_sentences:
+        return dict(config)
+    return {**config, "options": {"word_sentences": "text", **options}}

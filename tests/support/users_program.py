@@ -84,7 +84,7 @@ def training(counts: WordCounts) -> Tokenizer:
     other = train_from_iterator(texts(), 300, pattern="cl100k")
     train_char_bpe(counts, 300)
     train_wordpiece(counts, 300)
-    train_frequency_bpe(counts, 300)
+    train_frequency_bpe(counts, 300, sentences="none")
     lines = count_texts(["low"], pattern=superword_lines())
     words = train_superbpe(tokenizer, lines, 700, transition_size=600)
     runs = train_superword_bpe(counts, 700)

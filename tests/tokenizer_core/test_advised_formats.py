@@ -41,7 +41,7 @@ def tokenizers() -> dict[str, Tokenizer]:
         "characters": train_char_bpe(OF_CHARACTERS, 6),
         "characters, joined": train_char_bpe(OF_CHARACTERS, 6, joined=True),
         "greedy": greedy_longest(train_char_bpe(OF_CHARACTERS, 6), OF_CHARACTERS, "</u>"),
-        "frequency": train_frequency_bpe(OF_CHARACTERS, 6),
+        "frequency": train_frequency_bpe(OF_CHARACTERS, 6, word_sentences="text"),
     }
 
 

@@ -28,7 +28,7 @@ COUNTS = WordCounts.from_mapping(WORDS, "whitespace")
 MAKING: dict[str, Callable[[], Tokenizer]] = {
     "char-bpe": lambda: train_char_bpe(COUNTS, 9),
     "joined": lambda: train_char_bpe(COUNTS, 9, joined=True),
-    "frequency-bpe": lambda: train_frequency_bpe(COUNTS, 9),
+    "frequency-bpe": lambda: train_frequency_bpe(COUNTS, 9, word_sentences="text"),
     "wordpiece": lambda: train_wordpiece(COUNTS, 40),
     "greedy": lambda: greedy_longest(train_char_bpe(COUNTS, 9), COUNTS, "</u>"),
 }

@@ -9,8 +9,25 @@ from random import Random
 
 import pytest
 
-from bpeline.tokenizer_core import Tokenizer, count_words, train_frequency_bpe
-from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core import (
+    Tokenizer,
+    WordCounts,
+    count_texts,
+    count_words,
+    train_bpe,
+    train_frequency_bpe,
+)
+from bpeline.tokenizer_core.corpus import (
+    Reading,
+    find_source_files,
+    held_out,
+    plan_chunk_groups,
+    read_chunks,
+    sources_of,
+)
+from bpeline.tokenizer_core.counting import count_chunk
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidPattern
+from bpeline.tokenizer_core.splitting import pretokenization, segmented_text
 from bpeline.tokenizer_core.word_encoding import explain_words
 
 punkt = pytest.importorskip("nltk.tokenize.punkt")
@@ -92,7 +109,7 @@ class Program:
 
 def text_of(random: Random) -> str:
     words = ["".join(random.choices("abcdeéж中", k=random.randint(1, 6))) for _ in range(40)]
-    ends = [" ", " ", " ", ", ", ". ", "! ", ".\n", "? x ", "\n\n"]
+    ends = [" ", " ", " ", ", ", ". ", "! ", ".\n", "? x ", "\n\n", '!"* ', ".) -- ", " J. A"]
     parts = [random.choice(words) + random.choice(ends) for _ in range(random.randint(5, 250))]
     return random.choice(["", "\ufeff"]) + "".join(parts) + random.choice(["", " ?", " . x"])
 
@@ -116,7 +133,7 @@ def test_files_and_ids_are_those_of_the_program(
     for number, (path, least, merges) in enumerate(cases):
         program = Program([path], least, merges)
         trained = train_frequency_bpe(
-            count_words(path, "wordpunct"),
+            count_words(path, "wordpunct", sentences="punkt"),
             merges,
             min_word_count=least,
             min_sentence_characters=2,
@@ -145,7 +162,7 @@ def test_files_and_ids_are_those_of_the_program(
                    for id_ in trained.encode(text)]  # fmt: skip
             assert ids == expected
             unnamed += ids != trained.encode(text)
-            plain = train_frequency_bpe(count_words(path, "wordpunct"), 0)
+            plain = train_frequency_bpe(count_words(path, "wordpunct"), 0, word_sentences="text")
             dropped += plain.encode(text).count(plain.token_to_id("<line/>")) != expected.count(
                 program.ids["<line/>"]
             )
@@ -155,6 +172,75 @@ def test_files_and_ids_are_those_of_the_program(
             assert list(steps) == program.symbols(word.word)
     assert dropped > 3
     assert unnamed > 3
+
+
+def words_of(path: Path) -> Counter[str]:
+    """The words of the program, which cuts sentences first."""
+    sentences = punkt.PunktSentenceTokenizer().tokenize(path.read_text(encoding="utf-8-sig"))
+    return Counter(word for sentence in sentences for word in wordpunct_tokenize(sentence))
+
+
+def counted(counts: WordCounts) -> Counter[str]:
+    return Counter({word.decode(): count for word, count in counts.items()})
+
+
+@pytest.mark.parametrize("few", [pretokenization._FEW_BYTES, 200])  # few bytes, or by processes
+def test_words_are_counted_within_sentences(
+    few: int, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pretokenization, "_FEW_BYTES", few)
+    monkeypatch.setattr(segmented_text, "PART", 300)
+    monkeypatch.setattr(held_out, "SECTION_BYTES", 50)
+    random, differ, cut = Random(seed), 0, 0
+    path = tmp_path / "a.txt"
+    for text in ('"Stop!"* He left.', " \n", *(text_of(random) * 3 for _ in range(12))):
+        path.write_text(text, encoding="utf-8")
+        expected = words_of(path)
+        if not expected:
+            continue
+        differ += expected != counted(count_words(path, "wordpunct"))
+        for chunk_bytes in (1, 400, 4 << 20):
+            counts = count_words(path, "wordpunct", chunk_bytes=chunk_bytes, sentences="punkt")
+            assert counted(counts) == expected
+        given = path.read_text(encoding="utf-8-sig")
+        assert counted(count_texts([given], "wordpunct", sentences="punkt")) == expected
+        # Chunks and parts that are held out end where sentences do.
+        reading = Reading(counts.pattern, held_out=0.3)
+        seen: Counter[str] = Counter()
+        for group in plan_chunk_groups(find_source_files(sources_of([path])), 400):
+            for chunk, content in read_chunks(group, reading, 400):
+                shares = count_chunk(chunk, content, reading)
+                seen += counted(shares.counts)
+                cut += len(shares.held_out)
+                for part in shares.held_out:
+                    if part.strip():
+                        seen += counted(count_texts([part], counts.pattern))
+        assert seen == expected
+    assert differ > 5
+    assert cut > 10
+
+
+def test_counts_of_other_words_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text('"Stop!"* He left.', encoding="utf-8")
+    within = count_words(path, "wordpunct", sentences="punkt")
+    whole = count_words(path, "wordpunct")
+    trained = train_frequency_bpe(within, 30)
+    assert trained.pattern == whole.pattern != within.pattern
+    assert within.digest != whole.digest
+    assert "!</w>" in [token.decode() for token in trained.vocab.values()]
+    former = train_frequency_bpe(whole, 30, word_sentences="text")
+    assert '!"*</w>' in dict(former.algorithm.frequencies)
+    for counts, how in (
+        (whole, {}),
+        (within, {"word_sentences": "text"}),
+        (within, {"sentences": "lines"}),
+        (WordCounts.from_mapping({b"low": 1}), {}),
+    ):
+        with pytest.raises(InvalidOption, match="the words were counted in"):
+            train_frequency_bpe(counts, 3, **how)
+    with pytest.raises(InvalidPattern, match="drops the text between"):
+        train_bpe(within, 300)
 
 
 def test_lines_of_one_character_are_left_out_and_nonsense_is_refused(tmp_path: Path) -> None:

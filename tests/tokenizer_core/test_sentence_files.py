@@ -27,7 +27,8 @@ KINDS: list[Sentences] = ["lines", "punkt"]
 
 
 def trained(kind: Sentences) -> Tokenizer:
-    return train_frequency_bpe(WordCounts.from_mapping(WORDS, "wordpunct"), 12, sentences=kind)
+    counts = WordCounts.from_mapping(WORDS, "wordpunct")
+    return train_frequency_bpe(counts, 12, sentences=kind, word_sentences="text")
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from functools import cache
 
+import numpy as np
 import pytest
 import regex
 from tempting_texts import tempting_texts
@@ -18,9 +19,9 @@ from bpeline.tokenizer_core import (
     train_frequency_bpe,
     train_wordpiece,
 )
-from bpeline.tokenizer_core.corpus import PunktBreaks, sentence_spans
 from bpeline.tokenizer_core.encoding import text_stream
 from bpeline.tokenizer_core.encoding.text_stream import cut_stream
+from bpeline.tokenizer_core.splitting import Punkt, SentenceBreaks, sentence_spans
 from bpeline.tokenizer_core.splitting.split_patterns import NAMED_PATTERNS, SplitPattern
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
@@ -110,7 +111,9 @@ OVER_CHARACTERS: dict[str, Callable[[], Tokenizer]] = {
     "char-bpe": lambda: train_char_bpe(COUNTS, 6),
     "wordpiece": lambda: train_wordpiece(COUNTS, 30),
     "frequency-bpe, lines": lambda: train_frequency_bpe(COUNTS, 6, sentences="lines"),
-    "frequency-bpe, punkt": lambda: train_frequency_bpe(COUNTS, 6, min_sentence_characters=2),
+    "frequency-bpe, punkt": lambda: train_frequency_bpe(
+        COUNTS, 6, word_sentences="text", min_sentence_characters=2
+    ),
     "frequency-bpe, none": lambda: train_frequency_bpe(COUNTS, 6, sentences="none"),
 }
 
@@ -155,7 +158,7 @@ def test_punkt_finds_the_same_sentences_in_both_parts(seed: int) -> None:
         text = "".join(random_.choices(parts, k=random_.randint(2, 60)))
         begin = random_.choice([1, 1, random_.randint(1, len(text))])
         end = random_.choice([len(text), random_.randint(0, len(text))])
-        place = PunktBreaks().last_in(text, begin, end)
+        place = SentenceBreaks(Punkt()).last_in(text, begin, end)
         if place < 0:
             continue
         cut += 1
@@ -185,7 +188,7 @@ def test_where_punkt_finds_sentences_no_more_than_one_is_held() -> None:
 
 def sentences(text: str) -> list[str]:
     content = text.encode()
-    spans = sentence_spans(Text.of(content), 0, len(content), "punkt").tolist()
+    spans = sentence_spans(Text.of(content), np.array([[0, len(content)]]), Punkt()).tolist()
     return [content[begin:end].decode() for begin, end in spans]
 
 

@@ -42,9 +42,6 @@ if TYPE_CHECKING:
     from .rereading import has_single_documents as has_single_documents
     from .rereading import read_again as read_again
     from .row_fields import RowFields as RowFields
-    from .sentences import PunktBreaks as PunktBreaks
-    from .sentences import refuse_missing_library as refuse_missing_library
-    from .sentences import sentence_spans as sentence_spans
     from .skipped_files import SkippedFiles as SkippedFiles
     from .small_files import SmallFiles as SmallFiles
     from .small_files import Work as Work

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.kernels.scanning.find_cuts import cut_out, cut_sections
 from bpeline.tokenizer_core.kernels.scanning.fingerprint import fingerprint_spans
-from bpeline.tokenizer_core.splitting import CutPairs, Cuts
+from bpeline.tokenizer_core.splitting import CutPairs, Cuts, SentenceBreaks
 from bpeline.tokenizer_core.text import Text
 
 # A section ends at the first legal cut behind so many bytes. Small, so that one per cent of a few
@@ -41,7 +41,7 @@ def in_parts(document: bytes) -> list[bytes]:
 
 
 def sections_of(
-    text: Text, documents: NDArray[np.int64], pairs: CutPairs | None
+    text: Text, documents: NDArray[np.int64], pairs: CutPairs | SentenceBreaks | None
 ) -> NDArray[np.int64]:
     """Documents cut into sections of about 4 KiB, each from its own beginning on.
 
@@ -50,14 +50,15 @@ def sections_of(
 
     Args:
         documents: int64 ``[n, 2]`` spans without special tokens.
-        pairs: between which characters the split pattern allows cuts; without, a document is one
-            section.
+        pairs: where the split pattern allows cuts; without, a document is one section.
 
     Returns:
         int64 ``[m, 2]`` spans that cover the same bytes.
     """
     if pairs is None:
         return documents
+    if isinstance(pairs, SentenceBreaks):
+        return _sections_at(pairs, text, documents)
     lengths = documents[:, 1] - documents[:, 0]
     sections = np.empty((int((lengths // SECTION_BYTES + 1).sum()), 2), np.int64)
     number = cut_sections(
@@ -72,8 +73,26 @@ def sections_of(
     return sections[:number]
 
 
+def _sections_at(
+    breaks: SentenceBreaks, text: Text, documents: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """`sections_of` at the ends of sentences."""
+    sections: list[tuple[int, int]] = []
+    for begin, end in documents.tolist():
+        document, done = text.data[begin:end].data, 0
+        last = end - begin - breaks.LOOK + 1
+        while (cut := breaks.first(document, done + SECTION_BYTES, last)) >= 0:
+            sections.append((begin + done, begin + cut))
+            done = cut
+        sections.append((begin + done, end))
+    return np.array(sections, np.int64).reshape(-1, 2)
+
+
 def hold_out(
-    text: Text, documents: NDArray[np.int64], below: int, pairs: CutPairs | None
+    text: Text,
+    documents: NDArray[np.int64],
+    below: int,
+    pairs: CutPairs | SentenceBreaks | None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Share the sections of documents out between training and evaluation.
 
@@ -110,15 +129,21 @@ def touched(spans: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.b
 
 
 def without(
-    text: Text, spans: NDArray[np.int64], left_out: NDArray[np.int64], pairs: CutPairs | None
+    text: Text,
+    spans: NDArray[np.int64],
+    left_out: NDArray[np.int64],
+    pairs: CutPairs | SentenceBreaks | None,
 ) -> NDArray[np.int64]:
     """What is left of spans when others, each widened to the next legal cuts, are removed.
 
     Args:
         spans: int64 ``[n, 2]``, ascending, apart from each other.
         left_out: int64 ``[m, 2]``, ascending by their begins; they may overlap.
-        pairs: as for `sections_of`; without, a span that another one touches is removed whole.
+        pairs: as for `sections_of`; without, a span that another one touches is removed whole, and
+            where sentences end, its sections are.
     """
+    if isinstance(pairs, SentenceBreaks):
+        spans, pairs = sections_of(text, spans, pairs), None
     if pairs is None or not len(left_out):
         return np.ascontiguousarray(spans[~touched(spans, left_out)])
     ends = np.maximum.accumulate(left_out[:, 1])

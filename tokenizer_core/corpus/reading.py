@@ -17,6 +17,7 @@ from bpeline.tokenizer_core.splitting import (
     Cuts,
     FormedPairs,
     LoneSpaces,
+    SentenceBreaks,
     SpacesAndPairs,
     SpacesFirst,
     SplitPattern,
@@ -119,9 +120,11 @@ class Reading:
         if format != "text":
             return Cuts(behind_each=b"\n" if format == "jsonl" else RECORD_END)
         pairs = self.pattern.cut_pairs
-        if pairs is None or not self.text_form:
-            return Cuts(pairs=pairs, special_tokens=self.special_bytes)
-        return Cuts(pairs=FormedPairs(pairs, self.text_form), special_tokens=self.special_bytes)
+        if isinstance(pairs, SentenceBreaks):
+            pairs = replace(pairs, form=self.text_form)
+        elif pairs is not None and self.text_form:
+            pairs = FormedPairs(pairs, self.text_form)
+        return Cuts(pairs=pairs, special_tokens=self.special_bytes)
 
     def fields(self, format: str) -> str | tuple[str, str]:
         """The column, or the columns, that are read of files of this format."""

@@ -30,7 +30,8 @@ from bpeline.tokenizer_core.splitting import SplitPattern, Splitter
 from bpeline.tokenizer_core.text import Text
 
 _MOST_BYTES = 2.0**62
-_STRIDE, _SLOW_STRIDE = 4 << 20, 128 << 10  # bytes between two words about how far counting is
+# Bytes between two reports of progress; processes share those of sentences.
+_STRIDE, _SENTENCE_STRIDE, _SLOW_STRIDE = 4 << 20, 2 << 20, 128 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +201,8 @@ def _count_in_parts(
     if on_progress is None:
         counter.count(text, spans, anchors)
     else:
-        stride = _STRIDE if splitter.is_native else _SLOW_STRIDE
+        slow = _SLOW_STRIDE if pattern.sentences is None else _SENTENCE_STRIDE
+        stride = _STRIDE if splitter.is_native else slow
         sizes = np.cumsum(spans[:, 1] - spans[:, 0])
         begin = counted = 0
         while begin < len(spans):

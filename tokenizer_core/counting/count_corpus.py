@@ -93,6 +93,7 @@ def count_words(
     chunk_bytes: int = _CHUNK_BYTES,
     deduplicate: bool = False,
     text_form: Literal["", "NFC", "NFD", "NFKC", "NFKD"] = "",
+    sentences: str = "none",
     on_progress: Callable[[Any], None] | None = None,
 ) -> WordCounts:
     """Count the words of files, exactly, on all processors.
@@ -111,6 +112,9 @@ def count_words(
             the text between special tokens, the ends of a file and JSON lines, so a file without
             any is one. All files are read twice, and 24 bytes are kept for each document.
         text_form: the Unicode form that texts are brought to first, such as ``NFC``; empty: none.
+        sentences: ``punkt``, ``punkt:LANGUAGE`` or ``punkt:DIRECTORY``: the pattern cuts each
+            sentence by itself, as NLTK's Punkt finds them, at 2 to 3 MB/s for each core; for
+            frequency BPE. ``none`` and ``lines``: it cuts the text as a whole.
         on_progress: called in the calling thread with a `FilesCounted`, at most ten times a second
             and at the end; for texts with a `TextsCounted`, see `count_texts`. What it raises, and
             an interruption, end the counting after the chunks that are being counted, and nothing
@@ -143,10 +147,11 @@ def count_words(
             text_field=text_field,
             invalid_utf8=invalid_utf8,
             text_form=text_form,
+            sentences=sentences,
             on_progress=on_progress,
         )
     reading = Reading(
-        SplitPattern.parse(pattern),
+        SplitPattern.parse(pattern).within_named(sentences),
         tuple(special_tokens),
         invalid_utf8,
         text_field,

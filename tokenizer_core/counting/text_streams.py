@@ -46,6 +46,7 @@ def count_texts(
     text_field: str = "text",
     invalid_utf8: Literal["strict", "replace"] = "strict",
     text_form: Literal["", "NFC", "NFD", "NFKC", "NFKD"] = "",
+    sentences: str = "none",
     on_progress: Callable[[TextsCounted], None] | None = None,
 ) -> WordCounts:
     """Count the words of texts, exactly, on all processors, holding a few of them at a time.
@@ -55,7 +56,7 @@ def count_texts(
     Args:
         texts: an iterable of strings, of UTF-8 bytes, of mappings with the text in a field, or of
             lists of these (a generator, a ``datasets.Dataset``, its batches).
-        pattern, special_tokens, workers, invalid_utf8, text_form: as for `count_words`.
+        pattern, special_tokens, workers, invalid_utf8, text_form, sentences: as for `count_words`.
         text_field: the key of mappings.
         on_progress: called in the calling thread after about each MiB; what it raises ends the
             counting, as does what the iterable raises.
@@ -82,7 +83,7 @@ def count_texts(
             "count_texts(given['train'])",
         )
     reading = Reading(
-        SplitPattern.parse(pattern),
+        SplitPattern.parse(pattern).within_named(sentences),
         tuple(special_tokens),
         invalid_utf8,
         text_field,

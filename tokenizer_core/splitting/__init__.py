@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from .pretokenization import Splitter as Splitter
     from .pretokenization import mark_kept_and_dropped as mark_kept_and_dropped
     from .pretokenization import pre_tokens as pre_tokens
+    from .pretokenization import sentence_spans as sentence_spans
+    from .punkt_model import PUNKT as PUNKT
     from .regex_export import respelled_for_export as respelled_for_export
     from .regex_limits import MOST_WRITTEN_OUT as MOST_WRITTEN_OUT
     from .regex_limits import set_operator as set_operator
@@ -32,6 +34,10 @@ if TYPE_CHECKING:
     from .regex_processes import abandon_matching as abandon_matching
     from .regex_syntax import never_tries_twice as never_tries_twice
     from .segmenters import SEGMENTERS as SEGMENTERS
+    from .sentences import PUNKT_TABLES as PUNKT_TABLES
+    from .sentences import Punkt as Punkt
+    from .sentences import SentenceBreaks as SentenceBreaks
+    from .sentences import line_spans as line_spans
     from .split_automaton import SplitAutomaton as SplitAutomaton
     from .split_patterns import NAMED_PATTERNS as NAMED_PATTERNS
     from .split_patterns import SplitPattern as SplitPattern

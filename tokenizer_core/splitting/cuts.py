@@ -5,6 +5,7 @@ A cut is *legal* when counting both sides apart gives the same words as counting
 - at the start of a special token, which is a boundary anyway;
 - between two characters of which the split pattern is known to part every occurrence (see
   `cut_pairs`): for GPT-2's a letter and a comma, for cl100k's a line feed and a letter …;
+- at the end of a sentence, where a pattern cuts sentences one by one (`SentenceBreaks`);
 - behind a line feed, in files of JSON lines;
 - behind the mark that ends a document, in files of records such as Parquet.
 
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bpeline.tokenizer_core.splitting.cut_pairs import CutPairs
+from bpeline.tokenizer_core.splitting.sentences import SentenceBreaks
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 
 _FEW = 8  # special tokens that are looked for one after the other
@@ -142,7 +144,9 @@ class Cuts:
     """
 
     behind_each: bytes = b""
-    pairs: CutPairs | LoneSpaces | SpacesAndPairs | SpacesFirst | FormedPairs | None = None
+    pairs: (
+        CutPairs | LoneSpaces | SpacesAndPairs | SpacesFirst | FormedPairs | SentenceBreaks | None
+    ) = None
     special_tokens: tuple[bytes, ...] = ()
 
     @property
@@ -153,7 +157,8 @@ class Cuts:
     @property
     def behind(self) -> int:
         """Bytes that must be known before a position to judge it."""
-        return max(CutPairs.LOOK, *map(len, self.special_tokens), 1)
+        own = self.pairs.LOOK if isinstance(self.pairs, SentenceBreaks) else CutPairs.LOOK
+        return max(own, *map(len, self.special_tokens), 1)
 
     @property
     def ahead(self) -> int:

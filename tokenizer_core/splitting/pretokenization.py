@@ -17,19 +17,23 @@ from bpeline.tokenizer_core.kernels.scanning.automaton import (
     PROGRESS,
     mark_by_automaton,
 )
+from bpeline.tokenizer_core.splitting import regex_worker
+from bpeline.tokenizer_core.splitting.cut_pairs import cut_pairs
 from bpeline.tokenizer_core.splitting.mask_kernels import MASK_KERNELS, MaskKernel
-from bpeline.tokenizer_core.splitting.named_patterns import DROPPING_PATTERNS
+from bpeline.tokenizer_core.splitting.punkt_model import as_text
 from bpeline.tokenizer_core.splitting.regex_processes import mark_by_regex
 from bpeline.tokenizer_core.splitting.segmented_text import mark_by_segmenter
+from bpeline.tokenizer_core.splitting.sentences import Punkt, SentenceBreaks, sentences_between
 from bpeline.tokenizer_core.splitting.split_automaton import SplitAutomaton
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
-from bpeline.tokenizer_core.splitting.split_steps import SplitStep, mark_in_steps
+from bpeline.tokenizer_core.splitting.split_steps import SplitStep, bits_at, mark_in_steps
 from bpeline.tokenizer_core.splitting.unicode_classes import class_table
 from bpeline.tokenizer_core.text import Text
 
 _NOTHING = np.zeros(0, np.uint64)  # no gaps, no memo, no classes
 _FRESH = np.zeros(PROGRESS, np.int64)
 _FRESH[POSITION] = -1
+_FEW_BYTES = 1 << 19  # in which sentences are found sooner than by another process
 
 
 class ShortText(Protocol):
@@ -66,14 +70,19 @@ class Splitter:
 
     def __init__(self, pattern: SplitPattern) -> None:
         self.pattern = pattern
-        dropping = any(step.drops for step in pattern.steps)
-        self._drops = dropping or pattern.name in DROPPING_PATTERNS
+        self._drops = pattern.drops_gaps
         self._masks = MASK_KERNELS.get(pattern.name or pattern.regex)
+        # What cuts each sentence, where these are cut one by one.
+        self._within = None if pattern.sentences is None else Splitter(pattern.within(None))
+        if self._within is not None:
+            self._masks = None
         self._classes = class_table() if self._masks else _NOTHING
 
     @property
     def is_native(self) -> bool:
         """Whether machine code cuts; a segmenter and ``regex`` are a hundred times as slow."""
+        if self._within is not None:
+            return False
         return bool(self._masks or self._steps) or self._automaton is not None
 
     @cached_property
@@ -109,6 +118,8 @@ class Splitter:
             SegmenterUnavailable: see `mark_by_segmenter`.
         """
         spans = np.ascontiguousarray(spans, np.int64)
+        if self._within is not None:
+            return self._mark_in_sentences(text, spans, self._within)
         starts = np.zeros(text.size // 64 + 2, np.uint64)
         dropped = np.zeros(starts.size if self._drops else 0, np.uint64)
         if self._masks:
@@ -120,7 +131,9 @@ class Splitter:
             begins, ends = spans[:, 0], spans[:, 1]
             within = bool(((begins >= 0) & (begins <= ends) & (ends <= text.size)).all())
             if within and (segmenter := self.pattern.segmenter) is not None:
-                mark_by_segmenter(text, spans, segmenter, starts)
+                blocks = cut_pairs(segmenter.blocks)
+                assert blocks is not None
+                mark_by_segmenter(text, spans, segmenter.identity, blocks, starts)
             elif within and self._steps:
                 starts, left_out = mark_in_steps(text, spans, self._steps)
                 dropped = left_out if self._drops else dropped
@@ -129,6 +142,19 @@ class Splitter:
         if not within:
             raise IndexError(f"a span lies outside of the text of {text.size} bytes")
         return starts, dropped
+
+    def _mark_in_sentences(
+        self, text: Text, spans: NDArray[np.int64], within: Splitter
+    ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """`mark` of the sentences in spans; what lies between two of them is dropped."""
+        assert self.pattern.sentences is not None
+        sentences = sentence_spans(text, spans, self.pattern.sentences)
+        starts, dropped = within.mark(text, sentences)
+        filled = spans[spans[:, 0] < spans[:, 1]]
+        gaps = np.union1d(np.setdiff1d(sentences[:, 1], filled[:, 1]), filled[:, 0])
+        gaps = np.setdiff1d(gaps, sentences[:, 0])
+        bits = bits_at(text.size, gaps)
+        return starts | bits, (dropped | bits) if dropped.size else bits
 
     def mark_every_byte(self, text: Text, spans: NDArray[np.int64]) -> NDArray[np.uint64]:
         """The starts that `mark` finds, where every byte belongs to a pre-token.
@@ -204,6 +230,37 @@ class Splitter:
             return buffers.marks if status == DONE else mark_anyhow(buffers, size)
 
         return mark_with_automaton
+
+
+def sentence_spans(text: Text, spans: NDArray[np.int64], punkt: Punkt) -> NDArray[np.int64]:
+    """The sentences in spans of a text, without the white space between them.
+
+    Long texts are cut at ends of sentences and shared out among processes.
+
+    Args:
+        text: UTF-8, at least within the spans.
+        spans: int64 ``[n, 2]``, half-open, not overlapping; sentences are found in each by itself.
+        punkt: what finds sentences.
+
+    Returns:
+        int64 ``[m, 2]``, ascending byte ranges.
+
+    Raises:
+        LibraryFailed, SegmenterUnavailable, PatternExceedsLimit, WorkerLost: NLTK failed.
+    """
+
+    def mark_sentences(filled: NDArray[np.int64]) -> NDArray[np.uint64]:
+        starts = np.zeros(text.size // 64 + 2, np.uint64)
+        if int(np.diff(filled).sum()) > _FEW_BYTES:
+            mark_by_segmenter(text, filled, as_text(punkt.tables), SentenceBreaks(punkt), starts)
+        elif len(filled):
+            marks = regex_worker.mark(
+                text.data[: text.size], filled, punkt.spans_in, lambda _: None
+            )
+            starts.view(np.uint8)[: marks.size] |= marks
+        return starts
+
+    return sentences_between(text, spans, mark_sentences)
 
 
 def mark_pre_tokens(

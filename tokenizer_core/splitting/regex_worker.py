@@ -159,14 +159,18 @@ def mark(
 
 @lru_cache(maxsize=1)
 def _segments_of(identity: str) -> Callable[[str], Iterator[tuple[int, int]]]:
-    """Segments of the segmenter that is meant, whose dictionary is loaded now.
+    """Segments of the segmenter that is meant, whose dictionary is loaded now, or sentences.
 
     Raises:
         LookupError: another version, or another dictionary, is installed.
     """
+    from bpeline.tokenizer_core.splitting.punkt_model import PUNKT, of_text
     from bpeline.tokenizer_core.splitting.segmenters import SEGMENTERS
     from bpeline.tokenizer_core.splitting.segmenting import segmenter_named
 
+    if identity.startswith(PUNKT):
+        spans: Callable[[str], Iterator[tuple[int, int]]] = of_text(identity).span_tokenize
+        return spans
     name = identity.partition(",")[0]
     if SEGMENTERS[name].identity != identity:
         raise LookupError(f"{SEGMENTERS[name].identity} is installed, not {identity}")

@@ -7,7 +7,7 @@ import functools
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NoReturn, cast
 
@@ -37,6 +37,7 @@ from bpeline.tokenizer_core.splitting.regex_limits import (
     size_written_out,
 )
 from bpeline.tokenizer_core.splitting.segmenters import SEGMENTERS, Segmenter
+from bpeline.tokenizer_core.splitting.sentences import Punkt, SentenceBreaks
 from bpeline.tokenizer_core.splitting.split_automaton import SplitAutomaton, split_automaton
 from bpeline.tokenizer_core.splitting.split_steps import BEHAVIORS, MOST_STEPS, Behavior, SplitStep
 from bpeline.tokenizer_core.splitting.unicode_classes import unicode_classes_digest
@@ -72,6 +73,8 @@ class SplitPattern:
             the regex matches (`segmenter`).
         steps: where text is cut several times, each time the pieces of the time before
             (`of_steps`); ``regex`` then is what they say as JSON, and ``name`` is None.
+        sentences: finds the sentences that are cut one by one, of frequency BPE (`within`); white
+            space between them is dropped. None: text is cut as a whole.
 
     Raises:
         InvalidPattern: the regex does not compile, is longer than 4 KB, searches backwards, or is
@@ -82,6 +85,7 @@ class SplitPattern:
     regex: str
     name: str | None = None
     steps: tuple[SplitStep, ...] = ()
+    sentences: Punkt | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -172,9 +176,20 @@ class SplitPattern:
         record = _record_in(pattern)
         return cls(pattern) if record is None else cls.from_record(record)
 
+    def within(self, sentences: Punkt | None) -> SplitPattern:
+        """The same pattern, applied to each sentence; with None to a text as a whole."""
+        return replace(self, sentences=sentences)
+
+    def within_named(self, sentences: str) -> SplitPattern:
+        """`within` what `Punkt.named` gives; with ``none`` and ``lines`` the pattern as it is."""
+        punkt = Punkt.asked(sentences)
+        return self if punkt is None else self.within(punkt)
+
     @property
     def title(self) -> str:
         """For people: the name, or the regex, or how many steps there are."""
+        if self.sentences is not None:
+            return f"{self.within(None).title} within sentences ({self.sentences.name[:14]})"
         if self.steps:
             return f"{len(self.steps)} steps, {self.digest[:8]}"
         return self.name or self.regex
@@ -195,6 +210,8 @@ class SplitPattern:
             record["steps"] = [step.described() for step in self.steps]
         if self.segmenter is not None:
             record["segmenter"] = self.segmenter.identity
+        if self.sentences is not None:
+            record["sentences"] = self.sentences.name
         return record
 
     @classmethod
@@ -211,7 +228,10 @@ class SplitPattern:
         if not isinstance(name, str | None):
             _refuse_record("has a name that is none")
         steps = _steps_of_record(record.get("steps", []))
-        pattern = cls(record["regex"], name, steps)
+        named = record.get("sentences")
+        if not isinstance(named, str | None):
+            _refuse_record("finds sentences in no way that has a name")
+        pattern = cls(record["regex"], name, steps, None if named is None else Punkt(named))
         if (pattern.regex, pattern.name) != (record["regex"], name) and steps:
             _refuse_record("says otherwise than its steps what its regex is")
         if record.get("between", _BETWEEN[pattern.drops_gaps]) != _BETWEEN[pattern.drops_gaps]:
@@ -234,7 +254,7 @@ class SplitPattern:
     # caches below only spare equal patterns the work, and forget.
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"regex": self.regex, "name": self.name, "steps": self.steps}
+        return {name: getattr(self, name) for name in ("regex", "name", "steps", "sentences")}
 
     @cached_property
     def compiled(self) -> Any:
@@ -289,6 +309,8 @@ class SplitPattern:
         """
         from bpeline.tokenizer_core.splitting.mask_kernels import MASK_KERNELS
 
+        if self.sentences is not None:
+            return "sentences: NLTK's Punkt"
         if (self.name or self.regex) in MASK_KERNELS:
             return "kernel"
         if self.segmenter is not None:
@@ -306,7 +328,8 @@ class SplitPattern:
     @property
     def drops_gaps(self) -> bool:
         """Whether text between matches is dropped; otherwise it is a pre-token of its own."""
-        return self.name in DROPPING_PATTERNS or any(step.drops for step in self.steps)
+        dropping = self.name in DROPPING_PATTERNS or self.sentences is not None
+        return dropping or any(step.drops for step in self.steps)
 
     def require_every_byte(self) -> None:
         """Refuse to be used where every byte of a text must belong to a pre-token.
@@ -332,13 +355,17 @@ class SplitPattern:
         True where no pre-token has a U+0020 inside or behind non-space characters. Known without
         an automaton, of named patterns alone.
         """
+        if self.sentences is not None:
+            return False
         if self.segmenter is not None:
             return self.segmenter.parts_at_spaces
         return self.name is not None
 
     @cached_property
-    def cut_pairs(self) -> CutPairs | None:
-        """Between which characters text may be cut; None where nothing is known."""
+    def cut_pairs(self) -> CutPairs | SentenceBreaks | None:
+        """Where text may be cut; None where nothing is known."""
+        if self.sentences is not None:
+            return SentenceBreaks(self.sentences)
         sole = self._sole_regex
         if sole is not None:
             return cut_pairs(CUTTING_LESS.get(sole, sole))
@@ -357,6 +384,9 @@ class SplitPattern:
 
         Of a segmenter: its name, versions and dictionary.
         """
+        if self.sentences is not None:
+            whole = self.within(None).digest
+            return digest_of({"pattern": whole, "sentences": self.sentences.name})
         if self.segmenter is not None:
             return digest_of({"segmenter": self.segmenter.identity, "blocks": self.regex})
         if self.steps:

@@ -92,7 +92,7 @@ def mark_in_steps(
         pieces, dropped = _cut(text, pieces, step, automaton)
         left_out.append(dropped)
     out = np.concatenate(left_out)
-    return _bitmap(text.size, np.append(pieces[:, 0], out)), _bitmap(text.size, out)
+    return bits_at(text.size, np.append(pieces[:, 0], out)), bits_at(text.size, out)
 
 
 def _cut(
@@ -127,7 +127,8 @@ def _up_to(begins: NDArray[np.int64], limits: NDArray[np.int64], size: int) -> N
     return np.stack((begins, np.minimum(np.append(begins[1:], size), limits)), axis=1)
 
 
-def _bitmap(size: int, positions: NDArray[np.int64]) -> NDArray[np.uint64]:
+def bits_at(size: int, positions: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """A bitmap of a text of so many bytes, as `Splitter.mark` gives it."""
     flags = np.zeros((size // 64 + 2) * 64, np.bool_)
     flags[positions] = True
     return np.packbits(flags, bitorder="little").view(np.uint64)

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.splitting import CutPairs, SentenceBreaks
 from bpeline.tokenizer_core.text import Text
 
 
@@ -44,6 +45,10 @@ class Marks(Protocol):
 
     def mark(self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]) -> MarkedSpans:
         """The parts of each span, and behind them an empty one that carries its id."""
+
+    @property
+    def breaks(self) -> CutPairs | SentenceBreaks:
+        """Where a text may be cut without changing the parts."""
 
 
 def unmarked(text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]) -> MarkedSpans:

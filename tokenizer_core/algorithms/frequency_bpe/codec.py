@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
 
 from bpeline.tokenizer_core.algorithms.frequency_bpe.sentence_marks import SentenceMarks
-from bpeline.tokenizer_core.corpus import refuse_missing_library
 from bpeline.tokenizer_core.errors import InvalidTokenizer
 from bpeline.tokenizer_core.kernels.encoding.character_merges import OWN_SYMBOL
 from bpeline.tokenizer_core.kernels.encoding.symbol_tables import END, UNKNOWN
+from bpeline.tokenizer_core.splitting import PUNKT, PUNKT_TABLES, Punkt
 from bpeline.tokenizer_core.vocabulary import Algorithm, Sentences, TokenizerSpec, shown
 from bpeline.tokenizer_core.word_encoding import (
     LEFTMOST,
@@ -40,11 +40,12 @@ class FrequencyBpe(Algorithm):
         end_of_word: the symbol behind the last character of a word.
         unknown, line_begin, line_end: tokens of the vocab.
         sentences: ``none``: no marks; ``lines``: each line that has a word is a sentence;
-            ``punkt``: sentences as NLTK's untrained Punkt tokenizer finds them.
+            ``punkt``: sentences as NLTK's Punkt tokenizer finds them.
         frequencies: (text, frequency) as in freqs.json. Whatever text neighbours join to is a merge
             if it stands here, be it a token of the vocab or, like the parts of longer ones in some
             files, none, which is unknown where it remains. The marks are never joined to.
         min_sentence_characters: shorter sentences are left out.
+        punkt_tables: what a trained Punkt knows, see `Punkt`; empty: it is untrained.
     """
 
     name: ClassVar[str] = "frequency-bpe"
@@ -56,6 +57,7 @@ class FrequencyBpe(Algorithm):
     sentences: Sentences = "punkt"
     frequencies: tuple[tuple[str, int], ...] = ()
     min_sentence_characters: int = 1
+    punkt_tables: tuple[str, ...] = ()
 
     @property
     def sentence_kind(self) -> Sentences:
@@ -66,7 +68,15 @@ class FrequencyBpe(Algorithm):
         said = {"name": self.name, **asdict(self), "frequencies": listed}
         if self.min_sentence_characters == 1:
             del said["min_sentence_characters"]  # files of before do not say it
+        del said["punkt_tables"]
+        if self.punkt_tables:
+            said["punkt_tables"] = dict(zip(PUNKT_TABLES, self.punkt_tables, strict=True))
         return said
+
+    @property
+    def punkt(self) -> Punkt | None:
+        """What finds sentences; None where no library does."""
+        return Punkt.of_tables(self.punkt_tables) if self.sentences == "punkt" else None
 
     @property
     def merged_frequencies(self) -> dict[str, int]:
@@ -85,6 +95,9 @@ class FrequencyBpe(Algorithm):
         sound = isinstance(listed, list) and all(
             isinstance(entry, list) and list(map(type, entry)) == [str, int] for entry in listed
         )
+        tables = given.get("punkt_tables", {})
+        sound &= isinstance(tables, dict) and all(isinstance(one, str) for one in tables.values())
+        sound &= sound and tuple(tables) in ((), PUNKT_TABLES)
         if not sound or not isinstance(listed, list):
             return None
         # By its full name: a dataclass with slots is another class than the one `super` sees.
@@ -93,6 +106,7 @@ class FrequencyBpe(Algorithm):
                 "min_sentence_characters": 1,
                 **given,
                 "frequencies": tuple((token, frequency) for token, frequency in listed),
+                "punkt_tables": tuple(tables.values()),
             }
         )
 
@@ -117,9 +131,10 @@ def coders(spec: TokenizerSpec) -> tuple[WordEncoder, WordDecoder]:
     seen |= {id_: b"\n" for id_, token in spec.vocab.items() if token in lines}
     around = None
     if algorithm.sentences != "none":
-        refuse_missing_library(algorithm.sentences)
+        if algorithm.sentences == PUNKT:
+            Punkt.named(PUNKT)  # refuses to go on without NLTK
         ids = marks["line_begin"], marks["line_end"]
-        around = SentenceMarks(algorithm.sentences, *ids, algorithm.min_sentence_characters)
+        around = SentenceMarks(algorithm.punkt, *ids, algorithm.min_sentence_characters)
     return (
         WordEncoder(words, spec.pattern, around),
         WordDecoder(seen, spaced=spec.pattern.drops_gaps),

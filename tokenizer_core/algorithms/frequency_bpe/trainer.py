@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -23,9 +24,9 @@ from bpeline.tokenizer_core.merging import (
     prune,
     words_with_ends,
 )
+from bpeline.tokenizer_core.splitting import Punkt
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.vocabulary import Sentences
 from bpeline.tokenizer_core.word_encoding import by_rank
 
 
@@ -37,7 +38,8 @@ def train_frequency_bpe(
     end_of_word: str = END_OF_WORD,
     min_count: int = 1,
     min_word_count: int = 1,
-    sentences: Sentences = "punkt",
+    sentences: str = "punkt",
+    word_sentences: Literal["sentences", "text"] = "sentences",
     min_sentence_characters: int = 1,
     resume_from: Path | str | Checkpoint | None = None,
     checkpoint: Path | str | None = None,
@@ -51,18 +53,22 @@ def train_frequency_bpe(
     and of each text that was merged how often it was, all its merges together.
 
     Args:
-        counts: word counts, by ``wordpunct`` as a rule.
+        counts: word counts, by ``wordpunct`` as a rule; where Punkt finds sentences, words within
+            them: ``count_words(…, "wordpunct", sentences="punkt")``.
         merges: how many at most.
         end_of_word: the symbol behind the last character of a word; words may hold it, see
             `merging.words_with_ends`.
         min_count, min_word_count: rarer pairs and rarer words are left out.
-        sentences: how the tokenizer finds sentences; see `FrequencyBpe`.
+        sentences: how the tokenizer finds sentences: ``none``, ``lines``, ``punkt``,
+            ``punkt:LANGUAGE`` or ``punkt:DIRECTORY``; see `FrequencyBpe` and `Punkt`.
+        word_sentences: ``text`` takes word counts of the whole text with Punkt, too.
         min_sentence_characters: it leaves shorter ones out; 2 leaves out those of one character.
         resume_from, checkpoint, on_progress: see `Course`.
 
     Raises:
         InvalidOption: a parameter out of range, sentences by a library
-            that is not installed, or a checkpoint of other counts or settings.
+            that is not installed, counts of words read in another way, or a checkpoint of other
+            counts or settings.
         EmptyCorpus, CorpusError: no words, or too many for 64 bits.
         CorruptFile, DiskFull: see `learn_with`.
     """
@@ -72,6 +78,8 @@ def train_frequency_bpe(
             "a number from 1 on, and other sentences than 'none' where it is above 1",
             "leave it out to encode all sentences",
         )
+    punkt = Punkt.asked(sentences)
+    _require_counts_within(punkt if word_sentences == "sentences" else None, counts)
     frequent = prune(counts, min_word_count)[0].in_order_of_sight()
     words = words_with_ends(frequent, end_of_word)
     settings = CharacterSettings(end_of_word, False, "first-seen", min_count, min_word_count)
@@ -98,14 +106,30 @@ def train_frequency_bpe(
     return Tokenizer(
         numbered(first, rest),
         [],
-        pattern=counts.pattern,
+        pattern=counts.pattern.within(None),
         algorithm=FrequencyBpe(
             end_of_word,
-            sentences=sentences,
+            sentences="punkt" if punkt is not None else "lines" if sentences == "lines" else "none",
+            punkt_tables=() if punkt is None else punkt.tables,
             frequencies=by_frequency,
             min_sentence_characters=min_sentence_characters,
         ),
     )
+
+
+def _require_counts_within(punkt: Punkt | None, counts: WordCounts) -> None:
+    """Refuse counts of words that were not read as the tokenizer will read them."""
+    within = counts.pattern.sentences
+    if within != punkt:
+        raise InvalidOption(
+            f"the words were counted in {_of(within)}",
+            f"words counted in {_of(punkt)}, in which the tokenizer finds them",
+            'count_words(…, "wordpunct", sentences="punkt"), or word_sentences="text"',
+        )
+
+
+def _of(punkt: Punkt | None) -> str:
+    return "the whole text" if punkt is None else f"sentences by {punkt.name[:14]}"
 
 
 def frequency_base(
