@@ -26,7 +26,7 @@ OF_FOLDERS = (
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
     "vocab.json", "merges.txt", "vocab.txt", "tokenizer.model", "spiece.model",
     "sentencepiece.bpe.model", "tekken.json", "chat_template.jinja", "chat_template.json",
-    "freqs.json", "vocab_to_idx.json", "idx_to_vocab.json", "manifest.json",
+    "freqs.json", "vocab_to_idx.json", "idx_to_vocab.json", "bpeline.json", "manifest.json",
 )  # fmt: skip
 # Of a file, what may say beside it how it is meant.
 _BESIDE_FILES = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")

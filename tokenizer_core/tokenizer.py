@@ -594,7 +594,7 @@ class Tokenizer:
         threads: int | None = None,
         separator: str | Sequence[str] | None = None,
         end_of_text: str | None = None,
-        invalid_utf8: Literal["strict", "replace"] = "strict",
+        invalid_utf8: Literal["strict", "replace", "ignore"] = "strict",
         text_field: str = "text",
         id_field: str = "id",
         format: str | ShardFormat = "bin",
@@ -619,7 +619,8 @@ class Tokenizer:
                 take the special tokens: ``list(tokenizer.special_tokens)``). Each line of a .jsonl
                 file is one anyway. Empty documents are left out, and separators have no ids.
             end_of_text: the special token whose id is put behind each document.
-            invalid_utf8: ``strict`` refuses bytes that are not UTF-8, ``replace`` reads U+FFFD.
+            invalid_utf8: ``strict`` refuses bytes that are not UTF-8, ``replace`` reads U+FFFD,
+                ``ignore`` leaves them out.
             text_field: the member of a JSON line, or the column, that holds documents.
             id_field: the one that names them, for `TokenShards.place`; rows need not have it.
             format: ``bin``, ``npy``, ``megatron`` (what Megatron-LM's own writer leaves),
@@ -673,7 +674,7 @@ class Tokenizer:
         threads: int | None = None,
         separator: str | Sequence[str] | None = None,
         end_of_text: str | None = None,
-        invalid_utf8: Literal["strict", "replace"] = "strict",
+        invalid_utf8: Literal["strict", "replace", "ignore"] = "strict",
         text_field: str = "text",
         on_progress: Callable[[int], None] | None = None,
     ) -> DocumentIds:
@@ -801,7 +802,7 @@ class Tokenizer:
         Args:
             ids: token ids; special tokens become their text.
             errors: bytes that are not UTF-8 (a token may end inside a character) become U+FFFD
-                with ``"replace"``, an error with ``"strict"``.
+                with ``"replace"``, an error with ``"strict"``, nothing with ``"ignore"``.
 
         Raises:
             UnknownToken: an id that the vocab does not hold.

@@ -26,6 +26,7 @@ from bpeline.flows.requests import (
     BYTE_BPE,
     ENCODINGS,
     OPTIONS,
+    PARTS,
     SCORES,
     WORD_SENTENCES,
     TrainingRequest,
@@ -130,6 +131,12 @@ if TYPE_CHECKING:
     type=click.Choice(list(WORD_SENTENCES)),
     help="With frequency-bpe and punkt: words are counted within sentences, or in the text as a "
     "whole.  [default: sentences]",
+)
+@click.option(
+    "--parts",
+    type=click.Choice(list(PARTS)),
+    help="With frequency-bpe: none gives no ids to what is only part of longer tokens, and encodes "
+    "it as unknown.  [default: all]",
 )
 @click.option(
     "--min-sentence-characters",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .algorithm_options import CHOICES as CHOICES
     from .algorithm_options import ENCODINGS as ENCODINGS
     from .algorithm_options import OPTIONS as OPTIONS
+    from .algorithm_options import PARTS as PARTS
     from .algorithm_options import SCORES as SCORES
     from .algorithm_options import WORD_SENTENCES as WORD_SENTENCES
     from .algorithm_options import check_options as check_options

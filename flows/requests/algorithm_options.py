@@ -12,6 +12,7 @@ BYTE_BPE: Final = "byte-bpe"
 CHARACTER_BPE = "char-bpe"
 SCORES = ("ratio", "gain", "likelihood")  # of WordPiece; its own list would import kernels
 ENCODINGS = ("merges", "greedy", "greedy-trained")
+PARTS = ("all", "none")
 WORD_SENTENCES = ("sentences", "text")  # what words of frequency BPE are counted within
 
 
@@ -58,6 +59,7 @@ CHOICES = {
             "sentences": str,
             "word_sentences": str,
             "min_sentence_characters": int,
+            "parts": str,
         },
     ),
 }
@@ -104,6 +106,7 @@ def check_options(algorithm: str, options: Mapping[str, Any]) -> None:
 
     for name, values, usual in (
         ("encoding", ENCODINGS, "merges are applied in their order"),
+        ("parts", PARTS, "parts of longer tokens have ids after all others"),
         ("word_sentences", WORD_SENTENCES, "words are counted within sentences"),
     ):
         if options.get(name, values[0]) not in values:

@@ -84,8 +84,10 @@ class DatasetRequest(Request):
     end_of_text: str | None = Field(
         None, description="the special token to put behind each document; none when empty"
     )
-    invalid_utf8: Literal["strict", "replace"] = Field(
-        "strict", description="bytes that are not UTF-8: strict (an error) or replace (U+FFFD)"
+    invalid_utf8: Literal["strict", "replace", "ignore"] = Field(
+        "strict",
+        description="bytes that are not UTF-8: strict (an error), replace (U+FFFD) or ignore (they "
+        "are left out)",
     )
     text_field: str = Field("text", description="the field of .jsonl lines, or column, of the text")
     include: tuple[str, ...] = Field(

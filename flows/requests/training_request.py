@@ -125,8 +125,10 @@ class TrainingRequest(Request):
     max_token_bytes: int | None = Field(
         None, description="the longest token; without a limit when empty"
     )
-    invalid_utf8: Literal["strict", "replace"] = Field(
-        "strict", description="bytes that are not UTF-8: strict (an error) or replace (U+FFFD)"
+    invalid_utf8: Literal["strict", "replace", "ignore"] = Field(
+        "strict",
+        description="bytes that are not UTF-8: strict (an error), replace (U+FFFD) or ignore (they "
+        "are left out)",
     )
     include: tuple[str, ...] = Field(
         (),

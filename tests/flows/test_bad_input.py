@@ -60,7 +60,7 @@ CASES = {
     "unknown pattern": (["good.txt", "--pattern", "gpt3"], INPUT, "gpt3"),
     "broken regex": (["good.txt", "--pattern", r"(\w+"], INPUT, "does not compile"),
     "unknown tie-break": (["good.txt", "--tie-break", "random"], INPUT, "random"),
-    "unknown policy": (["good.txt", "--invalid-utf8", "ignore"], INPUT, "ignore"),
+    "unknown policy": (["good.txt", "--invalid-utf8", "other"], INPUT, "other"),
     "share above one half": (["good.txt", "--held-out", "0.9"], INPUT, "0.9"),
     "share that is no number": (["good.txt", "--held-out", "nan"], INPUT, "nan"),
     "count below one": (["good.txt", "--min-count", "0"], INPUT, "min-count"),

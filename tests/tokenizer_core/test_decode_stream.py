@@ -38,7 +38,7 @@ def test_errors_are_as_asked() -> None:
     with pytest.raises(UnicodeDecodeError):
         stream.flush()
     with pytest.raises(InvalidOption):
-        PLAIN.decode_stream("ignore")  # type: ignore[arg-type]
+        PLAIN.decode_stream("other")  # type: ignore[arg-type]
     stream = PLAIN.decode_stream()
     stream.feed(0xC3)
     with pytest.raises(UnknownToken):

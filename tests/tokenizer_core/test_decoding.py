@@ -63,6 +63,7 @@ def test_lists_and_arrays_of_every_size(decoder: Decoder, size: int, kind: str) 
 def test_text_is_that_of_the_joined_bytes(ids: list[int]) -> None:
     decoder, expected = Decoder(VOCAB), joined(VOCAB, ids)
     assert decoder.text(ids, "replace") == expected.decode(errors="replace")
+    assert decoder.text(ids, "ignore") == expected.decode(errors="ignore")
     try:
         strict = expected.decode()
     except UnicodeDecodeError:

@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from corpus_files import GPT2, READING, SPECIALS, counted, words_of, write
 
-from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core import count_texts, reference
 from bpeline.tokenizer_core.counting.chunk_counts import ChunkCounts
 from bpeline.tokenizer_core.errors import InvalidUtf8, UnreadableSource
 
@@ -88,15 +89,29 @@ def test_strict_names_the_file_and_the_byte(tmp_path: Path) -> None:
                 assert f"{name} is not UTF-8 at byte {expected.value.start}" in str(refusal.value)
 
 
-def test_replace_reads_what_python_reads_wherever_the_text_is_cut(tmp_path: Path) -> None:
-    reading = replace(READING, invalid_utf8="replace")
+@pytest.mark.parametrize("policy", ["replace", "ignore"])
+def test_invalid_bytes_are_read_as_python_reads_them_wherever_the_text_is_cut(
+    policy: Literal["replace", "ignore"], tmp_path: Path
+) -> None:
+    reading = replace(READING, invalid_utf8=policy)
     for raw in invalid_texts():
-        content = raw.decode(errors="replace")
+        content = raw.decode(errors=policy)
         file = write(tmp_path / "a.txt", raw)
         for chunk_bytes in (1, 2, 5, 8, 1000):
             chunks = counted(file, chunk_bytes, reading)
             assert words_of(chunks) == reference.count_words([content], GPT2.regex)
-            assert sum(c.replaced_utf8 for c in chunks) == content.count("\ufffd")
+            number = raw.decode(errors="replace").count("\ufffd")
+            assert sum(c.replaced_utf8 for c in chunks) == number
+
+
+def test_what_ignored_bytes_part_is_joined_wherever_the_text_is_cut(tmp_path: Path) -> None:
+    reading = replace(READING, invalid_utf8="ignore", special_tokens=("<|end|>",))
+    raw = b"on \xff\xff\xffe, <|e\xffnd|> a\xc3, b<|end\xff\xff\xff\xff\xff\xff\xff\xff|>c" * 9
+    file = write(tmp_path / "a.txt", raw)
+    documents = raw.decode(errors="ignore").split("<|end|>")
+    for chunk_bytes in (1, 7, 30, 1000):
+        found = words_of(counted(file, chunk_bytes, reading))
+        assert found == reference.count_words(documents, GPT2.regex)
 
 
 def test_positions_behind_replaced_bytes_are_positions_in_the_file(tmp_path: Path) -> None:
@@ -195,6 +210,11 @@ def test_replace_mends_lines_too(tmp_path: Path) -> None:
     documents = ["a\ufffd\ufffd b", "c\ufffdd", "\U0001f600"]
     assert words_of(chunks) == reference.count_words(documents, GPT2.regex)
     assert sum(chunk.replaced_utf8 for chunk in chunks) == 3
+    chunks = counted(file, 1000, replace(READING, invalid_utf8="ignore"))
+    assert words_of(chunks) == reference.count_words(["a b", "cd", "\U0001f600"], GPT2.regex)
+    assert sum(chunk.replaced_utf8 for chunk in chunks) == 3
+    given = [b"a\xff\xfe b", "c\ud800d", "\U0001f600"]
+    assert count_texts(given, invalid_utf8="ignore").to_mapping() == words_of(chunks)
     with pytest.raises(InvalidUtf8, match="at byte 11"):
         counted(file, 1000)
 

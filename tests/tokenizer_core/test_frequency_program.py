@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import shutil
+import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
+from bpeline.flows.requests import TrainingRequest
+from bpeline.registry.catalogue import as_asked
 from bpeline.tokenizer_core import (
     Tokenizer,
     WordCounts,
@@ -132,12 +139,14 @@ def test_files_and_ids_are_those_of_the_program(
     dropped = unnamed = 0
     for number, (path, least, merges) in enumerate(cases):
         program = Program([path], least, merges)
-        trained = train_frequency_bpe(
-            count_words(path, "wordpunct", sentences="punkt"),
+        train = partial(
+            train_frequency_bpe,
+            words_counted(path),
             merges,
             min_word_count=least,
             min_sentence_characters=2,
         )
+        trained, bare = train(), train(parts="none")
         here, there = tmp_path / f"here{number}", tmp_path / f"there{number}"
         there.mkdir()
         trained.save(here, "frequency-bpe")
@@ -152,6 +161,7 @@ def test_files_and_ids_are_those_of_the_program(
             there, "frequency-bpe", algorithm=trained.algorithm, pattern="wordpunct"
         )
         assert {t.decode(): id_ for id_, t in loaded.vocab.items()} == program.ids
+        assert bare.digest == loaded.digest  # without ids for parts
         for source in (path, others):
             text = source.read_text(encoding="utf-8")
             expected = program.encode(source)
@@ -178,6 +188,10 @@ def words_of(path: Path) -> Counter[str]:
     """The words of the program, which cuts sentences first."""
     sentences = punkt.PunktSentenceTokenizer().tokenize(path.read_text(encoding="utf-8-sig"))
     return Counter(word for sentence in sentences for word in wordpunct_tokenize(sentence))
+
+
+def words_counted(path: Path) -> WordCounts:
+    return count_words(path, "wordpunct", sentences="punkt")
 
 
 def counted(counts: WordCounts) -> Counter[str]:
@@ -218,6 +232,82 @@ def test_words_are_counted_within_sentences(
         assert seen == expected
     assert differ > 5
     assert cut > 10
+
+
+@pytest.fixture
+def nltk_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """NLTK's only data directory, with tables for ``english`` that NLTK trained and wrote."""
+    data = importlib.import_module("nltk.data")
+    monkeypatch.setattr(data, "path", [str(tmp_path)])
+    trainer = punkt.PunktTrainer()
+    trainer.INCLUDE_ALL_COLLOCS = True
+    trainer.train("Dr. Low met Mr. Low, e.g. at noon. The low met Dr. New. " * 40, finalize=False)
+    directory = tmp_path / "tokenizers/punkt_tab/english"
+    directory.parent.mkdir(parents=True, mode=0o700)
+    parameters = trainer.get_params()
+    parameters.abbrev_types |= {"mr", "e.g"}
+    punkt.save_punkt_params(parameters, str(directory))
+    return tmp_path
+
+
+def test_trained_punkt_becomes_part_of_the_version(
+    nltk_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, text = (
+        tmp_path / "a.txt",
+        "Mr.* Low saw Dr. New! The low, e.g.* Low, sat.* He left. " * 99,
+    )
+    path.write_text(text, encoding="utf-8")
+    english = punkt.PunktTokenizer("english")
+    expected = Counter(w for s in english.tokenize(text) for w in wordpunct_tokenize(s))
+    directory = nltk_data / "tokenizers/punkt_tab/english"
+    for asked in ("punkt:english", f"punkt:{directory}"):
+        for few in (10, 1 << 20):
+            monkeypatch.setattr(pretokenization, "_FEW_BYTES", few)
+            counts = count_words(path, "wordpunct", chunk_bytes=300, sentences=asked)
+            assert counted(counts) == expected != words_of(path)
+    with pytest.raises(InvalidOption, match="the words were counted in sentences by punkt:"):
+        train_frequency_bpe(counts, 3)  # by the untrained one
+    trained = train_frequency_bpe(counts, 3, sentences="punkt:english")
+    assert trained.digest != train_frequency_bpe(words_counted(path), 3).digest
+    trained.save(tmp_path / "kept")
+    trained.save(tmp_path / "files", "frequency-bpe")
+    shutil.rmtree(nltk_data / "tokenizers")
+    for kept in ("kept", "files"):
+        again = Tokenizer.load(tmp_path / kept)
+        assert again.digest == trained.digest
+        assert again.encode(text).count(again.token_to_id("<line/>")) == len(english.tokenize(text))
+    with pytest.raises(InvalidOption, match="tables of Punkt for 'english'") as refused:
+        count_words(path, "wordpunct", sentences="punkt:english")
+    assert refused.value.next_step == "type: python -m nltk.downloader punkt_tab"
+
+
+@pytest.mark.parametrize("sentences", ["punkt:english", "punkt:/nowhere", "punkt:", "words"])
+def test_what_finds_no_sentences_is_refused_before_anything_is_read(
+    sentences: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.import_module("nltk.data"), "path", [str(tmp_path)])
+    asked = {"paths": ["/nowhere.txt"], "name": "a", "algorithm": "frequency-bpe"}
+    with pytest.raises(InvalidOption, match=r"Punkt|no way to find"):
+        TrainingRequest.checked(**asked, options={"sentences": sentences})
+    monkeypatch.setitem(sys.modules, "nltk.tokenize.punkt", None)
+    with pytest.raises(InvalidOption, match="NLTK, which is not installed"):
+        TrainingRequest.checked(**asked)
+
+
+def test_requests_of_before_mean_the_words_of_the_whole_text() -> None:
+    asked: dict[str, Any] = {"paths": ["a.txt"], "name": "a", "algorithm": "frequency-bpe"}
+    new = TrainingRequest.checked(**asked)
+    assert new.reading.pattern.sentences is not None
+    old = {**new.as_config(), "options": {}}
+    former = TrainingRequest.checked(**as_asked(old))
+    assert former.reading.pattern.sentences is None
+    assert TrainingRequest.checked(**as_asked(new.as_config())) == new
+    assert not new.same_as(as_asked(old))
+    assert former.same_as(as_asked(old))
+    lines = TrainingRequest.checked(**asked, options={"sentences": "lines"})
+    assert lines.reading.digest == former.reading.digest
+    assert as_asked(lines.as_config()) == lines.as_config()
 
 
 def test_counts_of_other_words_are_refused(tmp_path: Path) -> None:

@@ -199,8 +199,9 @@ def test_bytes_that_are_not_utf8_are_an_error_when_asked_for() -> None:
         with pytest.raises(UnicodeDecodeError):
             fed(decoder.stream("strict"), ids)
         assert decoder.text(ids[:1], "strict") == "a"
-    with pytest.raises(InvalidOption, match="errors is 'ignore'"):
-        decoder.text([], "ignore")  # type: ignore[arg-type]
+        assert decoder.text(ids, "ignore") == fed(decoder.stream("ignore"), ids) == "a"
+    with pytest.raises(InvalidOption, match="errors is 'other'"):
+        decoder.text([], "other")  # type: ignore[arg-type]
     assert Both(PUBLISHED["llama"]).ours.decode([21, *ids]) == b"a" + b"\xc3\xa4"
 
 

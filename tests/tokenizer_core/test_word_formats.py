@@ -168,7 +168,7 @@ def files(tmp_path: Path) -> Path:
 
 
 def test_what_the_files_have_no_id_for_is_unknown(files: Path) -> None:
-    tokenizer = Tokenizer.load(files, sentences="lines")
+    tokenizer = Tokenizer.load(files, pattern="wordpunct", sentences="lines")
     assert [tokenizer.vocab[id_].decode() for id_ in sorted(tokenizer.vocab)] == IDS
     tokens = [tokenizer.vocab[id_].decode() for id_ in tokenizer.encode("Hello World , Hey Wow")]
     expected = [
@@ -181,13 +181,13 @@ def test_what_the_files_have_no_id_for_is_unknown(files: Path) -> None:
     assert tokens.count("<unk>") > 2
 
 
-def test_the_three_files_come_back(files: Path, tmp_path: Path) -> None:
-    tokenizer = Tokenizer.load(files, "frequency-bpe", sentences="lines")
+def test_the_files_come_back_with_pattern_and_marks(files: Path, tmp_path: Path) -> None:
+    tokenizer = Tokenizer.load(files, "frequency-bpe", pattern="whitespace", sentences="lines")
     tokenizer.save(tmp_path / "again", "frequency-bpe")
-    again = Tokenizer.load(tmp_path / "again", sentences="lines")
+    again = Tokenizer.load(tmp_path / "again")
     assert again.digest == tokenizer.digest
     assert sorted(path.name for path in (tmp_path / "again").iterdir()) == [
-        "freqs.json", "idx_to_vocab.json", "vocab_to_idx.json"
+        "bpeline.json", "freqs.json", "idx_to_vocab.json", "vocab_to_idx.json"
     ]  # fmt: skip
     with pytest.raises(InvalidOption, match="frequency"):
         tokenizer.save(tmp_path / "x", "subword-nmt")
@@ -196,15 +196,26 @@ def test_the_three_files_come_back(files: Path, tmp_path: Path) -> None:
 def test_files_that_contradict_each_other_are_refused(files: Path) -> None:
     (files / "idx_to_vocab.json").write_text("{}", encoding="utf-8")
     with pytest.raises(InvalidTokenizer, match="contradicts"):
-        Tokenizer.load(files, sentences="lines")
+        Tokenizer.load(files, pattern="wordpunct", sentences="lines")
     (files / "freqs.json").write_text('{"ab": -1}', encoding="utf-8")
     with pytest.raises(InvalidTokenizer):
-        Tokenizer.load(files, sentences="lines")
+        Tokenizer.load(files, pattern="wordpunct", sentences="lines")
 
 
 def test_marks_of_another_name_are_given(files: Path) -> None:
     marks = FrequencyBpe(unknown="<pad>", sentences="none")
-    assert Tokenizer.load(files, algorithm=marks).encode("?") == [9, 0]
+    assert Tokenizer.load(files, algorithm=marks, pattern="wordpunct").encode("?") == [9, 0]
+
+
+@pytest.mark.parametrize("details", [{}, {"pattern": "wordpunct"}, {"sentences": "lines"}])
+def test_how_text_is_cut_is_never_assumed(files: Path, details: dict[str, str]) -> None:
+    with pytest.raises(InvalidTokenizer, match=r"no bpeline\.json") as refused:
+        Tokenizer.load(files, **details)
+    assert f"{files},pattern=wordpunct,sentences=punkt" in refused.value.next_step
+    assert refused.value.exit_code == 2
+    (files / "bpeline.json").write_text('{"algorithm": {"name": "frequency-bpe"}}')
+    with pytest.raises(InvalidTokenizer, match="another algorithm"):
+        Tokenizer.load(files)
 
 
 @pytest.fixture

@@ -92,7 +92,7 @@ def _refuse_cut(
 ) -> None:
     starts, dropped = (
         np.flatnonzero(np.unpackbits(marks.view(np.uint8), bitorder="little"))
-        for marks in Splitter(pattern).mark(text, spans)
+        for marks in Splitter(pattern.within(None)).mark(text, spans)
     )
     begins = np.zeros(text.size + 1, np.bool_)
     begins[spans[:, 0]] = True

@@ -30,7 +30,6 @@ from bpeline.tokenizer_core.text import Text, invalid_utf8_at
 from bpeline.tokenizer_core.vocabulary import find_special_tokens
 
 _REPLACEMENT = "\ufffd"
-_REPLACEMENT_BYTES = 3
 _BYTE_ORDER_MARK = "\ufeff"
 # Members and elements of one JSON line: Python takes 70 bytes for each `[]` of three.
 MOST_PARTS = 5_000_000
@@ -112,7 +111,7 @@ def read_documents(
         valid = raw.size if invalid < 0 else invalid
         read = _read_json_lines(raw, valid, file, begin, reading, carried)
     elif file.is_of_records:
-        read = ChunkText.of(raw) if invalid < 0 else _replace_invalid(raw)
+        read = ChunkText.of(raw) if invalid < 0 else _replace_invalid(raw, reading)
         read = _divided(read, ends)
         if carried:
             read = _with_values(read, file, values)
@@ -123,7 +122,7 @@ def read_documents(
             "leave --columns out, or name other files",
         )
     else:
-        read = ChunkText.of(raw) if invalid < 0 else _replace_invalid(raw)
+        read = ChunkText.of(raw) if invalid < 0 else _replace_invalid(raw, reading)
         if begin == 0 and raw.bytes(0, len(codecs.BOM_UTF8)) == codecs.BOM_UTF8:
             read = _without_mark(read)
     return in_form(read, reading.text_form) if reading.text_form else read
@@ -133,7 +132,8 @@ def text_within(raw: bytes, reading: Reading) -> bytes:
     """A part of a text file as `read_documents` reads it, but for what its ends cut."""
     if reading.invalid_utf8 == "strict" and not reading.text_form:
         return raw
-    read = ChunkText.of(Text.of(raw.decode(errors="replace").encode()))
+    errors = "ignore" if reading.invalid_utf8 == "ignore" else "replace"
+    read = ChunkText.of(Text.of(raw.decode(errors=errors).encode()))
     return (in_form(read, reading.text_form) if reading.text_form else read).text.bytes()
 
 
@@ -174,7 +174,7 @@ _replaced = threading.local()
 def _note_and_replace(error: UnicodeError) -> tuple[str, int]:
     assert isinstance(error, UnicodeDecodeError)
     _replaced.ranges.append((error.start, error.end))
-    return _REPLACEMENT, error.end
+    return _replaced.by, error.end
 
 
 # Python's decoder decides what one invalid sequence is (the WHATWG's maximal subpart); a handler of
@@ -182,13 +182,15 @@ def _note_and_replace(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error("bpeline.note-and-replace", _note_and_replace)
 
 
-def _replace_invalid(raw: Text) -> ChunkText:
-    _replaced.ranges = []
+def _replace_invalid(raw: Text, reading: Reading) -> ChunkText:
+    """With U+FFFD, or nothing, in place of each invalid sequence."""
+    _replaced.ranges, _replaced.by = [], "" if reading.invalid_utf8 == "ignore" else _REPLACEMENT
     content = raw.bytes().decode("utf-8", "bpeline.note-and-replace").encode()
     ranges = np.array(_replaced.ranges, np.int64)
     _replaced.ranges = []
     begins, ends = ranges[:, 0], ranges[:, 1]
-    growth = np.cumsum(_REPLACEMENT_BYTES - (ends - begins))  # of the text, behind each sequence
+    # Of the text, behind each sequence.
+    growth = np.cumsum(len(_replaced.by.encode()) - (ends - begins))
     before = np.concatenate((np.zeros(1, np.int64), growth[:-1]))
     anchors = np.zeros((1 + 2 * len(ranges), 2), np.int64)
     anchors[1::2] = np.stack((begins + before, begins), axis=1)
@@ -291,7 +293,8 @@ def _record_of(
 ) -> tuple[dict[str, Any], int]:
     """The object on a line, and how many U+FFFD stand for what was not UTF-8."""
     characters = line.decode("utf-8", reading.invalid_utf8)
-    replaced = characters.count(_REPLACEMENT) - line.count(_REPLACEMENT.encode())
+    given = line.count(_REPLACEMENT.encode())
+    replaced = line.decode(errors="replace").count(_REPLACEMENT) - given
     if position == 0:
         characters = characters.removeprefix(_BYTE_ORDER_MARK)
     if _has_too_many_parts(line):
@@ -320,8 +323,10 @@ def _document_of(
     except UnicodeEncodeError:
         if reading.invalid_utf8 == "strict":
             _refuse_line(file, position, "escapes half a surrogate pair", reading.text_field)
-    whole = document.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return whole.encode(), whole.count(_REPLACEMENT) - document.count(_REPLACEMENT)
+    halves = document.encode("utf-16-le", "surrogatepass")
+    replaced = halves.decode("utf-16-le", "replace").count(_REPLACEMENT)
+    whole = halves.decode("utf-16-le", reading.invalid_utf8)
+    return whole.encode(), replaced - document.count(_REPLACEMENT)
 
 
 def _has_too_many_parts(line: bytes) -> bool:

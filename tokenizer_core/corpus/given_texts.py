@@ -72,7 +72,7 @@ def batches_of(texts: Iterable[Any], reading: Reading) -> Iterator[TextBatch]:
 
 
 def _documents(texts: Iterable[Any], reading: Reading) -> Iterator[bytes]:
-    utf8 = _strictly if reading.invalid_utf8 == "strict" else _replacing
+    utf8 = {"strict": _strictly, "replace": _replacing, "ignore": _ignoring}[reading.invalid_utf8]
     for number, item in enumerate(texts):
         if isinstance(item, str | bytes):
             yield utf8(item, number)
@@ -115,3 +115,9 @@ def _strictly(text: str | bytes, number: int) -> bytes:
 
 def _replacing(text: str | bytes, number: int) -> bytes:
     return utf8_of(text if isinstance(text, str) else text.decode("utf-8", "replace"))
+
+
+def _ignoring(text: str | bytes, number: int) -> bytes:
+    if isinstance(text, str):
+        return text.encode(errors="ignore")
+    return text.decode(errors="ignore").encode()

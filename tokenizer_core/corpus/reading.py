@@ -14,6 +14,7 @@ from bpeline.tokenizer_core.corpus.left_out import SECTIONS_RULE, LeftOut
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.splitting import (
+    AnyPairs,
     Cuts,
     FormedPairs,
     LoneSpaces,
@@ -53,7 +54,7 @@ class Reading:
         pattern: how documents are cut into pre-tokens.
         special_tokens: boundaries between documents; never counted.
         invalid_utf8: what bytes that are not UTF-8 mean: ``strict`` refuses the file, ``replace``
-            reads U+FFFD as Python's decoder does.
+            reads U+FFFD as Python's decoder does, ``ignore`` leaves them out as it does.
         text_field: the member of a JSON line, or the column, that holds documents.
         held_out: share of the text (0 ≤ share < 1) kept from counting, for evaluation. The choice
             is made by content, section by section, so it stays as it is when a corpus grows.
@@ -71,7 +72,7 @@ class Reading:
 
     pattern: SplitPattern
     special_tokens: tuple[str, ...] = ()
-    invalid_utf8: Literal["strict", "replace"] = "strict"
+    invalid_utf8: Literal["strict", "replace", "ignore"] = "strict"
     text_field: str = "text"
     held_out: float = 0.0
     text_fields: tuple[tuple[str, str], ...] = ()
@@ -84,10 +85,10 @@ class Reading:
         if self.special_tokens:
             specials = validate_special_tokens(self.special_tokens)
             object.__setattr__(self, "special_tokens", specials)
-        if self.invalid_utf8 not in ("strict", "replace"):
+        if self.invalid_utf8 not in ("strict", "replace", "ignore"):
             raise InvalidOption(
                 f"there is no policy {self.invalid_utf8!r} for bytes that are not UTF-8",
-                "strict (refuse the file) or replace (read U+FFFD)",
+                "strict (refuse the file), replace (read U+FFFD) or ignore (leave them out)",
                 'invalid_utf8="replace"',
             )
         if self.text_form not in ("", *TEXT_FORMS):
@@ -124,7 +125,14 @@ class Reading:
             pairs = replace(pairs, form=self.text_form)
         elif pairs is not None and self.text_form:
             pairs = FormedPairs(pairs, self.text_form)
-        return Cuts(pairs=pairs, special_tokens=self.special_bytes)
+        return self._cuts(pairs)
+
+    def _cuts(self, pairs: AnyPairs) -> Cuts:
+        return Cuts(
+            pairs=pairs,
+            special_tokens=self.special_bytes,
+            drops_invalid=self.invalid_utf8 == "ignore",
+        )
 
     def fields(self, format: str) -> str | tuple[str, str]:
         """The column, or the columns, that are read of files of this format."""
@@ -134,7 +142,7 @@ class Reading:
         """Legal cuts as well, but not always the first ones; known without an automaton."""
         if not self._is_cut_at_spaces(format):
             return self.cuts(format)
-        return Cuts(pairs=SpacesFirst(self.pattern), special_tokens=self.special_bytes)
+        return self._cuts(SpacesFirst(self.pattern))
 
     def cuts_soon_found(self, format: str) -> tuple[Cuts, Cuts]:
         """Legal cuts that are found at memory speed, and others with these among them.
@@ -145,9 +153,7 @@ class Reading:
         if not self._is_cut_at_spaces(format):
             cuts = self.cuts(format)
             return cuts, cuts
-        soon, others = LoneSpaces(), SpacesAndPairs(self.pattern)
-        special = self.special_bytes
-        return Cuts(pairs=soon, special_tokens=special), Cuts(pairs=others, special_tokens=special)
+        return self._cuts(LoneSpaces()), self._cuts(SpacesAndPairs(self.pattern))
 
     def _is_cut_at_spaces(self, format: str) -> bool:
         return format == "text" and not self.text_form and self.pattern.cuts_at_spaces

@@ -88,7 +88,7 @@ def count_words(
     special_tokens: Collection[str] = (),
     workers: int | None = None,
     *,
-    invalid_utf8: Literal["strict", "replace"] = "strict",
+    invalid_utf8: Literal["strict", "replace", "ignore"] = "strict",
     text_field: str = "text",
     chunk_bytes: int = _CHUNK_BYTES,
     deduplicate: bool = False,
@@ -105,7 +105,8 @@ def count_words(
         pattern: the name of a split pattern, a regex, or a `SplitPattern`.
         special_tokens: boundaries between documents; never part of a word.
         workers: threads at most; None means one for each processor this process may use.
-        invalid_utf8: ``strict`` refuses bytes that are not UTF-8, ``replace`` reads U+FFFD.
+        invalid_utf8: ``strict`` refuses bytes that are not UTF-8, ``replace`` reads U+FFFD,
+            ``ignore`` leaves them out.
         text_field: the member of a JSON line, or the column, that holds documents.
         chunk_bytes: how much one thread reads at a time.
         deduplicate: whether to count a document once of which exact copies follow. A document is

@@ -44,7 +44,7 @@ def count_texts(
     workers: int | None = None,
     *,
     text_field: str = "text",
-    invalid_utf8: Literal["strict", "replace"] = "strict",
+    invalid_utf8: Literal["strict", "replace", "ignore"] = "strict",
     text_form: Literal["", "NFC", "NFD", "NFKC", "NFKD"] = "",
     sentences: str = "none",
     on_progress: Callable[[TextsCounted], None] | None = None,

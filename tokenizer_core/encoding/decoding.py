@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from operator import index, itemgetter
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ _ROOM = _LIKELY * _MANY
 _spare = list[tuple[bytearray, int]]()
 _take, _give = _spare.pop, _spare.append
 
-OnInvalid = Literal["replace", "strict"]
+OnInvalid = Literal["replace", "strict", "ignore"]
 _REPLACE = "replace"
 
 
@@ -40,9 +40,9 @@ def _made_spare() -> tuple[bytearray, int]:
 
 def check_errors(errors: str) -> None:
     """Raise InvalidOption for another way of handling bytes that are not UTF-8."""
-    if not isinstance(errors, str) or errors not in ("replace", "strict"):
+    if not isinstance(errors, str) or errors not in get_args(OnInvalid):
         raise InvalidOption(
-            f"errors is {errors!r}", "accepted: 'replace', 'strict'", "leave it out"
+            f"errors is {errors!r}", "expected: 'replace', 'strict' or 'ignore'", "leave it out"
         )
 
 

@@ -94,14 +94,14 @@ class StepDecoder(Decoder):
             return DecodeStream(self, errors)
         if joining is not None:
             taken = joining.after.taken_from_the_beginning
-            if taken is not None and joining.whole_runs:
+            if taken is not None and joining.whole_runs and errors != "ignore":
                 return _RunStream(self, errors, taken)
             return WholeStream(self, errors)
         return (_PlaceStream if self.steps.by_place else WholeStream)(self, errors)
 
     def _text_of_bytes(self, ids: list[int] | NDArray[Any], errors: OnInvalid) -> str:
         assert self._joining is not None
-        if not self._joining.whole_runs:
+        if not self._joining.whole_runs or errors == "ignore":
             text = super().text(ids, errors)
         else:
             try:

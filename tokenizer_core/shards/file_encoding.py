@@ -370,7 +370,7 @@ def file_encoding_of(
     tokenizer: TokenizerParts,
     separator: str | Sequence[str] | None = None,
     end_of_text: str | None = None,
-    invalid_utf8: Literal["strict", "replace"] = "strict",
+    invalid_utf8: Literal["strict", "replace", "ignore"] = "strict",
     text_field: str = "text",
     id_field: str = "id",
     dropout: float = 0.0,
@@ -386,11 +386,11 @@ def file_encoding_of(
             such type.
     """
     require_dropout(dropout)
-    if dropout and invalid_utf8 == "replace":
+    if dropout and invalid_utf8 != "strict":
         raise InvalidOption(
-            "dropout was asked for, and bytes that are not UTF-8 are replaced",
-            "what is left out depends on places in the files, which replacing moves",
-            "leave --invalid-utf8 replace out, or mend the files",
+            f"dropout was asked for together with --invalid-utf8 {invalid_utf8}",
+            "what is left out depends on places in the files, which this moves",
+            f"leave --invalid-utf8 {invalid_utf8} out, or mend the files",
         )
     separators = [separator] if isinstance(separator, str) else separator or ()
     spec = tokenizer.spec

@@ -9,6 +9,7 @@ from bpeline.lazy_names import lazy_names
 if TYPE_CHECKING:
     from .cut_pairs import CutPairs as CutPairs
     from .cut_pairs import behind_lines as behind_lines
+    from .cuts import AnyPairs as AnyPairs
     from .cuts import Cuts as Cuts
     from .cuts import FormedPairs as FormedPairs
     from .cuts import LoneSpaces as LoneSpaces

@@ -15,16 +15,18 @@ legal or not by a few bytes around it, wherever reading began.
 
 from __future__ import annotations
 
+import codecs
 import functools
 import re
 import unicodedata
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from bpeline.tokenizer_core.splitting.cut_pairs import CutPairs
 from bpeline.tokenizer_core.splitting.sentences import SentenceBreaks
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 
+_CONTINUATIONS = bytes(range(0x80, 0xC0))
 _FEW = 8  # special tokens that are looked for one after the other
 
 
@@ -133,6 +135,11 @@ class FormedPairs:
         return before != "" and formed != "" and formed[-1] == before[-1]
 
 
+AnyPairs: TypeAlias = (
+    CutPairs | LoneSpaces | SpacesAndPairs | SpacesFirst | FormedPairs | SentenceBreaks | None
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Cuts:
     """The rules in force for one file.
@@ -141,13 +148,14 @@ class Cuts:
         behind_each: behind each of this byte, such as a line feed, and nowhere else.
         pairs: between these pairs of characters, or at spaces.
         special_tokens: at the start of each of these byte strings.
+        drops_invalid: whether bytes that are not UTF-8 are left out: no cut is near them, for what
+            they part may be joined.
     """
 
     behind_each: bytes = b""
-    pairs: (
-        CutPairs | LoneSpaces | SpacesAndPairs | SpacesFirst | FormedPairs | SentenceBreaks | None
-    ) = None
+    pairs: AnyPairs = None
     special_tokens: tuple[bytes, ...] = ()
+    drops_invalid: bool = False
 
     @property
     def possible(self) -> bool:
@@ -158,7 +166,8 @@ class Cuts:
     def behind(self) -> int:
         """Bytes that must be known before a position to judge it."""
         own = self.pairs.LOOK if isinstance(self.pairs, SentenceBreaks) else CutPairs.LOOK
-        return max(own, *map(len, self.special_tokens), 1)
+        character = CutPairs.LOOK * self.drops_invalid  # which a window may cut
+        return max(own, *map(len, self.special_tokens), 1) + character
 
     @property
     def ahead(self) -> int:
@@ -184,7 +193,10 @@ class Cuts:
             if self.pairs is not None:
                 parted = self.pairs.first(content, begin, end if candidate < 0 else candidate)
                 candidate = candidate if parted < 0 else parted
-            if candidate < 0 or not self._straddled(content, candidate):
+            if candidate < 0 or not (
+                self._straddled(content, candidate)
+                or (self.drops_invalid and self._beside_invalid(content, candidate))
+            ):
                 return candidate
             begin = candidate + 1
         return -1
@@ -200,6 +212,14 @@ class Cuts:
             if found >= 0:
                 nearest, end = found, found
         return nearest
+
+    def _beside_invalid(self, content: bytes, position: int) -> bool:
+        window = content[max(position - self.behind, 0) : position + self.behind]
+        try:
+            codecs.getincrementaldecoder("utf-8")().decode(window.lstrip(_CONTINUATIONS))
+        except UnicodeDecodeError:
+            return True
+        return False
 
     def _straddled(self, content: bytes, position: int) -> bool:
         """Whether an occurrence of a special token begins before ``position`` and ends behind."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Self
 
 from bpeline.tokenizer_core.algorithms.frequency_bpe.sentence_marks import SentenceMarks
@@ -62,6 +62,16 @@ class FrequencyBpe(Algorithm):
     @property
     def sentence_kind(self) -> Sentences:
         return self.sentences
+
+    def with_sentences(self, asked: str) -> Self:
+        """The same with sentences found by ``none``, ``lines`` or a name of `Punkt`.
+
+        Raises:
+            InvalidOption: another name, or a library or tables that are not installed.
+        """
+        punkt = Punkt.asked(asked)
+        kind: Sentences = "punkt" if punkt else "lines" if asked == "lines" else "none"
+        return replace(self, sentences=kind, punkt_tables=punkt.tables if punkt else ())
 
     def described(self) -> dict[str, Any]:
         listed = [list(entry) for entry in self.frequencies]

@@ -1,5 +1,7 @@
 """Frequency BPE's three files: freqs.json, vocab_to_idx.json and idx_to_vocab.json.
 
+A fourth one of ours, bpeline.json, holds the split pattern, the marks and how sentences are found.
+
 Programs that write them with ids for the tokens of their last segmentation alone have none for
 characters and merges that only ever became parts of longer tokens. Loaded, those files give the ids
 that they hold and no others: what has none is unknown, as in those programs.
@@ -17,19 +19,20 @@ from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.formats import (
     json_text,
-    pattern_left_out,
+    nothing_left_out,
     read_plain_vocab,
     refuse_other_algorithms,
     vocab_json_of_text,
 )
 from bpeline.tokenizer_core.splitting import SplitPattern
-from bpeline.tokenizer_core.vocabulary import Sentences, TokenizerSpec, shown
+from bpeline.tokenizer_core.vocabulary import TokenizerSpec, shown
 
 FREQUENCIES, IDS, TOKENS = "freqs.json", "vocab_to_idx.json", "idx_to_vocab.json"
+SETTINGS = "bpeline.json"
 
 
 def save(tokenizer: TokenizerParts, path: Path) -> None:
-    """Write the three files into a directory.
+    """Write the files into a directory.
 
     Raises:
         InvalidOption: the tokenizer follows another algorithm.
@@ -42,40 +45,38 @@ def save(tokenizer: TokenizerParts, path: Path) -> None:
     DURABLE.write(path / FREQUENCIES, json_text(dict(algorithm.frequencies), indent=0))
     DURABLE.write(path / TOKENS, json_text(tokens, indent=0))
     DURABLE.write(path / IDS, vocab_json_of_text(tokenizer))
+    marks = replace(algorithm, frequencies=()).described()
+    settings = {"pattern": tokenizer.spec.pattern.as_record(), "algorithm": marks}
+    DURABLE.write(path / SETTINGS, json_text(settings, indent=0))
 
 
-def left_out(tokenizer: TokenizerParts) -> dict[str, Any]:
-    """Split pattern, how sentences are found, and the marks."""
-    assert isinstance(tokenizer.spec.algorithm, FrequencyBpe)
-    marks = replace(tokenizer.spec.algorithm, frequencies=())
-    return {
-        "pattern": pattern_left_out(tokenizer),
-        "sentences": marks.sentences,
-        "algorithm": marks,
-    }
+left_out = nothing_left_out
 
 
 def load(
     path: Path,
     *,
-    sentences: Sentences = "punkt",
+    sentences: str | None = None,
     algorithm: FrequencyBpe | None = None,
-    pattern: SplitPattern | str = "wordpunct",
+    pattern: SplitPattern | str | None = None,
 ) -> TokenizerSpec:
-    """Read the three files of a directory.
+    """Read the files of a directory.
+
+    What is not given is read from ``bpeline.json``, which files of other programs do not have.
 
     Args:
         path: the directory.
-        sentences: how sentences are found; the files do not say.
+        sentences: how sentences are found: ``none``, ``lines``, or a name of `Punkt`.
         algorithm: the marks, where they are not the usual ones; its frequencies are not used.
         pattern: the split pattern.
 
     Raises:
         MissingSource: a file is missing.
-        InvalidTokenizer: malformed, or files that contradict each other.
+        InvalidTokenizer: malformed, files that contradict each other, or neither argument nor file
+            says how text is cut.
         InvalidOption: sentences by a library that is not installed.
     """
-    marks = algorithm or FrequencyBpe(sentences=sentences)
+    pattern, marks = _settings(path, pattern, sentences, algorithm)
     vocab = read_plain_vocab(json_of(read_bounded(path / IDS), path / IDS), path / IDS)
     listed = json_of(read_bounded(path / TOKENS), path / TOKENS)
     if listed != {str(id_): token.decode() for id_, token in vocab.items()}:
@@ -88,6 +89,35 @@ def load(
         pattern=pattern,
         algorithm=replace(marks, frequencies=tuple(frequencies.items())),
     )
+
+
+def _settings(
+    path: Path,
+    pattern: SplitPattern | str | None,
+    sentences: str | None,
+    marks: FrequencyBpe | None,
+) -> tuple[SplitPattern | str, FrequencyBpe]:
+    """The split pattern and the marks: as given, else as the file of ours says."""
+    if (path / SETTINGS).exists() and (pattern is None or marks is None):
+        record = json_of(read_bounded(path / SETTINGS), path / SETTINGS)
+        if not isinstance(record, dict) or not isinstance(record.get("algorithm"), dict):
+            refuse(path / SETTINGS, "does not say how text is cut")
+        described = {name: value for name, value in record["algorithm"].items() if name != "name"}
+        if (own := FrequencyBpe.of_description(described)) is None:
+            refuse(path / SETTINGS, "describes marks of another algorithm")
+        pattern = SplitPattern.from_record(record.get("pattern")) if pattern is None else pattern
+        marks = marks or own
+    if marks is None and sentences is not None:
+        marks = FrequencyBpe()
+    if pattern is None or marks is None:
+        refuse(
+            path,
+            f"does not say how text is cut into sentences and words: there is no {SETTINGS}",
+            "a split pattern, and sentences by punkt, by lines or none",
+            f"say which, wherever a command takes a tokenizer: {path},pattern=wordpunct,"
+            'sentences=punkt; and Tokenizer.load(PATH, pattern="wordpunct", sentences="punkt")',
+        )
+    return pattern, marks if sentences is None else marks.with_sentences(sentences)
 
 
 def _frequencies(given: Any, path: Path) -> dict[str, int]:

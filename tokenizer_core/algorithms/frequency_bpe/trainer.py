@@ -40,6 +40,7 @@ def train_frequency_bpe(
     min_word_count: int = 1,
     sentences: str = "punkt",
     word_sentences: Literal["sentences", "text"] = "sentences",
+    parts: Literal["all", "none"] = "all",
     min_sentence_characters: int = 1,
     resume_from: Path | str | Checkpoint | None = None,
     checkpoint: Path | str | None = None,
@@ -62,6 +63,8 @@ def train_frequency_bpe(
         sentences: how the tokenizer finds sentences: ``none``, ``lines``, ``punkt``,
             ``punkt:LANGUAGE`` or ``punkt:DIRECTORY``; see `FrequencyBpe` and `Punkt`.
         word_sentences: ``text`` takes word counts of the whole text with Punkt, too.
+        parts: ``none`` gives no ids to what is only part of longer tokens, as the program that this
+            follows: it is encoded as unknown.
         min_sentence_characters: it leaves shorter ones out; 2 leaves out those of one character.
         resume_from, checkpoint, on_progress: see `Course`.
 
@@ -101,7 +104,7 @@ def train_frequency_bpe(
     standing = {tokens[id_]: number for id_, number in found}
     standing |= dict.fromkeys(_marks_of_frequency_bpe(), 1)
     first = sorted(standing, key=lambda token: -standing[token])
-    rest = sorted(tokens, key=lambda token: -frequencies[token])
+    rest = [] if parts == "none" else sorted(tokens, key=lambda token: -frequencies[token])
     by_frequency = tuple({**standing, **frequencies}.items())
     return Tokenizer(
         numbered(first, rest),
@@ -109,11 +112,9 @@ def train_frequency_bpe(
         pattern=counts.pattern.within(None),
         algorithm=FrequencyBpe(
             end_of_word,
-            sentences="punkt" if punkt is not None else "lines" if sentences == "lines" else "none",
-            punkt_tables=() if punkt is None else punkt.tables,
             frequencies=by_frequency,
             min_sentence_characters=min_sentence_characters,
-        ),
+        ).with_sentences(sentences),
     )
 
 
