@@ -97,7 +97,10 @@ def verify_version(reference: str, *, reuse_counts: bool = False) -> Verificatio
 
 
 # What `Tokenizer.load` took for granted when records of imports began, and asks for now.
-_FORMER_DEFAULTS = {"subword-nmt": {"characters": ""}}
+_FORMER_DEFAULTS = {
+    "subword-nmt": {"characters": ""},
+    "frequency-bpe": {"pattern": "wordpunct", "sentences": "punkt"},
+}
 
 
 def _read_again(lineage: Lineage, imported: Imported) -> Verification:
@@ -111,7 +114,10 @@ def _read_again(lineage: Lineage, imported: Imported) -> Verification:
         except CorruptFile as error:
             changed = Check("original files", imported.digest, error.happened)
             return Verification(name, "inputs changed", True, (changed,), ())
-        details: dict[str, Any] = {**_FORMER_DEFAULTS.get(imported.format, {}), **imported.details}
+        former = _FORMER_DEFAULTS.get(imported.format, {})
+        if any(one.name == "bpeline.json" for one in imported.files):  # which says it
+            former = {}
+        details: dict[str, Any] = {"format": imported.format, **former, **imported.details}
         digest = lineage.as_renamed(Tokenizer.load(again, **details)).digest
     made = Check("tokenizer", lineage.version.digest, digest)
     return Verification(name, "identical" if made.holds else "different", True, inputs, (made,))

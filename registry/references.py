@@ -27,7 +27,7 @@ _SIZED = re.compile(r"(.+):([1-9][0-9]{0,8})", re.DOTALL)
 # Behind a path: what its files do not say, or what of them is left out. A regex may hold commas, so
 # the split pattern comes last, and before it characters, of which one may be a comma.
 _DETAILS = re.compile(
-    r"(?P<path>.+?)(?P<flags>(?:,[a-z_]+)*)"
+    r"(?P<path>.+?)(?P<flags>(?:,[a-z_]+(?:=(?<=,sentences=)[^,]*)?)*)"
     r"(?:,characters=(?P<characters>.*?))?(?:,pattern=(?P<pattern>.+))?",
     re.DOTALL,
 )
@@ -193,9 +193,10 @@ def _by_path(text: str) -> ByPath:
     told = _DETAILS.fullmatch(text)
     if told is None or Path(text).expanduser().exists():
         return ByPath(Path(text).expanduser())
-    details: list[tuple[str, str | bool]] = [
-        (flag, True) for flag in told["flags"].split(",") if flag
-    ]
+    details: list[tuple[str, str | bool]] = []
+    for flag in filter(None, told["flags"].split(",")):
+        name, says, value = flag.partition("=")
+        details.append((name, value if says else True))
     for name in ("characters", "pattern"):
         if told[name] is not None:
             details.append((name, told[name]))

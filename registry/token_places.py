@@ -20,7 +20,6 @@ import numpy as np
 
 from bpeline.registry.word_counts import ShardFiles, ShardKeys, digest_without, shard_key
 from bpeline.tokenizer_core.corpus import (
-    CHUNK_BYTES,
     SingleDocuments,
     has_single_documents,
     open_source,
@@ -55,7 +54,7 @@ class TrainedOn:
             first positions are bytes of the corpus, file after file.
         use: of the tokenizer's tokens in them.
         files: of the corpus, in order.
-        reading, chunk_bytes: how they were read.
+        reading: how they were read.
         unchanged: path → the file, of files that are known to be as they were when their counts
             were made. Of others the digests of chunks must tell.
         made: the tokens of ``words``, if they have been encoded before.
@@ -66,7 +65,6 @@ class TrainedOn:
     use: TokenUse
     files: Sequence[RecordedFile]
     reading: Reading
-    chunk_bytes: int = CHUNK_BYTES
     unchanged: Mapping[str, SourceFile] = field(default_factory=dict)
     made: MadeTokens | None = None
     copies: Copies = field(default_factory=Copies)
@@ -326,7 +324,7 @@ def _texts(
     for path, cells in by_path.items():
         reading = trained.reading.of_source(sources[path])
         ordinals = [ordinal for ordinal, (key, _) in cells.items() if key in wanted]
-        for chunk, text in read_again(path, ordinals, reading, trained.chunk_bytes):
+        for chunk, text in read_again(path, ordinals, reading, reading.chunk_bytes):
             key, digest = cells[chunk.ordinal]
             copies = trained.copies.within(path, chunk.ordinal)
             if digest_without(chunk.digest, copies) == digest and key in wanted:

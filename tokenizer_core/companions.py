@@ -48,7 +48,7 @@ COMPANIONS: dict[str, Companion] = {
         {"subword-nmt": "codes_file"},
         sentencepiece_writer="sentencepiece_file",
     ),
-    "greedy-longest": Companion("greedy"),
+    "greedy-longest": Companion("greedy", {"greedy": "token_list"}),
     "wordpiece": Companion("wordpiece", {"wordpiece": "vocab_file"}, huggingface_model="WordPiece"),
     "frequency-bpe": Companion("frequency_bpe", {"frequency-bpe": "json_files"}),
     "sentencepiece-bpe": Companion(

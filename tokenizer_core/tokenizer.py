@@ -100,7 +100,7 @@ SavedFormat = Literal[
     "bpeline", "hf", "transformers", "gpt2", "tiktoken", "subword-nmt", "wordpiece",
     "frequency-bpe", "sentencepiece", "gguf",
 ]  # fmt: skip
-Format = Literal[SavedFormat, "tekken"]  # which is read and not written
+Format = Literal[SavedFormat, "tekken", "greedy"]  # these two are read and not written
 
 
 class Tokenizer:

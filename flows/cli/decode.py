@@ -18,7 +18,10 @@ from bpeline.tokenizer_core.errors import InvalidOption
 )
 @click.argument("reference", metavar="REF")
 @click.argument("ids", nargs=-1, metavar="IDS...")
-def decode(reference: str, ids: tuple[str, ...], as_json: bool) -> None:
+@click.option(
+    "--keep-markers", is_flag=True, help="Join the tokens as they are, with the marks of word ends."
+)
+def decode(reference: str, ids: tuple[str, ...], keep_markers: bool, as_json: bool) -> None:
     """Print the text of token IDS, or of those on standard input ("-").
 
     REF is name@alias, name/number, a digest or a path.
@@ -28,10 +31,13 @@ def decode(reference: str, ids: tuple[str, ...], as_json: bool) -> None:
     from bpeline.registry import load_tokenizer
 
     tokenizer = load_tokenizer(reference)
+    content = tokenizer.decode_bytes(numbers)  # so that a pipe gives back what was encoded
+    if keep_markers:
+        content = b"".join(tokenizer.vocab[number] for number in numbers)
     if as_json:
-        echo_json({"text": tokenizer.decode(numbers)})
-    else:  # the very bytes, so that a pipe gives back what was encoded
-        click.echo(tokenizer.decode_bytes(numbers), nl=sys.stdout.isatty())
+        echo_json({"text": content.decode(errors="replace")})
+    else:
+        click.echo(content, nl=sys.stdout.isatty())
 
 
 def _piped_ids(content: str) -> list[int]:

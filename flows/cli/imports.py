@@ -16,6 +16,7 @@ from bpeline.flows.requests import ImportRequest
     "bpeline import Qwen2.5-7B/ --name qwen --licence Apache-2.0 --eval 'english=heldout/*.txt'",
     "bpeline import ranks.tiktoken,pattern=cl100k --name ours --rules rules.toml",
     "bpeline import tekken.json --name mistral --plan",
+    "bpeline import tokens.txt --name words --algorithm greedy --end-of-word '</w>'",
     "bpeline import hf://openai-community/gpt2@main --name gpt2",
 )
 @click.argument("file", metavar="FILE")
@@ -35,7 +36,8 @@ def import_(file: str, plan: bool, as_json: bool, **given: Any) -> None:
     """Register a tokenizer that another program made.
 
     FILE is what was downloaded: tokenizer.json, *.tiktoken, tekken.json, a .model, vocab.txt, or a
-    folder of these; behind it what the file does not say, such as ,pattern=cl100k. Or it is
+    folder of these; behind it what the file does not say, such as ,pattern=cl100k. With
+    --algorithm greedy it is a list of tokens, one a line. Or it is
     hf://ORG/REPO@REVISION of the Hugging Face Hub; the commit is kept. It is read again
     by its original library where that is installed, measured on the evaluation set of the name,
     and kept as it was downloaded. Afterwards it is a version as any other: `bpeline compare`,

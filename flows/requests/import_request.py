@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -27,6 +27,12 @@ class ImportRequest(Request):
         "it does not say: ranks.tiktoken,pattern=cl100k; or hf://ORG/REPO@REVISION"
     )
     name: str = Field(description="the name to register under: a-z, 0-9, '.', '_' and '-'")
+    algorithm: Literal["", "greedy"] = Field(
+        "", description="greedy: the file is a list of tokens, one a line, see docs/algorithms.md"
+    )
+    end_of_word: str = Field(
+        "", description="with --algorithm greedy: what tokens end with at the end of a word"
+    )
     licence: str = Field("", description="under which terms its makers give it, for the record")
     roles: tuple[str, ...] = Field(
         (), description=str(TrainingRequest.model_fields["roles"].description)
@@ -85,6 +91,12 @@ class ImportRequest(Request):
 
         validate_name(self.name)
         declared_roles(self.roles)
+        if self.end_of_word and not self.algorithm:
+            raise InvalidOption(
+                f"--end-of-word is {self.end_of_word!r}, and no list of tokens is imported",
+                "--end-of-word together with --algorithm greedy",
+                "add `--algorithm greedy`, or leave --end-of-word out",
+            )
         if not self.file:
             raise InvalidOption(
                 "no file was named",
@@ -96,7 +108,11 @@ class ImportRequest(Request):
     def as_config(self) -> dict[str, Any]:
         """The request as JSON values; the flow called with them does the same again."""
         config = self.model_dump(mode="json")
-        return config if self.roles else {key: config[key] for key in config if key != "roles"}
+        return {
+            key: value
+            for key, value in config.items()
+            if value or key not in ("roles", "algorithm", "end_of_word")
+        }
 
     def same_as(self, config: Mapping[str, Any]) -> bool:
         """Whether a stored configuration asks for the same."""

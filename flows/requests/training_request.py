@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 BYTES = 256
 PUNKT = "punkt"
+CHUNK_BYTES = 64 << 20  # the core's; importing it takes time
 LARGEST_VOCAB = (1 << 23) - 1  # what merging holds
 USUAL_VOCAB = 32_000
 AUTO = "auto"  # as vocab_size: the size at which text costs a model least
@@ -64,7 +65,7 @@ OPEN: Any = None  # nobody says it; in a request it has a value
 # What says where, how and for whom, and nothing about the tokenizer once words are counted.
 _NOT_LEARNED = (
     "paths", "sources", "counts", "temperature", "name", "workers", "table_memory", "engine",
-    "evaluation", "baselines", "rules", "deduplicate", "include", "strict", "roles",
+    "evaluation", "baselines", "rules", "deduplicate", "include", "strict", "roles", "chunk_bytes",
 )  # fmt: skip
 
 
@@ -194,6 +195,11 @@ class TrainingRequest(Request):
     )
     parity_global: int = Field(
         0, description="with parity: so many first merges serve all text together"
+    )
+    chunk_bytes: int = Field(
+        CHUNK_BYTES,
+        description="how long the chunks are that are counted by themselves, in bytes; they end "
+        "where no word goes on. Words are the same whatever it is, held-out documents are not",
     )
     table_memory: int = Field(
         256,
@@ -485,6 +491,7 @@ class TrainingRequest(Request):
             ("min-word-count", self.min_word_count, 1),
             ("max-token-bytes", self.max_token_bytes, 2),
             ("workers", self.workers, 1),
+            ("chunk-bytes", self.chunk_bytes, 1),
             ("table-memory", self.table_memory, LEAST_TABLE_MEMORY),
         ):
             if value is not None and value < lowest:
@@ -566,7 +573,7 @@ class TrainingRequest(Request):
             "include": [], "strict": False, "forbid": [], "forbidden_tokens": [],
             "characters": "any", "forbid_from": [], "transition_size": 0,
             "counts": [], "count_columns": "word,count", **OF_PARITY, "parity_dev": [],
-            "largest_size": None, "model_shape": None, "roles": [],
+            "largest_size": None, "model_shape": None, "roles": [], "chunk_bytes": CHUNK_BYTES,
         }  # fmt: skip
         if self.chooses_size:
             config["vocab_size"] = AUTO
@@ -608,6 +615,7 @@ class TrainingRequest(Request):
             deduplicated=self.deduplicate,
             text_form=self.text_form,
             count_columns=self._count_columns,
+            chunk_bytes=self.chunk_bytes,
         )
 
     @property

@@ -15,7 +15,6 @@ from bpeline.registry.opening import Registry
 from bpeline.registry.word_counts import ShardFiles, ShardKeys
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import (
-    CHUNK_BYTES,
     ChunkGroup,
     FoundFiles,
     LeftOut,
@@ -225,10 +224,10 @@ def recalled(
         if way.plain_digest != digest:
             found |= {
                 path: one
-                for path, one in recall(some, CHUNK_BYTES, way.plain_digest).items()
+                for path, one in recall(some, reading.chunk_bytes, way.plain_digest).items()
                 if way.are_plain(chunk.digest for chunk in one.chunks)
             }
-        found |= recall(some, CHUNK_BYTES, digest)
+        found |= recall(some, reading.chunk_bytes, digest)
     return found
 
 
@@ -243,7 +242,7 @@ def plan_reading(
     size = sum(file.size for file in unread)
     alone = threads_would_wait(size, len(unread), reading.pattern)
     most = MOST_TASKS if engine is None else engine.parcels(size, alone)
-    groups = plan_chunk_groups(unread, CHUNK_BYTES, most)
+    groups = plan_chunk_groups(unread, reading.chunk_bytes, most)
     return CorpusPlan(tuple(files), known, _bundled(groups, most), size, reading, alone)
 
 

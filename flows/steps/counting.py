@@ -26,7 +26,6 @@ from bpeline.registry.word_counts import (
 )
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import (
-    CHUNK_BYTES,
     Chunk,
     ChunkGroup,
     Reading,
@@ -183,7 +182,7 @@ def count_chunks(plan: CorpusPlan, request: TrainingRequest, workspace: Workspac
     read = {
         file.path: FileReading.of(
             file,
-            CHUNK_BYTES,
+            reading.chunk_bytes,
             ways[file.source].digest,
             _in_a_row([chunk.record for chunk in found.get(file.path, [])]),
         )
@@ -270,7 +269,7 @@ def digest_bundle(bundle: Bundle, reading: Reading) -> list[FileDocuments]:
     for group in bundle:
         raise_if_stopped()
         own = reading.of_source(group.file.source)
-        found.append(digest_documents(group.file, own, CHUNK_BYTES))
+        found.append(digest_documents(group.file, own, own.chunk_bytes))
     return found
 
 
@@ -318,8 +317,8 @@ class _ChunksCounting:
 
     def group(self, group: ChunkGroup) -> Iterator[CountedChunk]:
         """Count the chunks of a group that are not counted yet, one after the other."""
-        store = self._store
-        for chunk, raw in cut_chunks(group, self._way.reading, CHUNK_BYTES):
+        store, size = self._store, self._way.reading.chunk_bytes
+        for chunk, raw in cut_chunks(group, self._way.reading, size):
             raise_if_stopped()
             told = _Told(self._listener, chunk.size)
             left_out = self._copies.within(group.file.path, chunk.ordinal)

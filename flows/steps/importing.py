@@ -104,7 +104,7 @@ def read_files(request: ImportRequest) -> ReadFiles:
     """
     origin, licence, parsed = _found(request)
     files = files_of(parsed.path)
-    format = format_of(parsed.path)
+    format = request.algorithm or format_of(parsed.path)
     if format == "bpeline":
         raise InvalidOption(
             f"{parsed.path} is a tokenizer in bpeline's own format",
@@ -112,7 +112,9 @@ def read_files(request: ImportRequest) -> ReadFiles:
             f"type `bpeline encode {parsed.path} TEXT`, or name it as --baseline",
         )
     details: dict[str, Any] = dict(parsed.details)
-    tokenizer = Tokenizer.load(parsed.path, **details)
+    if request.end_of_word:
+        details["end_of_word"] = request.end_of_word
+    tokenizer = Tokenizer.load(parsed.path, **{"format": format, **details})
     declared_roles(request.roles, tokenizer.special_tokens)
     libraries = {name: installed_version(name) for name in _LIBRARIES}
     imported = Imported(

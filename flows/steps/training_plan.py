@@ -52,7 +52,6 @@ from bpeline.registry.references import parse_registered
 from bpeline.registry.word_counts import ShardKeys, TableHandle, WordCountStore
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import (
-    CHUNK_BYTES,
     LEFT_OUT_RULE,
     ChunkGroup,
     FoundFiles,
@@ -311,7 +310,7 @@ class _Planner:
             text = round(file.size * _TEXT_IN_COMPRESSED)
             why: Why = "new" if before is None else "changed"
             return UnreadFile(file.path, why, file.size, None, 0, text)
-        most = -(-file.size // CHUNK_BYTES)
+        most = -(-file.size // self.reading.chunk_bytes)
         if before is None or before.size >= file.size:
             why = "new" if before is None else "changed"
             return UnreadFile(file.path, why, file.size, most, 0, file.size)
@@ -338,7 +337,8 @@ class _Planner:
             held_out, left_out = seen.held_out_bytes, seen.left_out_bytes or 0
             for file in unread:
                 way = ShardKeys.of(self.reading.of_source(file.source))
-                for chunk, text in read_chunks(ChunkGroup(file), way.reading, CHUNK_BYTES):
+                size = way.reading.chunk_bytes
+                for chunk, text in read_chunks(ChunkGroup(file), way.reading, size):
                     counts = count_chunk(chunk, text, way.reading_of(chunk.digest)[0])
                     if len(counts.counts):
                         return

@@ -17,7 +17,7 @@ from bpeline.flows.importing import import_tokenizer
 from bpeline.registry import load_tokenizer
 from bpeline.registry.imported import copy_originals, imported_in
 from bpeline.registry.opening import open_registry
-from bpeline.tokenizer_core import Tokenizer
+from bpeline.tokenizer_core import Tokenizer, count_texts, train_frequency_bpe
 from bpeline.tokenizer_core.digests import sealed, unsealed
 from bpeline.tokenizer_core.formats.bpeline import read_manifest
 
@@ -248,6 +248,41 @@ def test_what_nobody_was_asked_when_it_was_imported_is_not_asked_when_it_is_veri
         assert json.loads(verified.stdout)["identical"]
     finally:
         record.write_bytes(content)
+
+
+def test_a_list_of_tokens_is_imported(here: Path, bpeline: Command) -> None:
+    tokens = ["errrr</w>", "tain</w>", "moun", "est</w>", "high", "the</w>", "a</w>"]
+    (here / "tokens.txt").write_text("\n".join(tokens))
+    refused = bpeline("import", "tokens.txt", "--name", "list", "--end-of-word", "</w>")
+    assert (refused.exit_code, "--algorithm greedy" in refused.output) == (2, True)
+    done = bpeline(
+        "import", "tokens.txt", "--name", "list", "--algorithm", "greedy", "--end-of-word", "</w>"
+    )
+    assert done.exit_code == 0, done.output
+    ids = list(map(str, load_tokenizer("list/1").encode("the highest mountain")))
+    assert bpeline("decode", "list/1", *ids).output == "the highest mountain"
+    kept = bpeline("decode", "list/1", "--keep-markers", *ids)
+    assert kept.output == "the</w>highest</w>mountain</w>"
+    assert bpeline("verify", "list/1").exit_code == 0
+
+
+def test_files_of_frequency_bpe_say_how_text_is_cut_or_are_told(
+    here: Path, bpeline: Command
+) -> None:
+    made = train_frequency_bpe(count_texts(["low lower"], "whitespace"), 3, sentences="lines")
+    made.save(here / "frequencies", "frequency-bpe")
+    done = bpeline("import", "frequencies", "--name", "frequency")
+    assert done.exit_code == 0, done.output
+    assert load_tokenizer("frequency/1").digest == made.digest
+    assert bpeline("verify", "frequency/1").exit_code == 0
+    (here / "frequencies/bpeline.json").unlink()
+    refused = bpeline("import", "frequencies", "--name", "frequency")
+    assert refused.exit_code == 2
+    assert ",sentences=punkt,pattern=wordpunct" in refused.output
+    told = "frequencies,sentences=lines,pattern=whitespace"
+    done = bpeline("import", told, "--name", "frequency")
+    assert "nothing new" in done.output or done.exit_code == 0, done.output
+    assert load_tokenizer("frequency@candidate").digest == made.digest
 
 
 @pytest.mark.parametrize("number", [1, 2])

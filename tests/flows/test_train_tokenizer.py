@@ -16,6 +16,7 @@ from bpeline.flows.requests import TrainingRequest
 from bpeline.flows.running.progress import Progress, listening
 from bpeline.flows.steps import plan_training
 from bpeline.flows.train_tokenizer import train_tokenizer
+from bpeline.flows.verify_version import verify_version
 from bpeline.flows.versions.details import version_details
 from bpeline.registry import load_tokenizer
 from bpeline.registry.opening import open_registry
@@ -261,6 +262,21 @@ def test_workers_do_not_change_the_result(corpus: Path, tmp_path: Path) -> None:
         for workers in (1, 3)
     }  # fmt: skip
     assert len(digests) == 1
+
+
+@pytest.mark.slow
+def test_chunks_are_as_long_as_asked_and_words_the_same(corpus: Path) -> None:
+    made = {
+        size: train_tokenizer([str(corpus)], f"of-{size}", 400, held_out=0.0, chunk_bytes=size)
+        for size in (1_000, 9_000, 64 << 20)
+    }
+    assert len({one.digest for one in made.values()}) == 1
+    for size, summary in made.items():
+        run = open_registry(make=False).catalogue.run(summary.run_id)
+        assert run.config.get("chunk_bytes", 64 << 20) == size
+        assert TrainingRequest.checked(**run.config).reading.chunk_bytes == size
+    found = verify_version("of-9000/1")
+    assert found.as_dict()["identical"]
 
 
 @pytest.mark.rotating(2)

@@ -74,7 +74,8 @@ class Corpus:
         store = WordCountStore(self.workspace)
         words = store.open_table(store.combine(self.refs))
         use = token_use(tokenizer, words)
-        return TrainedOn(words, use, self.files, self.reading, self.chunk_bytes)
+        reading = replace(self.reading, chunk_bytes=self.chunk_bytes)
+        return TrainedOn(words, use, self.files, reading)
 
     def train(self, size: int = 420) -> Tokenizer:
         store = WordCountStore(self.workspace)

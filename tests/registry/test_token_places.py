@@ -72,7 +72,8 @@ class Corpus:
     def screened(self, tokenizer: Tokenizer, unchanged: bool) -> Screening:
         use = token_use(tokenizer, self.words)
         known = self.files if unchanged else {}
-        trained = TrainedOn(self.words, use, self.records, self.reading, self.chunk_bytes, known)
+        reading = replace(self.reading, chunk_bytes=self.chunk_bytes)
+        trained = TrainedOn(self.words, use, self.records, reading, known)
         return screen(tokenizer, self.workspace, trained)
 
     def made(self, tokenizer: Tokenizer) -> tuple[set[int], set[int]]:

@@ -138,7 +138,9 @@ def as_the_program(words: dict[str, int], merges: int) -> tuple[list[str], dict[
     return [token for token, _ in ordered], splits
 
 
-def test_as_trained_goes_as_programs_that_do_not_separate_training(book: Path) -> None:
+def test_as_trained_goes_as_programs_that_do_not_separate_training(
+    book: Path, tmp_path: Path
+) -> None:
     text = book.read_text(encoding="utf-8")
     words = dict(Counter(re.findall(r"\S+", text)[:20_000]))
     counts = WordCounts.from_mapping({w.encode(): n for w, n in words.items()}, "whitespace")
@@ -154,6 +156,13 @@ def test_as_trained_goes_as_programs_that_do_not_separate_training(book: Path) -
         assert word not in words
         expected = greedy_reference.longest_anywhere(word, ordered, END, "</u>")
         assert tokens_of(made, word) == expected
+    # With its list of tokens alone, words that it knows are cut as it cuts unknown ones.
+    listed = tmp_path / "tokens.txt"
+    listed.write_text("\n".join(ordered), encoding="utf-8")
+    bare = Tokenizer.load(listed, "greedy", end_of_word=END)
+    for word in splits:
+        expected = greedy_reference.longest_anywhere(word, ordered, END, "</u>")
+        assert tokens_of(bare, word) == expected
     both = " ".join(["statement", "unstated", *list(splits)[:50]])
     assert tokens_of(made, both) == [t for word in both.split() for t in tokens_of(made, word)]
     assert made.decode(made.encode(both)) == both

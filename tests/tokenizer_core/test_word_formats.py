@@ -211,7 +211,7 @@ def test_marks_of_another_name_are_given(files: Path) -> None:
 def test_how_text_is_cut_is_never_assumed(files: Path, details: dict[str, str]) -> None:
     with pytest.raises(InvalidTokenizer, match=r"no bpeline\.json") as refused:
         Tokenizer.load(files, **details)
-    assert f"{files},pattern=wordpunct,sentences=punkt" in refused.value.next_step
+    assert f"{files},sentences=punkt,pattern=wordpunct" in refused.value.next_step
     assert refused.value.exit_code == 2
     (files / "bpeline.json").write_text('{"algorithm": {"name": "frequency-bpe"}}')
     with pytest.raises(InvalidTokenizer, match="another algorithm"):

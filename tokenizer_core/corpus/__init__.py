@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from .chunking import CHUNK_BYTES as CHUNK_BYTES
     from .chunking import Chunk as Chunk
     from .chunking import ChunkGroup as ChunkGroup
     from .chunking import cut_chunks as cut_chunks
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from .left_out import SECTIONS_RULE as SECTIONS_RULE
     from .left_out import LeftOut as LeftOut
     from .left_out import new_documents as new_documents
+    from .reading import CHUNK_BYTES as CHUNK_BYTES
     from .reading import TEXT_FORMS as TEXT_FORMS
     from .reading import Reading as Reading
     from .rereading import SingleDocuments as SingleDocuments

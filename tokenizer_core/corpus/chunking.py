@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.corpus.documents import ChunkText, read_documents, text_within
-from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.corpus.reading import CHUNK_BYTES, Reading
 from bpeline.tokenizer_core.corpus.source_bytes import SourceBytes, open_source
 from bpeline.tokenizer_core.corpus.sources import SourceFile
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
@@ -27,7 +27,6 @@ from bpeline.tokenizer_core.kernels.memory.pages import Memory, fresh
 from bpeline.tokenizer_core.splitting import Cuts
 from bpeline.tokenizer_core.text import Text
 
-CHUNK_BYTES = 64 << 20
 MAX_GROUPS = 64
 _FIRST_LOOK = 1 << 12  # bytes; natural text has a legal cut every few words
 _LONGEST_LOOK = 1 << 20  # larger ones would take memory from the system anew each time

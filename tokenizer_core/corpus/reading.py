@@ -26,6 +26,7 @@ from bpeline.tokenizer_core.splitting import (
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.vocabulary import validate_special_tokens
 
+CHUNK_BYTES = 64 << 20
 TEXT_FORMS = ("NFC", "NFD", "NFKC", "NFKD")
 _COUNTING = 3  # raised whenever the same bytes and settings give other counts than before
 
@@ -64,6 +65,8 @@ class Reading:
         count_columns: the columns of words and of counts, of files that hold these.
         deduplicated: whether copies of documents are left out as well; which ones are copies, the
             whole corpus decides, so chunks with copies have other digests.
+        chunk_bytes: how long chunks are, about. Words are the same whatever it is; held-out
+            sections, which begin anew in each chunk, are others.
 
     Raises:
         InvalidOption: a share or a policy that is not among these.
@@ -80,6 +83,7 @@ class Reading:
     deduplicated: bool = False
     text_form: Literal["", "NFC", "NFD", "NFKC", "NFKD"] = ""
     count_columns: tuple[str, str] = ("word", "count")
+    chunk_bytes: int = CHUNK_BYTES
 
     def __post_init__(self) -> None:
         if self.special_tokens:

@@ -142,6 +142,7 @@ def read_alike_together(reading: Reading) -> bool:
     marks = _BETWEEN, "\ufeff"
     return (
         reading.invalid_utf8 == "strict"
+        and reading.chunk_bytes >= _SMALL
         and not reading.text_form
         and not any(mark in one for one in reading.special_tokens for mark in marks)
     )

@@ -114,8 +114,8 @@ def _settings(
             path,
             f"does not say how text is cut into sentences and words: there is no {SETTINGS}",
             "a split pattern, and sentences by punkt, by lines or none",
-            f"say which, wherever a command takes a tokenizer: {path},pattern=wordpunct,"
-            'sentences=punkt; and Tokenizer.load(PATH, pattern="wordpunct", sentences="punkt")',
+            f"say which, wherever a command takes a tokenizer: {path},sentences=punkt,"
+            'pattern=wordpunct; and Tokenizer.load(PATH, pattern="wordpunct", sentences="punkt")',
         )
     return pattern, marks if sentences is None else marks.with_sentences(sentences)
 
