@@ -91,12 +91,6 @@ class ImportRequest(Request):
 
         validate_name(self.name)
         declared_roles(self.roles)
-        if self.end_of_word and not self.algorithm:
-            raise InvalidOption(
-                f"--end-of-word is {self.end_of_word!r}, and no list of tokens is imported",
-                "--end-of-word together with --algorithm greedy",
-                "add `--algorithm greedy`, or leave --end-of-word out",
-            )
         if not self.file:
             raise InvalidOption(
                 "no file was named",

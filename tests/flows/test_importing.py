@@ -253,8 +253,7 @@ def test_what_nobody_was_asked_when_it_was_imported_is_not_asked_when_it_is_veri
 def test_a_list_of_tokens_is_imported(here: Path, bpeline: Command) -> None:
     tokens = ["errrr</w>", "tain</w>", "moun", "est</w>", "high", "the</w>", "a</w>"]
     (here / "tokens.txt").write_text("\n".join(tokens))
-    refused = bpeline("import", "tokens.txt", "--name", "list", "--end-of-word", "</w>")
-    assert (refused.exit_code, "--algorithm greedy" in refused.output) == (2, True)
+    assert bpeline("import", "tokens.txt", "--name", "list").exit_code == 2  # is it one of BERT's?
     done = bpeline(
         "import", "tokens.txt", "--name", "list", "--algorithm", "greedy", "--end-of-word", "</w>"
     )

@@ -26,8 +26,7 @@ from bpeline.registry.word_counts import ShardRef, WordCountStore, shard_key
 from bpeline.registry.word_counts.corpus_records import RecordedFile
 from bpeline.registry.workspace.workspace import Workspace
 from bpeline.tokenizer_core import SplitPattern, Tokenizer, train_bpe
-from bpeline.tokenizer_core.corpus.chunking import CHUNK_BYTES
-from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.corpus.reading import CHUNK_BYTES, Reading
 from bpeline.tokenizer_core.errors import CorruptFile
 from bpeline.tokenizer_core.evaluation.metric_names import ALL
 from bpeline.tokenizer_core.evaluation.tokens_in_use import token_use

@@ -126,10 +126,10 @@ class Reading:
             return Cuts(behind_each=b"\n" if format == "jsonl" else RECORD_END)
         pairs = self.pattern.cut_pairs
         if isinstance(pairs, SentenceBreaks):
-            pairs = replace(pairs, form=self.text_form)
-        elif pairs is not None and self.text_form:
-            pairs = FormedPairs(pairs, self.text_form)
-        return self._cuts(pairs)
+            return self._cuts(replace(pairs, form=self.text_form))
+        if pairs is None or not self.text_form:
+            return self._cuts(pairs)
+        return self._cuts(FormedPairs(pairs, self.text_form))
 
     def _cuts(self, pairs: AnyPairs) -> Cuts:
         return Cuts(

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from bpeline.tokenizer_core.corpus.chunking import (
-    CHUNK_BYTES,
     Chunk,
     ChunkGroup,
     left_out_across,
@@ -14,7 +13,7 @@ from bpeline.tokenizer_core.corpus.chunking import (
     read_chunks,
 )
 from bpeline.tokenizer_core.corpus.documents import ChunkText, read_documents
-from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.corpus.reading import CHUNK_BYTES, Reading
 from bpeline.tokenizer_core.corpus.source_bytes import SourceBytes
 from bpeline.tokenizer_core.corpus.sources import Source, SourceFile, find_source_files
 from bpeline.tokenizer_core.errors import CorpusError

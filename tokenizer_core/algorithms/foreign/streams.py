@@ -47,7 +47,7 @@ from bpeline.tokenizer_core.encoding import (
 )
 from bpeline.tokenizer_core.errors import InvalidPattern, InvalidTokenizer
 from bpeline.tokenizer_core.normalization import WHITE_SPACE, Normalizer
-from bpeline.tokenizer_core.splitting import CutPairs, SplitPattern, SplitStep
+from bpeline.tokenizer_core.splitting import CutPairs, SentenceBreaks, SplitPattern, SplitStep
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.vocabulary import AddedToken, Pipeline, TokenizerSpec
 
@@ -167,9 +167,9 @@ def cuts_of(document: dict[str, Any]) -> LegalCuts | None:
     return None
 
 
-def _before_spaces(pairs: CutPairs | None) -> BeforeSpaces | None:
+def _before_spaces(pairs: CutPairs | SentenceBreaks | None) -> BeforeSpaces | None:
     """The spaces that every character but white space may be parted from."""
-    if pairs is None:
+    if not isinstance(pairs, CutPairs):
         return None
     others = np.ones(len(pairs.class_of_point), np.bool_)
     others[[ord(one) for one in WHITE_SPACE]] = False
