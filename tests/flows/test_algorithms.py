@@ -112,7 +112,8 @@ def test_the_command_line_trains_what_the_library_trains(
     if case in formats:
         foreign = bpeline("export", "words/1", "--format", formats[case], "--output", "foreign")
         assert foreign.exit_code == 0, foreign.output
-        assert "tell its reader: pattern = 'w" in foreign.stdout
+        told_apart = "tell its reader: pattern = 'w" in foreign.stdout
+        assert told_apart is (case != "frequency-bpe")  # whose fourth file says it
         told = format_named(formats[case]).left_out(expected)
         read = Tokenizer.load(Path("foreign"), formats[case], **told)  # type: ignore[arg-type]
         assert read.decode(read.encode(text)) == expected.decode(expected.encode(text))
@@ -196,6 +197,7 @@ def documented_files(tmp_path: Path) -> None:
     """What the examples of the documentation name, beside the corpus."""
     contents = {
         "toy.txt": " ".join(TOY),
+        "tokens.txt": "errrr</w>\ntain</w>\nmoun\nest</w>\nhigh\nthe</w>\na</w>\n",
         "text.en": "the lower house saw newer water " * 60,
         "text.de": "das haus sah neues wasser und den lower " * 60,
         "chinese.txt": text_of(CHINESE, 300),

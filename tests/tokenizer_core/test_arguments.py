@@ -83,6 +83,7 @@ READING = {
     "invalid_utf8": CHOICES,
     "text_field": TEXTS,
     "text_form": frozenset({"empty"}),
+    "sentences": CHOICES,
     "on_progress": or_none(FUNCTIONS),
 }
 FILES = {
@@ -150,6 +151,8 @@ TABLE: dict[str, dict[str, frozenset[str]]] = {
         "merges": NUMBERS,
         "end_of_word": TEXTS,
         "sentences": CHOICES,
+        "word_sentences": CHOICES | {"text"},
+        "parts": CHOICES,
         "min_sentence_characters": NUMBERS,
     },
     "train_wordpiece": {
@@ -213,8 +216,11 @@ TABLE: dict[str, dict[str, frozenset[str]]] = {
         "regex": TEXTS,
         "name": or_none(TEXTS),
         "steps": frozenset({"None", "nothing"}),
+        "sentences": or_none(VALUES),
     },
     "SplitPattern.named": {"name": TEXTS},
+    "SplitPattern.within": {"sentences": or_none(VALUES)},
+    "SplitPattern.within_named": {"sentences": CHOICES},
     "SplitPattern.parse": {"pattern": TEXTS},
     "SplitPattern.of_steps": {"steps": frozenset({"nothing"})},
     "SplitPattern.from_record": {"record": VALUES},
@@ -351,7 +357,10 @@ def _doors() -> dict[str, Door]:
         "count_texts": (bpeline.count_texts, {"texts": [TEXT]}),
         "train_bpe": (bpeline.train_bpe, {"counts": counts, "vocab_size": 262}),
         "train_char_bpe": (bpeline.train_char_bpe, {"counts": counts, "merges": 5}),
-        "train_frequency_bpe": (bpeline.train_frequency_bpe, {"counts": counts, "merges": 5}),
+        "train_frequency_bpe": (
+            bpeline.train_frequency_bpe,
+            {"counts": counts, "merges": 5, "word_sentences": "text"},
+        ),
         "train_wordpiece": (bpeline.train_wordpiece, {"counts": counts, "vocab_size": 20}),
         "train_from_iterator": (bpeline.train_from_iterator, {"texts": [TEXT], "vocab_size": 262}),
         "train_parity_bpe": (
@@ -372,6 +381,8 @@ def _doors() -> dict[str, Door]:
         "ParityRule": (ParityRule, {}),
         "SplitPattern": (SplitPattern, {"regex": r"\w+|\W"}),
         "SplitPattern.named": (SplitPattern.named, {"name": "gpt2"}),
+        "SplitPattern.within": (gpt2.within, {"sentences": None}),
+        "SplitPattern.within_named": (gpt2.within_named, {"sentences": "none"}),
         "SplitPattern.parse": (SplitPattern.parse, {"pattern": "gpt2"}),
         "SplitPattern.of_steps": (SplitPattern.of_steps, {"steps": []}),
         "SplitPattern.from_record": (SplitPattern.from_record, {"record": gpt2.as_record()}),
@@ -724,7 +735,7 @@ def test_options_of_a_training_are_refused_before_anything_is_counted() -> None:
 TRAINERS: dict[str, dict[str, Any]] = {
     "train_bpe": {"vocab_size": 262},
     "train_char_bpe": {"merges": 5},
-    "train_frequency_bpe": {"merges": 5},
+    "train_frequency_bpe": {"merges": 5, "sentences": "none"},
     "train_wordpiece": {"vocab_size": 20},
 }
 

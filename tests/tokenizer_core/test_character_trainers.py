@@ -229,7 +229,8 @@ def test_what_cannot_be_trained_is_refused() -> None:
         train_wordpiece(counted(TOY), 50, score="unigram")  # type: ignore[arg-type]
     with pytest.raises(InvalidOption):
         train_char_bpe(counted(TOY), -1)
-    for train in (train_char_bpe, train_wordpiece, train_frequency_bpe):
+    by_frequency = partial(train_frequency_bpe, sentences="none")
+    for train in (train_char_bpe, train_wordpiece, by_frequency):
         with pytest.raises(EmptyCorpus):
             train(counted({}), 100)
 
@@ -402,7 +403,7 @@ def test_a_checkpoint_of_other_settings_is_refused(tmp_path: Path) -> None:
         partial(train_char_bpe, joined=True),
         partial(train_char_bpe, end_of_word="_"),
         partial(train_char_bpe, min_count=3),
-        partial(train_frequency_bpe, min_word_count=3),
+        partial(train_frequency_bpe, min_word_count=3, sentences="none"),
         train_wordpiece,
     ):
         with pytest.raises(InvalidOption, match="other settings"):

@@ -176,10 +176,12 @@ class SplitPattern:
         record = _record_in(pattern)
         return cls(pattern) if record is None else cls.from_record(record)
 
+    @checked
     def within(self, sentences: Punkt | None) -> SplitPattern:
         """The same pattern, applied to each sentence; with None to a text as a whole."""
         return replace(self, sentences=sentences)
 
+    @checked
     def within_named(self, sentences: str) -> SplitPattern:
         """`within` what `Punkt.named` gives; with ``none`` and ``lines`` the pattern as it is."""
         punkt = Punkt.asked(sentences)
