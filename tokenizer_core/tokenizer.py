@@ -441,7 +441,7 @@ class Tokenizer:
         Raises:
             WrongKind: ``text`` is not a string.
         """
-        return self.encode(text)
+        return self.encode(text, "none")
 
     def encode_to_numpy(
         self,
@@ -862,7 +862,9 @@ class Tokenizer:
         Raises:
             UnknownToken: no such id.
         """
-        return self.decode_bytes([id_])
+        content = self.decode_bytes([id_])
+        # Control tokens of a SentencePiece model have a name, and no text.
+        return self.spec.vocab[id_] if self.is_special(id_) else content
 
     def is_special(self, id_: int) -> bool:
         """Whether an id is that of a special token; False for ids that the vocab does not hold."""

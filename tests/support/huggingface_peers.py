@@ -62,6 +62,7 @@ def assert_as_library(path: Path, texts: Iterable[str] = NASTY) -> Tokenizer:
         assert around == finding.encode(text).ids, f"REPRO: {text!r}"
         plain = ours.encode(text, "none")
         assert plain == ignoring.encode(text, add_special_tokens=False).ids, f"REPRO: {text!r}"
+        assert plain == ours.encode_ordinary(text)
     assert ours.encode_batch(texts) == list(map(ours.encode, texts))
     assert_moves_to_another_process(ours, texts)
     return ours

@@ -418,8 +418,20 @@ def encodes_as_library(ours: Tokenizer, document: dict[str, Any], texts: list[st
                 assert ours.encode(text, **options) == theirs, f"{text!r} {options}"
 
 
+def decodes_as_library(ours: Tokenizer, document: dict[str, Any], texts: list[str]) -> None:
+    """Text of any ids is that of the library, at once and as a stream."""
+    library, chance = library_of(document), random.Random(len(texts[-1]))
+    known = [*ours.vocab]
+    for _ in range(30):
+        ids = chance.choices(known, k=chance.randint(0, 6))
+        theirs = library.decode(ids, skip_special_tokens=False)
+        stream = ours.decode_stream()
+        assert ours.decode(ids) == theirs, ids
+        assert "".join(map(stream.feed, ids)) + stream.flush() == theirs, ids
+
+
 # Each takes our tokenizer, the document that it was read from, and texts.
-RULES = (encodes_as_library,)
+RULES = (encodes_as_library, decodes_as_library)
 
 
 def outcome_of(number: int, path: Path) -> str:

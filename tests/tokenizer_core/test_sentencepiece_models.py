@@ -21,7 +21,7 @@ from bpeline.tokenizer_core.algorithms.sentencepiece_bpe.model_proto import (
     UNUSED,
     USER_DEFINED,
 )
-from bpeline.tokenizer_core.errors import BpelineError, InvalidTokenizer
+from bpeline.tokenizer_core.errors import BpelineError, InvalidTokenizer, UnknownToken
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 sentencepiece = pytest.importorskip("sentencepiece")
@@ -145,10 +145,26 @@ def test_text_comes_back_as_sentencepiece_gives_it(name: str, tmp_path: Path) ->
     path.write_bytes(model_of(name))
     theirs = sentencepiece.SentencePieceProcessor(model_proto=model_of(name))
     ours = Tokenizer.load(path, "sentencepiece")
-    for text in [*SENTENCES, *random_texts(200, 2)]:
-        ids = theirs.encode(text.replace("▁", ""))
-        if theirs.unk_id() not in ids:
-            assert ours.decode(ids) == theirs.decode(ids), text
+    pieces = {id_: theirs.id_to_piece(id_) for id_ in range(theirs.get_piece_size())}
+    kinds = [
+        [id_ for id_ in pieces if theirs.is_control(id_) or theirs.is_unknown(id_)],
+        [id_ for id_, piece in pieces.items() if piece.startswith("▁")],
+        [id_ for id_, piece in pieces.items() if piece in ("▁", "▁▁", "<0x20>", "<0xE4>")],
+        [id_ for id_ in pieces if theirs.is_byte(id_)] or [*pieces],
+        [*pieces],
+    ]
+    chance = random.Random(2)
+    drawn = [
+        [chance.choice(chance.choice(kinds)) for _ in range(chance.randint(0, 9))]
+        for _ in range(600)
+    ]
+    for ids in [*map(theirs.encode, [*SENTENCES, *random_texts(200, 2)]), *drawn]:
+        stream = ours.decode_stream()
+        for text in (ours.decode(ids), "".join(map(stream.feed, ids)) + stream.flush()):
+            assert text == theirs.decode(ids), [pieces[id_] for id_ in ids]
+    with pytest.raises(UnknownToken):
+        ours.decode([0, True])
+    assert ours.id_to_token(theirs.unk_id()) == b"<unk>"
 
 
 def varint(value: int) -> bytes:
@@ -248,6 +264,9 @@ BY_LIBRARY: dict[str, tuple[bytes, str]] = {
     ),
     "an unused piece of one character": (
         UNK + piece("a") + piece("b", 0, UNUSED) + BPE_TRAINED, "unused",
+    ),
+    "another text of unknown characters": (
+        UNK + piece("a") + field(2, whole(3, 2) + field(44, b"?")), "a text for unknown characters",
     ),
     "a piece of what is none": (UNK + piece("a") + piece("ab") + BPE_TRAINED, "'b'"),
 }  # fmt: skip

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
+from bpeline.tokenizer_core.algorithms.sentencepiece_bpe.decoder import ModelDecoder
 from bpeline.tokenizer_core.algorithms.sentencepiece_bpe.encoder import (
     WHOLE_TEXT,
     SentencePieceEncoder,
@@ -19,6 +20,7 @@ from bpeline.tokenizer_core.algorithms.sentencepiece_bpe.symbols import (
     symbols_of,
 )
 from bpeline.tokenizer_core.encoding import Decoder
+from bpeline.tokenizer_core.normalization import SentencePieceText
 from bpeline.tokenizer_core.vocabulary import Algorithm, TokenizerSpec
 
 
@@ -76,7 +78,7 @@ KIND = SentencePieceBpe
 
 
 def coders(spec: TokenizerSpec) -> tuple[SentencePieceEncoder, Decoder]:
-    """The encoder and the decoder, which joins tokens as they are spelled: ``▁a``, ``<0x0A>``.
+    """The encoder and the decoder: of a model as its library decodes, else tokens as spelled.
 
     Raises:
         InvalidTokenizer: tokens that are not UTF-8, some bytes of 256, or merges of tokens that
@@ -88,4 +90,8 @@ def coders(spec: TokenizerSpec) -> tuple[SentencePieceEncoder, Decoder]:
     if algorithm.by_piece:
         symbols = ranked_by_piece(symbols, spec, frozenset(algorithm.ties))
     encoder = SentencePieceEncoder(symbols, spec, algorithm.fuse_unknown, algorithm.user_defined)
+    steps = spec.pipeline.normalizer.steps if spec.pipeline and spec.pipeline.normalizer else ()
+    if len(steps) == 1 and isinstance(steps[0], SentencePieceText) and algorithm.unknown:
+        fallback = algorithm.byte_fallback
+        return encoder, ModelDecoder(spec, steps[0], algorithm.unknown, fallback)
     return encoder, Decoder(spec.vocab)

@@ -21,6 +21,7 @@ LONGEST_CHARSMAP = 1 << 22
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 _KINDS = (NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE)
 UNIGRAM, BPE, WORD, CHAR = 1, 2, 3, 4
+UNKNOWN_SURFACE = " ⁇ "  # the text of the unknown token where a model names no other
 MODEL_TYPES = {UNIGRAM: "unigram", BPE: "bpe", WORD: "word", CHAR: "char"}
 
 _VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
@@ -48,6 +49,7 @@ class SentencePieceModel:
         space_is_suffix: whether ``▁`` ends words, and does not begin them.
         charsmap: the rules of the normalizer; b"" for none.
         add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces: see `SentencePieceText`.
+        decodes_otherwise: whether it names a text for unknown characters, or rules for decoded text.
         unknown: the id of the piece for unknown characters.
     """
 
@@ -59,6 +61,7 @@ class SentencePieceModel:
     add_dummy_prefix: bool
     remove_extra_whitespaces: bool
     escape_whitespaces: bool
+    decodes_otherwise: bool
 
     @property
     def unknown(self) -> int:
@@ -75,7 +78,7 @@ def read_model(content: bytes, path: Path) -> SentencePieceModel:
         InvalidTokenizer: no protocol buffer, no model, or such as SentencePiece refuses.
     """
     pieces: list[Piece] = []
-    trainer = normalizer = b""
+    trainer = normalizer = denormalizer = b""
     for number, value in _fields(memoryview(content), path):
         if number == 1:
             if len(pieces) == MOST_PIECES:
@@ -85,6 +88,8 @@ def read_model(content: bytes, path: Path) -> SentencePieceModel:
             trainer += _message(value, path)  # parts of one message, as the format prescribes
         elif number == 3:
             normalizer += _message(value, path)
+        elif number == 5:
+            denormalizer += _message(value, path)
     if not pieces:
         refuse(path, "holds no pieces", "a SentencePiece model, as spm_train writes it")
     trained = dict(_fields(memoryview(trainer), path))
@@ -102,6 +107,8 @@ def read_model(content: bytes, path: Path) -> SentencePieceModel:
         bool(_whole(normal, 3, 1, path)),
         bool(_whole(normal, 4, 1, path)),
         bool(_whole(normal, 5, 1, path)),
+        trained.get(44, UNKNOWN_SURFACE.encode()) != UNKNOWN_SURFACE.encode()
+        or bool(dict(_fields(memoryview(denormalizer), path)).get(2)),
     )
 
 

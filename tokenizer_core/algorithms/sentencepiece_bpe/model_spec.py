@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
-from typing import Any
 
 from bpeline.tokenizer_core.algorithms.sentencepiece_bpe.codec import SentencePieceBpe
 from bpeline.tokenizer_core.algorithms.sentencepiece_bpe.model_proto import (
@@ -25,11 +24,10 @@ from bpeline.tokenizer_core.algorithms.sentencepiece_bpe.scored_merges import (
 )
 from bpeline.tokenizer_core.bounded_files import refuse
 from bpeline.tokenizer_core.normalization import Normalizer, SentencePieceText
-from bpeline.tokenizer_core.vocabulary import DecoderSteps, Pipeline, TokenizerSpec
+from bpeline.tokenizer_core.vocabulary import Pipeline, TokenizerSpec
 
 ITS_OWN_LIBRARY = "use the library sentencepiece for it"
 MARK = "▁"
-_ALL = 1 << 16  # spaces that are dropped from the beginning of a text
 
 
 def spec_of_model(model: SentencePieceModel, path: Path) -> TokenizerSpec:
@@ -47,6 +45,9 @@ def spec_of_model(model: SentencePieceModel, path: Path) -> TokenizerSpec:
     if model.model_type != BPE:
         kind = MODEL_TYPES.get(model.model_type, str(model.model_type))
         refuse(path, f"is a model of the type {kind}", "a model of the type bpe", ITS_OWN_LIBRARY)
+    if model.decodes_otherwise:
+        refuse(path, "names a text for unknown characters, or rules for decoded text",
+               "models without unk_surface and denormalizer", ITS_OWN_LIBRARY)  # fmt: skip
     _refuse_inexact(model.pieces, path)
     scores = {piece.text: piece.score for piece in model.pieces if piece.kind == NORMAL}
     user_defined = tuple(piece.text for piece in model.pieces if piece.kind == USER_DEFINED)
@@ -74,9 +75,7 @@ def spec_of_model(model: SentencePieceModel, path: Path) -> TokenizerSpec:
             ties=tuple(ties),
             user_defined=user_defined,
         ),
-        pipeline=Pipeline(
-            normalizer=Normalizer((text,)), decoder=DecoderSteps.of_description(_decoder(model))
-        ),
+        pipeline=Pipeline(normalizer=Normalizer((text,))),
     )
 
 
@@ -104,15 +103,3 @@ def _refuse_inexact(pieces: tuple[Piece, ...], path: Path) -> None:
 def _parts(pieces: tuple[Piece, ...]) -> set[str]:
     """What merges may join."""
     return {piece.text for piece in pieces if piece.kind == NORMAL}
-
-
-def _decoder(model: SentencePieceModel) -> dict[str, Any]:
-    """How tokens become text, as the decoders of a tokenizer.json."""
-    steps: list[dict[str, Any]] = []
-    if model.escape_whitespaces:
-        steps.append({"type": "Replace", "pattern": {"String": MARK}, "content": " "})
-    steps += [{"type": "ByteFallback"}] * model.byte_fallback + [{"type": "Fuse"}]
-    if model.add_dummy_prefix or model.remove_extra_whitespaces:
-        start = _ALL if model.remove_extra_whitespaces else 1
-        steps.append({"type": "Strip", "content": " ", "start": start, "stop": 0})
-    return {"type": "Sequence", "decoders": steps}

@@ -6,7 +6,6 @@ library has its own opinion, so words with such may be cut differently.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,9 +84,6 @@ def from_huggingface(
     pipeline = pipeline.with_model_tokens({*named}, (), is_met)
     add_names(named, {token.content: token.id for token in pipeline.added_tokens}, path)
     vocab = read_plain_vocab(named, path)
-    decoder = pipeline.decoder and pipeline.decoder.described()
-    if decoder == _decoder(algorithm):  # which joins tokens as ours does
-        pipeline = replace(pipeline, decoder=None)
     return TokenizerSpec.checked(
         vocab, [], pipeline.special_tokens, pattern, algorithm=algorithm, pipeline=pipeline
     )
