@@ -608,7 +608,7 @@ class Tokenizer:
         """Encode files into a directory of token shards, on all processors, in bounded memory.
 
         Killed or interrupted, the same call verifies the shards it finished and goes on behind
-        them; with files added, it encodes these. Special tokens in the text are ordinary text.
+        them; with files added, it encodes these. Each document has the ids that `encode` gives.
 
         Args:
             paths: files, directories or globs, as for `count_words`, or one of them.
@@ -616,8 +616,8 @@ class Tokenizer:
             threads: how many; by default one per available processor. Shards are the same.
             separator: what stands between the documents of a text file, such as
                 ``<|endoftext|>``, or several; without it each text file is one document (commands
-                take the special tokens: ``list(tokenizer.special_tokens)``). Each line of a .jsonl
-                file is one anyway. Empty documents are left out, and separators have no ids.
+                take the special tokens that `encode` does not find by default). Each line of a
+                .jsonl file is one anyway. Empty documents are left out; separators have no ids.
             end_of_text: the special token whose id is put behind each document.
             invalid_utf8: ``strict`` refuses bytes that are not UTF-8, ``replace`` reads U+FFFD,
                 ``ignore`` leaves them out.
@@ -759,7 +759,7 @@ class Tokenizer:
         encoder, policy = self._asked(allowed_special, on_special)
         content = utf8_of(text)
         policy.refuse_forbidden(text)
-        if isinstance(encoder, PlacingEncoder):
+        if isinstance(encoder, PlacingEncoder) and not isinstance(encoder, PreparedEncoder):
 
             def count(prefix: bytes) -> int:
                 return len(self._ids_of(prefix, allowed_special, "text"))
@@ -769,22 +769,39 @@ class Tokenizer:
             return beginning_of(text, len(prefix))
 
         def ends_of(part: bytes) -> NDArray[np.int64]:
+            if isinstance(encoder, PreparedEncoder):
+                return _placed(encoder, part, policy).places[:, 1]
             return np.cumsum(self._pieces.lengths(self._ids_of(part, allowed_special, "text")))
 
+        longest = self._pieces.longest
+        if isinstance(encoder, PreparedEncoder) and encoder.takes_white_space:
+            longest = len(content)
         allowed = tuple(token.encode() for token in policy.allowed)
         cuts = Cuts(pairs=self.spec.pattern.cut_pairs, special_tokens=allowed)
-        prefix = longest_prefix(content, max_tokens, ends_of, self._pieces.longest, cuts)
+        cuts = encoder.cuts_of_files(cuts)
+        prefix = longest_prefix(content, max_tokens, ends_of, longest, cuts)
         return beginning_of(text, len(prefix))
 
     def explain(self, text: str) -> list[ExplainedPreToken]:
         """For each pre-token of ``text`` the merges that fired, in their order, and its ids.
 
-        Special tokens are ordinary text. For people: slow, and made for texts they can read.
+        The ids joined are those of `encode`. For people: slow, and made for texts they can read.
 
         Raises:
             WrongKind: ``text`` is not a string.
         """
-        return self.explainer.explain(utf8_of(text))
+        content, explainer, encoder = utf8_of(text), self.explainer, self.encoder
+        if not isinstance(encoder, PreparedEncoder):
+            return explainer.explain(content)
+        explained, begin = list[ExplainedPreToken](), 0
+        for piece, id_, added in encoder.prepared(content):
+            explained += explainer.explain(piece, begin)
+            begin += len(piece)
+            if id_ >= 0:
+                tokens = (self.spec.vocab[id_],)
+                explained.append(ExplainedPreToken(added, begin, (), (id_,), tokens, whole=True))
+                begin += len(added)
+        return explained
 
     # Ids to text
 
@@ -1003,7 +1020,8 @@ class Tokenizer:
     def _cutting(self) -> SplitPattern | None:
         """Says where ids on both sides of a cut are independent; None where they never are."""
         marked = self.words is not None and self.words.marks is not None
-        return None if marked or self._finds_special else self.spec.pattern
+        prepared = self._finds_special or isinstance(self.encoder, PreparedEncoder)
+        return None if marked or prepared else self.spec.pattern
 
     @cached_property
     def explainer(self) -> Explainer:
@@ -1013,7 +1031,7 @@ class Tokenizer:
             InvalidOption: this tokenizer follows another algorithm.
         """
         return Explainer(
-            self.byte_pairs.byte_ids,
+            self.spec.byte_ids,
             self.byte_pairs.merge_ids,
             self.spec.ids,
             self.spec.pattern,

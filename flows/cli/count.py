@@ -36,8 +36,8 @@ def count(reference: str, files: tuple[str, ...], as_json: bool, **options: Any)
     """Count the tokens, documents and bytes of FILES, or of standard input ("-").
 
     FILES are what `bpeline train` reads: files, directories or globs. The special tokens of REF
-    separate the documents of text files and are not counted, unless --separator says otherwise.
-    Bytes are those of documents.
+    separate the documents of text files and are not counted, unless --separator says otherwise; an
+    imported tokenizer finds and counts them. Bytes are those of documents.
 
     REF is name@alias, name/number, a digest or a path; news@champion:8000 is its size 8,000.
     """
@@ -58,7 +58,7 @@ def count(reference: str, files: tuple[str, ...], as_json: bool, **options: Any)
         )
     tokenizer = load_tokenizer(reference)
     asked = options.pop("separator")
-    separators = separators_of(tokenizer, asked)
+    separators = separators_of(tokenizer, asked, encoded=True)
     encoding = file_encoding_of(tokenizer, separators, id_field="", **options)
     watching = for_stream(sys.stderr) if sys.stderr.isatty() else Progress()
     with _named(files, options["text_field"]) as (paths, remarks), listening(watching):

@@ -147,10 +147,13 @@ def encode(
 ) -> None:
     """Print the token ids of a text: TEXT, a file, or standard input ("-").
 
+    Special tokens in texts and files are ordinary text, unless they are allowed; an imported
+    tokenizer finds them as its own library does.
+
     With -o DIRECTORY: write the ids of whole FILES there, document by document. The special tokens
-    of REF separate the documents of text files, unless --separator says otherwise, and have no ids
-    but that of --end-of-text. The same command goes on where it was interrupted, and adds files
-    that have come since.
+    of REF separate the documents of text files, unless it finds them or --separator says otherwise,
+    and have no ids but that of --end-of-text. The same command goes on where it was interrupted,
+    and adds files that have come since.
 
     REF is name@alias, name/number, a digest or a path; news@champion:8000 is its size 8,000.
     """
@@ -158,7 +161,7 @@ def encode(
     if output is not None:
         if file or about_specials or language or not texts:
             raise InvalidOption(
-                "with -o, files are named as arguments and special tokens in them are text",
+                "with -o, files are named as arguments, and REF says what special tokens are",
                 "bpeline encode REF FILES... -o DIRECTORY",
                 "leave --file, --allow-special, --special, --on-special, --language and --offsets "
                 "out, and name the files",
@@ -198,7 +201,7 @@ def encode(
         _echo_ids(tokenizer, dropping.encode(content), as_json)
         return
     policy: dict[str, Any] = {
-        "allowed_special": "all" if allow_special else set(allowed),
+        "allowed_special": "all" if allow_special else set(allowed) or None,
         "on_special": on_special,
     }
     if offsets:
@@ -235,7 +238,7 @@ def _encode_files(
     total = sum(file.size for file in found.files)
     notes = [*filter(None, [found.skipped.remark])]
     notes += notes_on_documents(found.files, tokenizer, keywords["separator"])
-    keywords["separator"] = separators_of(tokenizer, keywords["separator"])
+    keywords["separator"] = separators_of(tokenizer, keywords["separator"], encoded=True)
     if dropout:
         keywords |= {"dropout": dropout, "seed": seed}
     progress = for_stream(sys.stderr)

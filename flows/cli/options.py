@@ -349,7 +349,7 @@ def bulk_options(function: Function) -> Function:
             "--separator",
             metavar="TEXT|none",
             help="What stands between the documents of a text file; none: each is one document.  "
-            "[default: the special tokens of REF]",
+            "[default: the special tokens of REF; none where REF is imported and finds them]",
         ),
     ):
         function = option(function)

@@ -143,7 +143,7 @@ def encode(
     found = search_sources(sources)
     notes = [*filter(None, [found.skipped.remark])]
     notes += notes_on_documents(found.files, tokenizer, options["separator"])
-    options["separator"] = separators_of(tokenizer, options["separator"])
+    options["separator"] = separators_of(tokenizer, options["separator"], encoded=True)
     for note in notes:
         listener.note(note)
     begin = time.perf_counter()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bpeline.flows.wording import counted, separated_at, unknown_special
+from bpeline.flows.wording import FOUND_IN_TEXTS, counted, separated_at, unknown_special
 from bpeline.tokenizer_core.corpus import SourceFile, look_for_special
 from bpeline.tokenizer_core.shards import TokenShards, missing_values, separators_of
 from bpeline.tokenizer_core.tokenizer import Tokenizer
@@ -23,9 +23,11 @@ def notes_on_documents(
         asked: for a separator, see `separators_of`; who named one need not be told.
     """
     texts = [file for file in files if file.format == "text"]
-    separators = separators_of(tokenizer, asked)
+    separators = separators_of(tokenizer, asked, encoded=True)
     found = look_for_special(texts, {*tokenizer.special_tokens, *separators})
-    said = separated_at(separators) if asked is None and texts and separators else ""
+    said = ""
+    if asked is None and texts and tokenizer.special_tokens:
+        said = separated_at(separators) if separators else FOUND_IN_TEXTS
     return [note for note in (said, unknown_special(found, "--separator")) if note]
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .numbers import megabytes as megabytes
     from .numbers import number_text as number_text
     from .numbers import program as program
+    from .special_tokens import FOUND_IN_TEXTS as FOUND_IN_TEXTS
     from .special_tokens import separated_at as separated_at
     from .special_tokens import unknown_special as unknown_special
     from .tables import aligned as aligned

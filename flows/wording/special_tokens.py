@@ -7,6 +7,10 @@ from collections.abc import Sequence
 from bpeline.flows.wording.numbers import megabytes
 from bpeline.tokenizer_core.corpus import SpecialLooking
 
+FOUND_IN_TEXTS = (
+    "each text file is one document, and special tokens in it become their ids, as in the "
+    "tokenizer's own library; `--separator TOKEN` ends documents at one"
+)
 _NAMED = 3
 
 

@@ -47,6 +47,26 @@ def test_files_become_shards_and_documents_again(here: Tokenizer, bpeline: Comma
     assert again["end_of_text"] == 257
 
 
+def test_files_and_texts_have_the_ids_of_an_imported_tokenizer(
+    here: Tokenizer, bpeline: Command
+) -> None:
+    here.save(Path("x.json"), "hf")
+    text = Path("a.txt").read_text()
+    ids = Tokenizer.load("x.json").encode(text)
+    assert ids.count(257) == 3
+    assert json.loads(bpeline("encode", "./x.json", text, "--json").stdout)["ids"] == ids
+    assert (
+        json.loads(bpeline("encode", "./x.json", "--file", "a.txt", "--json").stdout)["ids"] == ids
+    )
+    result = bpeline("encode", "./x.json", "a.txt", "-o", "out")
+    assert "note: each text file is one document, and special tokens in it" in result.stderr
+    assert [document.tolist() for document in TokenShards("out")] == [ids]
+    counted = json.loads(bpeline("count", "./x.json", "a.txt", "--json").stdout)
+    assert (counted["total"]["tokens"], counted["total"]["documents"]) == (len(ids), 1)
+    result = bpeline("encode", "./x.json", "a.txt", "-o", "named", "--separator", END)
+    assert len(TokenShards("named")) == 3, result.output
+
+
 def test_documents_end_at_the_special_tokens_of_the_version(
     here: Tokenizer, bpeline: Command
 ) -> None:

@@ -5,6 +5,7 @@ Ids with special tokens found, ignored and put around texts, and decoded text, a
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
 import random
@@ -471,3 +472,46 @@ def test_nothing_is_derived_that_would_forget_the_normalizer(tmp_path: Path) -> 
     counts = WordCounts.from_mapping({b"the": 3, b" cat": 1})
     with pytest.raises(InvalidOption, match="a normalizer"):
         plan_pruning(ours, counts, min_count=2)
+
+
+def test_added_tokens_are_explained_and_counted_as_they_are_encoded(tmp_path: Path) -> None:
+    peer = peer_of([("Ġ", "<"), ("t", "h")])
+    peer.add_tokens([AddedToken("    "), AddedToken("<m>", lstrip=True), AddedToken("fx")])
+    ours = Tokenizer.load(saved_peer(peer, tmp_path / "x.json"))
+    spaces, mask = ours.encode("    ")[0], ours.encode("<m>")[0]
+    explained = ours.explain("f    the  <m> x<|end|>")
+    assert [id_ for word in explained for id_ in word.ids] == ours.encode("f    the  <m> x<|end|>")
+    assert [(word.word, word.begin) for word in explained if word.whole] == [
+        (b"    ", 1), (b"  <m>", 8), (b"<|end|>", 15),
+    ]  # fmt: skip
+    assert {(spaces,), (mask,)} < {word.ids for word in explained}
+    assert ours.truncate("Hi <|end|> there", 3) == "Hi <"
+    assert ours.truncate("a" + "\t" * 99 + "<m>bc", 3) == "a" + "\t" * 99 + "<m>b"
+
+
+PREPARED: dict[str, Callable[[Any], object]] = {
+    "added tokens that the pattern cuts": lambda _: None,
+    "a token with spaces": lambda peer: peer.add_tokens(["the th", " 1 ", "e "]),
+    "white space of tokens": lambda peer: peer.add_tokens([AddedToken("a", rstrip=True)]),
+    "a prefix": lambda peer: setattr(peer, "pre_tokenizer", pre_tokenizers.ByteLevel()),
+    "a local normalizer": lambda peer: setattr(peer, "normalizer", normalizers.NFKC()),
+    "a normalizer of whole texts": lambda peer: setattr(peer, "normalizer", normalizers.Strip()),
+}
+
+
+@pytest.mark.parametrize("name", PREPARED)
+@pytest.mark.parametrize("compressed", [False, True])
+def test_files_have_the_ids_of_their_text(name: str, compressed: bool, tmp_path: Path) -> None:
+    peer = small_peer()
+    PREPARED[name](peer)
+    ours = Tokenizer.load(saved_peer(peer, tmp_path / "x.json"))
+    chance = random.Random(name)
+    parts = ["the ", " the", "\n", "<|end|>", "a ", "a  1 2", "ｦﾞ", "é", " th", "a\u0301 "]
+    text = "".join(chance.choices(parts, k=60_000))
+    path = tmp_path / ("x.txt.gz" if compressed else "x.txt")
+    path.write_bytes(gzip.compress(text.encode()) if compressed else text.encode())
+    (ids,) = ours.encode_files_to_numpy(path, threads=2)
+    assert ids.tolist() == ours.encode(text)
+    (tmp_path / "x.jsonl").write_text(json.dumps({"text": text}))
+    shards = ours.encode_files(tmp_path / "x.jsonl", tmp_path / "shards")
+    assert shards[0].tolist() == ids.tolist()

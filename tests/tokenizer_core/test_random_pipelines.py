@@ -6,7 +6,9 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -14,9 +16,13 @@ import tokenizers
 from amounts import NIGHT, Amounts, numbers
 from tokenizers import pre_tokenizers
 
-from bpeline.tokenizer_core.errors import InvalidPattern, InvalidTokenizer
+from bpeline.tokenizer_core.corpus import find_source_files, sources_of
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidPattern, InvalidTokenizer
+from bpeline.tokenizer_core.shards import file_encoding_of
+from bpeline.tokenizer_core.shards.shard_plan import whole_files
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.vocabulary import to_printable
+from bpeline.tokenizer_core.word_encoding import explain_words
 
 PRINTABLE = sorted(pre_tokenizers.ByteLevel.alphabet())
 CHARACTERS = [*"abcAB1 ~é▁漢,<>\n", "\u0301", "²"]
@@ -430,8 +436,49 @@ def decodes_as_library(ours: Tokenizer, document: dict[str, Any], texts: list[st
         assert "".join(map(stream.feed, ids)) + stream.flush() == theirs, ids
 
 
+def reads_files_as_texts(ours: Tokenizer, document: dict[str, Any], texts: list[str]) -> None:
+    """Files have the ids of their text, wherever they are cut into pieces."""
+    encoding = file_encoding_of(ours)
+    texts = [text.lstrip("\x00\ufeff") for text in texts]  # which no text file begins with
+    with TemporaryDirectory() as folder:
+        for number, text in enumerate(texts):
+            (Path(folder) / f"{number:02}.txt").write_bytes(text.encode())
+        found = find_source_files(sources_of(folder))
+        ids = [list[int]()]
+        for piece in whole_files(found, encoding.reading, 8, encoding.carried):
+            encoded = encoding.encode(piece)
+            ids[-1] += [*encoded.head.tolist(), *encoded.ids.tolist()]
+            ids += [[]] * piece.ends_file
+    assert dict(zip(texts, ids, strict=False)) == {text: ours.encode(text) for text in texts}
+
+
+def explains_what_it_encodes(ours: Tokenizer, document: dict[str, Any], texts: list[str]) -> None:
+    """The ids of explained words, joined, are those of the text."""
+    explain = ours.explain if ours.algorithm.name == "byte-bpe" else partial(explain_words, ours)
+    for text in texts:
+        assert [id_ for word in explain(text) for id_ in word.ids] == ours.encode(text), f"{text!r}"
+
+
+def truncates_to_the_longest(ours: Tokenizer, document: dict[str, Any], texts: list[str]) -> None:
+    """No longer prefix has as few ids, where tokens are pieces of the text."""
+    for text in texts if ours.algorithm.name == "byte-bpe" else ():
+        sizes = [ours.count(text[:end]) for end in range(len(text) + 1)]
+        for most in (1, 2, 4):
+            longest = max(end for end, size in enumerate(sizes) if size <= most)
+            try:
+                assert ours.truncate(text, most) == text[:longest], f"{text!r} {most}"
+            except InvalidOption:  # the text changes before it is encoded
+                return
+
+
 # Each takes our tokenizer, the document that it was read from, and texts.
-RULES = (encodes_as_library, decodes_as_library)
+RULES = (
+    encodes_as_library,
+    decodes_as_library,
+    reads_files_as_texts,
+    explains_what_it_encodes,
+    truncates_to_the_longest,
+)
 
 
 def outcome_of(number: int, path: Path) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.encoding.id_lists import listed
+from bpeline.tokenizer_core.splitting import Cuts
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.vocabulary import TokenizerSpec
 
@@ -74,6 +75,10 @@ class Encoder(Protocol):
         span[0, 0] = 0
         span[0, 1] = text.size
         return self.encode(text, span, _NO_ID_BEHIND)[0]
+
+    def cuts_of_files(self, cuts: Cuts) -> Cuts:
+        """Of ``cuts``, legal for the split pattern, those where ids do not depend on each other."""
+        return cuts
 
     def encode_at_once(self, text: str | bytes, sought: int = 0) -> list[int] | None:
         """Token ids of a short text, as soon as can be; None where another method is to be asked.

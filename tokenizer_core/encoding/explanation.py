@@ -31,10 +31,11 @@ class ExplainedPreToken:
 
     Attributes:
         word: its bytes.
-        begin: where it stands in the text, in bytes.
+        begin: where it stands in the text, in bytes; of an imported tokenizer in the text that its
+            normalizer and its prefix make.
         merges: in the order in which they fired.
         ids, tokens: what is left in the end.
-        whole: it is one token by itself, merges or not (``ignore_merges``).
+        whole: it is one token by itself, merges or not (``ignore_merges``, added tokens).
     """
 
     word: bytes
@@ -70,7 +71,7 @@ class Explainer:
     """Merges words as the encoder does, and writes down what fired.
 
     Args:
-        byte_ids: int64 ``[256]``.
+        byte_ids: int64 ``[256]``; −1: the byte has no id and is left out.
         merges: ids of left parts, right parts and results, by rank.
         ids: token bytes → id, without special tokens.
         pattern: the split pattern.
@@ -86,6 +87,7 @@ class Explainer:
         ignore_merges: bool,
     ) -> None:
         self._byte_ids: list[int] = byte_ids.tolist()
+        self._absent = bytes(np.flatnonzero(byte_ids < 0).tolist())
         left, right, self._results = (part.tolist() for part in merges)
         pairs = zip(left, right, strict=True)
         self._ranks = {pair: rank for rank, pair in enumerate(pairs)}
@@ -94,10 +96,10 @@ class Explainer:
         self._pattern = pattern
         self._ignore_merges = ignore_merges
 
-    def explain(self, content: bytes) -> list[ExplainedPreToken]:
-        """Each pre-token of UTF-8 text; special tokens are ordinary."""
+    def explain(self, content: bytes, at: int = 0) -> list[ExplainedPreToken]:
+        """Each pre-token of UTF-8 text that begins at a byte; special tokens are ordinary."""
         edges = Splitter(self._pattern).edges(Text.of(content)).tolist()
-        return [self._word(content[begin:end], begin) for begin, end in pairwise(edges)]
+        return [self._word(content[begin:end], at + begin) for begin, end in pairwise(edges)]
 
     def token(self, content: bytes, begin: int = 0) -> ExplainedPreToken:
         """How merges make a token of its bytes, whatever the pattern would cut.
@@ -114,6 +116,7 @@ class Explainer:
         return ExplainedPreToken(content, begin, merges, ids, tuple(self._tokens[i] for i in ids))
 
     def _word(self, word: bytes, begin: int) -> ExplainedPreToken:
+        word = word.translate(None, self._absent)  # as the encoder leaves out what has no id
         if self._ignore_merges and word in self._ids:
             return ExplainedPreToken(word, begin, (), (self._ids[word],), (word,), whole=True)
         return self.token(word, begin)

@@ -39,7 +39,7 @@ class TextPreparation:
             nothing of one, or makes two the same (``tokenizers`` then finds one at random).
     """
 
-    __slots__ = ("_normalize", "contents", "late", "prefix", "raw")
+    __slots__ = ("_normalize", "contents", "late", "prefix", "raw", "tokens")
 
     def __init__(
         self,
@@ -48,6 +48,8 @@ class TextPreparation:
         prefix: PiecePrefix | None = None,
     ) -> None:
         self._normalize = normalize
+        #: What is found in texts.
+        self.tokens = tuple(added_tokens)
         #: What is put in front of pieces, or None.
         self.prefix = prefix
         #: id → the bytes as which each added token is found: what tokenizers shows of it, too.

@@ -6,8 +6,10 @@ Added tokens are found, what lies between them is normalized and given its prefi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from functools import partial
+from dataclasses import replace
+from functools import cached_property, partial
 from typing import NoReturn
 
 import numpy as np
@@ -26,10 +28,13 @@ from bpeline.tokenizer_core.encoding.preparation import TextPreparation, joined
 from bpeline.tokenizer_core.encoding.prepared_pieces import prepared_pieces
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.normalization import in_pieces
+from bpeline.tokenizer_core.splitting import AsciiSpaces, Cuts
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.vocabulary import TokenizerSpec
 
 _TOGETHER = 1 << 16  # characters of pieces that are encoded together
+_VISIBLE = "".join(map(chr, range(0x21, 0x7F)))
+_HOLDS_SPACE = re.compile(rb"\S (?:\S|\Z)")  # which `AsciiSpaces` could cut
 
 
 class PreparedEncoder(Encoder):
@@ -70,6 +75,40 @@ class PreparedEncoder(Encoder):
             return self
         return self.inner
 
+    def cuts_of_files(self, cuts: Cuts) -> Cuts:
+        pipeline, tokens = self._spec.pipeline, self._preparation.tokens
+        flagged = any(token.single_word or token.lstrip or token.rstrip for token in tokens)
+        normalizer = None if pipeline is None else pipeline.normalizer
+        if not (cuts.pairs is None or flagged or normalizer or self._preparation.prefix):
+            return replace(cuts, unbroken=tuple(self._preparation.contents.values()))
+        spaces = AsciiSpaces() if self._parts_at_spaces else None
+        return Cuts(pairs=spaces, special_tokens=cuts.special_tokens)
+
+    @cached_property
+    def _parts_at_spaces(self) -> bool:
+        """Whether a space between two ASCII words always parts the ids of both."""
+        inner, pipeline = self.inner, self._spec.pipeline
+        cuts: LegalCuts | None = self._spec.pattern.cut_pairs
+        if isinstance(inner, PartingEncoder):
+            cuts = None if inner.longest_whole else inner.legal_cuts
+        if cuts is None or any(cuts.last_in(f"{one} a", 1, 2) < 0 for one in _VISIBLE):
+            return False
+        prefix = self._preparation.prefix
+        if prefix is not None and (prefix.replaces_spaces or prefix.text != " "):
+            return False
+        contents = self._preparation.contents
+        for token in self._preparation.tokens:
+            content = contents[token.id]
+            before_space = token.single_word and content.startswith(b" ")
+            if token.rstrip or before_space or _HOLDS_SPACE.search(content):
+                return False
+        normalizer = None if pipeline is None else pipeline.normalizer
+        if normalizer is None:
+            return True
+        words = [normalizer.text(f"{one} {one}").split(" ") for one in _VISIBLE]
+        visible = all(len(pair) == 2 and {*pair} <= {*_VISIBLE} for pair in words)
+        return visible and all(step.local for step in normalizer.steps)
+
     def encode(
         self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]
     ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
@@ -84,13 +123,26 @@ class PreparedEncoder(Encoder):
         spans = spans_of_lengths(words)
         return self.encode(Text.of(b"".join(words)), spans, np.full(len(spans), -1, np.int64))
 
-    def prepared(self, text: str) -> list[tuple[str, int]]:
-        """The texts that are encoded, and the id of the added token behind each, or −1."""
-        whole = Text.of(text.encode())
+    @property
+    def takes_white_space(self) -> bool:
+        """Whether some added tokens cover more of a text than they are long."""
+        return any(token.lstrip or token.rstrip for token in self._preparation.tokens)
+
+    def prepared(self, content: bytes) -> list[tuple[bytes, int, bytes]]:
+        """The texts that are encoded; the id of the added token behind each, or −1; its text."""
+        whole = Text.of(content)
         spans = np.array([[0, whole.size]], np.int64), np.full(1, -1, np.int64)
         made, pieces, behind, _ = self._preparation.prepare_spans(whole, *spans, self._unsought)
-        places = zip(pieces.tolist(), behind.tolist(), strict=True)
-        return [(made.bytes(begin, end).decode(), id_) for (begin, end), id_ in places]
+        following = [*pieces[1:, 0].tolist(), made.size]
+        parts = []
+        for (begin, end), id_, after in zip(
+            pieces.tolist(), behind.tolist(), following, strict=True
+        ):
+            # With the white space that it takes, where the text is as it was given.
+            added = made.bytes(end, after) if made is whole else b""
+            added = (added or self._preparation.contents[id_]) if id_ >= 0 else b""
+            parts.append((made.bytes(begin, end), id_, added))
+        return parts
 
     def encode_pieces(self, contents: Iterable[str]) -> Iterator[NDArray[np.uint32]]:
         """Token ids of one text that comes in parts, of whole characters, in bounded memory.

@@ -49,7 +49,7 @@ _SHARE = 8  # pieces per thread, so that all end at about the same time
 _AHEAD = 4  # pieces per thread under way or waiting to be written
 NO_SEPARATOR = "none"  # typed for text files that are one document each
 _PIECES = Piece, SmallFiles
-_VERSION = 5  # raised whenever the same files and settings give other shards than before
+_VERSION = 6  # raised whenever the same files and settings give other shards than before
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,21 +88,26 @@ class EncodedPiece:
 
 
 @dataclass(frozen=True, slots=True)
-class SentenceReading(Reading):
-    """Documents of which only parts with whole sentences are encoded apart.
+class EncodedReading(Reading):
+    """Documents that are cut only where their ids do not depend on each other.
 
     Attributes:
+        encoder: gives the ids.
         sentences: ``lines``: a part of a document ends with a line; ``punkt``: a document is
             encoded as a whole, for what follows may decide where a sentence ends.
     """
 
-    sentences: str = "punkt"
+    encoder: Encoder | None = None
+    sentences: str = "none"
 
     def quick_cuts(self, format: str) -> Cuts:
         if format != "text":
             return self.cuts(format)
-        pairs = behind_lines() if self.sentences == "lines" else None
-        return Cuts(pairs=pairs, special_tokens=self.special_bytes)
+        if self.sentences != "none":
+            pairs = behind_lines() if self.sentences == "lines" else None
+            return Cuts(pairs=pairs, special_tokens=self.special_bytes)
+        cuts = Reading.quick_cuts(self, format)
+        return cuts if self.encoder is None else self.encoder.cuts_of_files(cuts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,15 +359,20 @@ def _number_of(file: SourceFile) -> int:
     return int(digest_of_bytes(name)[:15], 16)
 
 
-def separators_of(tokenizer: TokenizerParts, asked: str | None) -> tuple[str, ...]:
-    """What separates the documents of a text file, from what somebody typed.
+def separators_of(
+    tokenizer: TokenizerParts, asked: str | None, encoded: bool = False
+) -> tuple[str, ...]:
+    """What separates the documents of a text file.
 
     Args:
         asked: one separator; None: every special token of the tokenizer, as when it was trained;
             ``none``: nothing, each text file is one document.
+        encoded: whether documents become ids as `Tokenizer.encode` makes them: with None, special
+            tokens that it finds by default do not separate.
     """
     if asked is None:
-        return tuple(tokenizer.spec.special_tokens)
+        finds = encoded and tokenizer.spec.finds_special
+        return () if finds else tuple(tokenizer.spec.special_tokens)
     return () if asked == NO_SEPARATOR else (asked,)
 
 
@@ -395,9 +405,9 @@ def file_encoding_of(
     separators = [separator] if isinstance(separator, str) else separator or ()
     spec = tokenizer.spec
     settings = spec.pattern, tuple(separators), invalid_utf8, text_field
-    reading = Reading(*settings)
-    if (sentences := spec.algorithm.sentence_kind) != "none":
-        reading = SentenceReading(*settings, sentences=sentences)
+    reading = EncodedReading(
+        *settings, encoder=tokenizer.encoder, sentences=spec.algorithm.sentence_kind
+    )
     end = -1
     if end_of_text is not None:
         policy = SpecialPolicy.of(spec.special_tokens, {end_of_text}, "text")

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .cut_pairs import CutPairs as CutPairs
     from .cut_pairs import behind_lines as behind_lines
     from .cuts import AnyPairs as AnyPairs
+    from .cuts import AsciiSpaces as AsciiSpaces
     from .cuts import Cuts as Cuts
     from .cuts import FormedPairs as FormedPairs
     from .cuts import LoneSpaces as LoneSpaces

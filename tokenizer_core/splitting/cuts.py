@@ -37,6 +37,7 @@ LONE_SPACE = re.compile(
     rb" (?:(?<=[!-~] )|(?<=[\xc3-\xdf][\x80-\xbf] )|(?<=[\xe0\xe4-\xef][\x80-\xbf]{2} ))"
     rb"(?=[!-~\xc3-\xe0\xe4-\xf4])"
 )
+_ASCII_SPACE = re.compile(rb" (?<=[!-~] )(?=[!-~])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +136,25 @@ class FormedPairs:
         return before != "" and formed != "" and formed[-1] == before[-1]
 
 
+@dataclass(frozen=True, slots=True)
+class AsciiSpaces:
+    """Where text may be cut that is normalized before it is split: between two ASCII words."""
+
+    def first(self, content: bytes, begin: int, end: int) -> int:
+        """A legal cut at a position in [begin, end), or -1; ``content`` as for `CutPairs`."""
+        found = _ASCII_SPACE.search(content, begin, end + CutPairs.LOOK)
+        return found.start() if found is not None and found.start() < end else -1
+
+
 AnyPairs: TypeAlias = (
-    CutPairs | LoneSpaces | SpacesAndPairs | SpacesFirst | FormedPairs | SentenceBreaks | None
+    CutPairs
+    | LoneSpaces
+    | SpacesAndPairs
+    | SpacesFirst
+    | FormedPairs
+    | SentenceBreaks
+    | AsciiSpaces
+    | None
 )
 
 
@@ -148,6 +166,7 @@ class Cuts:
         behind_each: behind each of this byte, such as a line feed, and nowhere else.
         pairs: between these pairs of characters, or at spaces.
         special_tokens: at the start of each of these byte strings.
+        unbroken: never inside of these byte strings.
         drops_invalid: whether bytes that are not UTF-8 are left out: no cut is near them, for what
             they part may be joined.
     """
@@ -155,6 +174,7 @@ class Cuts:
     behind_each: bytes = b""
     pairs: AnyPairs = None
     special_tokens: tuple[bytes, ...] = ()
+    unbroken: tuple[bytes, ...] = ()
     drops_invalid: bool = False
 
     @property
@@ -167,7 +187,7 @@ class Cuts:
         """Bytes that must be known before a position to judge it."""
         own = self.pairs.LOOK if isinstance(self.pairs, SentenceBreaks) else CutPairs.LOOK
         character = CutPairs.LOOK * self.drops_invalid  # which a window may cut
-        return max(own, *map(len, self.special_tokens), 1) + character
+        return max(own, *map(len, (*self.special_tokens, *self.unbroken)), 1) + character
 
     @property
     def ahead(self) -> int:
@@ -222,10 +242,10 @@ class Cuts:
         return False
 
     def _straddled(self, content: bytes, position: int) -> bool:
-        """Whether an occurrence of a special token begins before ``position`` and ends behind."""
+        """Whether an occurrence of a token begins before ``position`` and ends behind."""
         return any(
             content.find(token, max(position - len(token) + 1, 0), position + len(token) - 1) >= 0
-            for token in self.special_tokens
+            for token in (*self.special_tokens, *self.unbroken)
         )
 
 

@@ -147,6 +147,8 @@ class _Respelling:
             case "open":
                 return self._open(token, at)
             case "close":
+                if not self._groups:  # as in BLOOM's, of a set in a set
+                    self._refuse(f"a bracket that closes no group at position {at}")
                 self._repeatable, self._any_case, _ = self._groups.pop()
             case "braces":
                 token = token.replace("{,", "{0,")

@@ -16,7 +16,7 @@ from bpeline.tokenizer_core.companions import COMPANIONS
 from bpeline.tokenizer_core.encoding import Encoder, MergeTree, PreparedEncoder, TokenizerParts
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.splitting import pre_tokens
-from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.text import Text, utf8_of
 from bpeline.tokenizer_core.vocabulary import TokenizerSpec
 from bpeline.tokenizer_core.word_encoding.word_encoder import WordEncoder
 
@@ -60,6 +60,7 @@ def explain_words(tokenizer: TokenizerParts, text: str) -> list[ExplainedWord]:
     """Each word of a text, as the tokenizer prepares the text and its pattern cuts it.
 
     Special tokens are ordinary, but for the added tokens of an imported tokenizer, which it finds.
+    The ids joined are those of `Tokenizer.encode`.
 
     Raises:
         InvalidOption: its algorithm does not explain itself here.
@@ -76,13 +77,13 @@ def explain_words(tokenizer: TokenizerParts, text: str) -> list[ExplainedWord]:
     module = companion.part("explained")
     decide: Decide = module.explained(spec)
     words_of = getattr(module, "words_of", partial(pre_tokens, pattern=spec.pattern))
-    encoder, parts = tokenizer.encoder, [(text, -1)]
+    encoder, parts = tokenizer.encoder, [(utf8_of(text), -1, b"")]
     if isinstance(encoder, PreparedEncoder):
-        parts = encoder.prepared(text)
+        parts = encoder.prepared(parts[0][0])
         encoder = encoder.inner
     explained: list[ExplainedWord] = []
-    for content, behind in parts:
-        for word in words_of(content):
+    for content, behind, _ in parts:
+        for word in words_of(content.decode()):
             ids = _ids_of(encoder, word)
             explained.append(ExplainedWord(word, tuple(decide(word)), ids, _named(spec, ids)))
         if behind >= 0:

@@ -31,6 +31,7 @@ from bpeline.tokenizer_core.encoding import (
     spans_of_lengths,
 )
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
+from bpeline.tokenizer_core.splitting import Cuts
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.vocabulary import Algorithm, DecoderSteps, TokenizerSpec
 
@@ -108,6 +109,10 @@ class ForeignEncoder(Encoder):
                 "type allowed_special='all' or allowed_special='none'",
             )
         return ForeignEncoder(self._spec, self.library, self._specials, self)
+
+    def cuts_of_files(self, cuts: Cuts) -> Cuts:
+        cuts = Cuts(special_tokens=cuts.special_tokens)  # the split pattern is for people
+        return cuts if self._parted is None else self._parted.cuts_of_files(cuts)
 
     def encode(
         self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]

@@ -37,8 +37,8 @@ codecs.register_error(_ERRORS["replace"], _replace_one_byte)
 class ModelDecoder(Decoder):
     """What ``sentencepiece`` decodes.
 
-    Control tokens have no text, the unknown token is `UNKNOWN_SURFACE`, and each byte that belongs to
-    no character is U+FFFD. The space before the first word is dropped as a model says.
+    Control tokens have no text, the unknown token is `UNKNOWN_SURFACE`, and each byte that belongs
+    to no character is U+FFFD. The space before the first word is dropped as a model says.
 
     Args:
         spec: of a model.

@@ -49,7 +49,7 @@ class SentencePieceModel:
         space_is_suffix: whether ``▁`` ends words, and does not begin them.
         charsmap: the rules of the normalizer; b"" for none.
         add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces: see `SentencePieceText`.
-        decodes_otherwise: whether it names a text for unknown characters, or rules for decoded text.
+        decodes_otherwise: whether it has an ``unk_surface`` or a denormalizer of its own.
         unknown: the id of the piece for unknown characters.
     """
 
