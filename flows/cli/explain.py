@@ -52,7 +52,8 @@ def explain(
 
     For each pre-token: the merges in the order in which they fired, and the tokens that were
     left. Bytes are shown in GPT-2's printable form: a space is Ġ. Special tokens are what `bpeline
-    encode REF TEXT` makes of them. Of algorithms over characters: each decision about a word, and the word after it.
+    encode REF TEXT` makes of them. Of algorithms over characters: each decision about a word, and
+    the word after it.
 
     For a token: the tree of its merges. For one of a registered version of byte-level BPE also:
     how often each of its merges fired on the training text, the words that made it, and the files
