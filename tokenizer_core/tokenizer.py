@@ -901,7 +901,8 @@ class Tokenizer:
 
         Args:
             path: a directory for ``bpeline``, ``transformers``, ``gpt2`` and ``frequency-bpe``,
-                else a file.
+                else a file. A tokenizer.json is written only if it is read back here as the same
+                tokenizer; what its library makes of it is what `bpeline export` compares.
             format: ``bpeline``; ``hf``: HuggingFace's tokenizer.json; ``transformers``: that and
                 what ``AutoTokenizer`` wants beside it; ``gpt2``: vocab.json and merges.txt;
                 ``tiktoken``: ranks, without pattern and special tokens; ``subword-nmt``: a codes

@@ -515,3 +515,33 @@ def test_files_have_the_ids_of_their_text(name: str, compressed: bool, tmp_path:
     (tmp_path / "x.jsonl").write_text(json.dumps({"text": text}))
     shards = ours.encode_files(tmp_path / "x.jsonl", tmp_path / "shards")
     assert shards[0].tolist() == ids.tolist()
+
+
+def test_what_is_saved_keeps_ids_and_flags_of_added_tokens(tmp_path: Path) -> None:
+    model = models.BPE({"a": 0, "▁": 1, "▁a": 2}, [("▁", "a")])
+    peer = tokenizers.Tokenizer(model)
+    peer.normalizer = normalizers.Prepend("▁")
+    peer.add_tokens([AddedToken("<s>"), AddedToken("<m>", lstrip=True, normalized=False)])
+    ours = Tokenizer.load(saved_peer(peer, tmp_path / "x.json"))
+    assert ours.encode("<s>a") == peer.encode("<s>a").ids == [3, 0]
+    ours.save(tmp_path / "saved", "transformers")
+    again = assert_as_library(tmp_path / "saved" / "tokenizer.json", ["<s>a", "a  <m> b"])
+    assert again.digest == ours.digest
+    config = json.loads((tmp_path / "saved" / "tokenizer_config.json").read_text())
+    added = peer.get_added_tokens_decoder()
+    assert config["added_tokens_decoder"] == {
+        str(id_): {
+            "content": token.content, "special": token.special, "normalized": token.normalized,
+            "single_word": token.single_word, "lstrip": token.lstrip, "rstrip": token.rstrip,
+        }
+        for id_, token in added.items()
+    }  # fmt: skip
+
+
+def test_added_tokens_that_the_model_must_not_make_are_saved_apart(tmp_path: Path) -> None:
+    model = models.BPE({"▁": 0, "a": 1}, [], ignore_merges=True)
+    peer = tokenizers.Tokenizer(model)
+    peer.add_special_tokens(["▁a"])
+    ours = Tokenizer.load(saved_peer(peer, tmp_path / "x.json"))
+    ours.save(tmp_path / "saved.json", "hf")
+    assert assert_as_library(tmp_path / "saved.json", ["▁a", "a▁a"]).encode("▁a", "none") == [0, 1]

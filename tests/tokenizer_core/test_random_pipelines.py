@@ -471,6 +471,22 @@ def truncates_to_the_longest(ours: Tokenizer, document: dict[str, Any], texts: l
                 return
 
 
+def saves_what_it_does(ours: Tokenizer, document: dict[str, Any], texts: list[str]) -> None:
+    """A saved tokenizer.json is that tokenizer to both libraries, or is refused."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "tokenizer.json"
+        try:
+            ours.save(path, "hf")
+        except (InvalidOption, InvalidPattern, InvalidTokenizer):
+            return
+        again, written = Tokenizer.load(path), json.loads(path.read_text())
+    encodes_as_library(ours, written, texts)
+    decodes_as_library(ours, written, texts)
+    for text in texts:
+        ids = ours.encode(text)
+        assert (again.encode(text), again.decode(ids)) == (ids, ours.decode(ids)), f"{text!r}"
+
+
 # Each takes our tokenizer, the document that it was read from, and texts.
 RULES = (
     encodes_as_library,
@@ -478,6 +494,7 @@ RULES = (
     reads_files_as_texts,
     explains_what_it_encodes,
     truncates_to_the_longest,
+    saves_what_it_does,
 )
 
 

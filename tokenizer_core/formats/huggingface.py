@@ -7,6 +7,7 @@ read from such a file; with tokenizers made here they are ordinary text unless a
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,12 @@ from bpeline.tokenizer_core.errors import (
     PatternExceedsLimit,
 )
 from bpeline.tokenizer_core.formats.by_library import FOREIGN, read_by_library
-from bpeline.tokenizer_core.formats.huggingface_reading import Unpredictable, read_document, spec_of
+from bpeline.tokenizer_core.formats.huggingface_reading import (
+    Unpredictable,
+    moved_tokens,
+    read_document,
+    spec_of,
+)
 from bpeline.tokenizer_core.formats.plain_tokens import (
     json_text,
     nothing_left_out,
@@ -39,8 +45,11 @@ _ADDED_TOKEN = {**_PLAIN, "special": True}
 def save(tokenizer: TokenizerParts, path: Path) -> None:
     """Write tokenizer.json for ``tokenizers.Tokenizer.from_file`` (0.20 or newer).
 
+    What is written was read back, and is the same tokenizer; no library is asked.
+
     Raises:
-        InvalidTokenizer: a special token that reads like an ordinary one.
+        InvalidTokenizer: a special token that reads like an ordinary one, or what is read back is
+            another tokenizer.
         InvalidPattern: a split pattern that drops text, or that Oniguruma reads differently.
         InvalidOption: an algorithm that the format does not hold.
         DiskFull: no space left.
@@ -72,7 +81,43 @@ def save(tokenizer: TokenizerParts, path: Path) -> None:
     }
     if spec.pipeline is not None:
         document.update(_parts_of_pipeline(spec.pipeline))
-    DURABLE.write(path, json_text(document))
+    content = json_text(document)
+    if (reason := _misread(content, spec, path)) and spec.pipeline is not None:
+        # Of some texts the model would make the added tokens that are in its vocab.
+        _leave_out(document["model"]["vocab"], spec, spec.pipeline)
+        content = json_text(document)
+        reason = _misread(content, spec, path)
+    if reason:
+        raise InvalidTokenizer(
+            f"tokenizer.json does not hold this tokenizer: {reason}",
+            "a file that is read back as the same tokenizer",
+            "save it as 'bpeline', which keeps every tokenizer",
+        )
+    DURABLE.write(path, content)
+
+
+def _misread(content: bytes, spec: TokenizerSpec, path: Path) -> str:
+    """How a file would be read as another tokenizer; empty where it is not."""
+    try:
+        document, spelled = read_document(content, path)
+        read = spec_of(document, path, spelled)
+    except (InvalidTokenizer, InvalidPattern) as refusal:
+        return refusal.happened
+    if spec.pipeline is None:  # nothing of it is ours
+        read = replace(read, pipeline=None, pattern=spec.pattern)
+    return "" if read.digest == spec.digest else "read back, it is another one"
+
+
+def _leave_out(vocab: dict[str, int], spec: TokenizerSpec, pipeline: Pipeline) -> None:
+    """Drop the added tokens that the model never makes, where a reader gives them their ids."""
+    hidden = pipeline.hidden(frozenset(spec.merge_ids[2].tolist()))
+    names = [token.content for token in pipeline.added_tokens if token.id in hidden]
+    dropped = {name: vocab.pop(name) for name in names if name in vocab}
+    while moved := moved_tokens(pipeline.added_tokens, vocab):
+        token = next((one.content for one, _ in moved if one.content in dropped), None)
+        if token is None:
+            break
+        vocab[token] = dropped.pop(token)
 
 
 def _parts_of_pipeline(pipeline: Pipeline) -> dict[str, Any]:

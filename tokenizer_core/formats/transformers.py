@@ -15,7 +15,7 @@ from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.formats import huggingface
 from bpeline.tokenizer_core.formats.plain_tokens import json_text, nothing_left_out
 from bpeline.tokenizer_core.formats.special_roles import MODEL_MAX_LENGTH, roles_of
-from bpeline.tokenizer_core.vocabulary import TokenizerSpec
+from bpeline.tokenizer_core.vocabulary import AddedToken, TokenizerSpec
 
 left_out = nothing_left_out
 TOKENIZER = "tokenizer.json"
@@ -38,17 +38,13 @@ def save(tokenizer: TokenizerParts, path: Path, roles: Mapping[str, str] | None 
     declared = roles or {}
     tokens = roles_of(tokenizer.spec.special_tokens, declared)
     named = {f"{role}_token": token for role, token in tokens.items()}
+    spec = tokenizer.spec
+    added = [AddedToken(id_, token, special=True) for token, id_ in spec.special_tokens.items()]
+    if spec.pipeline is not None and spec.pipeline.added_tokens:
+        added = [*spec.pipeline.added_tokens]
+    described = {token.id: token.described() for token in added}
     config = {
-        "added_tokens_decoder": {
-            str(id_): {
-                "content": token,
-                **dict.fromkeys(("lstrip", "normalized", "rstrip", "single_word"), False),
-                "special": True,
-            }
-            for token, id_ in sorted(
-                tokenizer.spec.special_tokens.items(), key=lambda item: item[1]
-            )
-        },
+        "added_tokens_decoder": {str(one.pop("id")): one for _, one in sorted(described.items())},
         "clean_up_tokenization_spaces": False,  # else decoding would move spaces
         "model_max_length": int(declared.get(MODEL_MAX_LENGTH, _WITHOUT_LIMIT)),
         "tokenizer_class": "PreTrainedTokenizerFast",

@@ -230,7 +230,8 @@ class TokenizerSpec:
 
 def token_names(spec: TokenizerSpec) -> dict[int, str]:
     """Tokens as HuggingFace shows them: bytes as printable characters, added tokens as they are."""
-    whole = {id_: spec.vocab[id_].decode() for id_ in spec.found_whole.values()}
+    normalized = () if spec.pipeline is None else spec.pipeline.shown
+    whole = {id_: spec.vocab[id_].decode() for id_ in (*spec.found_whole.values(), *normalized)}
     if spec.algorithm.over_bytes:
         named = {id_: to_printable(token) for id_, token in spec.vocab.items()}
     else:
