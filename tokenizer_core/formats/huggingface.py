@@ -23,7 +23,6 @@ from bpeline.tokenizer_core.errors import (
 from bpeline.tokenizer_core.formats.by_library import FOREIGN, read_by_library
 from bpeline.tokenizer_core.formats.huggingface_reading import (
     Unpredictable,
-    moved_tokens,
     read_document,
     spec_of,
 )
@@ -82,12 +81,7 @@ def save(tokenizer: TokenizerParts, path: Path) -> None:
     if spec.pipeline is not None:
         document.update(_parts_of_pipeline(spec.pipeline))
     content = json_text(document)
-    if (reason := _misread(content, spec, path)) and spec.pipeline is not None:
-        # Of some texts the model would make the added tokens that are in its vocab.
-        _leave_out(document["model"]["vocab"], spec, spec.pipeline)
-        content = json_text(document)
-        reason = _misread(content, spec, path)
-    if reason:
+    if reason := _misread(content, spec, path):
         raise InvalidTokenizer(
             f"tokenizer.json does not hold this tokenizer: {reason}",
             "a file that is read back as the same tokenizer",
@@ -106,18 +100,6 @@ def _misread(content: bytes, spec: TokenizerSpec, path: Path) -> str:
     if spec.pipeline is None:  # nothing of it is ours
         read = replace(read, pipeline=None, pattern=spec.pattern)
     return "" if read.digest == spec.digest else "read back, it is another one"
-
-
-def _leave_out(vocab: dict[str, int], spec: TokenizerSpec, pipeline: Pipeline) -> None:
-    """Drop the added tokens that the model never makes, where a reader gives them their ids."""
-    hidden = pipeline.hidden(frozenset(spec.merge_ids[2].tolist()))
-    names = [token.content for token in pipeline.added_tokens if token.id in hidden]
-    dropped = {name: vocab.pop(name) for name in names if name in vocab}
-    while moved := moved_tokens(pipeline.added_tokens, vocab):
-        token = next((one.content for one, _ in moved if one.content in dropped), None)
-        if token is None:
-            break
-        vocab[token] = dropped.pop(token)
 
 
 def _parts_of_pipeline(pipeline: Pipeline) -> dict[str, Any]:

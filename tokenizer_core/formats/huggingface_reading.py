@@ -345,31 +345,22 @@ def _read_model(part: Any, path: Path) -> dict[str, Any]:
 
 
 def _refuse_moved(added: tuple[AddedToken, ...], named: Any, path: Path) -> None:
-    """Refuse `moved_tokens`."""
-    for token, given in moved_tokens(added, named):
-        refuse(
-            path,
-            f"gives {shown(token.content)} two ids: {shown(token.id)} among the added tokens, and "
-            f"{shown(given)} as tokenizers reads it",
-            "the id in the vocab, or those that follow the tokens of the vocab in order",
-        )
-
-
-def moved_tokens(
-    added: tuple[AddedToken, ...], named: Mapping[str, int]
-) -> list[tuple[AddedToken, int]]:
-    """Added tokens to which ``tokenizers`` gives another id than the file says, and that id.
+    """Refuse added tokens to which ``tokenizers`` gives another id than the file says.
 
     A token of the vocab keeps its id; any other one follows the highest id of an added token or,
     if that is higher, the number of tokens in the vocab.
     """
-    highest, moved = -1, []
-    for token in added:
-        given = named.get(token.content, max(highest + 1, len(named)))
-        if given != token.id:
-            moved.append((token, given))
-        highest = max(highest, token.id)
-    return moved
+    highest = -1
+    for token, id_ in ((one.content, one.id) for one in added):
+        given = named.get(token, max(highest + 1, len(named)))
+        if given != id_:
+            refuse(
+                path,
+                f"gives {shown(token)} two ids: {shown(id_)} among the added tokens, and "
+                f"{shown(given)} as tokenizers reads it",
+                "the id in the vocab, or those that follow the tokens of the vocab in order",
+            )
+        highest = max(highest, id_)
 
 
 def _read_merges(merges: Any, vocab: Mapping[int, bytes], path: Path) -> MergeList:
