@@ -222,6 +222,7 @@ TABLE: dict[str, dict[str, frozenset[str]]] = {
     "SplitPattern.within": {"sentences": or_none(VALUES)},
     "SplitPattern.within_named": {"sentences": CHOICES},
     "SplitPattern.parse": {"pattern": TEXTS},
+    "SplitPattern.parts": {"text": TEXTS},
     "SplitPattern.of_steps": {"steps": frozenset({"nothing"})},
     "SplitPattern.from_record": {"record": VALUES},
     "Tokenizer": BUILT,
@@ -384,6 +385,7 @@ def _doors() -> dict[str, Door]:
         "SplitPattern.within": (gpt2.within, {"sentences": None}),
         "SplitPattern.within_named": (gpt2.within_named, {"sentences": "none"}),
         "SplitPattern.parse": (SplitPattern.parse, {"pattern": "gpt2"}),
+        "SplitPattern.parts": (gpt2.parts, {"text": "a b"}),
         "SplitPattern.of_steps": (SplitPattern.of_steps, {"steps": []}),
         "SplitPattern.from_record": (SplitPattern.from_record, {"record": gpt2.as_record()}),
         "Tokenizer": (

@@ -375,6 +375,7 @@ class SplitPattern:
         first = self.steps[0]
         return cut_pairs(first.regex) if first.behavior in ("Isolated", "Removed") else None
 
+    @checked
     def parts(self, text: str) -> bool:
         """Whether a text is known to be cut somewhere, whatever stands around it."""
         pairs = self.cut_pairs
