@@ -149,13 +149,13 @@ def require_unlocked(registry: Registry, name: str, alias: str, kind: str = "pro
         AliasLocked: it is.
     """
     if locked := lock_of(registry, name, alias):
-        again = f"promote REF --to {alias}"
+        anyway = f"type `bpeline promote REF --to {alias} --force`, which moves it"
         if kind == "rollback":
-            again = f"rollback {name} --alias {alias}"
+            anyway = f"type `bpeline rollback {name} --alias {alias} --force`, which moves it"
         raise AliasLocked(
             f"{name}@{alias} is locked {locked}",
             "an alias that is not locked, or `--force`, which lifts the lock",
-            f"type `bpeline {again} --force` to move it all the same",
+            anyway,
         )
 
 

@@ -19,9 +19,7 @@ import pytest
 
 from bpeline.flows.requests.training_request import TrainingRequest
 from bpeline.flows.running.progress import Progress, listening
-from bpeline.flows.steps import chunk_plan as plan_chunks
 from bpeline.flows.steps import counting as count_words
-from bpeline.flows.steps import training_plan
 from bpeline.flows.steps.summary import TrainingSummary
 from bpeline.flows.steps.training_plan import TrainingPlan, plan_training
 from bpeline.flows.train_tokenizer import train_tokenizer
@@ -32,7 +30,12 @@ from bpeline.tokenizer_core.evaluation import SPEEDS
 
 CHUNK = 8 << 10
 TIMES = ("provenance", "created_at", *SPEEDS, "seal")  # seals see them
-SETTINGS: dict[str, Any] = {"vocab_size": 600, "special_tokens": ["<|end|>"], "held_out": 0.2}
+SETTINGS: dict[str, Any] = {
+    "vocab_size": 600,
+    "special_tokens": ["<|end|>"],
+    "held_out": 0.2,
+    "chunk_bytes": CHUNK,
+}
 
 
 @dataclass
@@ -50,12 +53,6 @@ class Seen(Progress):
 
     def step_finished(self, name: str, seconds: float, outcome: str) -> None:
         self.outcomes[name] = outcome
-
-
-@pytest.fixture(autouse=True)
-def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (plan_chunks, count_words, training_plan):
-        monkeypatch.setattr(module, "CHUNK_BYTES", CHUNK)
 
 
 @pytest.fixture

@@ -132,18 +132,15 @@ def test_a_finished_training_has_nothing_left_to_do(corpus: Path, bpeline: Comma
 
 
 @pytest.mark.slow
-def test_a_grown_file_is_expected_to_begin_as_it_did(
-    corpus: Path, bpeline: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in ("chunk_plan", "counting", "training_plan"):
-        monkeypatch.setattr(f"bpeline.flows.steps.{module}.CHUNK_BYTES", 8192)
-    bpeline("train", corpus, *ASKED)
+def test_a_grown_file_is_expected_to_begin_as_it_did(corpus: Path, bpeline: Command) -> None:
+    asked = (*ASKED, "--chunk-bytes", 8192)
+    bpeline("train", corpus, *asked)
     path = corpus / "part-1.txt"
     with path.open("a") as file:
         file.write(" and so on" * 1000)
-    (unread,) = planned(bpeline("train", corpus, *ASKED, "--plan", "--json"))["unread"]
+    (unread,) = planned(bpeline("train", corpus, *asked, "--plan", "--json"))["unread"]
     assert (unread["why"], unread["bytes"]) == ("grown", path.stat().st_size)
-    summary = train_tokenizer([str(corpus)], "news", 600)
+    summary = train_tokenizer([str(corpus)], "news", 600, chunk_bytes=8192)
     assert unread["most_chunks"] - unread["known_chunks"] == summary.chunks - summary.chunks_reused
 
 

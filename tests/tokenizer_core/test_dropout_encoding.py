@@ -227,7 +227,7 @@ def test_files_have_the_same_ids_whatever_the_pieces_and_threads(
 
 
 def test_what_places_depend_on_is_not_replaced(trained: Tokenizer) -> None:
-    with pytest.raises(InvalidOption, match="replaced"):
+    with pytest.raises(InvalidOption, match="replace"):
         file_encoding_of(trained, invalid_utf8="replace", dropout=0.1)
     with pytest.raises(InvalidOption, match="from 0"):
         file_encoding_of(trained, dropout=1.5)

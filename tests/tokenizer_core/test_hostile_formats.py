@@ -22,6 +22,7 @@ from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 TOLD = {
     "gpt2": {"pattern": "gpt2"},
+    "greedy": {"end_of_word": "</w>"},
     "tiktoken": {"pattern": "gpt2"},
     "subword-nmt": {"characters": ""},
     "wordpiece": {"pattern": "wordpunct", "without_normalizer": True},
@@ -29,6 +30,7 @@ TOLD = {
 OVER_BYTES = ("bpeline", "hf", "transformers", "gpt2", "tiktoken", "gguf")
 FILES = {"hf": "tokenizer.json", "tiktoken": "x.tiktoken", "subword-nmt": "x.codes",
          "wordpiece": "vocab.txt", "tekken": "tekken.json", "gguf": "x.gguf",
+         "greedy": "tokens.txt",
          "sentencepiece": "x.model"}  # fmt: skip
 PAYLOADS = (
     "../../../../../../etc/passwd", "/etc/passwd", "file:///etc/passwd", "http://127.0.0.1:9/x",
@@ -98,6 +100,8 @@ def saved(folder: Path, format_: Any) -> Path:
     path = folder / FILES.get(format_, "")
     if format_ == "tekken":  # which is read and not written
         path.write_text(json.dumps(tekken_document()))
+    elif format_ == "greedy":  # and so is this
+        path.write_text("the</w>\nab\nc</w>\nthe\na\nb\n")
     else:
         tokenizer_for(format_).save(path, format_)
     return path

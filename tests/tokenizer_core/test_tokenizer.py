@@ -307,8 +307,9 @@ def test_half_a_character_decodes_as_asked() -> None:
     assert ours.decode_bytes(list(half)) == half
     with pytest.raises(UnicodeDecodeError):
         ours.decode(list(half), errors="strict")
+    assert ours.decode([*half, 65], errors="ignore") == "A"
     with pytest.raises(InvalidOption):
-        ours.decode([65], errors="ignore")  # type: ignore[arg-type]
+        ours.decode([65], errors="backslashreplace")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("highest", [300, 1 << 23])

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .plain_tokens import json_text as json_text
     from .plain_tokens import nothing_left_out as nothing_left_out
     from .plain_tokens import pattern_left_out as pattern_left_out
+    from .plain_tokens import plain_bytes as plain_bytes
     from .plain_tokens import read_plain_vocab as read_plain_vocab
     from .plain_tokens import refuse_other_algorithms as refuse_other_algorithms
     from .plain_tokens import refuse_tokens_beside as refuse_tokens_beside

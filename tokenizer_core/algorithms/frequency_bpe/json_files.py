@@ -20,6 +20,7 @@ from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.formats import (
     json_text,
     nothing_left_out,
+    plain_bytes,
     read_plain_vocab,
     refuse_other_algorithms,
     vocab_json_of_text,
@@ -105,6 +106,8 @@ def _settings(
         described = {name: value for name, value in record["algorithm"].items() if name != "name"}
         if (own := FrequencyBpe.of_description(described)) is None:
             refuse(path / SETTINGS, "describes marks of another algorithm")
+        for text in (own.end_of_word, own.unknown, own.line_begin, own.line_end, *own.punkt_tables):
+            plain_bytes(text, path / SETTINGS)
         pattern = SplitPattern.from_record(record.get("pattern")) if pattern is None else pattern
         marks = marks or own
     if marks is None and sentences is not None:
