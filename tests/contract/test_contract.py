@@ -1,0 +1,69 @@
+"""Today's program against the record of what 0.2 does: `python tests/contract` writes it anew."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import files
+import pytest
+from contract_records import made_behaviour, made_interface
+
+from bpeline.registry import environment
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_mlflow: None) -> Path:
+    """The current folder, with nothing configured."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(environment, "_configured", None)
+    monkeypatch.setattr(environment, "_project", None)
+    return tmp_path
+
+
+def record(name: str) -> dict[str, Any]:
+    """What was written down."""
+    kept: dict[str, Any] = json.loads((HERE / f"{name}.json").read_bytes())
+    return kept
+
+
+def test_every_way_of_learning_makes_the_tokenizer_that_it_made(folder: Path) -> None:
+    today, then = made_behaviour(folder), record("behaviour")
+    made, kept = today["cases"], then["cases"]
+    digests = {one["digest"] for one in kept.values()}
+    assert made.keys() == kept.keys()
+    for name, one in made.items():
+        if today["unicode"] != then["unicode"]:  # which is part of the digest
+            one["digest"] = kept[name]["digest"]
+        assert one == kept[name], name
+    assert len(digests) == len(kept) - len(SAME), "cases that tell nothing apart"
+
+
+# Two ways to the same tokenizer.
+SAME = ("command plain", "command runs")
+
+
+@pytest.mark.parametrize("part", ["python", "options", "commands", "mlflow"])
+def test_what_programs_rely_on_is_there(
+    part: str, folder: Path, request: pytest.FixtureRequest
+) -> None:
+    made = request.config.stash.get(MADE, None)
+    if made is None:
+        made = request.config.stash[MADE] = made_interface(folder)
+    kept = record("interface")
+    assert made[part].keys() == kept[part].keys()
+    for name, one in made[part].items():
+        assert one == kept[part][name], name
+
+
+MADE = pytest.StashKey[dict[str, Any]]()
+
+
+def test_files_that_were_written_then_are_read(tmp_path: Path) -> None:
+    with tarfile.open(HERE / "files.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    assert files.read(tmp_path) == json.loads((tmp_path / "said.json").read_bytes())
