@@ -24,7 +24,7 @@ PYTEST = $(BIN)/python -m pytest $(if $(SEED),--seed $(SEED))
 demo: $(VENV)/installed  ## a tokenizer trained on the Python standard library's own source text
 	$(BIN)/bpeline train --demo
 
-test: $(VENV)/installed-tests  ## all that is fast, and of all that is slow a slice; SEED=which
+test: $(VENV)/installed-tests  ## all that is fast, and of all that is slow a slice, always the same
 	$(COMPILE)
 	$(PYTEST) $(BY_FILE)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import mlflow_tables
 import pytest
-from amounts import EVERY_RUN, NIGHT, Amounts, day_seed, not_today
+from amounts import EVERY_RUN, FIXED_SEED, NIGHT, Amounts, day_seed, not_today
 from hypothesis import settings
 from longest_first import ByFolderAndFile, place_of
 from postgres import PostgresServer, postgres_server
@@ -37,8 +37,8 @@ for inherited in INHERITED:
     os.environ.pop(inherited, None)
 
 # No case has a deadline: the first one of a process may load or compile kernels.
-settings.register_profile("without deadlines", deadline=None)
-settings.load_profile("without deadlines")
+settings.register_profile("every change", deadline=None, derandomize=True)
+settings.register_profile("night", deadline=None)
 
 # Half of what a training in a test took was waiting for a disk: what tests write goes to memory
 # where there is enough. That everything is synced when it should be, `test_power_loss` sees.
@@ -111,9 +111,17 @@ LOOPBACK = {"127.0.0.1", "::1", "localhost", "0.0.0.0"}
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--night", action="store_true", help="all of what is slow, not a slice of it")
     parser.addoption(
-        "--seed", type=int, default=day_seed(), help="which cases these are; usually the day's date"
+        "--seed", type=int, help="which cases these are; at night the day's date, else always 1"
     )
     parser.addoption("--point", type=int, default=0, help="the one case to do again; 0: all")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """By day the same cases every time; at night others."""
+    night = config.getoption("--night")
+    settings.load_profile("night" if night else "every change")
+    if config.option.seed is None:
+        config.option.seed = day_seed() if night else FIXED_SEED
 
 
 def pytest_runtest_teardown() -> None:
@@ -123,9 +131,10 @@ def pytest_runtest_teardown() -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Say which cases these were."""
-    night = " --night" if config.getoption("--night") else ""
-    terminalreporter.write_line(f"the same cases again: --seed {config.getoption('--seed')}{night}")
+    """Say which cases these were, where they are not those of every run."""
+    if config.getoption("--night"):
+        seed = config.getoption("--seed")
+        terminalreporter.write_line(f"the same cases again: --seed {seed} --night")
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:

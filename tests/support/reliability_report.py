@@ -30,11 +30,11 @@ between them is reached by signals at random moments.
 
 ## What runs when
 
-`make test` runs every fast test, and of what is slow a slice that the day chooses: its seed is the
-date, printed at the end; `make test SEED=20261122` takes the cases of that day. `make test-nightly`
-takes all, and writes this page: the numbers below this table are those of one such run. Tests that
-are marked `rotating(N)` run every N days, or one of N of their cases does; a failure of either run
-comes again with the same seed.
+`make test` runs every fast test, and of what is slow a slice, the same one every day: what passes
+today passes tomorrow. `make test-nightly` takes all, with random cases made from a seed that is
+the date and is printed at the end (`make test-nightly SEED=20261122` takes those of that day), and
+writes this page: the numbers below this table are those of one such run. Of tests that are marked
+`rotating(N)` one in N runs by day, or one of N of their cases.
 
 {amounts}
 """
