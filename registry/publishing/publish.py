@@ -76,7 +76,7 @@ def publish_version(
 def keep_in_outbox(workspace: Workspace, publication: Publication) -> Path:
     """Let a publication wait until it is delivered, by us or by `bpeline resume`; its record."""
     record = workspace.outbox_record(f"{publication.name}.{publication.digest}")
-    DURABLE.write(record, publication.as_json())
+    DURABLE.write(record, publication.as_json(workspace.root))
     return record
 
 

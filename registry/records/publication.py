@@ -126,18 +126,27 @@ class Publication:
         shown = {key: as_text(value) for key, value in self.params.items()}
         object.__setattr__(self, "params", shown)
 
-    def as_json(self) -> bytes:
-        """The record for the outbox: canonical JSON, paths as text."""
+    def as_json(self, root: Path = Path("/")) -> bytes:
+        """The record for the outbox: canonical JSON.
+
+        Args:
+            root: the workspace; paths in it are written as seen from there, for it may move.
+        """
+
+        def written(path: Path) -> str:
+            inside = root != Path("/") and path.is_relative_to(root)
+            return str(path.relative_to(root) if inside else path)
+
         record = {one.name: getattr(self, one.name) for one in fields(self)}
         for name, value in record.items():
             if isinstance(value, Mapping):
                 record[name] = dict(value)
         record |= {
             "format": RECORD_FORMAT,
-            "tokenizer_directory": str(self.tokenizer_directory),
+            "tokenizer_directory": written(self.tokenizer_directory),
             "inputs": [astuple(one) for one in self.inputs],
-            "figures": [str(path) for path in self.figures],
-            "pages": [str(path) for path in self.pages],
+            "figures": list(map(written, self.figures)),
+            "pages": list(map(written, self.pages)),
         }
         return canonical_json(sealed(record))
 
@@ -156,7 +165,7 @@ class Publication:
 
         Args:
             content: what :meth:`as_json` wrote.
-            path: where it was read from, for the message.
+            path: where it was read from: the outbox of a workspace, which paths are seen from.
 
         Raises:
             CorruptFile: not such a record.
@@ -165,13 +174,14 @@ class Publication:
             record = unsealed(parse_json(content))
             if record.pop("format") != RECORD_FORMAT:
                 raise ValueError("unknown format version")
-            record["tokenizer_directory"] = Path(record["tokenizer_directory"])
+            root = path.parent.parent
+            record["tokenizer_directory"] = root / record["tokenizer_directory"]
             record["curve"] = _points(record["curve"])
             curves = record.get("curves", {}).items()
             record["curves"] = {name: _points(curve) for name, curve in curves}
             record["inputs"] = tuple(CorpusInput(*one) for one in record["inputs"])
             for files in ("figures", "pages"):
-                record[files] = tuple(Path(one) for one in record.get(files, ()))
+                record[files] = tuple(root / one for one in record.get(files, ()))
             return cls(**record)
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
             raise CorruptFile(

@@ -1,6 +1,6 @@
-"""Write the record of the contract anew: ``python tests/contract [behaviour|interface|files]``.
+"""Write records of the contract anew: ``python tests/contract [NAME …]``, all without a name.
 
-What differs from the record that was is printed, and belongs into CHANGELOG.md in the same commit:
+What `git diff` shows then belongs into CHANGELOG.md in the same commit:
 behaviour as *merges change* or *ids change*, the interface with what to type instead.
 """
 
@@ -19,6 +19,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
 
 import files  # noqa: E402
+import workspace  # noqa: E402
 from contract_records import made_behaviour, made_interface  # noqa: E402
 
 
@@ -49,10 +50,12 @@ def write_files() -> None:
 
 
 if __name__ == "__main__":
-    asked = sys.argv[1:] or ["behaviour", "interface", "files"]
+    asked = sys.argv[1:] or ["behaviour", "interface", "files", "workspace"]
     if "behaviour" in asked:
         write("behaviour", made_behaviour)
     if "interface" in asked:
         write("interface", made_interface)
     if "files" in asked:
         write_files()
+    if "workspace" in asked:
+        workspace.write()

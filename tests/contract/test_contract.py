@@ -9,9 +9,13 @@ from typing import Any
 
 import files
 import pytest
+import workspace
+import workspace_0_2
+from click.testing import CliRunner
 from contract_records import made_behaviour, made_interface
 
-from bpeline.registry import environment
+from bpeline.flows.cli.main import cli
+from bpeline.registry import environment, load_tokenizer
 
 HERE = Path(__file__).parent
 
@@ -67,3 +71,22 @@ def test_files_that_were_written_then_are_read(tmp_path: Path) -> None:
     with tarfile.open(HERE / "files.tar.xz") as archive:
         archive.extractall(tmp_path, filter="data")
     assert files.read(tmp_path) == json.loads((tmp_path / "said.json").read_bytes())
+
+
+def test_a_workspace_that_was_left_then_goes_on(folder: Path) -> None:
+    said = workspace_0_2.unpacked(folder, workspace.ARCHIVE, workspace.PLACE)
+
+    def asked(*typed: str) -> Any:
+        ended = CliRunner().invoke(cli, [*typed, "--json"])
+        assert ended.exit_code == 0, ended.output
+        return json.loads(ended.stdout)
+
+    assert asked("versions") == said["versions"]
+    assert asked("evaluate", "--sets") == said["sets"]
+    assert asked("history", "news") == said["history"]
+    champion = load_tokenizer("news@champion")
+    assert champion.digest == said["versions"][0]["digest"]
+    assert asked("verify", "news/2")["identical"]
+    asked("resume")
+    for name, digest in said["unfinished"].items():
+        assert load_tokenizer(f"{name}/1").digest == digest, name

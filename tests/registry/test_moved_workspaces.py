@@ -14,9 +14,11 @@ from mlflow_tables import copy_database
 from bpeline.registry import configure, environment, publish_version
 from bpeline.registry.deletion import delete_versions
 from bpeline.registry.opening import Registry, open_registry
+from bpeline.registry.publishing import keep_in_outbox, publish_outbox
 from bpeline.registry.records.publication import Publication
 from bpeline.registry.references import ByNumber
 from bpeline.registry.tracking.moved_artifacts import follow_artifacts
+from bpeline.registry.version_files import keep_files
 from bpeline.registry.workspace.workspace import Workspace
 
 Made = Callable[..., Publication]
@@ -85,6 +87,21 @@ def test_a_copy_of_a_workspace_writes_and_removes_its_own_files(
         one == inside or one.startswith(f"{inside}/")
         for one in addresses_in(copied / "mlflow.sqlite")
     )
+
+
+def test_what_waits_is_published_where_the_workspace_is_now(
+    first: Registry, tmp_path: Path, made: Made
+) -> None:
+    kept = keep_files(first.workspace, made(b"of"))
+    keep_in_outbox(first.workspace, kept)
+    moved = tmp_path / "moved"
+    first.catalogue.close()
+    first.workspace.root.rename(moved)
+    environment._configured = None
+    configure(workspace=moved)
+    (published,) = publish_outbox(open_registry())
+    assert published.number == 3
+    assert published.directory.is_relative_to(moved)
 
 
 def test_the_same_folder_by_another_path_is_no_other_one(first: Registry, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
@@ -39,29 +39,28 @@ from typing import Any
 from bpeline.tokenizer_core.digests import canonical_json, digest_of
 
 ARCHIVE = Path(__file__).parents[1] / "workspace_0_2.tar.xz"
-MADE_IN = Path("/srv/texts")
+MADE_IN = Path("/srv/texts")  # in an archive, absolute paths begin with it
 WORKSPACES = (".bpeline", "project/.bpeline")
-DATABASES = (
-    *(f"{place}/{name}.sqlite" for place in WORKSPACES for name in ("catalogue", "mlflow")),
-    "home/.prefect/prefect.db",
-)
 PORTS = ("--prefect-port", "4317", "--mlflow-port", "5317")
 BPELINE = str(Path(sys.executable).with_name("bpeline"))
 KEPT_WHEEL = "words"
 END = "<|endoftext|>"
 
 
-def unpacked(directory: Path) -> dict[str, Any]:
-    """Unpack the workspace into ``directory`` and return what 0.2 said of it.
+def unpacked(
+    directory: Path, archive: Path = ARCHIVE, workspaces: Sequence[str] = WORKSPACES
+) -> dict[str, Any]:
+    """Unpack workspaces into ``directory`` and return what 0.2 said of them.
 
     Absolute paths in databases and in records of corpora are rewritten. The machine is this one,
     which was started anew since.
     """
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(directory, filter="data")
-    for name in DATABASES:
-        _replace_everywhere(directory / name, str(MADE_IN), str(directory))
-    for place in WORKSPACES:
+    with tarfile.open(archive) as packed:
+        packed.extractall(directory, filter="data")
+    for name in databases_of(workspaces):
+        if (directory / name).exists():
+            _replace_everywhere(directory / name, str(MADE_IN), str(directory))
+    for place in workspaces:
         catalogue = directory / place / "catalogue.sqlite"
         with closing(sqlite3.connect(catalogue)) as connection, connection:
             connection.execute("UPDATE runs SET host = ?", (socket.gethostname(),))
@@ -71,6 +70,12 @@ def unpacked(directory: Path) -> dict[str, Any]:
             record.write_bytes(canonical_json({**moved, "digest": digest_of(moved)}))
     said: dict[str, Any] = json.loads((directory / "expected.json").read_bytes())
     return said
+
+
+def databases_of(workspaces: Sequence[str]) -> list[str]:
+    """Those of workspaces, and of a Prefect server."""
+    names = [f"{place}/{name}.sqlite" for place in workspaces for name in ("catalogue", "mlflow")]
+    return [*names, "home/.prefect/prefect.db"]
 
 
 def _replace_everywhere(database: Path, old: str, new: str) -> None:
@@ -167,15 +172,16 @@ watch-drift = "0 */6 * * *"
     )
 
 
-class _Commands:
+class Commands:
     """The command line of this environment, in a home of its own."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, **environment: str) -> None:
         self.root = root
         self.environment = {
             **os.environ,
             "HOME": str(root / "home"),
             "BPELINE_KERNEL_CACHE": os.path.expanduser("~/.cache/bpeline/kernels"),
+            **environment,
         }
 
     def __call__(self, *typed: str, cwd: str = ".", exits: int = 0) -> str:
@@ -217,7 +223,7 @@ def make(root: Path) -> None:
     root.mkdir()
     (root / "home").mkdir()
     _write_texts(root)
-    bpeline = _Commands(root)
+    bpeline = Commands(root)
     workspace = "--workspace", str(root / ".bpeline")
     big = "train", "big.txt", "--name", "big", "--held-out", "0.1", *workspace
     bpeline(*big, "--vocab-size", "400", "--special-token", "\n\n")
@@ -237,7 +243,7 @@ def make(root: Path) -> None:
     _write_expected(bpeline)
 
 
-def _write_expected(bpeline: _Commands) -> None:
+def _write_expected(bpeline: Commands) -> None:
     def asked(*typed: str, cwd: str = ".") -> Any:
         return json.loads(bpeline(*typed, "--json", cwd=cwd))
 
@@ -252,7 +258,7 @@ def _write_expected(bpeline: _Commands) -> None:
     (bpeline.root / "expected.json").write_text(text + "\n", "utf-8")
 
 
-def keep(root: Path, archive: Path) -> None:
+def keep(root: Path, archive: Path, workspaces: Sequence[str] = WORKSPACES) -> None:
     """Write the archive: databases compacted, without the wheels that models carry but one."""
 
     def kept(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
@@ -260,7 +266,7 @@ def keep(root: Path, archive: Path) -> None:
         member.uname = member.gname = ""
         return member
 
-    for name in DATABASES:
+    for name in filter(lambda one: (root / one).exists(), databases_of(workspaces)):
         with closing(sqlite3.connect(root / name)) as connection:
             connection.execute("PRAGMA journal_mode = DELETE")
             connection.execute("VACUUM")
