@@ -8,7 +8,7 @@ INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-com
 # A module that cannot be compiled, in a package made for another Python, says so when it is imported.
 MODULES := $(BIN)/python -m compileall -qq -j 0 -x '/(tests?|apprise|databricks|fontTools|mypyc?|posseg|transformers)/' $(VENV)/lib || true
 
-# Which cases of what is slow are taken: those of a day such as 20261122; today's where nothing is said.
+# Which random cases a night makes: those of a day such as 20261122; today's where nothing is said.
 SEED ?=
 # Where the reliability tests of a night say what they did.
 RECORDS ?= .reliability
@@ -19,24 +19,20 @@ BY_FILE = --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 COMPILE = $(BIN)/python -c "from bpeline.tokenizer_core.warm_up import compile_all; list(compile_all())"
 PYTEST = $(BIN)/python -m pytest $(if $(SEED),--seed $(SEED))
 
-.PHONY: types demo test test-fast test-nightly test-mutants lint docs release-check bench clean
+.PHONY: types demo test test-nightly test-mutants lint docs release-check bench clean
 
 demo: $(VENV)/installed  ## a tokenizer trained on the Python standard library's own source text
 	$(BIN)/bpeline train --demo
 
-test: $(VENV)/installed-tests  ## all that is fast, and of all that is slow a slice, always the same
+test: $(VENV)/installed-tests  ## what every change is tested by: always the same, in six minutes on two cores
 	$(COMPILE)
 	$(PYTEST) $(BY_FILE)
 
-test-fast: $(VENV)/installed-tests  ## without the tests that start servers or take long
-	$(COMPILE)
-	$(PYTEST) $(BY_FILE) -m "not slow and not server"
-
-test-nightly: $(VENV)/installed-tests  ## all of what is slow too, then docs/reliability.md anew
+test-nightly: $(VENV)/installed-tests  ## everything, then docs/reliability.md anew; ROOM=registry: what guards one room
 	$(COMPILE)
 	rm -rf $(RECORDS)
-	BPELINE_RELIABILITY_RECORDS=$(RECORDS) $(PYTEST) $(BY_FILE) --night
-	$(BIN)/python tests/support/reliability_report.py $(RECORDS) docs/reliability.md
+	BPELINE_RELIABILITY_RECORDS=$(RECORDS) $(PYTEST) $(BY_FILE) --night $(if $(ROOM),tests/$(ROOM))
+	$(if $(ROOM),,$(BIN)/python tests/support/reliability_report.py $(RECORDS) docs/reliability.md)
 
 test-mutants: $(VENV)/installed-tests  ## small deliberate faults, each in a copy: the tests must see them
 	$(BIN)/python tests/mutants

@@ -15,7 +15,7 @@ from typing import Any
 
 import mlflow_tables
 import pytest
-from amounts import EVERY_RUN, FIXED_SEED, NIGHT, Amounts, day_seed, not_today
+from amounts import EVERY_RUN, FIXED_SEED, NIGHT, Amounts, day_seed
 from hypothesis import settings
 from longest_first import ByFolderAndFile, place_of
 from postgres import PostgresServer, postgres_server
@@ -109,7 +109,7 @@ LOOPBACK = {"127.0.0.1", "::1", "localhost", "0.0.0.0"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--night", action="store_true", help="all of what is slow, not a slice of it")
+    parser.addoption("--night", action="store_true", help="what is marked `night`, too")
     parser.addoption(
         "--seed", type=int, help="which cases these are; at night the day's date, else always 1"
     )
@@ -145,10 +145,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     tests = Path(__file__).parent
     items.sort(key=lambda item: place_of(item.path, tests))
-    if not config.getoption("--night"):
-        left_out = set(not_today(items, config.getoption("--seed")))
-        config.hook.pytest_deselected(items=list(left_out))
-        items[:] = [item for item in items if item not in left_out]
+    named = any("::" in argument for argument in config.args)  # whoever names a test wants it
+    if not config.getoption("--night") and not named:
+        at_night = [item for item in items if item.get_closest_marker("night")]
+        config.hook.pytest_deselected(items=at_night)
+        items[:] = [item for item in items if not item.get_closest_marker("night")]
 
 
 @pytest.fixture(scope="session")

@@ -166,7 +166,7 @@ def test_the_packages_under_test_are_this_checkout() -> None:
         assert Path(package.__file__).is_relative_to(ROOT)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_packages_import_downward() -> None:
     upward = [
         one
@@ -184,7 +184,7 @@ def test_every_room_has_its_floor() -> None:
     assert sorted(listed) == sorted(rooms)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_room_imports_only_rooms_of_lower_floors() -> None:
     floor_of = {
         f"{package}.{room}": number
@@ -222,7 +222,7 @@ def test_rooms_take_each_others_public_names() -> None:
     assert deep == []
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("package", [module for module in MODULES if is_package(module)])
 def test_what_a_package_offers_is_there_and_shadows_no_file(package: str) -> None:
     offered = homes_of(package)

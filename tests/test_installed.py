@@ -80,7 +80,7 @@ def test_what_certifies_exports_is_installed_where_the_first_steps_are() -> None
         assert re.search(r"install.*\[certify|INSTALL.*\[certify|source\[certify", text), page
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_it_holds_one_name_and_everything_below_it(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
@@ -95,7 +95,7 @@ def test_it_holds_one_name_and_everything_below_it(wheel: Path) -> None:
     assert sources | data <= names
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_it_works_beside_a_project_with_packages_of_the_same_names(
     wheel: Path, tmp_path: Path
 ) -> None:

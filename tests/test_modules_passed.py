@@ -68,7 +68,7 @@ MOST = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_usual_calls_pass_few_modules(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("hello world the end of the world\n" * 5000)
     ended = subprocess.run(

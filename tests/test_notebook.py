@@ -27,7 +27,7 @@ def shown(cell: dict[str, Any]) -> list[dict[str, str]]:
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_every_cell_runs_in_order_and_shows_what_the_file_says(tmp_path: Path) -> None:
     again = [cell for cell in executed(NOTEBOOK, tmp_path)["cells"] if cell["cell_type"] == "code"]
     assert (tmp_path / ".bpeline").is_dir()
@@ -41,7 +41,7 @@ def test_every_cell_runs_in_order_and_shows_what_the_file_says(tmp_path: Path) -
         assert [[*output] for output in shown(now)] == kinds, said
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_cell_that_raises_is_an_error(tmp_path: Path) -> None:
     cell = {"cell_type": "code", "source": ["1 / 0"], "outputs": []}
     with pytest.raises(AssertionError, match="ZeroDivisionError"):

@@ -49,7 +49,6 @@ def test_there_are_blocks_to_run() -> None:
     assert CONSOLE
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(PYTHON)))
 def test_python_blocks_run(
     number: int, demo_workspace: Path, monkeypatch: pytest.MonkeyPatch
@@ -83,7 +82,6 @@ def test_every_command_is_documented() -> None:
         assert "bpeline" in (command.epilog or ""), f"`bpeline {name} --help` shows no example"
 
 
-@pytest.mark.slow
 def test_the_file_tree_names_what_exists() -> None:
     for name in re.findall(r"^ *([\w./]+\.(?:py|md|toml|yaml))  ", README, flags=re.MULTILINE):
         assert list(ROOT.rglob(name)), f"README describes {name}, which does not exist"

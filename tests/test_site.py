@@ -78,7 +78,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_every_page_is_there_and_nothing_is_fetched_from_elsewhere(site: Path) -> None:
     pages = {path.relative_to(site).as_posix(): path.read_text() for path in site.rglob("*.html")}
     expected = {path.relative_to(ROOT / "docs").with_suffix(".html").as_posix() for path in PAGES}
@@ -91,7 +91,7 @@ def test_every_page_is_there_and_nothing_is_fetched_from_elsewhere(site: Path) -
         assert not [address for address in loaded if "//" in address], name
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_notebook_is_a_page_with_what_its_cells_show(site: Path) -> None:
     page = (site / "notebook.html").read_text()
     cells = json.loads((ROOT / "docs/notebook.ipynb").read_text())["cells"]
@@ -105,7 +105,7 @@ def _is_html(output: dict[str, Any]) -> bool:
     return "text/html" in output.get("data", {})
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_pages_are_named_by_their_titles_and_commands_are_read_whole(site: Path) -> None:
     home = (site / "index.html").read_text()
     assert '<a href="benchmarks.html">Benchmarks</a>' in home
@@ -129,7 +129,7 @@ def browser() -> str:
     return program
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_copy_button_copies_commands_without_prompts_and_output(
     site: Path, tmp_path: Path, browser: str
 ) -> None:
@@ -155,7 +155,7 @@ def test_the_copy_button_copies_commands_without_prompts_and_output(
                 assert copied.split() == wanted.split(), name
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_site_that_is_opened_from_a_disk_is_searched(
     site: Path, tmp_path: Path, browser: str
 ) -> None:
@@ -176,7 +176,7 @@ def test_a_site_that_is_opened_from_a_disk_is_searched(
         assert [one for one in page.requests if not one.startswith(("file:", "data:"))] == []
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_reference_has_every_command_public_name_and_message(site: Path) -> None:
     import bpeline
     from bpeline.flows.cli.main import FILE_OF

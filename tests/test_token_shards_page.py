@@ -101,7 +101,7 @@ def test_packed_sequences_lead_back_to_rows(tokenizer: Tokenizer) -> None:
         assert ids.reshape(-1, length).tolist() == [one.tolist() for one in names["packed"]]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_toy_model_learns_from_shards_with_workers_of_a_data_loader(tokenizer: Tokenizer) -> None:
     if find_spec("torch") is None:
         pytest.skip("PyTorch is not installed; it is no dependency of ours")

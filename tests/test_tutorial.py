@@ -11,11 +11,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from tutorial import environment, script
 
 
-@pytest.mark.slow
 def test_every_block_of_the_tutorial_runs_in_order(tmp_path: Path, warm: Path) -> None:
     around = environment(Path(sys.executable).parent)
     done = subprocess.run(

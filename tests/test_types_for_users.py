@@ -30,7 +30,7 @@ train_tokenizer(paths=["a.txt"], name="news").no_such_attribute
 """
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_mypy_is_content_with_a_users_program_and_finds_what_is_wrong(tmp_path: Path) -> None:
     if not (ROOT / "build/types/bpeline").exists():
         subprocess.run(["make", "types"], cwd=ROOT, check=True, capture_output=True)

@@ -23,7 +23,7 @@ def run(program: Path, *typed: str, folder: Path, **more: str) -> tuple[int, str
     return ended.returncode, ended.stdout, ended.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize(
     ("typed", "code"),
     [
@@ -49,7 +49,7 @@ def test_streams_and_codes_are_those_of_the_installed_program(
     assert said[1] == said[0]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_they_need_not_import_what_takes_long(tmp_path: Path, warm: Path) -> None:
     """One that does not find MLflow there begins a process that imports it, for two seconds."""
     program = "import sys; print(sorted({'mlflow.tracking', 'numba', 'duckdb'} & {*sys.modules}))"
@@ -57,7 +57,7 @@ def test_they_need_not_import_what_takes_long(tmp_path: Path, warm: Path) -> Non
     assert said == "['duckdb', 'mlflow.tracking', 'numba']\n"
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_commands_run_side_by_side_each_in_its_own_workspace(tmp_path: Path, warm: Path) -> None:
     begun = []
     for name in ("one", "other"):
@@ -73,7 +73,7 @@ def test_commands_run_side_by_side_each_in_its_own_workspace(tmp_path: Path, war
         assert f"{name}/1" in shown
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.skipif(not PROCESSES.is_dir(), reason="this system shows no processes as files")
 def test_a_program_that_is_killed_takes_its_command_along(tmp_path: Path, warm: Path) -> None:
     asked = [warm / "bpeline", "train", "-", "--name", "small"]  # waits for what nobody writes

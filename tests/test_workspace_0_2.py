@@ -82,14 +82,14 @@ def test_evaluation_sets_and_the_moves_of_aliases_stay(
         assert move.items() >= then.items()
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("reference", PLACES)
 def test_versions_come_out_the_same_from_their_texts(reference: str, enter: Enter) -> None:
     enter(PLACES[reference])
     assert "is identical" in bpeline("verify", reference).stdout
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_unfinished_training_goes_on_from_its_checkpoint(tmp_path: Path, enter: Enter) -> None:
     workspace_0_2.unpacked(tmp_path)
     enter("", tmp_path)
@@ -97,7 +97,7 @@ def test_the_unfinished_training_goes_on_from_its_checkpoint(tmp_path: Path, ent
     assert load_tokenizer("big/3").digest == UNFINISHED
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_texts_of_a_former_set_are_the_set_for_every_pattern(tmp_path: Path, enter: Enter) -> None:
     said = workspace_0_2.unpacked(tmp_path)
     enter("", tmp_path)

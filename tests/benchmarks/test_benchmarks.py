@@ -47,7 +47,7 @@ def run(seconds: float, merges: list[tuple[bytes, ...]] | None = None) -> Run:
     return Run(figures, [[token.hex() for token in merge] for merge in merges or [A]])
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_huggingface_learns_what_we_learn_in_processes_of_their_own(corpus: Path) -> None:
     case = Case((str(corpus),), vocab_size=290, threads=1)
     result = compare(TRAINING, ["bpeline", "HuggingFace"], case, rounds=1)
@@ -88,7 +88,7 @@ def naive_merges_by_value(words: dict[bytes, int], wanted: int) -> list[tuple[by
     return merges
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_documents_are_cut_without_losing_or_splitting_anything(tmp_path: Path) -> None:
     path = tmp_path / "long.txt"
     long = "it's  a\n\n word é of 12 kinds. " * (3 * LONGEST // 29)

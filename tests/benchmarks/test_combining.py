@@ -36,8 +36,7 @@ def test_numbers_are_spelled_as_words_of_their_own() -> None:
     assert found[2:] == [b"\xc0" * 8, b"\xc0" * 7 + b"\xc1", b"\xc0" * 7 + b"\xc2", b"\xff" * 8]
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(4)
+@pytest.mark.night
 def test_all_ways_come_to_the_same_sum(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(combining, "_SHARDS", 3)
     monkeypatch.setattr(combining, "_FEWEST", 5_000)

@@ -49,8 +49,7 @@ def result_of(path: Path, theirs: np.ndarray[Any, Any] = IDS) -> dict[str, Any]:
     return summary(ENCODING, Case((str(path),), 300), [(runs, 0)])
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_independent_libraries_give_our_ids_in_processes_of_their_own(corpus: Path) -> None:
     names = ["bpeline", "bpeline, lists", "HuggingFace", "tiktoken"]
     case = Case((str(corpus),), 300, threads=2)
@@ -101,9 +100,7 @@ def test_ratios_are_of_pairs_and_only_between_equals(corpus: Path) -> None:
     assert "failed: out of memory" in plain(result_of(corpus))
 
 
-@pytest.mark.rotating(3)
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_slow_encoders_get_a_sample_and_a_ratio_to_ours_on_it(tmp_path: Path) -> None:
     path = tmp_path / "large.txt"
     lines = [f"line {number} of many\n" for number in range(5_000)]

@@ -12,8 +12,7 @@ from benchmarks.pages import evaluation_block
 from benchmarks.runner import compare
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_figures_and_perturbations_are_measured(tmp_path: Path, english_and_code: str) -> None:
     file = tmp_path / "text.txt"
     file.write_text(english_and_code[:60_000], encoding="utf-8")

@@ -31,8 +31,7 @@ def test_bounds_are_bytes_and_lines() -> None:
     assert near.bounds(MACHINE) == pytest.approx((1.0, 1e-3))
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(6)
+@pytest.mark.night
 def test_every_loop_has_a_row(
     corpus: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -42,8 +41,7 @@ def test_every_loop_has_a_row(
     assert rows == ["count words", "combine", "base pairs", "merge step", "encode, warm", "decode"]
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(6)
+@pytest.mark.night
 def test_counting_and_encoding_are_measured_as_the_flows_do_them(corpus: Path) -> None:
     case = Case((str(corpus),))
     with CLUSTER.prepare(case) as prepared:

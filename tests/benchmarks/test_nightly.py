@@ -12,8 +12,7 @@ from benchmarks.runner import compare
 from benchmarks.tables import night_table
 
 
-@pytest.mark.rotating(4)
-@pytest.mark.slow
+@pytest.mark.night
 def test_tonight_reads_what_is_new(tmp_path: Path) -> None:
     files = [tmp_path / "a.txt", tmp_path / "b.txt"]
     for path in files:

@@ -109,7 +109,7 @@ def test_what_a_failing_machine_did_is_done_again() -> None:
     assert one.seconds > 1500 + RESTART, "it waits for its only machine"
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_terabyte_is_thousands_of_tasks_and_forecasts_follow_the_text() -> None:
     model = GrowthModel.of(result_of(PowerLaw(30.0, 0.6), [1 << power for power in range(22, 31)]))
     for cluster in CLUSTERS:
@@ -124,8 +124,7 @@ def test_a_terabyte_is_thousands_of_tasks_and_forecasts_follow_the_text() -> Non
     assert text.count("\n") == 3 + 4 + len(SIZES) * len(CLUSTERS) - 2
 
 
-@pytest.mark.rotating(6)
-@pytest.mark.slow
+@pytest.mark.night
 def test_growth_is_measured_on_beginnings_of_a_file(tmp_path: Path) -> None:
     random_ = random.Random(1)
     words = ["".join(random_.choices("abcdefgh", k=random_.randint(1, 9))) for _ in range(80_000)]

@@ -13,8 +13,7 @@ from benchmarks.tables import plain
 from benchmarks.threads import PHASES, THREADS, TWO
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_one_thread_and_two_are_measured(tmp_path: Path, english_and_code: str) -> None:
     file = tmp_path / "text.txt"
     file.write_text(english_and_code[:60_000], encoding="utf-8")

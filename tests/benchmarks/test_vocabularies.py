@@ -12,8 +12,7 @@ from benchmarks.tables import plain
 from benchmarks.vocabularies import DROPOUT, PARITY, SUPERWORDS
 
 
-@pytest.mark.rotating(3)
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize(
     ("measurement", "said"),
     [(SUPERWORDS, "bytes/token"), (PARITY, "merges"), (DROPOUT, "tokens")],

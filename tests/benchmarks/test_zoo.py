@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_every_tokenizer_below_a_folder_is_compared_or_its_refusal_told(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

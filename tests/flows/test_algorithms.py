@@ -74,8 +74,7 @@ CASES = {
 }
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("case", CASES)
 def test_the_command_line_trains_what_the_library_trains(
     case: str, corpus: Path, bpeline: Command, tmp_path: Path
@@ -120,7 +119,7 @@ def test_the_command_line_trains_what_the_library_trains(
         assert len(read.encode(text)) == len(expected.encode(text))
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_versions_of_two_algorithms_are_compared(corpus: Path, bpeline: Command) -> None:
     begin = ["train", "corpus", "--name", "news", "--held-out", "0"]
     for options in (
@@ -138,7 +137,7 @@ def test_versions_of_two_algorithms_are_compared(corpus: Path, bpeline: Command)
         assert json.loads(compared.stdout)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_training_goes_on_behind_the_step_it_finished(
     corpus: Path, bpeline: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,7 +205,7 @@ def documented_files(tmp_path: Path) -> None:
         (tmp_path / name).write_text(content, encoding="utf-8")
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.usefixtures("documented_files")
 def test_the_examples_of_the_documentation_run(corpus: Path, bpeline: Command) -> None:
     document = (Path(flows.__file__).parents[1] / "docs" / "algorithms.md").read_text()
@@ -225,7 +224,7 @@ def test_the_examples_of_the_documentation_run(corpus: Path, bpeline: Command) -
             assert shown.exit_code == 0, shown.output
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_files_are_encoded_sentence_by_sentence(
     corpus: Path, bpeline: Command, tmp_path: Path
 ) -> None:

@@ -40,7 +40,7 @@ def rules(corpus: Path, tmp_path: Path) -> tuple[str, str]:
     return ("--rules", "rules.toml")
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_training_that_makes_a_registered_version_moves_nothing(
     rules: tuple[str, str], bpeline: Command
 ) -> None:
@@ -65,7 +65,7 @@ def test_a_training_that_makes_a_registered_version_moves_nothing(
     assert aliases()["champion"] == 1, "a person goes back"
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_an_extension_asks_no_rules_that_were_its_bases(
     rules: tuple[str, str], bpeline: Command
 ) -> None:
@@ -83,7 +83,7 @@ def test_an_extension_asks_no_rules_that_were_its_bases(
     assert aliases() == {"candidate": 3, "champion": 3}
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_locked_alias_moves_by_force_alone(rules: tuple[str, str], bpeline: Command) -> None:
     def refused(*typed: Any) -> str:
         ended = bpeline(*typed)
@@ -119,7 +119,7 @@ def test_a_locked_alias_moves_by_force_alone(rules: tuple[str, str], bpeline: Co
     assert done(bpeline("promote", "news/1", "--json"))["to"] == 1, "nothing is locked any more"
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_rules_refuse_a_version_that_lacks_a_special_token(
     rules: tuple[str, str], bpeline: Command
 ) -> None:
@@ -142,7 +142,7 @@ def test_rules_refuse_a_version_that_lacks_a_special_token(
     assert done(bpeline("promote", "news/1", *rules, "--json"))["to"] == 1, "it has one more"
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("lock", [(), ("--lock",)])
 def test_a_move_made_in_mlflow_itself_is_said(
     lock: tuple[str, ...], rules: tuple[str, str], bpeline: Command

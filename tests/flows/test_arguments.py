@@ -134,7 +134,7 @@ def test_what_is_of_the_wrong_kind_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_forms_offer_words_and_show_what_descriptions_say() -> None:
     """Prefect validates by the form's schema, and reads descriptions as Markdown."""
     from prefect.utilities.callables import parameter_schema

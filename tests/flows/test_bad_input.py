@@ -132,7 +132,7 @@ def test_bad_input_is_refused_in_three_parts(
     assert bpeline("versions").stdout.startswith("no version")
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_after_all_of_it_the_same_workspace_trains(
     hard_used: Path, bpeline: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,7 +149,7 @@ def test_a_name_is_needed(bpeline: Command) -> None:
     assert "--name" in result.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_invalid_utf8_can_be_replaced(tmp_path: Path, bpeline: Command) -> None:
     make_corpora(tmp_path)
     result = bpeline(
@@ -160,7 +160,7 @@ def test_invalid_utf8_can_be_replaced(tmp_path: Path, bpeline: Command) -> None:
     assert "U+FFFD" in result.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_locked_workspace_is_left_alone(tmp_path: Path, bpeline: Command) -> None:
     make_corpora(tmp_path)
     with open_registry().workspace.lock("training 'other'"):
@@ -180,7 +180,7 @@ def test_a_directory_of_other_things_is_no_workspace(tmp_path: Path, bpeline: Co
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("step", ["shards", "checkpoint", "versions"])
 def test_a_full_disk_is_said_and_survived(
     step: str, tmp_path: Path, bpeline: Command, monkeypatch: pytest.MonkeyPatch

@@ -109,7 +109,7 @@ class Heard(progress.Progress):
 # ---- parcels -----------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_results_come_in_order_from_several_processes_with_their_progress(
     engine: DaskEngine,
 ) -> None:
@@ -124,13 +124,13 @@ def test_results_come_in_order_from_several_processes_with_their_progress(
     assert engine.parcels(10**9) == 8 * WORKERS
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_function_that_is_no_step_is_mapped_too(engine: DaskEngine) -> None:
     assert engine.mapper(cluster_steps.square, range(5), "square", str) == [0, 1, 4, 9, 16]
     assert engine.mapper(cluster_steps.square, [], "square", str) == []
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_first_error_comes_back_as_it_is_and_stops_the_rest(
     engine: DaskEngine, tmp_path: Path
 ) -> None:
@@ -165,7 +165,7 @@ def test_workers_with_another_program_are_refused_before_they_count(
         mapped(engine, cluster_steps.tell, [1])
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_workers_that_join_later_are_prepared_too(
     cluster: Any, engine: DaskEngine, tmp_path: Path
 ) -> None:
@@ -192,16 +192,14 @@ def test_parcels_of_a_worker_that_dies_are_done_by_others(
     assert len(list(tmp_path.glob("[0-9]"))) == 2
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(4)
+@pytest.mark.night
 def test_a_parcel_that_kills_its_workers_is_named(engine: DaskEngine) -> None:
     with pytest.raises(WorkerLost, match="4 workers died one after the other at item 7") as error:
         mapped(engine, cluster_steps.die_always, [7])
     assert "--table-memory" in error.value.next_step
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_cluster_without_workers_is_given_up(cluster: Any, engine: DaskEngine) -> None:
     engine._patience = 1.0
     leave = Heard(at_first=lambda: cluster.scale(0))
@@ -215,7 +213,7 @@ def test_a_cluster_without_workers_is_given_up(cluster: Any, engine: DaskEngine)
     assert any("is gone; its parcels are done elsewhere" in note for note in leave.notes)
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.night
 def test_a_scheduler_that_goes_is_an_error(tmp_path: Path) -> None:
     with DaskEngine(None, 1, tmp_path, patience=1.0) as engine:
         started = engine._client().cluster
@@ -231,9 +229,7 @@ def test_a_scheduler_that_goes_is_an_error(tmp_path: Path) -> None:
         assert time.monotonic() - begin < 55
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
-@pytest.mark.server
+@pytest.mark.night
 @pytest.mark.parametrize("seconds", [0.0, 2.0])  # before workers are prepared, and later
 def test_a_scheduler_that_is_killed_is_one_error(tmp_path: Path, seconds: float) -> None:
     logged = io.StringIO()
@@ -263,7 +259,7 @@ def test_a_scheduler_that_is_killed_is_one_error(tmp_path: Path, seconds: float)
     assert logged.getvalue() == ""
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_workers_import_nothing_from_the_current_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -320,8 +316,7 @@ def counted(folder: Path, root: Path, request: Any, engine: str, heard: Heard) -
     return words.table, placed_shards(corpus), words.seen, WordCountStore(workspace), corpus
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_counts_are_the_same_though_a_worker_is_killed_meanwhile(
     cluster: Any,
     engine: DaskEngine,
@@ -354,7 +349,7 @@ def test_counts_are_the_same_though_a_worker_is_killed_meanwhile(
     assert again[4].reused == len(places)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_words_fall_into_partitions_evenly_and_always_the_same() -> None:
     words = WordCounts.from_mapping({b"word %d" % number: 1 for number in range(4000)})
     found = partitions.partition_of(words, 4)
@@ -370,8 +365,7 @@ def tokenizer(english_and_code: str) -> Tokenizer:
     return train_bpe(WordCounts.from_mapping(words), 600, special_tokens=[END])
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.night
 @pytest.mark.parametrize("format", ["bin", "megatron", "olmo", "parquet"])
 def test_token_shards_are_the_same_byte_for_byte(
     format: str, cluster: Any, engine: DaskEngine, files: Path, tokenizer: Tokenizer, tmp_path: Path
@@ -442,8 +436,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 SLOWLY = r"\p{L}+(?=\s)|\p{L}+|\s+|[^\s\p{L}]+"  # without a kernel: looks ahead
 
 
-@pytest.mark.rotating(4)
-@pytest.mark.slow
+@pytest.mark.night
 def test_ctrl_c_ends_all_processes_and_the_same_command_goes_on(
     tmp_path: Path,
     english_and_code: str,

@@ -85,7 +85,7 @@ def test_the_options_of_train_are_those_of_the_flow() -> None:
         assert f"{name}: {said}" in (train_tokenizer.__doc__ or "")
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_versions_lists_what_is_registered(here: Path, bpeline: Command) -> None:
     shown = bpeline("versions")
     assert shown.exit_code == 0
@@ -99,7 +99,7 @@ def test_versions_lists_what_is_registered(here: Path, bpeline: Command) -> None
     assert bpeline("versions", "other").stdout.startswith("no version of other")
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_show_tells_everything_about_a_version(here: Path, bpeline: Command) -> None:
     details = json.loads(bpeline("show", "news@candidate", "--json").stdout)
     tokenizer = load_tokenizer("news/2")
@@ -132,7 +132,7 @@ def test_what_is_to_be_typed_next_is_found_by_the_shell(
     assert program() == "bpeline"
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_what_a_command_starts_imports_nothing_from_the_current_directory(tmp_path: Path) -> None:
     (tmp_path / "signal.py").write_text("raise ImportError('of another program')")
     program = (
@@ -150,7 +150,7 @@ def test_what_a_command_starts_imports_nothing_from_the_current_directory(tmp_pa
     assert done.returncode == 0
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_shells_complete_commands_and_options() -> None:
     program = "from bpeline.flows.cli.main import main; main()"
     for words, expected in (("bpeline tra", "plain,train"), ("bpeline train --vo", "--vocab-size")):
@@ -215,7 +215,7 @@ def test_an_unknown_id_is_named(here: Path, bpeline: Command) -> None:
     assert "400" in result.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize(
     ("format_name", "output"),
     [("hf", "out.json"), ("tiktoken", "out.tiktoken"), ("gpt2", "gpt2"), ("bpeline", "ours")],
@@ -274,7 +274,7 @@ def test_an_unknown_format_is_refused(here: Path, bpeline: Command) -> None:
     assert "tokenmonster" in result.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_train_prints_json_for_scripts_and_progress_aside(here: Path, bpeline: Command) -> None:
     result = bpeline(
         "train", "corpus.txt", "--name", "news", "--merges", "43", "--json",
@@ -287,7 +287,7 @@ def test_train_prints_json_for_scripts_and_progress_aside(here: Path, bpeline: C
     assert "learn merges" in result.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["versions"]])
 def test_quick_commands_import_nothing_slow(
     arguments: list[str], here: Path, monkeypatch: pytest.MonkeyPatch
@@ -330,9 +330,7 @@ def test_ui_only_names_an_mlflow_server_of_its_own(
     assert "http://127.0.0.1:9/#/models?workflowType=machine_learning" in result.stdout
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.server
-@pytest.mark.slow
+@pytest.mark.night
 def test_ui_serves_the_workspace_and_stops_cleanly(
     here: Path, bpeline: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -363,7 +361,7 @@ def test_ui_serves_the_workspace_and_stops_cleanly(
     assert not listens(port), "the server is still there"
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_prefect_server_that_is_down_costs_one_line(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -388,7 +386,7 @@ def test_a_prefect_server_that_is_down_costs_one_line(
     assert ended.stdout.endswith("PREFECT False\n")
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_pattern_without_a_kernel_is_named_once(here: Path, bpeline: Command) -> None:
     arguments = ("train", "corpus.txt", "--name", "slow", "--merges", "5", "--json")
     slow = bpeline(*arguments, "--pattern", r"\b\w+|\W")

@@ -53,7 +53,7 @@ def test_what_a_file_does_not_say_is_told_in_the_command(here: Path, bpeline: Co
     assert load_baselines([f"news={named}"], here)["news"].pattern.name == "cl100k"
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_terminal_and_json_tell_the_same(here: Path, bpeline: Command) -> None:
     answer = bpeline("compare", "news/1", "news/2", "--on", "fresh.txt", "--json")
     assert answer.exit_code == 0, answer.output
@@ -84,7 +84,7 @@ def test_the_terminal_and_json_tell_the_same(here: Path, bpeline: Command) -> No
     assert worst["cost"] == worst["count"] * (len(worst["second"]) - len(worst["first"]))
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_documents_end_at_the_special_tokens_of_either(here: Path, bpeline: Command) -> None:
     first = load_tokenizer("news/1")
     Tokenizer(
@@ -138,7 +138,7 @@ def test_any_tokenizer_file_can_be_the_other_side(here: Path, bpeline: Command) 
     assert "merges     the same" in shown.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_named_sources_are_slices_with_figures_and_intervals(here: Path, bpeline: Command) -> None:
     pieces = (here / "fresh.txt").read_text(encoding="utf-8").split("<|end|>")
     halves = {"code": pieces[::2], "text": pieces[1::2]}
@@ -241,7 +241,7 @@ def test_the_page_says_the_same_and_needs_nothing_else(here: Path, bpeline: Comm
     assert "unsafe" not in page.policy
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize(
     ("second", "kinds"), [("news/2", {"came", "went"}), ("news/1:300", {"went"}), ("news/1", set())]
 )
@@ -298,7 +298,7 @@ def test_passages_stand_side_by_side(here: Path, bpeline: Command) -> None:
     assert f"{len(passages[0]['first'])} tokens" in page.text
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_without_files_the_evaluation_set_is_compared_on(here: Path, bpeline: Command) -> None:
     compared = json.loads(bpeline("compare", "news/1", "news/2", "--json").stdout)
     metrics = {one["key"]: one["second"] for one in compared["metrics"]}
@@ -313,7 +313,7 @@ def test_without_files_the_evaluation_set_is_compared_on(here: Path, bpeline: Co
     assert "name some with `--on FILES`" in shown
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_version_of_another_name_may_have_read_the_evaluation_set(
     here: Path, bpeline: Command
 ) -> None:

@@ -37,8 +37,7 @@ def trained(bpeline: Command, *options: object) -> dict[str, Any]:
     return answer
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.night
 def test_copies_are_as_if_they_were_not_there(here: Path, bpeline: Command) -> None:
     once = trained(bpeline, "once", "--name", "once")
     one = trained(bpeline, "copied", "--name", "one", "--deduplicate", "--workers", 1)
@@ -57,7 +56,7 @@ def test_copies_are_as_if_they_were_not_there(here: Path, bpeline: Command) -> N
     assert bpeline("verify", "one/1").exit_code == 0
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_copies_of_single_documents_are_said_without_it(
     here: Path, bpeline: Command, english_and_code: str
 ) -> None:
@@ -85,8 +84,7 @@ def test_copies_of_single_documents_are_said_without_it(
     assert not any("were held out, chosen" in one for one in once["notes"])
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_copy_is_counted_when_what_it_copies_is_gone(here: Path, bpeline: Command) -> None:
     """Counts of an earlier run were made without the copies; now the copies are all there is."""
     trained(bpeline, "copied", "--name", "before", "--deduplicate")
@@ -104,8 +102,7 @@ def test_a_copy_is_counted_when_what_it_copies_is_gone(here: Path, bpeline: Comm
     assert plain["word_occurrences"] > changed["word_occurrences"]
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.night
 def test_tokens_of_one_document_are_those_of_text_without_copies(
     tmp_path: Path,
     english_and_code: str,

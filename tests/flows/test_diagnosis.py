@@ -44,7 +44,7 @@ def test_looking_makes_no_workspace(tmp_path: Path, bpeline: Command) -> None:
     assert not (tmp_path / ".bpeline").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_servers_are_looked_at_before_there_is_a_workspace(
     tmp_path: Path, bpeline: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,7 +70,7 @@ class ReadOnlyStore(BaseHTTPRequestHandler):
         self.end_headers()
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_store_that_refuses_what_is_written_is_broken(
     s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,7 +96,7 @@ def test_a_store_that_refuses_what_is_written_is_broken(
     assert "the rights of its credentials" in refused.advice
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.usefixtures("quick_mlflow")
 @pytest.mark.parametrize(
     ("statement", "state", "says"),
@@ -260,7 +260,7 @@ def test_what_is_not_compiled_yet_is_compiled_on_request(
     assert [finding["subject"] for finding in findings] == ["compiled", "before this"]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.usefixtures("quick_mlflow")
 def test_an_mlflow_that_was_here_and_is_not_is_broken(bpeline: Command) -> None:
     registry = open_registry()
@@ -275,7 +275,7 @@ def test_an_mlflow_that_was_here_and_is_not_is_broken(bpeline: Command) -> None:
         assert "bpeline repair" in found["advice"]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("words", ["bpeline doctor", f"bpeline compress {__file__}", "import"])
 def test_a_compiler_that_is_switched_off_is_said_with_what_to_unset(
     words: str, tmp_path: Path

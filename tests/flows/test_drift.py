@@ -97,8 +97,7 @@ def broken_metrics(report: DriftReport) -> set[str]:
     return {one.rule.metric for one in report.broken}
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_documents_end_where_somebody_says(place: Path, pieces: list[str]) -> None:
     new = place / "new" / "few.txt"
     new.write_text(" <<cut>> ".join(pieces[620:640]), encoding="utf-8")
@@ -112,8 +111,7 @@ def test_documents_end_where_somebody_says(place: Path, pieces: list[str]) -> No
     assert found[None] == found["none"] < 10
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_text_of_the_same_kind_has_no_drift_in_twenty_splits(
     place: Path, pieces: list[str]
 ) -> None:
@@ -143,7 +141,7 @@ def test_text_of_the_same_kind_has_no_drift_in_twenty_splits(
         assert not any("not judged" in one.said for one in verdicts)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_same_text_is_quiet_and_the_rule_that_is_broken_says_so(
     place: Path, pieces: list[str]
 ) -> None:
@@ -171,7 +169,7 @@ def test_the_same_text_is_quiet_and_the_rule_that_is_broken_says_so(
     assert report.slices["all"].new_words[0].count > 150
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_too_little_text_is_neither_drift_nor_its_absence(place: Path, bpeline: Command) -> None:
     small = write(place / "new" / "small.txt", other_language(100))
     report = watch_drift("news", [str(small)])
@@ -196,8 +194,7 @@ def test_too_little_text_is_neither_drift_nor_its_absence(place: Path, bpeline: 
     assert report.slices["all"].figures[BYTES_PER_TOKEN].new < 2, "it is told all the same"
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_slices_are_compared_with_what_the_version_was_evaluated_on(
     place: Path, trained: Path, pieces: list[str]
 ) -> None:
@@ -233,8 +230,7 @@ def own_bytes_per_token(workspace: Path) -> float:
     return metrics[BYTES_PER_TOKEN]
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_three_observations_are_a_series_in_mlflow(place: Path, pieces: list[str]) -> None:
     texts = {
         "monday": pieces[500:700], "tuesday": pieces[600:800], "wednesday": other_language(100)
@@ -292,8 +288,7 @@ class Listener(progress.Progress):
         self.heard.append(("drifted", str(event["reference"])))
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_what_was_counted_is_not_counted_again(place: Path, pieces: list[str]) -> None:
     new = write(place / "new" / "new.txt", pieces[500:900])
     for expected in ("1 chunk", "counts reused: 1 of 1 chunks, nothing read"):
@@ -308,8 +303,7 @@ def test_what_was_counted_is_not_counted_again(place: Path, pieces: list[str]) -
     assert (summary.chunks, summary.chunks_reused) == (1, 1)
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_listeners_hear_of_drift_and_of_every_observation(place: Path, pieces: list[str]) -> None:
     same = write(place / "new" / "same.txt", pieces[500:900])
     other = write(place / "new" / "other.txt", other_language(100))
@@ -368,7 +362,7 @@ def stuck_versions() -> list[str]:
     return [one.reference for one in list_versions("news") if one.stuck]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_drift_that_rules_let_no_training_end_starts_none(
     loop: Path, refused: Path, trained: Path, bpeline: Command
 ) -> None:
@@ -397,7 +391,7 @@ def test_a_drift_that_rules_let_no_training_end_starts_none(
     assert stuck_versions() == ["news/2"]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize(
     "change", ["grown", "a little", "set", "rules", "locked", "quiet", "champion"]
 )
@@ -428,7 +422,7 @@ def test_a_drift_starts_a_training_again_where_that_may_end_it(
     assert stuck_versions() == ["news/2"] * is_stuck
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_rules_that_changed_judge_a_refused_version_again(
     loop: Path, refused: Path, trained: Path, by_hand: bool
@@ -444,7 +438,7 @@ def test_rules_that_changed_judge_a_refused_version_again(
     assert by_hand or "of all on new text of its training" in promotion.outcome
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_version_whose_counts_are_gone_still_says_what_it_can(
     place: Path, pieces: list[str]
 ) -> None:
@@ -463,7 +457,7 @@ def test_a_version_whose_counts_are_gone_still_says_what_it_can(
     }  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_an_mlflow_that_is_away_costs_the_record_and_nothing_else(
     place: Path, pieces: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -504,7 +498,7 @@ def test_errors_name_what_is_missing(place: Path) -> None:
         watch_drift("news", ["new/empty.txt"])
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_command_prints_json_or_a_page_and_can_fail(
     place: Path, pieces: list[str], bpeline: Command
 ) -> None:
@@ -527,7 +521,7 @@ def test_the_command_prints_json_or_a_page_and_can_fail(
     assert "bpeline drift news@champion" in bpeline("drift", "--help").output
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_text_that_is_typed_is_judged_as_the_project_of_its_name_says(
     place: Path, pieces: list[str], bpeline: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -561,8 +555,7 @@ def test_text_that_is_typed_is_judged_as_the_project_of_its_name_says(
     assert "is not read for news: its name is other" in bpeline(*asked).stderr
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_compressed_and_json_files_are_sampled_as_plain_ones(
     place: Path, pieces: list[str]
 ) -> None:
@@ -585,8 +578,7 @@ def test_compressed_and_json_files_are_sampled_as_plain_ones(
         assert value == pytest.approx(figures[0][metric], rel=0.2, abs=0.01)
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_prefect_gets_an_event_for_drift_and_an_artifact_for_all(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

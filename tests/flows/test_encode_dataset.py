@@ -55,7 +55,7 @@ def mlflow_run(dataset: EncodedDataset) -> Any:
     return open_registry().tracker._client.get_run(run_id)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_what_bpeline_wrote_is_no_source_of_a_second_run(registered: Path) -> None:
     for format in ("gpt2", "transformers"):
         export("news/1", registered / "exports" / format, format)
@@ -70,7 +70,7 @@ def test_what_bpeline_wrote_is_no_source_of_a_second_run(registered: Path) -> No
     assert len(search_sources([Source(str(vocabulary))]).files) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_every_version_has_a_directory_and_a_run_that_says_how_fast_it_was(
     registered: Path,
 ) -> None:
@@ -104,7 +104,7 @@ def test_every_version_has_a_directory_and_a_run_that_says_how_fast_it_was(
     assert file.path == f"dataset/{MANIFEST}"
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_nothing_is_done_for_an_unchanged_dataset_and_version(registered: Path) -> None:
     first = encode_dataset("news/1", [str(registered)])
     files = {path: path.stat().st_mtime_ns for path in Path(first.output).glob("shard-*")}
@@ -116,7 +116,7 @@ def test_nothing_is_done_for_an_unchanged_dataset_and_version(registered: Path) 
     assert "neither files nor version had changed" in again.as_markdown()
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_added_files_are_encoded_and_damaged_shards_made_again(registered: Path) -> None:
     options: dict[str, Any] = {"output": "tokens", "shard_megabytes": 1}
     for name in ("b", "c"):
@@ -135,7 +135,7 @@ def test_added_files_are_encoded_and_damaged_shards_made_again(registered: Path)
     assert 0 < mended.encoded_bytes < mended.bytes
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_an_interrupted_encoding_goes_on_behind_its_finished_shards(
     registered: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,7 +158,7 @@ def test_an_interrupted_encoding_goes_on_behind_its_finished_shards(
     assert resumed.manifest_digest == whole.manifest_digest
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_run_that_mlflow_did_not_hear_of_is_recorded_next_time(
     registered: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,7 +178,7 @@ def test_a_run_that_mlflow_did_not_hear_of_is_recorded_next_time(
     assert "encode/megabytes_per_second" not in mlflow_run(recorded).data.metrics
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_smaller_sizes_and_other_formats_are_datasets_of_their_own(registered: Path) -> None:
     made = encode_dataset("news/1:280", [str(registered)], format="parquet")
     assert made.output.endswith("/tokens/news-1-280")
@@ -190,7 +190,7 @@ def test_smaller_sizes_and_other_formats_are_datasets_of_their_own(registered: P
     assert (shards.format.name, len(shards)) == ("megatron", made.documents)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_documents_end_at_the_separator_that_was_named(registered: Path) -> None:
     documents = ["one document", "another, with <|end|> in it", "the last"]
     path = registered.with_name("dataset.txt")
@@ -201,7 +201,7 @@ def test_documents_end_at_the_separator_that_was_named(registered: Path) -> None
     assert mlflow_run(made).data.params["separator"] == "<|next|>"
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_documents_end_at_the_special_tokens_of_the_version(
     corpus: Path, bpeline: Callable[..., Result]
 ) -> None:
@@ -219,7 +219,7 @@ def test_documents_end_at_the_special_tokens_of_the_version(
     assert (whole.documents, whole.notes) == (1, ())
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_packed_sequences_are_what_is_recorded(registered: Path) -> None:
     plain = encode_dataset("news/1", [str(registered)])
     made = encode_dataset("news/1", [str(registered)], pack=16, seed=7)
@@ -239,8 +239,7 @@ def test_packed_sequences_are_what_is_recorded(registered: Path) -> None:
         encode_dataset("news/1", [str(registered)], pack=16, seed=-1)
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.night
 def test_workers_of_a_cluster_encode_and_pack(registered: Path) -> None:
     rows = [{"text": f"row {n} of many", "url": f"u{n}"} for n in range(2_000)] + [{"text": "last"}]
     (registered / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -256,7 +255,7 @@ def test_workers_of_a_cluster_encode_and_pack(registered: Path) -> None:
     assert (params["engine"], params["columns"]) == ("dask", "url")
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_what_cannot_be_encoded_is_said(registered: Path) -> None:
     for reference, paths, error in (
         ("news@nobody", [str(registered)], UnknownVersion),
@@ -268,8 +267,7 @@ def test_what_cannot_be_encoded_is_said(registered: Path) -> None:
             encode_dataset(reference, paths)
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.night
 @pytest.mark.parametrize("engine", ["dask", "local"])
 def test_a_store_takes_the_shards_as_a_directory_does(
     engine: str, registered: Path, s3: S3Server, tmp_path: Path
@@ -291,7 +289,7 @@ def test_a_store_takes_the_shards_as_a_directory_does(
     assert not [*tmp_path.glob("s3*")], "no directory of that name"
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_two_do_not_write_one_directory(registered: Path, tmp_path: Path) -> None:
     with (
         DirectoryPlace(tmp_path / "tokens" / "news-1").alone(),

@@ -180,8 +180,7 @@ def test_every_command_waits_for_something_in_this_table() -> None:
     assert {*FILE_OF} - {command.split()[0] for command in EVERY_COMMAND} == set()
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(40)
+@pytest.mark.night
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
 @pytest.mark.parametrize("command", EVERY_COMMAND)
 def test_every_command_ends_soon(
@@ -195,16 +194,14 @@ def test_every_command_ends_soon(
     assert "v/2" in listed.output
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_ctrl_c_ends_a_command_in_native_code(trained: Path) -> None:
     """SQLite waits for a lock, and DuckDB adds numbers, without looking for signals."""
     require_an_end("promote v/1", signal.SIGINT, trained, again=True)
     require_an_end(f"sql '{ENDLESS}'", signal.SIGTERM, trained, again=False)
 
 
-@pytest.mark.server
-@pytest.mark.slow
-@pytest.mark.rotating(5)
+@pytest.mark.night
 def test_a_server_ends_within_ten_seconds_though_a_service_does_not(trained: Path) -> None:
     with waiting("ui --port PORT", trained) as process:
         (service,) = psutil.Process(process.pid).children()

@@ -129,7 +129,7 @@ def test_an_address_where_nobody_answers(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert "dask scheduler" in error.value.next_step
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.usefixtures("corpus")
 def test_resume_advises_no_option_that_it_lacks(
     bpeline: Callable[..., Result], monkeypatch: pytest.MonkeyPatch

@@ -68,7 +68,7 @@ def tokens_of(reference: str, documents: list[str]) -> int:
     return sum(len(load_tokenizer(reference).encode(one)) for one in documents)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_sources_champion_and_baselines_are_measured_on_the_same_documents(
     train: Callable[..., Any], texts: dict[str, list[str]], bpeline: Command, tmp_path: Path
 ) -> None:
@@ -133,7 +133,7 @@ def test_sources_champion_and_baselines_are_measured_on_the_same_documents(
     assert [[one.step, one.value] for one in history] == record["slices"]["docs"]["curve"]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_rules_decide_who_becomes_champion(
     train: Callable[..., Any], bpeline: Command, tmp_path: Path
 ) -> None:
@@ -202,8 +202,7 @@ def test_a_rule_of_a_slice_that_is_not_evaluated_is_refused_before_training(
     assert (ended.exit_code, "slice language:en" in ended.stderr) == (2, True)
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_sources_come_from_a_file_too(
     bpeline: Command, corpus: Path, texts: dict[str, list[str]], tmp_path: Path
 ) -> None:
@@ -253,8 +252,7 @@ def test_other_files_of_sources_are_refused_by_name(
     assert (ended.exit_code, "sources.toml cannot be used" in ended.stderr) == (2, True)
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_sweep_measures_every_combination_and_registers_none(
     bpeline: Command, corpus: Path, texts: dict[str, list[str]]
 ) -> None:
@@ -318,7 +316,7 @@ def test_sizes_that_are_none_are_refused(sizes: str, bpeline: Command, corpus: P
     assert ended.stderr.startswith("error: ")
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("algorithm", ["char-bpe", "wordpiece", "frequency-bpe"])
 def test_other_algorithms_are_swept_too(bpeline: Command, corpus: Path, algorithm: str) -> None:
     options = ["--name", "words", "--algorithm", algorithm]
@@ -334,8 +332,7 @@ def test_other_algorithms_are_swept_too(bpeline: Command, corpus: Path, algorith
     assert refused.exit_code == 2
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_trainings_and_sweeps_say_once_what_looks_like_a_special_token(
     bpeline: Command, corpus: Path
 ) -> None:
@@ -352,8 +349,7 @@ def test_trainings_and_sweeps_say_once_what_looks_like_a_special_token(
         assert ended.stderr.count(f"note: {said[0]}") == 1
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_what_a_sweep_says_to_type_trains_what_it_measured(bpeline: Command, corpus: Path) -> None:
     options = ["--name", "news", "--special-token", "<|x y|>", "--min-count", "3"]
     ended = bpeline("sweep", corpus, "--sizes", "300", *options)
@@ -374,8 +370,7 @@ def test_an_interrupted_sweep_is_no_training_to_resume(bpeline: Command, corpus:
     assert "nothing to resume" in bpeline("resume").stdout
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_champion_that_cannot_be_had_costs_the_comparison_alone(
     train: Callable[..., Any], bpeline: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -392,8 +387,7 @@ def test_a_champion_that_cannot_be_had_costs_the_comparison_alone(
     assert second["exit"] == 0, "the rules know what the champion made of the set"
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_few_documents_give_no_interval(bpeline: Command, corpus: Path, tmp_path: Path) -> None:
     for size in (500, 600):
         bpeline("train", corpus, "--name", "news", "--vocab-size", size)
@@ -403,8 +397,7 @@ def test_few_documents_give_no_interval(bpeline: Command, corpus: Path, tmp_path
     assert "interval" not in shown
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_summary_says_how_much_was_not_learned_from(
     corpus: Path, bpeline: Callable[..., Result]
 ) -> None:

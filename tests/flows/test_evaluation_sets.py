@@ -75,7 +75,7 @@ def test_one_size_is_said_in_one_way() -> None:
     assert row.split()[:3] == ["all", "8,155", "bytes"]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_version_with_a_separator_is_equal_and_a_poor_one_is_not_better(
     train: Callable[..., dict[str, Any]], bpeline: Command
 ) -> None:
@@ -131,7 +131,7 @@ def test_a_version_with_a_separator_is_equal_and_a_poor_one_is_not_better(
     assert 'load_model("models:/news@champion")' in page
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_an_alias_moves_by_rules_only_where_something_is_gained(
     train: Callable[..., dict[str, Any]], bpeline: Command, here: Path
 ) -> None:
@@ -164,8 +164,7 @@ def test_an_alias_moves_by_rules_only_where_something_is_gained(
     assert "every id of news/4 means the same in news/5" in better["remarks"]
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.night
 def test_a_provisional_set_is_replaced_and_versions_in_use_are_measured_anew(
     train: Callable[..., dict[str, Any]], bpeline: Command
 ) -> None:
@@ -188,8 +187,7 @@ def test_a_provisional_set_is_replaced_and_versions_in_use_are_measured_anew(
     assert [one["key"] for one in found if one["kind"] == "evaluation set"] == [before["digest"]]
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.night
 def test_a_version_that_brings_its_own_set_is_judged_on_the_one_before_too(
     train: Callable[..., dict[str, Any]], bpeline: Command, here: Path, english_and_code: str
 ) -> None:
@@ -218,8 +216,7 @@ def test_a_version_that_brings_its_own_set_is_judged_on_the_one_before_too(
     assert train("much.txt", 900, *asked)["exit"] == 0
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.night
 def test_drift_after_a_provisional_set_ends_in_a_promotion(
     train: Callable[..., dict[str, Any]], bpeline: Command, here: Path, english_and_code: str
 ) -> None:
@@ -252,8 +249,7 @@ def test_drift_after_a_provisional_set_ends_in_a_promotion(
     assert worse["exit"] == 3, "what is worse on the second set is refused as ever"
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.night
 def test_compare_promote_and_mlflow_show_the_same_figures(
     train: Callable[..., dict[str, Any]], bpeline: Command, here: Path, english_and_code: str
 ) -> None:
@@ -312,8 +308,7 @@ def test_compare_promote_and_mlflow_show_the_same_figures(
         )
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.night
 def test_robustness_is_told_by_kind_and_language(
     bpeline: Command, here: Path, english_and_code: str
 ) -> None:
@@ -346,8 +341,7 @@ def test_robustness_is_told_by_kind_and_language(
     assert dict(zip(found["columns"], found["data"][0], strict=True)) in told_first
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.night
 def test_a_set_changes_by_a_command_alone(
     train: Callable[..., dict[str, Any]], bpeline: Command, here: Path, english_and_code: str
 ) -> None:
@@ -385,8 +379,7 @@ def test_a_set_changes_by_a_command_alone(
     assert {one["name"] for one in sets(bpeline)} == {"news"}
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_without_the_documents_of_the_set_nothing_is_judged_and_everybody_is_told(
     train: Callable[..., dict[str, Any]], bpeline: Command
 ) -> None:
@@ -409,8 +402,7 @@ def test_without_the_documents_of_the_set_nothing_is_judged_and_everybody_is_tol
     assert "compression/bytes_per_token" not in names
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_set_goes_with_the_last_version_of_its_name(
     train: Callable[..., dict[str, Any]], bpeline: Command
 ) -> None:
@@ -429,8 +421,7 @@ def test_the_set_goes_with_the_last_version_of_its_name(
     assert len(sets(bpeline)) == 1
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.night
 def test_new_text_without_a_word_costs_no_training(
     train: Callable[..., dict[str, Any]], here: Path
 ) -> None:
@@ -466,7 +457,7 @@ def test_documents_that_are_left_out_whole_are_told(
     assert "whole" not in train("little.txt", 300, "--pattern", r"\w+|\W")["said"]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_set_costs_a_corpus_itself_and_how_much_is_told(
     train: Callable[..., dict[str, Any]], bpeline: Command
 ) -> None:
@@ -488,7 +479,7 @@ def test_the_set_costs_a_corpus_itself_and_how_much_is_told(
     assert "left out" not in train("much.txt", 500, "--special-token", "\n\n")["said"]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_later_trainings_read_no_document_of_the_set_wherever_it_moves(
     train: Callable[..., dict[str, Any]], bpeline: Command, here: Path
 ) -> None:

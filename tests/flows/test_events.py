@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 Command = Callable[..., Result]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_promotion_and_rollback_are_told_and_what_stays_is_not(
     corpus: Path, bpeline: Command, prefect: Prefect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -41,8 +41,7 @@ def test_promotion_and_rollback_are_told_and_what_stays_is_not(
     assert event["id"] != prefect.events[0]["id"]
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_server_that_takes_no_event_keeps_no_alias_from_moving(
     corpus: Path, bpeline: Command, prefect: Prefect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,7 +68,7 @@ def told_elsewhere(folder: Path, **environment: str) -> str:
     return ended.stdout.strip()
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_events_are_sent_with_the_keys_prefect_has_past_any_proxy(
     tmp_path: Path, prefect: Prefect
 ) -> None:
@@ -83,7 +82,7 @@ def test_events_are_sent_with_the_keys_prefect_has_past_any_proxy(
     assert prefect.authorized == [f"Basic {basic}", "Bearer pnu_1"]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_what_a_server_did_not_take_is_said_without_its_password(
     prefect: Prefect, monkeypatch: pytest.MonkeyPatch
 ) -> None:

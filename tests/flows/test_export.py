@@ -12,7 +12,7 @@ from click.testing import Result
 Command = Callable[..., Result]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_an_export_says_what_was_compared(corpus: Path, bpeline: Command, tmp_path: Path) -> None:
     trained = bpeline("train", "corpus", "--name", "news", "--vocab-size", "400", "--json")
     assert trained.exit_code == 0, trained.output

@@ -46,7 +46,7 @@ def base(begun: Path, tmp_path: Path) -> str:
     return load_tokenizer("news/1").digest
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_on_the_recorded_corpus_it_is_what_training_more_makes(base: str, bpeline: Command) -> None:
     larger = summary_of(bpeline("extend", "news/1", "--vocab-size", "500", "--json"))
     assert (larger["reference"], larger["vocab_size"]) == ("news/2", 500)
@@ -72,7 +72,7 @@ def test_on_the_recorded_corpus_it_is_what_training_more_makes(base: str, bpelin
     assert load_tokenizer("more/1").merges[:143] == load_tokenizer("news/1").merges
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("options", [(), ("--reuse-counts",)])
 def test_an_extension_can_be_made_again(
     base: str, bpeline: Command, options: tuple[str, ...]
@@ -83,7 +83,7 @@ def test_an_extension_can_be_made_again(
     assert json.loads(verified.stdout)["verdict"] == "identical"
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_on_another_corpus_old_ids_stay(base: str, tmp_path: Path, bpeline: Command) -> None:
     (tmp_path / "other.txt").write_text("zzyzx quux " * 500 + "grault garply waldo " * 300)
     options = ("--vocab-size", "420", "--workers", "1", "--json")
@@ -94,7 +94,7 @@ def test_on_another_corpus_old_ids_stay(base: str, tmp_path: Path, bpeline: Comm
     assert larger["vocab_size"] == after.vocab_size > 400
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_plan_says_what_is_kept_learned_and_moved(
     base: str, tmp_path: Path, bpeline: Command
 ) -> None:
@@ -126,7 +126,7 @@ def test_a_plan_says_what_is_kept_learned_and_moved(
     assert wider["merges_reused"] == merges + 100
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_what_cannot_be_extended_says_why(base: str, bpeline: Command) -> None:
     for arguments, said in (
         (("news/1", "--vocab-size", "400"), "401 or more"),

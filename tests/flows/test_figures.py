@@ -74,7 +74,7 @@ def test_names_are_whole_however_long(tmp_path: Path) -> None:
     assert float(named.get("x", "")) > 6 * len(row)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize(
     ("watched", "lines"),
     [({1: 3.0, 2: 3.0, 3: 3.0}, 1), ({1: 3.0, 2: 4.0, 3: 4.0}, 2), ({2: 3.0, 3: 3.0}, 2)],

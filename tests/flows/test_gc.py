@@ -19,7 +19,7 @@ from bpeline.registry.opening import open_registry
 from bpeline.registry.tracking.tracked import OWNER_TAG
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_what_could_go_is_said_and_then_removed(
     corpus: Path, bpeline: Callable[..., Result]
 ) -> None:
@@ -55,7 +55,7 @@ def test_what_could_go_is_said_and_then_removed(
     assert "news/2 (registered before)" in again.output
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_what_superwords_were_learned_with_goes_with_the_rest(
     corpus: Path, bpeline: Callable[..., Result]
 ) -> None:
@@ -72,7 +72,7 @@ def test_what_superwords_were_learned_with_goes_with_the_rest(
     assert "news/1 (registered before)" in again.output
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_on_a_full_disk_gc_and_delete_make_room_first(
     tmp_path: Path, corpus: Path, bpeline: Callable[..., Result]
 ) -> None:

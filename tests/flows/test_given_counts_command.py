@@ -42,7 +42,7 @@ def summary_of(result: Result) -> dict[str, Any]:
 EVAL = ("--eval", "text=heldout.txt")
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_tokenizer_is_that_of_the_text(here: Path, bpeline: Command) -> None:
     options = ("--vocab-size", "600", "--json")
     given = summary_of(bpeline("train", "--counts", "counts", "--name", "given", *EVAL, *options))
@@ -70,7 +70,7 @@ def test_the_tokenizer_is_that_of_the_text(here: Path, bpeline: Command) -> None
     assert [Path(one).name for one in inputs] == ["counts"]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_what_counts_do_not_hold_is_asked_for(here: Path, bpeline: Command) -> None:
     def refused(*options: str) -> str:
         result = bpeline("train", "--name", "given", "--vocab-size", "500", *options)

@@ -28,8 +28,7 @@ for arguments in eval(sys.argv.pop()):
 NAMES = (b"caf\xe9.txt", b"two\nlines.txt", b"-x.txt", b"a'b\"%[1]*.txt")
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_corpus_with_such_names_is_trained_on_and_shown(
     tmp_path: Path, fresh_workspace: Path
 ) -> None:

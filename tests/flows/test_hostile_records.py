@@ -150,7 +150,7 @@ def folder(folder_after: Callable[..., Path], english_and_code: str) -> Path:
     return made
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("kind", KINDS)
 def test_changed_records_are_read_or_refused(
     kind: str, folder: Path, amounts: Amounts, seed: int, point: int
@@ -161,7 +161,7 @@ def test_changed_records_are_read_or_refused(
     try_changes(path, lambda: load(path), numbers(seed, amounts.mutations, point), seal)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_pipe_in_the_place_of_a_record_is_not_waited_for(
     kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch

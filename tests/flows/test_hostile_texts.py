@@ -71,7 +71,7 @@ def folder(folder_after: Callable[..., Path], english_and_code: str) -> Path:
     return made
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize(
     ("command", "fields"),
     list(zip(COMMANDS[::2], COMMANDS[1::2], strict=True)),

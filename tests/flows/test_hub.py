@@ -17,7 +17,7 @@ from hub_server import Hub, hub_server
 from bpeline.flows.hub.model_card import OURS
 
 Command = Callable[..., Result]
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.night
 CHAT = "{% for message in messages %}<|user|>{{ message.content }}{% endfor %}"
 REPOSITORY = "acme/news-tokenizer"
 

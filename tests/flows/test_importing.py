@@ -22,7 +22,7 @@ from bpeline.tokenizer_core.digests import sealed, unsealed
 from bpeline.tokenizer_core.formats.bpeline import read_manifest
 
 Command = Callable[..., Result]
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.night
 TEXT = "Hello world, déjà vu! 123 <|end|> x"
 
 

@@ -295,8 +295,7 @@ CHANGES = (
 CHANGE_NOTHING = (rename, touch)  # of the tokenizer
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_an_appended_file_costs_what_was_appended(files: Path, training: Training) -> None:
     first, seen = training([files])
     assert (seen.bytes_read, len(seen.counted)) == (size(*files.iterdir()), first.chunks)
@@ -304,8 +303,7 @@ def test_an_appended_file_costs_what_was_appended(files: Path, training: Trainin
     assert_that_only_the_difference_is_counted(append, files, training)
 
 
-@pytest.mark.rotating(3)
-@pytest.mark.slow
+@pytest.mark.night
 def test_night_after_night_only_the_difference_is_counted(files: Path, training: Training) -> None:
     training([files])
     for change in CHANGES:
@@ -326,7 +324,7 @@ def assert_that_only_the_difference_is_counted(
     assert_the_same(again, scratch)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_order_of_sight_is_that_of_the_files(files: Path, training: Training) -> None:
     """Ties by first sight see the order of files, so counts in another order are other counts."""
     paths = sorted(files.iterdir())
@@ -338,8 +336,7 @@ def test_the_order_of_sight_is_that_of_the_files(files: Path, training: Training
     assert_the_same(again, scratch)
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_other_names_and_sizes_read_nothing(files: Path, training: Training) -> None:
     first, _ = training([files])
     for settings in ({"vocab_size": 500}, {"vocab_size": 700}):
@@ -354,8 +351,7 @@ def test_other_names_and_sizes_read_nothing(files: Path, training: Training) -> 
     assert figures(named) == figures(first)
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_another_way_of_reading_counts_anew(files: Path, training: Training) -> None:
     training([files])
     again, seen = training([files], held_out=0.1)
@@ -364,8 +360,7 @@ def test_another_way_of_reading_counts_anew(files: Path, training: Training) -> 
     assert_the_same(again, scratch)
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_going_back_to_an_earlier_state_counts_nothing(files: Path, training: Training) -> None:
     path = files / "part-1.txt"
     content = path.read_bytes()
@@ -378,7 +373,7 @@ def test_going_back_to_an_earlier_state_counts_nothing(files: Path, training: Tr
     assert (back.reference, back.newly_registered) == (first.reference, False)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_what_is_held_out_stays_held_out_when_a_corpus_grows(
     files: Path, training: Training
 ) -> None:
@@ -401,7 +396,7 @@ def test_what_is_held_out_stays_held_out_when_a_corpus_grows(
     assert set(after) > set(before) - set(missing)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_an_interrupted_run_counts_what_is_left(
     files: Path, training: Training, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,8 +39,7 @@ def expected_digest(corpus: Path, tmp_path: Path) -> str:
     ).digest
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_killed_while_merging_the_same_command_continues(
     interrupted: Interrupted, corpus: Path, tmp_path: Path, bpeline: Command
 ) -> None:
@@ -66,8 +65,7 @@ ALGORITHMS = {
 }
 
 
-@pytest.mark.rotating(3)
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_algorithm_continues_where_it_was_killed(
     interrupted: Interrupted, algorithm: str, corpus: Path, tmp_path: Path, bpeline: Command
@@ -109,8 +107,7 @@ SUPERWORDS = {
 }  # fmt: skip
 
 
-@pytest.mark.rotating(4)
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("which", SUPERWORDS)
 def test_superwords_and_chosen_sizes_go_on_where_they_were_killed(
     interrupted: Interrupted, which: str, corpus: Path, tmp_path: Path, bpeline: Command
@@ -136,8 +133,7 @@ def test_superwords_and_chosen_sizes_go_on_where_they_were_killed(
         assert json.loads(undisturbed.stdout)["digest"] == digest
 
 
-@pytest.mark.rotating(3)
-@pytest.mark.slow
+@pytest.mark.night
 def test_killed_while_merging_resume_continues(
     interrupted: Interrupted, corpus: Path, tmp_path: Path, bpeline: Command
 ) -> None:
@@ -161,8 +157,7 @@ def test_killed_while_merging_resume_continues(
     assert "is finished" in finished.stderr
 
 
-@pytest.mark.rotating(3)
-@pytest.mark.slow
+@pytest.mark.night
 def test_killed_while_counting_no_chunk_is_counted_twice(
     interrupted: Interrupted, corpus: Path, tmp_path: Path, bpeline: Command
 ) -> None:
@@ -181,8 +176,7 @@ def test_killed_while_counting_no_chunk_is_counted_twice(
     assert load_tokenizer("news/1").digest == expected_digest(corpus, tmp_path)
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_killed_while_publishing_there_is_one_version_in_the_end(
     interrupted: Interrupted, corpus: Path, tmp_path: Path, bpeline: Command
 ) -> None:
@@ -207,8 +201,7 @@ def test_killed_while_publishing_there_is_one_version_in_the_end(
 COUNTED = ("bpeline.flows.steps.counting", "ChunkRecord")
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize(
     ("place", "number", "code", "said"),
     [(SAVE, signal.SIGINT, 130, "interrupted"), (COUNTED, signal.SIGTERM, 143, "terminated")],
@@ -246,7 +239,7 @@ def mlflow_is_down(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return mend
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_without_mlflow_the_result_waits_in_the_outbox(
     corpus: Path, bpeline: Command, mlflow_is_down: Callable[[], None]
 ) -> None:
@@ -270,7 +263,7 @@ def test_without_mlflow_the_result_waits_in_the_outbox(
     assert load_tokenizer("news@candidate").vocab_size == 500
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_without_mlflow_the_same_command_publishes_later(
     corpus: Path, mlflow_is_down: Callable[[], None]
 ) -> None:
@@ -284,7 +277,7 @@ def test_without_mlflow_the_same_command_publishes_later(
     assert list(registry.workspace.outbox.iterdir()) == []
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.usefixtures("corpus")
 def test_a_run_at_work_is_named_and_not_started_again() -> None:
     open_registry().catalogue.start_run("busy", {})
@@ -320,7 +313,7 @@ def test_ctrl_c_inside_duckdb_is_an_interruption() -> None:
     raise_if_interrupted(RuntimeError("something else"))
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.usefixtures("corpus")
 def test_what_a_killed_writer_left_is_gone_after_the_next_run(bpeline: Command) -> None:
     workspace = open_registry().workspace
@@ -336,8 +329,7 @@ def test_what_a_killed_writer_left_is_gone_after_the_next_run(bpeline: Command) 
     assert list(workspace.temporary.iterdir()) == []
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.usefixtures("corpus")
 def test_a_run_interrupted_while_publishing_is_finished_by_the_outbox(
     interrupted: Interrupted, bpeline: Command
@@ -383,7 +375,7 @@ def test_ctrl_c_at_a_question_is_an_interruption(
     assert "interrupted; what was finished is kept" in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize(
     "imported",
     ["bpeline.flows.cli.main", "click", "bpeline.flows.cli.versions", "bpeline.registry"],

@@ -45,7 +45,7 @@ def running(
     return looked_after.running(services, ENVIRONMENT, folder, say)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_services_start_in_order_and_leave_nothing_behind(tmp_path: Path) -> None:
     first, second = free_ports(2)
     said: list[str] = []
@@ -86,7 +86,7 @@ def test_nothing_starts_when_a_port_is_taken(tmp_path: Path) -> None:
     assert not listens(free)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_service_that_ignores_sigterm_is_killed_with_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,7 +153,7 @@ def killed(tmp_path: Path) -> int:
     return port
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_services_and_their_runs_end_with_a_parent_that_was_killed(
     killed: int, tmp_path: Path
 ) -> None:
@@ -162,7 +162,7 @@ def test_services_and_their_runs_end_with_a_parent_that_was_killed(
     assert (tmp_path / "said").read_text() == "200", "the server outlives the run, and hears it"
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_next_start_names_and_ends_what_a_killed_one_left(
     killed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,7 +224,7 @@ def test_a_project_is_read_before_anything_is_started(
     assert "bpeline.toml cannot be used" in refused.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_services_start_at_once(tmp_path: Path) -> None:
     """The first answers only after the second does: neither waits for the other to begin."""
     first, second = free_ports(2)
@@ -238,8 +238,7 @@ def test_services_start_at_once(tmp_path: Path) -> None:
         assert listens(first)
 
 
-@pytest.mark.server
-@pytest.mark.slow
+@pytest.mark.night
 def test_mlflow_s_first_page_remembers_its_notices_and_checks_hosts(tmp_path: Path) -> None:
     registry = open_registry(tmp_path / "workspace")
     registry.tracker.prepare_database()

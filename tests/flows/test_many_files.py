@@ -66,7 +66,7 @@ def opened(home: Path) -> Registry:
     return open_registry(home)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_many_files_are_a_few_on_disk_and_a_few_questions(
     many: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,7 +97,7 @@ def test_many_files_are_a_few_on_disk_and_a_few_questions(
     assert len([one for one in asked if "file_readings" in one]) < 6
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_of_many_files_only_what_is_new_is_counted(many: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     counted(many, home)

@@ -19,7 +19,7 @@ from loopback import free_ports
 from bpeline.registry.opening import open_registry
 from bpeline.registry.tracking.ui_links import model_link, run_link
 
-pytestmark = [pytest.mark.server, pytest.mark.slow]
+pytestmark = pytest.mark.night
 
 ROOT = Path(__file__).parents[2]
 BROWSER = installed_browser()
@@ -50,7 +50,6 @@ def base(tmp_path: Path) -> Iterator[str]:
             server.wait(60)
 
 
-@pytest.mark.rotating(4)
 @pytest.mark.skipif(BROWSER is None, reason="no browser of the Chromium family is installed")
 def test_the_pages_show_slices_curves_and_the_champion(
     request: pytest.FixtureRequest,

@@ -111,7 +111,7 @@ def run_on_terminal(
     return seen
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_training_says_something_at_once_and_leaves_no_line_behind(
     corpus: Path, tmp_path: Path
 ) -> None:
@@ -125,7 +125,7 @@ def test_a_training_says_something_at_once_and_leaves_no_line_behind(
     assert said.rstrip().endswith("news/1"), "the last line is what it says to type next"
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_line_moves_where_a_terminal_is_watched_alone(corpus: Path, tmp_path: Path) -> None:
     command = ("train", str(corpus), "--name", "news", "--plan")
     assert b"working" not in run_on_terminal(tmp_path, *command, "--quiet")
@@ -145,7 +145,7 @@ def test_a_line_moves_where_a_terminal_is_watched_alone(corpus: Path, tmp_path: 
     assert b"starting" not in run_on_terminal(tmp_path, **complete)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_command_ends_with_its_code_and_all_that_it_said(tmp_path: Path) -> None:
     into = tmp_path / "said.txt"
     for arguments, code in ((["--version"], 0), (["show", "nothing/1"], 1), (["nonsense"], 2)):

@@ -239,7 +239,7 @@ def trained(folder_after: Callable[..., Path], english_and_code: str) -> Path:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_every_change_is_that_of_the_two_versions_alone(here: Path) -> None:
     registry = open_registry()
     found = name_history(registry, "news")
@@ -263,7 +263,7 @@ def test_every_change_is_that_of_the_two_versions_alone(here: Path) -> None:
     assert changes_from(before, []) == []
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_command_writes_a_page_with_links_to_reports(here: Path, bpeline: Command) -> None:
     answer = bpeline("versions", "news", "--html", "news.html")
     assert answer.exit_code == 0, answer.output
@@ -284,7 +284,7 @@ def test_the_command_writes_a_page_with_links_to_reports(here: Path, bpeline: Co
         assert f"{one['metrics']['corpus/distinct_words']:,.0f}" in page.text
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_page_is_of_one_name_that_there_is(here: Path, bpeline: Command) -> None:
     answer = bpeline("versions", "--html", "all.html")
     assert answer.exit_code == 2
@@ -295,7 +295,7 @@ def test_a_page_is_of_one_name_that_there_is(here: Path, bpeline: Command) -> No
     assert not list(here.glob("*o*y.html"))
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_mlflow_has_the_page_with_the_latest_version_and_links_it(here: Path) -> None:
     registry = open_registry()
     latest = registry.tracker.version("news", 4)
@@ -318,7 +318,7 @@ def _without_time(page: str) -> str:
     return re.sub(r"as of [\d :-]+ UTC", "", page)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_promotion_and_a_deletion_are_on_the_page_at_once(
     folder_after: Callable[..., Path], english_and_code: str, bpeline: Command,
     monkeypatch: pytest.MonkeyPatch,
@@ -363,7 +363,7 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
         yield opened
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_browser_asks_for_nothing_and_a_telephone_holds_it(
     here: Path, bpeline: Command, browser: Browser
 ) -> None:

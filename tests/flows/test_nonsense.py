@@ -14,7 +14,7 @@ from nonsense import MODES, nonsense
 from own_time import own_time
 
 # What is shown as it was last seen is a warning.
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
+pytestmark = [pytest.mark.night, pytest.mark.filterwarnings("default")]
 
 PATIENCE = 2  # seconds of MLFLOW_HTTP_REQUEST_TIMEOUT; its default of 10 is five times as slow
 MOST_SECONDS = 40.0  # of a command, beside other tests
@@ -72,7 +72,6 @@ def trained(folder_after: Callable[..., Path], english_and_code: str) -> Path:
     return folder_after({**texts, **half}, [training, ("promote", "t/1")])
 
 
-@pytest.mark.rotating(200)
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("mode", MODES)
 def test_a_server_of_nonsense_costs_seconds_and_a_message(
@@ -106,7 +105,6 @@ def test_a_server_of_nonsense_costs_seconds_and_a_message(
         assert "other/1" in delivered.output
 
 
-@pytest.mark.rotating(200)
 @pytest.mark.parametrize("command", ON_PREFECT)
 @pytest.mark.parametrize("mode", MODES)
 def test_a_prefect_server_of_nonsense_costs_seconds_and_a_line(
@@ -136,7 +134,6 @@ def test_a_prefect_server_of_nonsense_costs_seconds_and_a_line(
         assert digest_in(result.output) == expected
 
 
-@pytest.mark.rotating(24)
 @pytest.mark.parametrize("mode", MODES)
 def test_nothing_is_deployed_to_a_server_of_nonsense(
     mode: str,

@@ -68,8 +68,7 @@ def test_every_command_is_among_these() -> None:
     assert {*FILE_OF} - {command.split()[0] for command in COMMANDS} == set()
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(100)
+@pytest.mark.night
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_environment_is_unforeseen(

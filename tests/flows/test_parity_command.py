@@ -52,7 +52,7 @@ def expected(
     return train_parity_bpe(counts, SIZE, rule, development=measured).digest
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_version_is_what_python_makes_of_the_counts_of_each_source(
     languages: dict[str, Path],
     train: Callable[..., Any],
@@ -91,7 +91,7 @@ def test_the_version_is_what_python_makes_of_the_counts_of_each_source(
     assert verified.exit_code == 0, verified.output
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_version_holds_what_its_development_texts_were(
     languages: dict[str, Path],
     train: Callable[..., Any],
@@ -138,7 +138,7 @@ def test_a_version_holds_what_its_development_texts_were(
     assert "not a single word in the development text of xh" in refused
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_version_goes_on_serving_its_sources_alike(
     train: Callable[..., Any], languages: dict[str, Path], bpeline: Callable[..., Result]
 ) -> None:
@@ -191,7 +191,7 @@ def test_sources_must_be_named(bpeline: Callable[..., Result], languages: dict[s
     assert "fewer than two named sources" in refused.output
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_development_texts_that_are_not_there_are_missed_before_anything_is_counted(
     train: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -202,7 +202,7 @@ def test_development_texts_that_are_not_there_are_missed_before_anything_is_coun
         assert "count words" not in refused
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_source_without_a_word_is_refused(
     train: Callable[..., Any], languages: dict[str, Path]
 ) -> None:
@@ -210,7 +210,7 @@ def test_a_source_without_a_word_is_refused(
     assert "not a single word in the source xh" in train("--parity", "base", fails=True)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_plan_says_what_would_be_read(train: Callable[..., Any]) -> None:
     planned = train("--parity", "base", "--plan")
     assert planned

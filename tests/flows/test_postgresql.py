@@ -43,9 +43,7 @@ def run(*command: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.rotating(3)
-@pytest.mark.server
-@pytest.mark.slow
+@pytest.mark.night
 def test_everything_on_postgresql(
     postgres: PostgresServer, corpus: Path, tmp_path: Path, warm: Path
 ) -> None:

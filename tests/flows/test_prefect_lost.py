@@ -15,7 +15,7 @@ from bpeline.flows.train_tokenizer import train_tokenizer
 from bpeline.registry import load_tokenizer
 from bpeline.registry.opening import open_registry
 
-pytestmark = [pytest.mark.server, pytest.mark.slow]
+pytestmark = pytest.mark.night
 
 # Runs the command line; the server is killed when the first chunk is counted.
 PROGRAM = """
@@ -58,7 +58,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnServer]:
         yield server
 
 
-@pytest.mark.rotating(4)
 def test_a_run_whose_server_is_started_again_is_recorded_to_its_end(
     server: OwnServer, corpus: Path, tmp_path: Path
 ) -> None:
@@ -82,7 +81,6 @@ def test_a_run_whose_server_is_started_again_is_recorded_to_its_end(
     require_the_tokenizer(corpus, tmp_path)
 
 
-@pytest.mark.rotating(3)
 def test_a_run_whose_server_is_killed_ends_without_it(
     server: OwnServer, corpus: Path, tmp_path: Path
 ) -> None:

@@ -31,7 +31,7 @@ def test_a_database_is_there_when_the_block_has_ended(tmp_path: Path) -> None:
     assert registry.tracker.versions() == []
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_what_cannot_be_prepared_is_told_by_publishing(
     corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

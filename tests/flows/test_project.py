@@ -56,7 +56,7 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_init_writes_what_train_then_does_from_every_directory_below(
     corpus: Path, bpeline: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -405,7 +405,7 @@ def test_a_schedule_that_prefect_refuses_or_that_never_fires_is_not_deployed(
         assert "no Prefect server is named" in refused.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_flags_that_nobody_typed_leave_what_the_file_says(
     corpus: Path, tmp_path: Path, bpeline: Command
 ) -> None:
@@ -424,7 +424,7 @@ def test_flags_that_nobody_typed_leave_what_the_file_says(
     assert "news" in bpeline("evaluate").stderr, "so little text has no evaluation set"
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_file_holds_for_its_own_name_below_files_and_options_that_are_typed(
     corpus: Path, tmp_path: Path, bpeline: Command
 ) -> None:
@@ -691,7 +691,7 @@ def test_where_no_text_is_init_asks_for_the_corpus(tmp_path: Path, bpeline: Comm
     assert not (tmp_path / "bpeline.toml").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_file_that_is_named_is_read_from_anywhere_and_what_is_typed_wins(
     corpus: Path,
     tmp_path: Path,
@@ -726,7 +726,7 @@ def test_a_file_that_is_named_is_read_from_anywhere_and_what_is_typed_wins(
     assert bpeline("versions").exit_code != 0, "the next command knows nothing of it"
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_version_of_the_projects_name_is_promoted_by_its_rules(
     corpus: Path, tmp_path: Path, bpeline: Command
 ) -> None:

@@ -14,7 +14,7 @@ from bpeline.registry import load_tokenizer
 Command = Callable[..., Result]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_version_is_pruned_by_the_words_it_was_trained_on(
     corpus: Path, bpeline: Command, tmp_path: Path
 ) -> None:
@@ -44,7 +44,7 @@ def test_a_version_is_pruned_by_the_words_it_was_trained_on(
     assert counted["digest"] != plan["counted_in"]["digest"]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_what_cannot_be_pruned_says_why(corpus: Path, bpeline: Command) -> None:
     assert bpeline("train", "corpus", "--name", "news", "--vocab-size", "300").exit_code == 0
     assert bpeline("export", "news/1", "--output", "tokenizer.json").exit_code == 0

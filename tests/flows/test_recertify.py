@@ -17,7 +17,7 @@ from bpeline.registry.opening import open_registry
 from bpeline.tokenizer_core.digests import sealed, unsealed
 
 Command = Callable[..., Result]
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.night
 
 # A release of tokenizers that reads one word of ours otherwise; like 1.0, it has no models to make.
 DOCTORED = """

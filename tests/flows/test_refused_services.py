@@ -11,13 +11,12 @@ from postgres import PostgresServer
 from s3_server import SECRET, S3Server
 
 # What is shown as it was last seen is a warning.
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
+pytestmark = [pytest.mark.night, pytest.mark.filterwarnings("default")]
 
 Bpeline = Callable[..., Result]
 TRAIN = ("train", "corpus", "--name", "t", "--vocab-size", 270)
 
 
-@pytest.mark.rotating(3)
 def test_a_training_whose_bucket_is_gone_is_kept_and_published_later(
     bpeline: Bpeline, corpus: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -32,7 +31,6 @@ def test_a_training_whose_bucket_is_gone_is_kept_and_published_later(
     assert "t/1" in delivered.output
 
 
-@pytest.mark.rotating(3)
 @pytest.mark.parametrize("command", [TRAIN, ("versions",), ("doctor",)])
 @pytest.mark.parametrize("place", ["MLFLOW_TRACKING_URI", "BPELINE_CATALOGUE_URL"])
 def test_a_wrong_password_of_a_database_is_told_and_not_shown(

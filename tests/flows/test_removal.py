@@ -16,7 +16,7 @@ from bpeline.registry.opening import open_registry
 Command = Callable[..., Result]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.usefixtures("corpus")
 def test_a_run_that_could_never_begin_is_not_kept_as_unfinished(bpeline: Command) -> None:
     asked = ("corpus", "--name", "news", "--vocab-size", 300)
@@ -33,7 +33,7 @@ def test_a_run_that_could_never_begin_is_not_kept_as_unfinished(bpeline: Command
     assert "runs" not in [finding.subject for finding in examine()]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.usefixtures("corpus")
 def test_a_training_that_was_under_way_stays_though_its_files_vanish(bpeline: Command) -> None:
     catalogue = open_registry().catalogue
@@ -47,7 +47,7 @@ def test_a_training_that_was_under_way_stays_though_its_files_vanish(bpeline: Co
     assert (run.state, run.id) == ("failed", catalogue.runs()[0].id)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.usefixtures("corpus")
 def test_a_dismissed_run_is_forgotten_and_gc_takes_what_only_it_needed(bpeline: Command) -> None:
     registry = open_registry()
@@ -71,8 +71,7 @@ def test_a_dismissed_run_is_forgotten_and_gc_takes_what_only_it_needed(bpeline: 
     assert registry.catalogue.unfinished_runs()[0].id != run.id
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(3)
+@pytest.mark.night
 @pytest.mark.usefixtures("corpus")
 def test_a_version_is_deleted_after_showing_what_would_go(bpeline: Command) -> None:
     train = ("train", "corpus", "--name", "news", "--vocab-size", 300)
@@ -114,8 +113,7 @@ def test_a_version_is_deleted_after_showing_what_would_go(bpeline: Command) -> N
     assert "news/3 is the tokenizer that was news/1, deleted on" in again.stderr
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.night
 @pytest.mark.usefixtures("corpus")
 def test_a_deletion_that_was_noted_is_done_by_resume_and_keeps_no_run_waiting(
     bpeline: Command,

@@ -91,7 +91,7 @@ def encoded(page: Page, texts: list[str], special: bool = False) -> list[list[in
     return answer
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize(
     "pattern",
     ["gpt2", "cl100k", "o200k", "deepseek-v3", "starcoder", r"\p{Lu}?\p{Ll}+|\d{1,2}(?!\d)|\s+$"],
@@ -113,7 +113,7 @@ def test_the_playground_gives_the_ids_of_the_library(
     assert encoded(page, mixed, special=True) == with_special
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_lone_surrogates_are_read_as_the_library_reads_them(
     page: Page, tmp_path: Path, words: WordCounts
 ) -> None:
@@ -132,7 +132,7 @@ def test_words_that_are_taken_whole_are(page: Page, tmp_path: Path, words: WordC
     assert encoded(page, texts) == tokenizer.encode_batch(texts)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_long_run_takes_no_time(page: Page, tmp_path: Path, words: WordCounts) -> None:
     tokenizer = train_bpe(words, 400)
     shown(page, contents_of(tokenizer, tmp_path), tmp_path)
@@ -205,7 +205,7 @@ def test_hostile_tokens_neither_act_nor_hide(page: Page, tmp_path: Path) -> None
     assert "U+202E" in whole
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_tokens_read_alike_in_lists_and_in_the_table(page: Page, tmp_path: Path) -> None:
     tokenizer = train_bpe(WordCounts.from_mapping({b"ab": 3}), 257)
     shown(page, contents_of(tokenizer, tmp_path), tmp_path)
@@ -231,7 +231,7 @@ def trained(folder_after: Callable[..., Path], english_and_code: str) -> Path:
     return folder_after(files, [*training, ("promote", "news/1")])
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_command_writes_one_page_that_asks_for_nothing(
     page: Page, here: Path, bpeline: Command
 ) -> None:
@@ -256,7 +256,7 @@ def test_the_command_writes_one_page_that_asks_for_nothing(
     assert page.run("document.documentElement.scrollWidth") <= 380
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_training_registers_a_report_with_the_difference_to_the_champion(
     page: Page, here: Path, bpeline: Command
 ) -> None:
@@ -278,7 +278,7 @@ def test_training_registers_a_report_with_the_difference_to_the_champion(
     assert report.startswith("# news/2\n\n| | |\n")
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_comparison_looks_like_a_report(page: Page, here: Path, bpeline: Command) -> None:
     answer = bpeline("compare", "news/1", "news/2", "--on", "new.txt", "--html", "both.html")
     assert answer.exit_code == 0, answer.output
@@ -298,7 +298,7 @@ def test_the_comparison_looks_like_a_report(page: Page, here: Path, bpeline: Com
     assert styles[0] == styles[1] != ""
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_rule_keeps_somebody_s_address_from_the_champion(
     corpus: Path, bpeline: Command, tmp_path: Path
 ) -> None:
@@ -316,7 +316,7 @@ def test_a_rule_keeps_somebody_s_address_from_the_champion(
     assert bpeline("promote", "mail@candidate", "--rules", rules).exit_code == 0
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_an_address_of_one_document_is_found_and_kept_from_the_champion(
     english_and_code: str, bpeline: Command, tmp_path: Path
 ) -> None:
@@ -354,7 +354,7 @@ def test_an_address_of_one_document_is_found_and_kept_from_the_champion(
     assert "the text is not there to look closer" in report_page(version_contents("mails/1"))
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_typing_and_searching(page: Page, here: Path, bpeline: Command) -> None:
     bpeline("report", "news/2", "-o", "typed.html")
     tokenizer = version_contents("news/2").tokenizer
@@ -420,7 +420,7 @@ def test_counts_that_are_gone_are_missed_nowhere_else(
     assert "This version is the champion." in page.run("document.body.innerText")
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("algorithm", ["wordpiece", "char-bpe", "frequency-bpe"])
 def test_other_algorithms_have_a_page_too(
     page: Page, corpus: Path, bpeline: Command, algorithm: str
@@ -445,7 +445,7 @@ def test_a_page_without_scripts_still_reads(page: Page, here: Path, bpeline: Com
     assert "needs JavaScript" in page.run("document.querySelector('noscript').outerHTML")
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_tokens_that_came_are_searched(page: Page, here: Path, bpeline: Command) -> None:
     bpeline("compare", "news/1", "news/2", "--on", "new.txt", "--html", "search.html")
     page.open(here / "search.html")
@@ -500,7 +500,7 @@ def test_the_page_is_built_for_everybody(here: Path) -> None:
     assert all(after <= before + 1 for before, after in itertools.pairwise(outline.levels))
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_hundred_thousand_tokens_fit_and_open(page: Page, tmp_path: Path) -> None:
     letters = b"abcdefghijklmnopqrst"
     order = np.random.default_rng(1).permutation(len(letters) ** 4)[:90_000]

@@ -73,7 +73,7 @@ def test_nothing_configured_and_nothing_there_means_this_process_at_once(
     assert runner.choose_runner() == runner.Runner(None)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_configured_server_that_answers_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     with server(PREFECT) as url:
         monkeypatch.setenv("PREFECT_API_URL", url)
@@ -94,8 +94,7 @@ def test_a_configured_server_that_is_down_is_named_in_one_line(
     assert "\n" not in chosen.remark
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_configured_server_with_an_inner_error_is_not_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -104,7 +103,7 @@ def test_a_configured_server_with_an_inner_error_is_not_used(
         assert runner.choose_runner().prefect_api is None
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_active_profile_counts_as_configured(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -126,7 +125,7 @@ def test_a_broken_profile_is_no_profile(content: str, tmp_path: Path) -> None:
     assert settings.configured_prefect() is None
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_server_of_this_workspace_is_used_while_it_runs(tmp_path: Path) -> None:
     workspace = Workspace.open(tmp_path / "workspace")
     with server(PREFECT) as url:
@@ -149,7 +148,7 @@ with serving_prefect(Workspace.open(sys.argv[1])) as serves:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_server_whose_command_was_killed_is_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,7 +180,7 @@ def test_addresses_that_make_no_sense_do_not_answer(
     assert "no address" in chosen.remark
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize(
     ("answers", "reason"),
     [
@@ -200,8 +199,7 @@ def test_a_server_that_is_not_prefect_3_is_not_used(
     assert reason in chosen.remark
 
 
-@pytest.mark.rotating(8)
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("mode", MODES)
 def test_a_prefect_server_of_nonsense_is_not_used_and_costs_seconds(
     mode: str, monkeypatch: pytest.MonkeyPatch

@@ -60,8 +60,7 @@ def mixed_text(english_and_code: str) -> str:
     return "".join(pieces)
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("pattern", ["gpt2", "cl100k"])
 def test_every_way_to_open_a_version_gives_the_same_ids(
     pattern: str,

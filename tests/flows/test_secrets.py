@@ -47,8 +47,7 @@ def run(directory: Path, *arguments: str, **variables: str) -> subprocess.Comple
     )
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(36)
+@pytest.mark.night
 @pytest.mark.parametrize("address", NOBODY)
 def test_a_training_whose_mlflow_does_not_answer_shows_no_password(
     address: str, tmp_path: Path
@@ -64,8 +63,7 @@ def test_a_training_whose_mlflow_does_not_answer_shows_no_password(
     assert SECRET.encode() not in everything_in(tmp_path)
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(18)
+@pytest.mark.night
 @pytest.mark.parametrize("address", NOBODY)
 def test_a_catalogue_that_does_not_answer_shows_no_password(address: str, tmp_path: Path) -> None:
     for arguments in (("versions", "--json"), ("doctor",)):
@@ -75,8 +73,7 @@ def test_a_catalogue_that_does_not_answer_shows_no_password(address: str, tmp_pa
     assert SECRET.encode() not in everything_in(tmp_path)
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(3)
+@pytest.mark.night
 def test_no_store_keeps_what_a_library_says_with_a_password(
     bpeline: Bpeline, corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,7 +107,7 @@ def test_paths_with_passwords_are_refused_before_anything_is_kept(
     shutil.rmtree(corpus)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_prefect_is_sent_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
     from bpeline.flows import prefect_flows
 

@@ -16,8 +16,6 @@ from bpeline.tokenizer_core.splitting import segmenters
 Command = Callable[..., Result]
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "sentences"),
     [

@@ -71,7 +71,7 @@ def test_the_name_of_a_figure_of_cost_tells_two_shapes_apart(tmp_path: Path) -> 
     assert figures["serving/flops_per_byte.marin-moe"] == pytest.approx(9.52495e10 / 3.3, 1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_every_command_says_the_same_cost(corpus: Path, bpeline: Command) -> None:
     def printed(*arguments: str) -> str:
         result = bpeline(*arguments)

@@ -78,8 +78,7 @@ def trained(result: Result) -> dict[str, Any]:
 TRAIN = ("--name", "news", "--vocab-size", "400", "--json")
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_what_one_machine_made_no_other_makes_again(
     machine: Machine, texts: str, s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,8 +136,7 @@ def test_what_one_machine_made_no_other_makes_again(
         assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
 
 
-@pytest.mark.rotating(3)
-@pytest.mark.slow
+@pytest.mark.night
 def test_merges_of_whole_words_are_learned_on_one_machine(
     machine: Machine, texts: str, s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,8 +163,7 @@ def test_merges_of_whole_words_are_learned_on_one_machine(
     assert replayed[0] > 0
 
 
-@pytest.mark.rotating(3)
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_store_that_goes_away_stops_a_run_and_the_next_one_goes_on(
     machine: Machine, texts: str, s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,8 +201,7 @@ def test_a_store_that_goes_away_stops_a_run_and_the_next_one_goes_on(
     assert len(calls) == 4
 
 
-@pytest.mark.rotating(3)
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_version_that_another_machine_deletes_is_gone_from_the_store(
     machine: Machine, texts: str, s3: S3Server, tmp_path: Path
 ) -> None:
@@ -229,8 +225,7 @@ def test_a_version_that_another_machine_deletes_is_gone_from_the_store(
     assert trained(machine("c")("train", f"{texts}/a.txt", *TRAIN))["reference"] == "news/2"
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_file_that_is_written_anew_is_counted_anew(
     machine: Machine, s3: S3Server, english_and_code: str, tmp_path: Path
 ) -> None:
@@ -244,7 +239,7 @@ def test_a_file_that_is_written_anew_is_counted_anew(
     assert digests[0] != digests[1]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("removed", ["as gc says", "the workspace"])
 def test_what_was_not_published_survives_the_removal_of_a_machines_files(
     machine: Machine, texts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, removed: str
@@ -278,7 +273,7 @@ def test_what_was_not_published_survives_the_removal_of_a_machines_files(
     assert again["chunks_reused"] == again["chunks"]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_password_in_a_url_is_refused_before_anything_is_kept(
     machine: Machine, s3: S3Server
 ) -> None:

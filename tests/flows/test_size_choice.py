@@ -168,7 +168,7 @@ def plain_costs(reference: str, shape: str, sizes: range) -> dict[int, float]:
     return costs
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_registered_size_is_the_one_that_costs_least(
     auto: Callable[..., dict[str, Any]], bpeline: Command, tmp_path: Path
 ) -> None:
@@ -224,7 +224,7 @@ def test_the_registered_size_is_the_one_that_costs_least(
     assert drifted.exit_code == 0, drifted.output
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_least_at_the_edge_is_said_to_be_there(auto: Callable[..., dict[str, Any]]) -> None:
     small = auto("narrow", "--largest-size", 2_000, name="small")
     assert (small["vocab_size"], small["chosen_size"]["at_edge"]) == (1_024, "smallest")
@@ -241,7 +241,7 @@ def test_a_least_at_the_edge_is_said_to_be_there(auto: Callable[..., dict[str, A
     assert not any("least lies" in note or "stopped early" in note for note in inside["notes"])
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_slots_are_ids_that_cost_too(auto: Callable[..., dict[str, Any]], bpeline: Command) -> None:
     options = ("--reserve", "7", "--special-token", "<|a|>", "--round-to", "100")
     chosen = auto("middle", "--largest-size", 2_000, *options)
@@ -259,7 +259,7 @@ def test_slots_are_ids_that_cost_too(auto: Callable[..., dict[str, Any]], bpelin
     assert bpeline("verify", "news/1").exit_code == 0
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_it_goes_on_where_it_was_interrupted_and_where_text_was_added(
     interrupted: Interrupted,
     auto: Callable[..., dict[str, Any]],
@@ -285,7 +285,7 @@ def test_it_goes_on_where_it_was_interrupted_and_where_text_was_added(
     assert "of 1,024 to 2,048 ids" in plan
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_more_ids_of_a_version_are_chosen_among_too(
     auto: Callable[..., dict[str, Any]], bpeline: Command
 ) -> None:
@@ -317,7 +317,7 @@ def test_more_ids_of_a_version_are_chosen_among_too(
         assert verified.exit_code == 0, verified.output
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_size_of_superwords_over_runs_is_chosen_of_one_training(
     auto: Callable[..., dict[str, Any]], bpeline: Command
 ) -> None:
@@ -349,7 +349,7 @@ def test_a_size_of_superwords_over_runs_is_chosen_of_one_training(
     assert json.loads(made.stdout)["digest"] == told["digest"], made.output
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_where_no_size_can_be_chosen_the_command_says_why(corpus: Path, bpeline: Command) -> None:
     made = bpeline("train", "corpus", "--name", "news", "--vocab-size", 600)
     assert made.exit_code == 0, made.output

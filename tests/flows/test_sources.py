@@ -87,7 +87,7 @@ def test_sources_whose_files_belong_to_earlier_ones_are_named(
         assert expected in notes, notes
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_many_sources_without_text_are_named_in_few_lines_by_the_training_and_the_sweep(
     bpeline: Command, corpus: Path
 ) -> None:
@@ -103,7 +103,7 @@ def test_many_sources_without_text_are_named_in_few_lines_by_the_training_and_th
         assert "note: 3 more sources name files of earlier ones" in ended.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_corpus_file_is_trained_told_of_and_verified(
     bpeline: Command, lines: Path, tmp_path: Path
 ) -> None:
@@ -158,7 +158,7 @@ def test_a_corpus_file_is_trained_told_of_and_verified(
     assert bpeline("verify", "two/1", "--reuse-counts").exit_code == 0
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_changing_weights_counts_nothing_again(
     bpeline: Command, lines: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,7 +173,7 @@ def test_changing_weights_counts_nothing_again(
     assert [one["weight"] for one in cooler["sources"]] == [1, 1.5]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_weights_of_one_train_what_paths_train(bpeline: Command, corpus: Path) -> None:
     plain = trained(bpeline, corpus)
     named = trained(
@@ -186,8 +186,7 @@ def test_weights_of_one_train_what_paths_train(bpeline: Command, corpus: Path) -
     assert bpeline("verify", "two/1").exit_code == 0
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_weights_hide_no_token_of_one_document_alone(
     bpeline: Command, tmp_path: Path, fresh_workspace: Path, english_and_code: str
 ) -> None:
@@ -214,7 +213,7 @@ def test_weights_hide_no_token_of_one_document_alone(
     assert b" zqxjvk" not in found[2, 1]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_an_interrupted_run_is_resumed_with_its_weights(
     bpeline: Command, lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,7 +231,7 @@ def test_an_interrupted_run_is_resumed_with_its_weights(
     assert [one["source"] for one in json.loads(resumed.stdout)["sources"]] == ["docs", "lines"]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_mixtures_are_compared_and_drawn_and_nothing_is_registered(
     bpeline: Command, lines: Path, tmp_path: Path
 ) -> None:
@@ -277,7 +276,7 @@ def test_mixtures_are_compared_and_drawn_and_nothing_is_registered(
     assert (tmp_path / "m.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -284,7 +284,7 @@ def test_unknown_versions_are_named(here: Path, bpeline: Command) -> None:
     assert "known are" in answer.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_an_import_that_equals_a_trained_version_has_no_words_of_its_own(
     here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bpeline: Command, ask: Ask
 ) -> None:

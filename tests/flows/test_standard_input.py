@@ -25,7 +25,7 @@ MAIN = "from bpeline.flows.cli.main import main; main()"
 TEXT = "".join(f"line {n} of the text, {n * n} in all\n" for n in range(2_000))
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_pipe_is_the_corpus_that_a_file_would_be(tmp_path: Path, bpeline: Command) -> None:
     (tmp_path / "same.txt").write_text(TEXT)
     options = ["--name", "piped", "--vocab-size", 300, "--held-out", 0, "--json"]
@@ -52,7 +52,7 @@ def test_a_pipe_is_the_corpus_that_a_file_would_be(tmp_path: Path, bpeline: Comm
     assert [*kept.parent.iterdir()] == [kept]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_json_lines_are_seen(bpeline: Command) -> None:
     lines = "".join(json.dumps({"id": n, "body": f"text {n}"}) + "\n" for n in range(300))
     options = ["--name", "lines", "--vocab-size", 270, "--held-out", 0]
@@ -66,7 +66,7 @@ def test_json_lines_are_seen(bpeline: Command) -> None:
     assert "the members here: 'id', 'body'" in refused.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_every_format_is_the_corpus_that_its_file_would_be(
     tmp_path: Path, bpeline: Command
 ) -> None:
@@ -106,7 +106,7 @@ def test_what_is_no_corpus_is_refused(content: bytes, said: str, bpeline: Comman
     assert not Path(".bpeline/standard-input").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_pipe_is_taken_wherever_files_of_text_are(tmp_path: Path, bpeline: Command) -> None:
     (tmp_path / "same.txt").write_text(TEXT)
     options = ["--name", "piped", "--vocab-size", 300, "--held-out", 0.2]
@@ -126,7 +126,7 @@ def test_a_pipe_is_taken_wherever_files_of_text_are(tmp_path: Path, bpeline: Com
     assert "kept as" in drifted.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize(
     "words",
     [

@@ -98,7 +98,7 @@ def test_pages_are_written_beside_json_and_nothing_else_is_printed(
     assert bpeline("explain", "made", "--id", 3, "--html", "page.html").exit_code == 2
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_keys_step_through_a_page(bpeline: Command, tmp_path: Path) -> None:
     program = installed_browser()
     if program is None:

@@ -51,7 +51,7 @@ def base(begun: Path, tmp_path: Path) -> Path:
     return tmp_path / "corpus"
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_it_is_what_the_api_makes_of_the_same_text(base: Path, bpeline: Command) -> None:
     plan = json.loads(bpeline(*COMMAND, "--plan", "--json").stdout)
     assert plan["extends"].startswith("news/1")
@@ -76,7 +76,7 @@ def test_it_is_what_the_api_makes_of_the_same_text(base: Path, bpeline: Command)
     assert compared.exit_code == 0, compared.output
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_what_cannot_be_is_refused_with_what_can(base: Path, bpeline: Command) -> None:
     for options in (("--vocab-size", "400"), ("--vocab-size", "500", "--transition-size", "401")):
         refused = bpeline("superwords", "news/1", *options)
@@ -93,7 +93,7 @@ def test_what_cannot_be_is_refused_with_what_can(base: Path, bpeline: Command) -
     assert "lines, not words" in drift.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_runs_of_words_are_learned_from_the_corpus_of_a_version(
     base: Path, bpeline: Command
 ) -> None:
@@ -129,7 +129,7 @@ def test_runs_of_words_are_learned_from_the_corpus_of_a_version(
         assert bpeline(*wrong).exit_code == 2
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_superwords_cut_at_digits_go_to_llama_cpp(base: Path, bpeline: Command) -> None:
     assert summary_of(bpeline(*COMMAND, "--json"))["reference"] == "news/2"
     refused = bpeline("export", "news/2", "--format", "gguf", "--output", "x.gguf")
@@ -147,7 +147,7 @@ def test_superwords_cut_at_digits_go_to_llama_cpp(base: Path, bpeline: Command) 
     assert json.loads(bpeline("verify", "news/3", "--json").stdout)["verdict"] == "identical"
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_superwords_cut_at_digits_leave_the_evaluation_set_out_and_no_more(
     corpus: Path, bpeline: Command
 ) -> None:
@@ -159,7 +159,7 @@ def test_superwords_cut_at_digits_leave_the_evaluation_set_out_and_no_more(
     assert made["words"] > 1_000, "else whole files were left out"
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_where_documents_are_left_out_whole_and_nothing_is_left_it_is_said(
     corpus: Path, bpeline: Command
 ) -> None:
@@ -172,7 +172,7 @@ def test_where_documents_are_left_out_whole_and_nothing_is_left_it_is_said(
     assert bpeline("train", "corpus", "--name", "n2", "--pattern", ahead).exit_code == 0
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_sweep_says_what_superwords_are_worth(corpus: Path, bpeline: Command) -> None:
     variants = ("plain", "superword-runs", "superbpe")
     asked = ("sweep", "corpus", "--name", "news", "--sizes", "330,400", "--special-token", "\n\n")

@@ -27,7 +27,7 @@ def sources(tmp_path: Path) -> list[str]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_variants_are_measured_beside_the_plain_training(
     sources: list[str], bpeline: Callable[..., Result]
 ) -> None:

@@ -40,7 +40,7 @@ def counted(folder: Path, name: str) -> Counter[str]:
     return Counter(pre_tokens((folder / name).read_text(encoding="utf-8"), "gpt2"))
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_words_are_those_that_made_it(here: Path, bpeline: Command) -> None:
     tokenizer = load_tokenizer("news/1")
     found = explained(bpeline, "news/1", "--token", "ing", "--words", "100000")
@@ -63,7 +63,7 @@ def test_the_words_are_those_that_made_it(here: Path, bpeline: Command) -> None:
     assert sum(places.values()) == found["made"]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_strange_token_is_traced_to_its_file(here: Path, bpeline: Command) -> None:
     answer = bpeline("explain", "news@candidate", "--token", f" {RARE}")
     assert answer.exit_code == 0, answer.output

@@ -20,7 +20,7 @@ Command = Callable[..., Result]
 TEXT = "In 2024 and 1999, in 2024 – Größe 20245, Größe €, 한글 한글 日本語 日本語. " * 40
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_version_keeps_the_rules_it_was_trained_with(
     bpeline: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,7 +67,7 @@ def test_a_version_keeps_the_rules_it_was_trained_with(
     assert not any(reference.has_match(token, r"\d{4}") for token in longer)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_what_screening_found_is_forbidden_next_time(
     bpeline: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,7 +136,7 @@ def test_requests_of_before_there_were_rules_are_the_same() -> None:
     assert asked.without_token_rules.learns_as(config)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_required_tokens_are_listed_in_a_file_and_looked_for_again(
     bpeline: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

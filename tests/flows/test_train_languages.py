@@ -36,7 +36,6 @@ def named(option: str, files: dict[str, Path]) -> list[str]:
     return [part for name, path in files.items() for part in (option, f"{name}={path}")]
 
 
-@pytest.mark.slow
 def test_a_joint_tokenizer_knows_its_languages(bpeline: Command, files: dict[str, Path]) -> None:
     said = bpeline(*TRAIN, *named("--joint", files), "--json")
     assert said.exit_code == 0, said.output
@@ -74,7 +73,6 @@ def test_a_joint_tokenizer_knows_its_languages(bpeline: Command, files: dict[str
     assert "registered before" in again.stdout
 
 
-@pytest.mark.slow
 def test_separate_tokenizers_are_versions_of_their_own(
     bpeline: Command, files: dict[str, Path]
 ) -> None:

@@ -46,7 +46,7 @@ class Heard(Progress):
         self.notes.append(text)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_corpus_becomes_a_registered_tokenizer(corpus: Path) -> None:
     heard = Heard()
     with listening(heard):
@@ -77,7 +77,7 @@ def test_a_corpus_becomes_a_registered_tokenizer(corpus: Path) -> None:
     assert tokenizer.merges == expected
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_same_again_reads_nothing_and_registers_nothing(corpus: Path) -> None:
     first = train_tokenizer([str(corpus)], "news", 400)
     heard = Heard()
@@ -91,8 +91,7 @@ def test_the_same_again_reads_nothing_and_registers_nothing(corpus: Path) -> Non
     assert heard.advanced == {}
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_required_tokens_and_rare_words_reach_the_version_and_its_record(corpus: Path) -> None:
     plain = train_tokenizer([str(corpus)], "news", 400)
     summary = train_tokenizer(
@@ -119,8 +118,7 @@ def test_required_tokens_and_rare_words_reach_the_version_and_its_record(corpus:
     assert again.metrics["corpus/pruned_words"] == sum(rare)
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_another_vocabulary_size_does_not_read_the_corpus(
     corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,7 +134,7 @@ def test_another_vocabulary_size_does_not_read_the_corpus(
     assert merges[: first.merges] == load_tokenizer("news/1").merges
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_file_that_changed_is_read_again_and_the_others_are_not(corpus: Path) -> None:
     train_tokenizer([str(corpus)], "news", 400)
     with (corpus / "part-1.txt").open("a") as file:
@@ -145,7 +143,7 @@ def test_a_file_that_changed_is_read_again_and_the_others_are_not(corpus: Path) 
     assert (summary.chunks, summary.chunks_reused) == (3, 2)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_runs_are_remembered_with_their_lineage(corpus: Path) -> None:
     summary = train_tokenizer([str(corpus)], "news", 400, special_tokens=["<|end|>"])
     catalogue = open_registry().catalogue
@@ -159,7 +157,7 @@ def test_runs_are_remembered_with_their_lineage(corpus: Path) -> None:
     assert version.counts_digest == run.counts_digest != ""
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_vocabulary_larger_than_the_corpus_stops_early_and_says_so(tmp_path: Path) -> None:
     (tmp_path / "tiny.txt").write_text("low low lower lowest " * 30)
     heard = Heard()
@@ -176,7 +174,7 @@ def test_a_vocabulary_larger_than_the_corpus_stops_early_and_says_so(tmp_path: P
     assert any(note.startswith(said) for note in by_merges.notes)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_without_held_out_documents_it_is_evaluated_on_training_text_and_says_so(
     corpus: Path,
 ) -> None:
@@ -185,7 +183,7 @@ def test_without_held_out_documents_it_is_evaluated_on_training_text_and_says_so
     assert any("training text" in note for note in summary.notes)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_held_out_documents_are_not_trained_on(corpus: Path) -> None:
     lines = [
         json.dumps({"text": f"{word} " * 40}) for word in (f"zebra{n}quagga" for n in range(60))
@@ -197,7 +195,7 @@ def test_held_out_documents_are_not_trained_on(corpus: Path) -> None:
     assert 0 < summary.evaluated_bytes < summary.corpus_bytes
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_failed_run_says_why_and_leaves_the_workspace_good(corpus: Path) -> None:
     (corpus / "broken.txt").write_bytes(b"good text \xff\xfe bad text")
     with pytest.raises(CorpusError, match="not UTF-8"):
@@ -213,7 +211,7 @@ def test_a_failed_run_says_why_and_leaves_the_workspace_good(corpus: Path) -> No
     assert "U+FFFD" in json.dumps(manifest)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_same_request_after_a_failure_continues_that_run(corpus: Path) -> None:
     broken = corpus / "broken.txt"
     broken.write_bytes(b"\xff")
@@ -232,14 +230,14 @@ def test_two_runs_at_once_are_refused(corpus: Path) -> None:
         train_tokenizer([str(corpus)], "news", 400)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_corpus_without_words_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text("")
     with pytest.raises(EmptyCorpus):
         train_tokenizer(["empty.txt"], "nothing", 400)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("pattern", ["cl100k", r"\w+|\s+|[^\w\s]+"])
 @pytest.mark.parametrize("tie_break", ["greatest-bytes", "first-seen"])
 def test_patterns_and_tie_breaks_reach_the_merges(
@@ -251,8 +249,7 @@ def test_patterns_and_tie_breaks_reach_the_merges(
     assert load_tokenizer("news/1").merges == reference.train(counts, 64, tie_break=tie_break)
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_workers_do_not_change_the_result(corpus: Path, tmp_path: Path) -> None:
     digests = {
         train_tokenizer(
@@ -264,7 +261,7 @@ def test_workers_do_not_change_the_result(corpus: Path, tmp_path: Path) -> None:
     assert len(digests) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_chunks_are_as_long_as_asked_and_words_the_same(corpus: Path) -> None:
     made = {
         size: train_tokenizer([str(corpus)], f"of-{size}", 400, held_out=0.0, chunk_bytes=size)
@@ -279,8 +276,7 @@ def test_chunks_are_as_long_as_asked_and_words_the_same(corpus: Path) -> None:
     assert found.as_dict()["identical"]
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_words_that_do_not_fit_into_memory_do_not_change_the_result(
     tmp_path: Path, fresh_workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -314,8 +310,7 @@ def test_a_smaller_vocabulary_than_bytes_is_refused_before_anything_is_read() ->
         train_tokenizer(["missing.txt"], "news", 255)
 
 
-@pytest.mark.rotating(3)
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("damage", ["shards", "tables", "checkpoints"])
 def test_damaged_files_of_earlier_runs_are_made_again(corpus: Path, damage: str) -> None:
     first = train_tokenizer([str(corpus)], "news", 400)
@@ -345,8 +340,7 @@ def test_damaged_files_of_earlier_runs_are_made_again(corpus: Path, damage: str)
         assert again.chunks_reused < again.chunks
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_damaged_held_out_documents_are_counted_again(corpus: Path) -> None:
     first = train_tokenizer([str(corpus)], "news", 400, held_out=0.3)
     assert first.held_out
@@ -363,8 +357,7 @@ def test_damaged_held_out_documents_are_counted_again(corpus: Path) -> None:
     assert any("made again" in note for note in again.notes)
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_files_that_are_copies_are_reported_with_their_share(corpus: Path) -> None:
     text = (corpus / "part-1.txt").read_bytes()
     size = sum(path.stat().st_size for path in corpus.iterdir()) + 2 * len(text)

@@ -104,7 +104,7 @@ def test_text_that_looks_like_special_tokens_is_said_with_the_option_to_type(
     assert planned(bpeline(*command, "--special-token", "<|endoftext|>"))["notes"] == []
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_nothing_is_written_where_there_is_one(corpus: Path, bpeline: Command) -> None:
     bpeline("train", corpus, *ASKED)
     (corpus / "part-3.txt").write_text("more words than there were")
@@ -119,7 +119,7 @@ def test_nothing_is_written_where_there_is_one(corpus: Path, bpeline: Command) -
     assert "another training" in plan["notes"][0]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_finished_training_has_nothing_left_to_do(corpus: Path, bpeline: Command) -> None:
     bpeline("train", corpus, *ASKED)
     result = bpeline("train", corpus, *ASKED, "--plan")
@@ -131,7 +131,7 @@ def test_a_finished_training_has_nothing_left_to_do(corpus: Path, bpeline: Comma
     assert "continues behind the first 344" in larger["steps"][3]["said"]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_grown_file_is_expected_to_begin_as_it_did(corpus: Path, bpeline: Command) -> None:
     asked = (*ASKED, "--chunk-bytes", 8192)
     bpeline("train", corpus, *asked)
@@ -192,7 +192,7 @@ def test_a_corpus_without_a_word_is_refused_as_by_the_training(
     assert re.search(r"up to 34[34] merges from the beginning", more.output)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_other_algorithms_are_planned_too(corpus: Path, bpeline: Command) -> None:
     asked = ("train", corpus, "--name", "chars", "--algorithm", "char-bpe", "--merges", "50")
     before = planned(bpeline(*asked, "--plan", "--json"))
@@ -203,7 +203,7 @@ def test_other_algorithms_are_planned_too(corpus: Path, bpeline: Command) -> Non
     assert (after["merges_reused"], after["version"]) == (50, "chars/1")
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_seconds_are_those_of_earlier_runs(corpus: Path, bpeline: Command) -> None:
     request = TrainingRequest.checked(paths=[str(corpus)], name="news")
     usual = StepSeconds(request, [])
@@ -224,7 +224,7 @@ def test_seconds_are_those_of_earlier_runs(corpus: Path, bpeline: Command) -> No
     ]  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_plan_loads_neither_prefect_nor_mlflow(corpus: Path) -> None:
     program = (
         "import sys; from bpeline.flows.cli.main import cli; "

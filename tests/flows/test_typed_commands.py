@@ -76,7 +76,7 @@ def test_which_commands_take_a_project_and_which_no_workspace_is_what_they_say()
             assert "--project" in options
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_what_training_prints_runs_as_printed_from_another_directory(
     elsewhere: Path, bpeline: Command
 ) -> None:
@@ -106,7 +106,7 @@ def test_what_training_prints_runs_as_printed_from_another_directory(
         assert ran.returncode == 0, ran.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_an_error_advises_what_works_with_the_project_that_was_named(
     elsewhere: Path, bpeline: Command
 ) -> None:

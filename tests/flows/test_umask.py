@@ -22,8 +22,7 @@ def umask(request: pytest.FixtureRequest) -> Iterator[int]:
     os.umask(usual)
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(3)
+@pytest.mark.night
 @pytest.mark.parametrize("umask", UMASKS, ids=oct, indirect=True)
 def test_everything_that_a_training_makes_follows_the_umask(
     umask: int, tmp_path: Path, bpeline: Callable[..., Result], english_and_code: str

@@ -86,7 +86,7 @@ def test_what_nobody_foresaw_is_told_with_its_place(
     assert "hunter2" not in said.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize(
     ("redirected", "code"),
     [
@@ -111,7 +111,7 @@ def test_streams_that_are_closed_or_full(redirected: str, code: int) -> None:
     assert not ended.stderr or ended.stderr.startswith(("error: ", "no version"))
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("place", ["/dev/full", "a closed pipe"])
 def test_what_was_done_is_said_where_standard_output_cannot_be_written(
     folder_after: Callable[..., Path],
@@ -154,7 +154,7 @@ def test_a_command_changes_something_unless_it_only_answers() -> None:
     assert {*ANSWERS, *CHANGES_WITH} <= FILE_OF.keys()
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("redirected", ["2>/dev/full", "2>&-"])
 def test_a_training_ends_where_standard_error_cannot_be_written(
     redirected: str, tmp_path: Path

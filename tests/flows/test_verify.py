@@ -54,7 +54,7 @@ def verified(bpeline: Command, *options: str, code: int) -> Any:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_it_comes_out_the_same(here: Path, bpeline: Command) -> None:
     before = {path: path.stat().st_mtime_ns for path in (here / ".bpeline").rglob("*.arrow")}
     found = verified(bpeline, code=0)
@@ -70,7 +70,7 @@ def test_it_comes_out_the_same(here: Path, bpeline: Command) -> None:
     assert before == after
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_files_that_came_later_do_not_matter(here: Path, bpeline: Command) -> None:
     (here / "corpus" / "0-new.txt").write_text("quite another text, repeated " * 50)
     assert verified(bpeline, code=0)["inputs"] == 3
@@ -174,7 +174,7 @@ def remove(folder: Path, pattern: str) -> None:
         path.unlink()
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("algorithm", ["char-bpe", "wordpiece", "frequency-bpe"])
 def test_other_algorithms_are_verified_too(corpus: Path, bpeline: Command, algorithm: str) -> None:
     options = ["--algorithm", algorithm, "--vocab-size", "500", "--name", "news"]

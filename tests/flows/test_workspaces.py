@@ -63,7 +63,7 @@ def test_two_files_are_compared_without_a_workspace(bpeline: Command, tmp_path: 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "b.json"]
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.night
 @pytest.mark.filterwarnings("ignore::bpeline.registry.loading.resolution.StaleAlias")
 def test_a_catalogue_elsewhere_is_read_without_a_workspace_here(
     bpeline: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -92,7 +92,7 @@ def interrupted(asked: TrainingRequest, workspace: str) -> str:
     return run.id
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("hidden", [False, True], ids=["as it is", "behind an error"])
 @pytest.mark.parametrize("signal", [KeyboardInterrupt(), TerminationSignal(15), SystemExit(1)])
 def test_a_run_that_is_stopped_is_interrupted_here_and_killed_in_mlflow(

@@ -112,7 +112,7 @@ def sqlite_url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'catalogue.sqlite'}"
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.server)])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.night)])
 def url(request: pytest.FixtureRequest) -> str:
     """Of a catalogue that does not exist yet, on each kind of database."""
     if request.param == "sqlite":

@@ -35,7 +35,7 @@ def three(kept: KeptRegistry) -> list[str]:
     return list(kept.filled)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_rollback_undoes_the_last_move_that_was_not_undone(
     registry: Registry, three: list[str]
 ) -> None:
@@ -55,7 +55,7 @@ def test_rollback_undoes_the_last_move_that_was_not_undone(
     assert rollback("news").number == 1
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_version_that_was_promoted_twice_is_gone_back_to_from_where_it_came(
     registry: Registry, three: list[str]
 ) -> None:
@@ -64,7 +64,7 @@ def test_a_version_that_was_promoted_twice_is_gone_back_to_from_where_it_came(
     assert [rollback("news").number for _ in range(3)] == [3, 2, 1]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_promoting_what_is_there_already_is_no_step(registry: Registry, three: list[str]) -> None:
     promote("news/1")
     promote("news/2")
@@ -72,7 +72,7 @@ def test_promoting_what_is_there_already_is_no_step(registry: Registry, three: l
     assert rollback("news").number == 1
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_rollback_knows_of_moves_made_in_mlflow(registry: Registry, three: list[str]) -> None:
     promote("news/1")
     registry.tracker.move_alias("news", "champion", 3)  # in its UI
@@ -85,7 +85,7 @@ def test_rollback_knows_of_moves_made_in_mlflow(registry: Registry, three: list[
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("with_digests", [True, False])
 def test_rollback_never_leads_to_a_tokenizer_that_the_alias_did_not_point_to(
     registry: Registry, three: list[str], with_digests: bool
@@ -117,7 +117,7 @@ def test_rollback_never_leads_to_a_tokenizer_that_the_alias_did_not_point_to(
     assert registry.tracker.aliases("news")["news"]["champion"] == 2
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_history_is_newest_first_and_of_one_alias_or_all(
     registry: Registry, three: list[str]
 ) -> None:
@@ -132,7 +132,7 @@ def test_history_is_newest_first_and_of_one_alias_or_all(
         alias_history("news", "nobody")
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_what_cannot_be_rolled_back_is_refused(registry: Registry, three: list[str]) -> None:
     with pytest.raises(UnknownVersion):
         rollback("news")  # no champion yet
@@ -142,7 +142,7 @@ def test_what_cannot_be_rolled_back_is_refused(registry: Registry, three: list[s
         rollback("news", "v3")
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_nothing_moves_when_mlflow_does_not_answer(
     registry: Registry, three: list[str], disconnected: Registry
 ) -> None:

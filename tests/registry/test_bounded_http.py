@@ -41,8 +41,7 @@ def slow_reader() -> Iterator[str]:
         thread.join()
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(4)
+@pytest.mark.night
 @pytest.mark.parametrize("mode", MODES)
 def test_an_exchange_ends_in_its_time_or_before(mode: str) -> None:
     begin = time.monotonic()
@@ -61,7 +60,7 @@ def test_an_answer_that_is_too_large_is_refused() -> None:
         ask(server.url, 60.0, most=1 << 20)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_mlflow_takes_our_sessions_for_our_calls_and_its_own_for_others(
     tmp_path: Path, slow_reader: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,7 +87,7 @@ def test_mlflow_takes_our_sessions_for_our_calls_and_its_own_for_others(
     assert time.monotonic() - begin < 60  # all of it would take an hour
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_what_was_not_written_is_not_believed() -> None:
     with nonsense("an empty object") as server:
         tracker = MlflowTracker(TrackingSettings(server.url))

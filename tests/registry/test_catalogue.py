@@ -150,7 +150,7 @@ def test_a_url_that_cannot_be_used_is_an_invalid_option(wrong: str) -> None:
     assert "pw-1" not in str(refused.value)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_writer_waits_for_a_lock_and_gives_up_with_a_typed_error(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

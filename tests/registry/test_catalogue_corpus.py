@@ -26,7 +26,7 @@ def digest(number: int) -> str:
     return f"{number:064x}"
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_an_unchanged_file_is_recalled_with_its_chunks(catalogue: Catalogue) -> None:
     chunks = [ChunkRecord(digest(1), 0, 7, 0), ChunkRecord(digest(2), 7, 10, 3)]
     reading = FileReading.of(FILE, 64, digest(9), chunks)
@@ -60,7 +60,7 @@ def test_a_later_reading_of_the_same_path_replaces_the_earlier(catalogue: Catalo
     assert catalogue.recall_file_readings([FILE], 64, digest(9)) == {}
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_thousands_of_files_are_recalled_at_once(catalogue: Catalogue) -> None:
     files = [replace(FILE, path=f"/corpus/{k}.txt") for k in range(1201)]
     catalogue.remember_file_readings([FileReading.of(f, 64, digest(9), []) for f in files])

@@ -46,7 +46,7 @@ def test_failed_and_unpublished_runs_stay_unfinished_and_can_be_continued(
     assert (continued.state, continued.error, continued.finished_at) == ("running", "", "")
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_run_whose_process_was_killed_is_interrupted_and_can_be_taken_over(
     catalogue: Catalogue, url: str
 ) -> None:
@@ -63,7 +63,7 @@ def test_a_run_whose_process_was_killed_is_interrupted_and_can_be_taken_over(
     assert catalogue.run(run_id).state == "running"
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_run_of_another_living_process_is_not_taken_over(catalogue: Catalogue, url: str) -> None:
     program = (
         "import sys; from bpeline.registry.catalogue.catalogue import Catalogue; "
@@ -96,7 +96,7 @@ def test_an_unknown_run_is_said_to_be_unknown(catalogue: Catalogue, prefix: str)
         catalogue.heartbeat(prefix)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_workspaces_that_share_a_catalogue_keep_their_runs_apart(url: str) -> None:
     here, there = Catalogue(url, "here"), Catalogue(url, "there")
     mine, theirs = here.start_run("news", {}), there.start_run("news", {})

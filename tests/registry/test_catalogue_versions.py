@@ -55,7 +55,7 @@ for k in range(10):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_processes_that_remember_the_same_contents_make_one_row_each(url: str) -> None:
     # They also make the tables at once: the file does not exist yet.
     writers = [
@@ -131,7 +131,7 @@ with Catalogue(sys.argv[1]).moving():
 """
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_one_process_at_a_time_moves_aliases_and_a_killed_one_lets_go(
     catalogue: Catalogue, url: str
 ) -> None:

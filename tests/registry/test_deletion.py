@@ -47,7 +47,7 @@ from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 Made = Callable[..., Publication]
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.night
 
 SECRET = b"ada@example.org"
 FIRST = ByNumber("news", 1)
@@ -130,7 +130,6 @@ def test_a_deleted_version_is_nowhere_and_is_remembered(registry: Registry, made
     assert {row.kind for row in find_leftovers(registry, days=0).old} == set()
 
 
-@pytest.mark.rotating(3)
 @pytest.mark.usefixtures("both")
 def test_the_database_of_mlflow_holds_no_tokens_of_it_after_its_own_gc(
     registry: Registry, made: Made, tmp_path: Path
@@ -201,7 +200,6 @@ def test_only_versions_aliases_and_names_can_be_deleted(text: str) -> None:
     assert parse_deletable("deadbeef") == "deadbeef"  # a name, though it looks like a digest
 
 
-@pytest.mark.rotating(3)
 @pytest.mark.usefixtures("both")
 def test_what_another_name_needs_stays(registry: Registry, made: Made) -> None:
     publish_version(registry, made(SECRET, name="blog"))
@@ -216,7 +214,6 @@ def test_what_another_name_needs_stays(registry: Registry, made: Made) -> None:
     assert files_with(SECRET, registry.workspace.root) == []
 
 
-@pytest.mark.rotating(3)
 @pytest.mark.usefixtures("both")
 def test_a_copy_that_mlflow_made_of_a_version_keeps_its_files(
     registry: Registry, made: Made
@@ -228,7 +225,6 @@ def test_a_copy_that_mlflow_made_of_a_version_keeps_its_files(
     assert load_tokenizer("copied/1").digest == gone.digest
 
 
-@pytest.mark.rotating(3)
 @pytest.mark.usefixtures("both")
 def test_another_mlflow_keeps_its_version_and_that_is_said(
     registry: Registry, made: Made, empty_mlflow: Path, tmp_path: Path
@@ -270,7 +266,6 @@ def test_while_mlflow_is_down_it_is_noted_and_done_later(
         load_tokenizer("news/1")
 
 
-@pytest.mark.rotating(3)
 @pytest.mark.usefixtures("both")
 def test_an_alias_that_was_moved_there_meanwhile_keeps_the_version(
     registry: Registry, made: Made, disconnected: Registry
@@ -305,7 +300,6 @@ def test_a_lost_catalogue_does_not_bring_it_back(registry: Registry, made: Made)
         load_tokenizer("news/1")
 
 
-@pytest.mark.rotating(3)
 def test_a_lost_mlflow_does_not_bring_it_back(
     registry: Registry, made: Made, empty_mlflow: Path
 ) -> None:
@@ -324,7 +318,6 @@ def test_a_lost_mlflow_does_not_bring_it_back(
     assert names == ["news"]  # news/2; the files that blog needs say that they are of news, too
 
 
-@pytest.mark.rotating(3)
 @pytest.mark.usefixtures("both")
 def test_what_waits_of_a_deleted_version_is_not_published(registry: Registry, made: Made) -> None:
     keep_in_outbox(registry.workspace, keep_files(registry.workspace, made(SECRET, run_id="again")))
@@ -332,7 +325,6 @@ def test_what_waits_of_a_deleted_version_is_not_published(registry: Registry, ma
     assert waiting_records(registry.workspace) == []
 
 
-@pytest.mark.rotating(3)
 @pytest.mark.usefixtures("both")
 def test_another_workspace_is_told_and_takes_it_over(
     registry: Registry, made: Made, tmp_path: Path
@@ -353,7 +345,6 @@ def test_another_workspace_is_told_and_takes_it_over(
     assert not holds_version(other.workspace, gone.digest)
 
 
-@pytest.mark.rotating(3)
 def test_copies_in_the_store_go_too(registry: Registry, made: Made, tmp_path: Path) -> None:
     fsspec = pytest.importorskip("fsspec")
     url = f"memory://store-{tmp_path.name}"
@@ -369,8 +360,6 @@ def test_copies_in_the_store_go_too(registry: Registry, made: Made, tmp_path: Pa
     assert not holds_version(shared, digest)
 
 
-@pytest.mark.server
-@pytest.mark.rotating(4)
 def test_an_mlflow_server_gives_up_all_of_it(
     home: Path, made: Made, empty_mlflow: Path, tmp_path: Path
 ) -> None:
@@ -392,7 +381,6 @@ def test_an_mlflow_server_gives_up_all_of_it(
     assert [path for path in artifacts if path.is_file() and SECRET in path.read_bytes()] == []
 
 
-@pytest.mark.rotating(3)
 @pytest.mark.usefixtures("both")
 def test_a_number_that_means_another_tokenizer_now_is_not_deleted(
     registry: Registry, made: Made, disconnected: Registry, empty_mlflow: Path

@@ -72,8 +72,7 @@ def assert_equal(table: TableHandle, scratch: Scratch, store: WordCountStore) ->
     assert actual.first_positions.tolist() == counts.first_positions.tolist()
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 @both_ways
 @settings(
     max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -97,7 +96,7 @@ def test_what_an_earlier_table_holds_is_not_added_again(
         store.forget_table(made.key)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_table_that_holds_most_is_taken(store: WordCountStore, read: list[str]) -> None:
     refs = put(store, [{b"a": 1}, {b"b": 2}, {b"c": 3}, {b"d": 4}])
     for number in (1, 3, 2):
@@ -108,7 +107,7 @@ def test_the_table_that_holds_most_is_taken(store: WordCountStore, read: list[st
     assert [row[:2] for row in rows_of(table)] == [(b"a", 1), (b"b", 2), (b"c", 3), (b"d", 4)]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_chunk_that_moved_or_went_makes_a_table_useless(
     store: WordCountStore, read: list[str]
 ) -> None:

@@ -155,7 +155,7 @@ for reference in sys.argv[2:]:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("whose", ["this user's", "another user's"])
 def test_a_copy_that_can_only_be_read_loads(earlier: Path, whose: str) -> None:
     home = earlier / ".bpeline"
@@ -192,7 +192,7 @@ def catalogue_schema(root: Path) -> object:
 # ---- aliases -------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_rollback_goes_where_the_earlier_history_says(earlier: Path) -> None:
     assert rollback("news", "staging").number == 1, "what was moved in MLflow is taken back"
     assert rollback("news").number == 1
@@ -209,7 +209,7 @@ def test_rollback_goes_where_the_earlier_history_says(earlier: Path) -> None:
     assert {one.store for one in open_registry().catalogue.registrations()} == {store}
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_champion_is_compared_with_and_promoted_over(earlier: Path) -> None:
     """It was taken for none until something had been published."""
     longer = Rules((Rule("compression/bytes_per_token", "higher", 0.0),), gain=0)
@@ -228,7 +228,7 @@ def test_the_champion_is_compared_with_and_promoted_over(earlier: Path) -> None:
 # ---- going on ------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_its_outbox_is_delivered(earlier: Path) -> None:
     (version,) = deliver()
     assert (version.reference, version.digest, version.remarks) == ("news/4", WAITING, ())
@@ -242,7 +242,7 @@ def test_its_outbox_is_delivered(earlier: Path) -> None:
     assert not repair(registry).found
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_unfinished_training_goes_on_from_its_checkpoint(earlier: Path) -> None:
     assert collect_garbage() == ()
     said = train_what_was_killed(earlier)
@@ -262,7 +262,7 @@ def test_the_unfinished_training_goes_on_from_its_checkpoint(earlier: Path) -> N
 # ---- lost and exchanged stores -------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("lost", ["catalogue", "mlflow"])
 def test_a_lost_store_is_no_empty_one(earlier: Path, lost: str) -> None:
     """Nothing here remembers that there was one: no release before did that."""
@@ -313,7 +313,7 @@ def exchanged(earlier: Path) -> Path:
     return earlier
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_numbers_are_those_of_mlflow_where_the_catalogue_had_others(exchanged: Path) -> None:
     assert {one.reference: one.digest for one in list_versions("news")} == {
         "news/1": SECOND, "news/2": THIRD,
@@ -332,7 +332,7 @@ def test_numbers_are_those_of_mlflow_where_the_catalogue_had_others(exchanged: P
     assert load_tokenizer(FIRST).digest == FIRST
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_version_that_somebody_deleted_in_mlflow_is_forgotten_by_repair(earlier: Path) -> None:
     for table in ("model_versions", "model_version_tags", "registered_model_aliases"):
         sql(earlier, "mlflow", f"DELETE FROM {table} WHERE name = 'news' AND version = 2")

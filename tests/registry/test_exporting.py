@@ -100,7 +100,7 @@ PATTERNS = ["gpt2", "cl100k", "llama3", r"\p{L}+|\s+|."]
 NAMED_BY_LLAMA_CPP = ["gpt2", "llama3"]  # of these
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize(
     ("format_", "pattern"),
     [
@@ -179,7 +179,7 @@ def tempting() -> tuple[list[str], Tokenizer]:
     return texts, whole
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("pattern", gguf.PATTERNS)
 def test_llama_cpp_cuts_where_the_pattern_does(
     tempting: tuple[list[str], Tokenizer], tmp_path: Path, pattern: str
@@ -230,7 +230,7 @@ def test_a_program_with_older_tables_of_unicode_is_said_to_cut_newer_characters_
     assert (same.library_unicode, same.differences) == (ours, ())
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_what_is_said_to_be_read_otherwise_is(tmp_path: Path) -> None:
     needs("gguf", "cyllama")
     vocab = {i: bytes([i]) for i in range(256)} | {256: "ſ".encode(), 257: "ſa".encode()}
@@ -276,7 +276,7 @@ def test_an_export_that_no_process_can_read_is_not_checked(
     assert "no more processes" in str(certify(trained, "hf", path))
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_file_that_its_program_reads_otherwise_is_not_written(
     news: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -304,7 +304,7 @@ def test_a_file_that_its_program_reads_otherwise_is_not_written(
     assert record["difference"]["ours"] != record["difference"]["theirs"]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_certificate_lies_beside_the_export_and_with_the_version(
     registry: Registry, news: str, tmp_path: Path
 ) -> None:
@@ -326,7 +326,7 @@ def test_the_certificate_lies_beside_the_export_and_with_the_version(
     assert Tokenizer.load(tmp_path / "copy").digest == news
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_mlflow_shows_the_certificate_of_a_later_export_once(
     registry: Registry, news: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

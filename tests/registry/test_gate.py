@@ -289,9 +289,7 @@ print(json.dumps(sorted(set(found))))
 """
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.server
-@pytest.mark.slow
+@pytest.mark.night
 def test_every_route_of_both_servers_is_closed(tmp_path: Path) -> None:
     environment = {**os.environ, "PREFECT_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
     program = [sys.executable, "-c", ROUTES]
@@ -373,8 +371,7 @@ def ports() -> Iterator[list[int]]:
         thread.join()
 
 
-@pytest.mark.server
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.skipif(BROWSER is None, reason="no browser of the Chromium family is installed")
 def test_another_server_receives_nothing_that_opens_this_one(
     ports: list[int], tmp_path: Path

@@ -334,7 +334,7 @@ def test_one_rule_is_spoken_of_as_one(number: int, said: str, needed: str) -> No
     assert refusal.value.accepted == f"for a promotion {needed}"
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_promotion_that_breaks_a_rule_moves_nothing(
     registry: Registry, made: Callable[..., Publication]
 ) -> None:
@@ -359,7 +359,7 @@ def test_a_promotion_that_breaks_a_rule_moves_nothing(
     assert rollback("news").number == 1, "a refusal is no place to go back to"
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_version_is_judged_against_the_one_that_the_moving_alias_points_to(
     registry: Registry, made: Callable[..., Publication]
 ) -> None:

@@ -60,7 +60,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory, empty_mlflow: Path) -> KeptRe
     return KeptRegistry(root, empty_mlflow, fill)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_loading_a_folder_executes_nothing_and_opens_nothing_else(
     made: Made, tmp_path: Path
 ) -> None:

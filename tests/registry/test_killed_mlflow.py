@@ -22,7 +22,7 @@ from bpeline.registry.records.publication import Publication
 from bpeline.registry.repair import repair
 from bpeline.tokenizer_core.errors import BpelineError
 
-pytestmark = [pytest.mark.slow, pytest.mark.server]
+pytestmark = pytest.mark.night
 
 Made = Callable[..., Publication]
 
@@ -47,7 +47,6 @@ def server(
         yield server
 
 
-@pytest.mark.rotating(4)
 def test_a_server_killed_or_stopped_while_it_registers(
     server: MlflowServer,
     home: Path,

@@ -61,7 +61,7 @@ def forget_files(registry: Registry) -> None:
     shutil.rmtree(registry.workspace.versions)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["kept files", "fetched files"])
 def test_a_version_is_loaded_by_each_of_its_names(
     registry: Registry, news: list[str], elsewhere: bool
@@ -80,7 +80,7 @@ def test_a_version_is_loaded_by_each_of_its_names(
         assert load_tokenizer(reference, expect_digest=digest).digest == digest
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_version_of_another_machine_is_found_through_mlflow(
     registry: Registry, news: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -333,7 +333,7 @@ def test_a_file_that_is_not_there_is_called_a_file(text: str) -> None:
     assert "@champion" not in caught.value.next_step
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_script_needs_nothing_but_the_environment(
     registry: Registry, home: Path, news: list[str], tmp_path: Path
 ) -> None:

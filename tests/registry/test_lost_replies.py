@@ -21,7 +21,7 @@ from bpeline.registry.records.publication import Publication
 from bpeline.registry.tracking.lookup import lookup
 from bpeline.tokenizer_core.errors import BpelineError, RegistryUnreachable
 
-pytestmark = [pytest.mark.slow, pytest.mark.server]
+pytestmark = pytest.mark.night
 
 CREATE = "/model-versions/create"
 CREATE_RUN = "/runs/create"
@@ -99,7 +99,6 @@ def test_files_whose_place_a_server_does_not_tell_go_nowhere(proxy: Proxy, made:
         publish_at_last(proxy, made(b"the", name=f"nowhere-{number}"))
 
 
-@pytest.mark.rotating(3)
 @pytest.mark.parametrize("losing", [0, 1, 10])
 def test_however_many_replies_are_lost_one_version_remains(
     proxy: Proxy, made: Callable[..., Publication], losing: int
@@ -117,7 +116,6 @@ def test_however_many_replies_are_lost_one_version_remains(
     assert load_tokenizer(f"lost-{losing}@candidate").digest == publication.digest
 
 
-@pytest.mark.rotating(2)
 @pytest.mark.parametrize("losing", [1, 10])
 def test_however_many_replies_are_lost_one_run_is_shown(
     proxy: Proxy, made: Made, losing: int
@@ -156,7 +154,6 @@ def test_an_alias_that_a_server_only_says_it_moved_is_not_said_to_have_moved(
     assert [one.to_number for one in alias_history("lies", "champion")] == [1]
 
 
-@pytest.mark.rotating(2)
 def test_what_a_server_missed_is_published_when_it_is_back(
     proxy: Proxy, made: Callable[..., Publication], tmp_path: Path
 ) -> None:

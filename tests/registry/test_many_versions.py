@@ -28,7 +28,7 @@ from bpeline.registry.records.publication import Publication
 Made = Callable[..., Publication]
 Count = Callable[[], int]
 
-pytestmark = [pytest.mark.slow]
+pytestmark = pytest.mark.night
 
 MANY = range(1001, 2201)  # more than MLflow shows on a page where nobody asks for more
 
@@ -97,8 +97,6 @@ def test_statements_do_not_grow_with_the_versions(home: Path, made: Made, mlflow
     require_all_shown(len(made(b"the").metrics))
 
 
-@pytest.mark.server
-@pytest.mark.rotating(4)
 def test_requests_do_not_grow_with_the_versions(
     tmp_path: Path, home: Path, made: Made, empty_mlflow: Path
 ) -> None:

@@ -50,8 +50,7 @@ def placed(
     return made
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.usefixtures("way")
 @settings(
     max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -94,7 +93,7 @@ def test_weights_of_one_are_the_table_that_knows_no_sources(store: WordCountStor
     assert [one.total for one in sums] == [one.weighted_total for one in sums] == [4, 4]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_cut_and_the_order_of_sources_do_not_matter(store: WordCountStore) -> None:
     """Half of 1 + 1 + 1 is 2; half of each by itself would be 3, or nothing."""
     cut = placed(store, [([{b"a": 1}, {b"a": 1}, {b"a": 1}], 0.5), ([{b"b": 5}], 3.0)])
@@ -106,7 +105,7 @@ def test_the_cut_and_the_order_of_sources_do_not_matter(store: WordCountStore) -
     assert combine_sources(store, [replace(whole[0], weight=0.25), whole[1]])[0].key != one.key
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_changing_weights_reads_no_shard(
     store: WordCountStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,7 +164,7 @@ def test_an_error_of_a_source_is_told_and_not_that_of_duckdbs_stream(
         combine_sources(store, sources)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("harm", ["record", "source", "sums"])
 def test_damage_is_noticed_and_mended(store: WordCountStore, harm: str) -> None:
     sources = placed(store, [([{b"a": 3, b"b": 1}], 2.0), ([TEMPTING], 1.0)])

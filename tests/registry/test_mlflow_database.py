@@ -264,7 +264,7 @@ def test_a_database_in_wal_mode_is_read(complete: Path) -> None:
     assert is_complete(complete)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_looking_is_quick_and_imports_no_mlflow(complete: Path) -> None:
     program = (
         "import sys, time; from pathlib import Path; "
@@ -321,7 +321,7 @@ def test_what_lies_beside_a_lost_database_is_not_written_into_the_new_one(path: 
     assert names_beside(path) == [f"{path.name}.lost-journal"]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_without_links_it_is_renamed(
     path: Path, older_mlflow: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -432,7 +432,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         yield place
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_disk_that_is_full_for_a_while(small_disk: Path, older_mlflow: Path) -> None:
     path, ballast = small_disk / "mlflow.sqlite", small_disk / "ballast"
     for taken in (1_550_000, 1_000_000):
@@ -455,7 +455,7 @@ def test_a_disk_that_is_full_for_a_while(small_disk: Path, older_mlflow: Path) -
 # ---- upgrades ----------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("mode", ["delete", "wal"])
 def test_an_older_one_is_migrated_as_a_copy_and_kept(older: Path, mode: str) -> None:
     run_sql(older, f"PRAGMA journal_mode = {mode}")
@@ -474,7 +474,7 @@ def test_an_older_one_is_migrated_as_a_copy_and_kept(older: Path, mode: str) -> 
         assert connection.execute("PRAGMA journal_mode").fetchone() == (mode,)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_one_that_a_server_has_open_is_left_alone(
     older: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -498,7 +498,7 @@ def test_one_that_a_server_has_open_is_left_alone(
     assert is_complete(older)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_one_that_somebody_writes_is_left_alone(
     older: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -512,7 +512,7 @@ def test_one_that_somebody_writes_is_left_alone(
     assert look_at(older).state is DatabaseState.OUTDATED
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_migration_that_is_killed_is_done_again(older: Path) -> None:
     def killed(_: sqlite3.Connection) -> None:
         os._exit(9)

@@ -123,7 +123,7 @@ def wheel(stored: Path) -> Path:
     return stored / "artifacts" / core_wheel().name
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_it_loads_where_bpeline_is_not_installed_with_the_same_ids(
     registry: Registry, stored: Path, wheel: Path, tmp_path: Path
 ) -> None:
@@ -143,7 +143,7 @@ def test_it_loads_where_bpeline_is_not_installed_with_the_same_ids(
     assert not list(wheel.parent.rglob("*.pyc"))
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_an_installed_bpeline_is_used_instead(stored: Path, wheel: Path) -> None:
     import mlflow.pyfunc
 
@@ -184,7 +184,7 @@ def test_an_installed_bpeline_is_used_instead(stored: Path, wheel: Path) -> None
     assert str(signature.params) == "['allowed_special': string (default: None)]"
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_special_tokens_are_recognized_in_texts_where_params_allow_them(
     registry: Registry, tmp_path: Path
 ) -> None:
@@ -211,7 +211,7 @@ def test_special_tokens_are_recognized_in_texts_where_params_allow_them(
         model.predict([text], params={"allowed_special": '["<|c|>"]'})
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_an_installed_bpeline_that_is_too_old_says_so(stored: Path) -> None:
     import mlflow.pyfunc
 
@@ -222,8 +222,7 @@ def test_an_installed_bpeline_that_is_too_old_says_so(stored: Path) -> None:
         mlflow.pyfunc.load_model(str(stored))
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.night
 @pytest.mark.parametrize("missing", [("regex",), ("numba", "regex")], ids="+".join)
 def test_what_is_missing_is_named_with_the_command_that_installs_it(
     stored: Path, tmp_path: Path, missing: tuple[str, ...]
@@ -238,8 +237,7 @@ def test_what_is_missing_is_named_with_the_command_that_installs_it(
     assert done.stderr.count("Traceback") == 1, "none of an inner import"
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.night
 @pytest.mark.parametrize("change", ["other", "gone"])
 def test_a_core_that_is_not_the_one_that_was_stored_is_not_imported(
     stored: Path, wheel: Path, tmp_path: Path, change: str
@@ -254,8 +252,7 @@ def test_a_core_that_is_not_the_one_that_was_stored_is_not_imported(
     assert not (tmp_path / "executed").exists()
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 def test_models_that_carry_the_core_as_source_load_as_ever(tmp_path: Path) -> None:
     model = tmp_path / "model"
     with tarfile.open(EARLIER) as archive:
@@ -266,7 +263,7 @@ def test_models_that_carry_the_core_as_source_load_as_ever(tmp_path: Path) -> No
     assert answer["core"] == str(model / "code/bpeline/__init__.py")
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_version_is_few_files(stored: Path, wheel: Path) -> None:
     kept = [path for path in stored.rglob("*") if path.is_file()]
     assert {path.relative_to(stored).as_posix() for path in kept} == {

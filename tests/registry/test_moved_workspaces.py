@@ -23,7 +23,7 @@ from bpeline.registry.workspace.workspace import Workspace
 
 Made = Callable[..., Publication]
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.night
 
 COLUMNS = (
     ("experiments", "artifact_location"),

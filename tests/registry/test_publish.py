@@ -103,7 +103,7 @@ def test_a_published_version_is_known_everywhere(registry: Registry, made: Made)
     assert waiting_records(registry.workspace) == []
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_same_behaviour_is_registered_once(registry: Registry, made: Made) -> None:
     first = publish(registry, made(b"the", run_id="monday"))
     publish(registry, made(b"and", run_id="tuesday"))
@@ -120,7 +120,7 @@ def test_the_same_behaviour_is_registered_once(registry: Registry, made: Made) -
     )
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_names_do_not_share_versions(registry: Registry, made: Made) -> None:
     assert publish(registry, made(b"the")).newly_registered
     other = publish(registry, made(b"the", name="code.v2"))
@@ -128,7 +128,7 @@ def test_names_do_not_share_versions(registry: Registry, made: Made) -> None:
     assert other.reference == "code.v2/1"
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("kind", [LosingReplies, Stuttering])
 def test_lost_and_repeated_replies_make_one_version(
     registry: Registry, made: Made, kind: type[MlflowTracker]
@@ -189,7 +189,7 @@ def test_a_duplicate_that_somebody_relies_on_is_left_alone(registry: Registry, m
     assert [one.number for one in registry.tracker.versions("news")] == [1, 2]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_two_who_publish_at_the_same_moment_agree_on_one_version(
     registry: Registry, made: Made
 ) -> None:
@@ -213,7 +213,7 @@ def test_two_who_publish_at_the_same_moment_agree_on_one_version(
     assert [one.number for one in registry.catalogue.registrations("news")] == [1]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_what_another_registers_meanwhile_is_found_and_costs_no_number(
     registry: Registry, made: Made
 ) -> None:
@@ -230,7 +230,7 @@ def test_what_another_registers_meanwhile_is_found_and_costs_no_number(
     assert publish(registry, made(b"and")).number == 2
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize(
     "moment",
     ["find_versions", "record_run", "ensure_registered_model", "log_model", "create_version",
@@ -289,7 +289,7 @@ def test_a_dead_server_leaves_a_record_and_answers_soon(
     assert not record.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_outbox_is_delivered_in_the_order_of_training(
     registry: Registry, disconnected: Registry, made: Made
 ) -> None:

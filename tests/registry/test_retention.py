@@ -60,7 +60,7 @@ def make_old(root: Path, days: float) -> None:
             os.utime(Path(directory) / name, (then, then))
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_counts_stay_as_long_as_a_version_was_trained_on_them(
     registry: Registry, made: Callable[..., Publication]
 ) -> None:
@@ -123,7 +123,7 @@ def test_what_is_young_stays(registry: Registry) -> None:
     assert find_leftovers(registry, days=32).old == ()
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_counts_of_old_versions_go_when_asked_but_not_of_those_with_an_alias(
     registry: Registry, made: Callable[..., Publication]
 ) -> None:
@@ -151,7 +151,7 @@ def test_counts_of_old_versions_go_when_asked_but_not_of_those_with_an_alias(
     assert left == {tables[0], tables[3]}
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_an_alias_that_was_moved_in_mlflow_counts(
     registry: Registry, disconnected: Registry, made: Callable[..., Publication]
 ) -> None:
@@ -211,7 +211,7 @@ def test_files_of_an_unregistered_tokenizer_go(
     assert not stray.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_without_its_record_nobody_knows_what_a_table_needs(
     registry: Registry, made: Callable[..., Publication]
 ) -> None:
@@ -262,7 +262,7 @@ def test_negative_numbers_are_refused(registry: Registry, wrong: dict[str, int])
         find_leftovers(registry, **wrong)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_looking_for_leftovers_passes_over_what_others_rename_meanwhile(registry: Registry) -> None:
     """Looking takes no lock: somebody may keep a version or count a chunk at the same time."""
     kept = registry.workspace.versions / ("a" * 64)

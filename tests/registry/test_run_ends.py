@@ -19,7 +19,7 @@ from bpeline.tokenizer_core.errors import RegistryError, RegistryUnreachable
 
 Made = Callable[..., Publication]
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.night
 
 BEGIN, END = "2026-01-02T03:00:00+00:00", "2026-01-02T03:04:05+00:00"
 

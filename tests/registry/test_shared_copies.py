@@ -156,7 +156,7 @@ class FailingWrite:
         self.plain(url, content)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_store_that_fails_at_any_request_loses_nothing(
     machine: Machine, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -341,7 +341,7 @@ def test_gc_does_not_touch_what_is_shared(registry: Registry, machine: Machine) 
     assert f"rm -r {shared.workspace.shards} {shared.workspace.tables}`" in step
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("run", ["unpublished", "of no catalogue", "dismissed", "running"])
 def test_versions_that_a_store_holds_and_nobody_names_are_registered(
     registry: Registry, machine: Machine, made: Callable[..., Publication], run: str

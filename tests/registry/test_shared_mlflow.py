@@ -23,7 +23,7 @@ from bpeline.registry.records.publication import Publication
 from bpeline.registry.repair import repair
 from bpeline.registry.tracking.tracking import MlflowTracker
 
-pytestmark = [pytest.mark.slow]
+pytestmark = pytest.mark.night
 
 COMMON = ("the", "and", "there")
 OWN = {"one": ("one", "once", "only"), "other": ("other", "others", "otter")}
@@ -44,7 +44,7 @@ def database(empty_mlflow: Path, tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture(params=["file", pytest.param("server", marks=pytest.mark.server)])
+@pytest.fixture(params=["file", pytest.param("server", marks=pytest.mark.night)])
 def shared_uri(request: pytest.FixtureRequest, database: Path) -> Iterator[str]:
     """The address of one MLflow, its database or its server."""
     if request.param == "file":
@@ -55,7 +55,7 @@ def shared_uri(request: pytest.FixtureRequest, database: Path) -> Iterator[str]:
 
 
 @pytest.fixture(
-    params=["one catalogue", pytest.param("postgresql", marks=pytest.mark.server), "two catalogues"]
+    params=["one catalogue", pytest.param("postgresql", marks=pytest.mark.night), "two catalogues"]
 )
 def catalogue_url(request: pytest.FixtureRequest, tmp_path: Path) -> str | None:
     """Of the catalogue that both use; None when each has its own."""
@@ -66,7 +66,6 @@ def catalogue_url(request: pytest.FixtureRequest, tmp_path: Path) -> str | None:
     return f"sqlite:///{tmp_path / 'catalogue.sqlite'}"
 
 
-@pytest.mark.rotating(6)
 def test_workspaces_that_publish_and_promote_at_once(
     shared_uri: str,
     catalogue_url: str | None,

@@ -31,7 +31,7 @@ from bpeline.tokenizer_core.errors import InvalidOption, RegistryError, StorageE
 
 Made = Callable[..., Publication]
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.night
 
 
 @pytest.fixture

@@ -209,7 +209,7 @@ def test_text_with_replaced_bytes(tmp_path: Path) -> None:
         assert (set(found.one_chunk), set(found.one_document)) == (one_chunk, one_document)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_chunks_counted_in_parts_have_several_rows_for_a_word(
     tmp_path: Path, english_and_code: str
 ) -> None:

@@ -177,7 +177,7 @@ def test_values_without_a_finite_number_are_left_out(made: Made) -> None:
     assert odd.metrics == {"c": 1.0}
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_versions_are_found_by_digest_alias_and_number(
     registry: Registry, made: Made, tmp_path: Path
 ) -> None:
@@ -278,7 +278,7 @@ def test_links_open_the_view_with_charts() -> None:
     assert ui_base("sqlite:////x/mlflow.sqlite") == "http://127.0.0.1:5000"
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_links_name_the_port_at_which_the_pages_were_served_last(
     registry: Registry, made: Callable[..., Publication]
 ) -> None:

@@ -61,7 +61,7 @@ def loaded_elsewhere(registry: Registry, *references: str) -> tuple[list[str], l
     return digests.split(), imported.split()
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_fresh_process_that_loads_again_imports_no_registry_library(
     registry: Registry, news: list[str]
 ) -> None:
@@ -74,7 +74,7 @@ def test_a_fresh_process_that_loads_again_imports_no_registry_library(
     assert digests == [news[1]], "moved by somebody else, and not taken from memory"
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_mlflows_database_is_read_as_its_client_reads_it(
     registry: Registry, news: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,7 +111,7 @@ def test_mlflows_database_is_read_as_its_client_reads_it(
     assert lookup(uri) is None
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize(
     "change",
     [
@@ -135,7 +135,7 @@ def test_a_damaged_memory_is_none(
     assert recall(registry.place, ByNumber("news", 1), registry.store) is not None
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_what_was_resolved_before_is_loaded_without_any_registry(
     registry: Registry,
     news: list[str],
@@ -170,7 +170,7 @@ def test_nothing_is_made_where_there_is_no_workspace(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_smaller_size_is_served_from_one_version(registry: Registry, news: list[str]) -> None:
     whole = load_tokenizer("news/1")
     for reference in ("news@champion:257", "models:/news/1:257", f"{news[0]}:257"):

@@ -58,12 +58,10 @@ def far(workspace: Workspace, mapper: Mapped) -> WordCountStore:
     return WordCountStore(workspace, mapper=mapper)
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@pytest.mark.rotating(3)
 @given(st.lists(st.tuples(WORDS, st.integers(0, 10**15)), min_size=1, max_size=6))
 def test_partitions_equal_the_core_s_own_sum(
     far: WordCountStore, parts: list[tuple[dict[bytes, int], int]]
@@ -84,7 +82,7 @@ def test_partitions_equal_the_core_s_own_sum(
     far.forget_table(handle.key)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_table_is_the_one_that_is_made_here(
     far: WordCountStore, mapper: Mapped, workspace: Workspace
 ) -> None:
@@ -129,7 +127,7 @@ def test_a_word_falls_into_the_same_partition_on_every_machine() -> None:
     assert partitions.partition_of(WordCounts.empty(), 4).tolist() == []
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_damaged_shard_is_forgotten_and_can_be_counted_again(
     far: WordCountStore, workspace: Workspace
 ) -> None:

@@ -66,7 +66,7 @@ WORDS = st.dictionaries(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @both_ways
 @settings(
     max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -116,7 +116,7 @@ def test_a_chunk_that_was_counted_in_several_parts_is_added_up(store: WordCountS
     assert store.statistics(keys).total == 16
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @both_ways
 def test_counts_are_exact_from_shards_to_merges_beyond_32_and_53_bits(
     store: WordCountStore,
@@ -281,7 +281,7 @@ WordCountStore(workspace, memory_limit=40 << 20, threads=1).combine(refs)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_sum_that_was_killed_while_duckdb_spilled_leaves_nothing_and_is_made_again(
     workspace: Workspace,
 ) -> None:

@@ -190,7 +190,7 @@ WordCountStore(workspace, threads=1).combine([ShardRef(sys.argv[2])])
 """
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_killed_combination_leaves_only_what_the_next_opening_sweeps(
     store: WordCountStore, workspace: Workspace
 ) -> None:

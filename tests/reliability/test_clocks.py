@@ -7,7 +7,7 @@ import pytest
 from .conftest import Record, Work, difference
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_work_by_a_wrong_clock(work: Work, record: Record) -> None:
     attempts, expected = work.attempts, work.state
     for case in range(1, record.amounts.clocks + 1):

@@ -17,7 +17,7 @@ WRITERS = 3
 CROWD, KILLED = 8, 4  # writers of one catalogue, and how many of them are killed
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_of_runs_in_one_workspace_one_works_and_the_others_are_told(
     zygote: Zygote, golden: Golden, place: Path, record: Record
 ) -> None:
@@ -55,7 +55,7 @@ def test_of_runs_in_one_workspace_one_works_and_the_others_are_told(
     record.require_none()
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_writers_of_one_name_lose_no_version(
     zygote: Zygote, golden: Golden, place: Path, record: Record
 ) -> None:
@@ -96,7 +96,7 @@ def test_writers_of_one_name_lose_no_version(
     record.require_none()
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_catalogue_keeps_what_it_acknowledged_though_writers_are_killed(
     zygote: Zygote, golden: Golden, place: Path, record: Record
 ) -> None:
@@ -145,7 +145,7 @@ def test_a_catalogue_keeps_what_it_acknowledged_though_writers_are_killed(
     record.require_none()
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_who_loads_while_an_alias_moves_gets_one_version_or_the_other(
     zygote: Zygote, golden: Golden, place: Path, record: Record
 ) -> None:

@@ -138,7 +138,7 @@ def _judge(
         record.fail(said, f"believed: {difference(ended.result['state'], expected)}")
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_counts_tables_and_checkpoints_are_made_again(
     zygote: Zygote, golden: Golden, place: Path, record: Record
 ) -> None:
@@ -155,7 +155,7 @@ def test_counts_tables_and_checkpoints_are_made_again(
     )  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_files_of_a_version_are_refused_or_fetched_again(
     zygote: Zygote, golden: Golden, place: Path, record: Record
 ) -> None:
@@ -175,7 +175,7 @@ def test_files_of_a_version_are_refused_or_fetched_again(
     )  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_what_waits_in_the_outbox_is_published_as_it_was_or_not_at_all(
     zygote: Zygote, golden: Golden, place: Path, record: Record
 ) -> None:
@@ -191,7 +191,7 @@ def test_what_waits_in_the_outbox_is_published_as_it_was_or_not_at_all(
     )  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_token_shards_are_made_again(
     zygote: Zygote, golden: Golden, place: Path, record: Record
 ) -> None:
@@ -215,7 +215,7 @@ def test_token_shards_are_made_again(
     )
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_damaged_database_is_named(
     zygote: Zygote, golden: Golden, place: Path, record: Record
 ) -> None:

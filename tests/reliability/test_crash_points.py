@@ -23,7 +23,7 @@ def workspace(place: Path) -> Path:
     return place / "workspace"
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_workspace_killed_while_it_is_made_is_made_by_the_next(
     zygote: Zygote, workspace: Path, record: Record
 ) -> None:
@@ -33,7 +33,7 @@ def test_a_workspace_killed_while_it_is_made_is_made_by_the_next(
     require_every_point(record, made["operations"], made["state"], making)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_training_killed_at_any_operation_ends_as_if_nothing_had_been(
     zygote: Zygote, golden: Golden, place: Path, record: Record
 ) -> None:
@@ -43,7 +43,7 @@ def test_a_training_killed_at_any_operation_ends_as_if_nothing_had_been(
     require_every_point(record, operations, state, attempts)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_publication_killed_at_any_operation_is_one_version(
     zygote: Zygote, golden: Golden, place: Path, record: Record
 ) -> None:
@@ -52,7 +52,7 @@ def test_a_publication_killed_at_any_operation_is_one_version(
     require_every_point(record, golden.publishing, golden.finished, publishing)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_promotion_killed_at_any_operation_is_completed_by_the_same_command(
     zygote: Zygote, golden: Golden, workspace: Path, record: Record
 ) -> None:
@@ -62,7 +62,7 @@ def test_a_promotion_killed_at_any_operation_is_completed_by_the_same_command(
     require_every_point(record, promoted["operations"], promoted["state"], promoting)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_an_encoding_killed_at_any_operation_gives_the_same_shards(
     zygote: Zygote, golden: Golden, place: Path, record: Record
 ) -> None:
@@ -71,8 +71,7 @@ def test_an_encoding_killed_at_any_operation_gives_the_same_shards(
     require_every_point(record, encoded["operations"], encoded["state"], attempts)
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(3)
+@pytest.mark.night
 def test_a_deletion_killed_at_any_operation_is_completed_by_the_same_command(
     zygote: Zygote, golden: Golden, place: Path, workspace: Path, record: Record
 ) -> None:
@@ -88,7 +87,7 @@ def test_a_deletion_killed_at_any_operation_is_completed_by_the_same_command(
     require_every_point(record, deleted["operations"], deleted["state"], deleting)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_removing_leftovers_killed_at_any_operation_leaves_what_is_needed(
     zygote: Zygote, golden: Golden, place: Path, workspace: Path, record: Record
 ) -> None:

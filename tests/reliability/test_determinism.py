@@ -71,7 +71,7 @@ def corpus(place: Path, english_and_code: str) -> Path:
     return path
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_every_cell_gives_one_digest(corpus: Path, record: Record, seed: int) -> None:
     for pattern in PATTERNS[: record.amounts.cell_patterns]:
         found: dict[str, list[dict[str, Any]]] = {}
@@ -85,7 +85,7 @@ def test_every_cell_gives_one_digest(corpus: Path, record: Record, seed: int) ->
     record.require_none()
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_other_pythons_and_processors_give_the_same_digest(corpus: Path, record: Record) -> None:
     """Pythons that have the libraries; a processor without vectors when many cases are wanted."""
     plain = next(cells(0, 0))

@@ -57,7 +57,7 @@ def require_the_end(
         record.fail(repeated, f"afterwards: {unlike}")
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_training_meets_a_failing_disk_at_any_operation(
     zygote: Zygote, golden: Golden, place: Path, record: Record
 ) -> None:
@@ -65,7 +65,7 @@ def test_a_training_meets_a_failing_disk_at_any_operation(
     require_typed_errors(record, golden.training, golden.waiting, attempts)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_publication_meets_a_failing_disk_at_any_operation(
     zygote: Zygote, golden: Golden, place: Path, record: Record
 ) -> None:
@@ -73,7 +73,7 @@ def test_a_publication_meets_a_failing_disk_at_any_operation(
     require_typed_errors(record, golden.publishing, golden.finished, attempts)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_an_encoding_meets_a_failing_disk_at_any_operation(
     zygote: Zygote, golden: Golden, place: Path, record: Record
 ) -> None:
@@ -82,7 +82,7 @@ def test_an_encoding_meets_a_failing_disk_at_any_operation(
     require_typed_errors(record, first["operations"], first["state"], attempts)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_failures_leave_nothing_open(
     zygote: Zygote, golden: Golden, place: Path, record: Record
 ) -> None:
@@ -102,7 +102,7 @@ def test_failures_leave_nothing_open(
     record.require_none()
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_no_file_may_grow_beyond_a_limit(
     zygote: Zygote, golden: Golden, place: Path, record: Record
 ) -> None:

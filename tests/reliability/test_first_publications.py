@@ -21,7 +21,7 @@ from bpeline.registry.tracking.mlflow_database import DatabaseState, look_at
 from .attempts import Attempts
 from .conftest import Golden, Record, difference
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.night
 
 REAL = 6  # one of so many kills meets MLflow's own migrations
 UNFINISHED = 20  # tables that MLflow's migrations make anew, at least

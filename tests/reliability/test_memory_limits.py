@@ -30,7 +30,7 @@ LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 COUNT = "import bpeline; print(bpeline.count_words('words.txt').total)"
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_work_with_too_little_memory(work: Work, record: Record) -> None:
     """More and more memory, until it is enough; then the same command ends as it should."""
     attempts, expected = work.attempts, work.state
@@ -85,7 +85,7 @@ def test_a_bound_is_not_what_a_read_allocates(tmp_path: Path) -> None:
 
 
 @LINUX
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize(
     ("letter", "megabytes", "words", "expected"),
     [

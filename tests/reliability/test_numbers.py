@@ -32,7 +32,7 @@ def store(place: Path) -> WordCountStore:
     return WordCountStore(Workspace.open(place / "workspace"), threads=1)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("in_memory", [True, False])
 def test_a_count_is_exact_from_shard_to_row(
     in_memory: bool, place: Path, record: Record, monkeypatch: pytest.MonkeyPatch

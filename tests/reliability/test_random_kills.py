@@ -57,7 +57,7 @@ def require_survival(
     record.require_none()
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_work_killed_at_random(work: Work, record: Record) -> None:
     require_survival(record, record.amounts.kills[work.kind], work.attempts, work.state)
 
@@ -73,7 +73,7 @@ TRAININGS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("which", TRAININGS)
 def test_other_trainings_killed_at_random(
     which: str, zygote: Zygote, golden: Golden, place: Path, record: Record

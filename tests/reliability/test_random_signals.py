@@ -56,6 +56,6 @@ def require_an_end(
     record.require_none()
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_work_asked_to_end(work: Work, record: Record) -> None:
     require_an_end(record, record.amounts.signals[work.kind], work.attempts, work.state)

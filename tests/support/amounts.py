@@ -1,20 +1,16 @@
-"""How much of everything slow a run of the tests does: every run a slice, a night all of it.
+"""How many random and numbered cases a run of the tests makes: few for each change, many at night.
 
-The one table of these numbers. Which slice a run takes, and which random cases it makes, follows
-from its seed: always the same one, so that a change passes tomorrow if it passes today; at night
-the day's date, printed at the end. ``--seed`` says otherwise.
+The one table of these numbers. Which cases they are follows from the seed: always the same one, so
+that a change passes tomorrow if it passes today; at night the day's date, printed at the end.
+``--seed`` says otherwise.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
-from zlib import crc32
-
-import pytest
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,33 +152,6 @@ def numbers(seed: int, many: int, point: int) -> range:
     """
     first = point or seed * 10_000_000
     return range(first, first + (1 if point else many))
-
-
-def not_today(items: Iterable[pytest.Item], seed: int) -> Iterator[pytest.Item]:
-    """Tests that a run by day leaves out: most of those that are marked ``rotating``.
-
-    Of the cases of a test that is marked ``rotating(one_of)`` one in so many is taken; of a test
-    without cases, one day in so many. Tests of one file take turns, so that no day has all of what
-    is slow there; a turn does not depend on which other tests are collected.
-    """
-    cases: Counter[str] = Counter()
-    for item in items:
-        rotating = item.get_closest_marker("rotating")
-        if rotating is None:
-            continue
-        function = item.nodeid.partition("[")[0]
-        case = _turn(item, rotating) + cases[function]
-        cases[function] += 1
-        if (case + seed) % rotating.args[0]:
-            yield item
-
-
-def _turn(item: pytest.Item, rotating: pytest.Mark) -> int:
-    """Consecutive numbers for the tests of a file that rotate alike."""
-    file, _, test = item.nodeid.partition("[")[0].rpartition("::")
-    functions = vars(item.module)  # type: ignore[attr-defined]
-    alike = [name for name, one in functions.items() if rotating in getattr(one, "pytestmark", ())]
-    return crc32(file.encode()) + alike.index(test)
 
 
 def table() -> str:

@@ -131,7 +131,7 @@ def on(version: str, built: Path, folder: Path, *, newest: bool = False) -> Iter
     if ready.failed:
         return
     subprocess.run([inside, "-c", _COMPILE], check=True, env=around, cwd=home)
-    fast = [inside, "-m", "pytest", "--numprocesses", "2", "-m", "not slow and not server"]
+    fast = [inside, "-m", "pytest", "--numprocesses", "2"]
     yield tried(f"{label}: fast tests", fast, home / "tests.log", cwd=ROOT, env=around)
 
 

@@ -30,11 +30,10 @@ between them is reached by signals at random moments.
 
 ## What runs when
 
-`make test` runs every fast test, and of what is slow a slice, the same one every day: what passes
-today passes tomorrow. `make test-nightly` takes all, with random cases made from a seed that is
-the date and is printed at the end (`make test-nightly SEED=20261122` takes those of that day), and
-writes this page: the numbers below this table are those of one such run. Of tests that are marked
-`rotating(N)` one in N runs by day, or one of N of their cases.
+`make test` runs what every change is tested by, the same cases every day: what passes today passes
+tomorrow. `make test-nightly` also runs the tests that are marked `night`, with random cases from a
+seed that is the date, printed at the end (`make test-nightly SEED=20261122` makes those of that
+day), and writes this page: the numbers below this table are those of one such run.
 
 {amounts}
 """

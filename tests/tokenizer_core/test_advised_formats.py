@@ -45,7 +45,7 @@ def tokenizers() -> dict[str, Tokenizer]:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.filterwarnings("ignore:characters that stand in no merge")
 def test_what_a_refusal_names_holds_the_tokenizer(tmp_path: Path) -> None:
     refused = 0

@@ -59,7 +59,7 @@ def kernels_of(work: str, directory: Path) -> set[str]:
     return {line for line in ended.stdout.splitlines() if ".kernels." in line}
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_it_is_what_a_training_compiles_after_counting(tmp_path: Path) -> None:
     kernels_of(AHEAD, tmp_path)  # so that the training finds all kept, and takes part in nothing
     ahead = kernels_of(AHEAD, tmp_path)

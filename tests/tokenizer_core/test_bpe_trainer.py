@@ -92,7 +92,7 @@ def test_the_toy_corpus_under_the_other_tie_breaks() -> None:
     assert train(TOY, 1, tie_break="smallest-ids") == [(b"e", b"s")]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_merges_are_those_of_huggingface() -> None:
     vocab_size = 6000
     tokenizer = HuggingFaceTokenizer(models.BPE())
@@ -119,7 +119,7 @@ def test_the_merges_are_those_of_huggingface() -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("tie_break", TIE_BREAKS)
 def test_a_real_text_gives_the_merges_of_the_reference(tie_break: str) -> None:
     words = dict(itertools.islice(library_words().items(), 3000))

@@ -71,7 +71,7 @@ def test_other_tie_breaks_begin_otherwise() -> None:
     assert merges_of(joined) == ["s t</w>"]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @settings(max_examples=200, deadline=None)
 @given(WORDS, st.booleans(), st.sampled_from(["first-seen", "greatest-bytes"]), st.integers(1, 2))
 def test_character_bpe_equals_the_reference(
@@ -172,7 +172,7 @@ def test_wordpiece_equals_the_reference_on_text(score: str, english_and_code: st
     assert set(tokens[1:-60]) == alphabet
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @settings(max_examples=200, deadline=None)
 @given(WORDS, st.sampled_from(["ratio", "gain", "likelihood"]), st.integers(1, 3))
 def test_wordpiece_equals_the_reference(words: dict[str, int], score: str, min_count: int) -> None:
@@ -412,7 +412,7 @@ def test_a_checkpoint_of_other_settings_is_refused(tmp_path: Path) -> None:
         train_char_bpe(counted({**TOY, "new": 1}), 5, resume_from=path)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_frequency_bpe_continues_the_merges_of_character_bpe(tmp_path: Path) -> None:
     train_char_bpe(counted(TOY), 5, min_count=1, checkpoint=tmp_path / "merges")
     train = partial(train_frequency_bpe, counted(TOY), 9, sentences="none")

@@ -317,7 +317,7 @@ def test_text_without_any_cut_is_one_section() -> None:
     assert sections.tolist() == [[0, len(raw)]]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_training_and_held_out_words_together_are_all_words() -> None:
     content = "<|end|>".join(prose(seed, 20_000) for seed in range(12))
     text = ChunkText.of(Text.of(content.encode()))

@@ -56,7 +56,7 @@ def tempting_text(seed: int, pieces: int) -> str:
     return "".join(source.choices(alphabet, k=pieces))
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize(
     ("pattern", "suffix", "texts"),
     [(GPT2, "", 3), (GPT2, ".gz", 1), (GPT2, ".zst", 1), (ANY, "", 3), (ANY, ".gz", 1)],

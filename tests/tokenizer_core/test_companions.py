@@ -83,8 +83,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return outcome(copied(tmp_path_factory.mktemp("whole")))
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(4)
+@pytest.mark.night
 @pytest.mark.parametrize("name", COMPANIONS)
 def test_what_is_left_without_one_works_as_before(
     name: str, tmp_path: Path, whole: dict[str, str]

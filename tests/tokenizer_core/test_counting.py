@@ -228,7 +228,7 @@ def test_a_line_of_ten_megabytes_is_counted_in_linear_time(tmp_path: Path, line:
     assert counts.to_mapping()[b" words"] == 1
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_line_of_a_hundred_megabytes_is_counted(tmp_path: Path) -> None:
     path = tmp_path / "line.txt"
     path.write_bytes(b"a" * 10**8 + b" b " + b"a" * 10**7)
@@ -270,7 +270,7 @@ print(len(counts), {key: after for key, after in compiled().items() if after != 
 """
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "o200k", "whitespace", "[a-z]+|[^a-z]+"])
 def test_nothing_is_left_to_compile_when_plain_text_is_counted(
     tmp_path: Path, pattern: str

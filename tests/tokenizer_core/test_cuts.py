@@ -65,7 +65,7 @@ def test_no_cut_between_two_characters_changes_any_short_text(pattern: str, alph
     assert tried > 300
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("name", ["gpt2", "cl100k", "o200k", "deepseek-v3"])
 def test_spaces_come_first_and_the_pattern_says_where_there_are_none(name: str) -> None:
     pattern = SplitPattern.named(name)
@@ -101,7 +101,7 @@ def reference_sum(parts: tuple[str, ...], regex: str, specials: tuple[str, ...])
     return sum((words(part, regex, specials) for part in parts), Counter())
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("between", [True, False])
 def test_no_cut_breaks_a_special_token_or_its_neighbours(between: bool) -> None:
     regex = SplitPattern.named("gpt2").regex

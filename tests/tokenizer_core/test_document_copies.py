@@ -48,7 +48,7 @@ def written(folder: Path, seed: int) -> tuple[Path, list[str]]:
     return folder, documents
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("seed", range(4))
 def test_documents_are_counted_once_as_a_set_would(seed: int, tmp_path: Path) -> None:
     corpus, documents = written(tmp_path / "corpus", seed)

@@ -311,7 +311,7 @@ def test_shards_of_an_earlier_version_are_read_and_written_anew(tmp_path: Path) 
     assert len(list(out.iterdir())) == 2 + 3 + 1 + 1
 
 
-@pytest.mark.slow
+@pytest.mark.night
 # One of each reader; that each format holds the same documents is tested in `test_record_files`.
 @pytest.mark.parametrize("kind", ["parquet", "arrow_stream", "tsv", "json_objects"])
 def test_documents_of_files_of_records_lead_back_to_themselves(

@@ -158,7 +158,7 @@ def measured(
     return drift_of(tokenizer, own, words, sum(map(len, new)), sample_of(new, GPT2))
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_every_figure_is_what_its_definition_says(
     tokenizer: Tokenizer, parts: tuple[list[bytes], list[bytes], list[bytes]]
 ) -> None:
@@ -188,7 +188,7 @@ def test_every_figure_is_what_its_definition_says(
     assert (found.words, found.distinct_words) == (counted(new).total(), len(counted(new)))
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_new_frequent_words_are_found_and_priced(
     tokenizer: Tokenizer, parts: tuple[list[bytes], list[bytes], list[bytes]]
 ) -> None:
@@ -217,7 +217,7 @@ def test_new_frequent_words_are_found_and_priced(
     assert new_frequent_words(words, table, 10**8, ones, sample_of(one_place, GPT2)) == ()
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_same_text_has_no_drift_and_another_language_has(
     tokenizer: Tokenizer, parts: tuple[list[bytes], list[bytes], list[bytes]]
 ) -> None:
@@ -238,7 +238,7 @@ def test_the_same_text_has_no_drift_and_another_language_has(
         assert loud.excludes_zero
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_small_text_diverges_by_chance_and_the_excess_does_not(
     tokenizer: Tokenizer, parts: tuple[list[bytes], list[bytes], list[bytes]]
 ) -> None:
@@ -305,7 +305,7 @@ def test_margins_are_distances_to_a_bound() -> None:
     assert unsure.margin(False, limit=2.5, confidence=0.95) == pytest.approx(2.5 - 2.61)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_none_among_n_means_up_to_three_of_n(
     tokenizer: Tokenizer, parts: tuple[list[bytes], list[bytes], list[bytes]]
 ) -> None:

@@ -112,7 +112,7 @@ def below(stream: int, number: int) -> int:
     return mixed ^ (mixed >> 31)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "o200k", SUPERWORDS])
 @pytest.mark.parametrize("dropout", [0.05, 0.5])
 def test_odd_texts_are_encoded_as_by_the_reference(pattern: str, dropout: float, seed: int) -> None:

@@ -123,7 +123,7 @@ def test_long_words_are_remembered_forgotten_and_never_confused(
             begin = end
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_short_texts_have_the_ids_of_long_ones(trained: MakeTokenizer, mixed_text: str) -> None:
     random_ = random.Random(17)
     for pattern in ("gpt2", "cl100k", r"\p{L}+|[^\p{L}]{1,3}"):
@@ -177,7 +177,7 @@ def random_merges(random_: random.Random, letters: str, proper: bool) -> list[re
     return list(merges)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("proper", [True, False])
 def test_any_merges_give_what_the_reference_gives(proper: bool) -> None:
     random_ = random.Random(29)
@@ -318,7 +318,7 @@ def _next_start(marks: U64s, after: I64, end: I64) -> I64:
     return next_start(marks, after, end)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_next_start_is_the_next_set_bit() -> None:
     _next_start(np.zeros(8, np.uint64), 0, 1)  # compiled before Hypothesis looks at the clock
 
@@ -337,7 +337,7 @@ def test_the_next_start_is_the_next_set_bit() -> None:
 # Long texts
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_long_texts_have_the_ids_of_one_piece_with_any_number_of_threads(
     trained: MakeTokenizer, mixed_text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,7 +53,7 @@ def threads_that_encode(tokenizer: Tokenizer, texts: list[str], number: int) -> 
             thread.join()
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_many_threads_on_one_tokenizer_give_the_ids_of_one(
     crowded: Tokenizer, texts: list[str]
 ) -> None:
@@ -74,7 +74,7 @@ def test_many_threads_on_one_tokenizer_give_the_ids_of_one(
     assert len(crowded.encoder._idle) <= 9
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_forked_child_encodes_while_threads_of_the_parent_do(
@@ -97,7 +97,7 @@ def _encode_all(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
     return tokenizer.encode_batch(texts, threads=2)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_spawned_process_takes_a_tokenizer_along(crowded: Tokenizer, texts: list[str]) -> None:
     spawning = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawning) as pool:

@@ -56,7 +56,7 @@ print(json.dumps(resident("VmHWM") - before))
 
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.night,
     pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs peak marks"),
 ]
 
@@ -75,8 +75,7 @@ def grown_by(kind: str, how: str, size: int, folder: Path) -> int:
     return int(json.loads(ran.stdout))
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(4)
+@pytest.mark.night
 @pytest.mark.parametrize("how", ["numpy", "files"])
 @pytest.mark.parametrize("kind", ["a", "spaces", "newlines", "ab", "digits", "marks", "han"])
 def test_memory_grows_no_faster_than_text_that_nothing_parts(
@@ -86,7 +85,7 @@ def test_memory_grows_no_faster_than_text_that_nothing_parts(
     assert grown <= BYTES_PER_BYTE * SIZE + SPARE
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_line_that_can_be_cut_takes_the_same_memory_at_any_length(tmp_path: Path) -> None:
     for times in (1, 6):
         grown = grown_by("line", "files", times * SIZE, tmp_path / str(times))

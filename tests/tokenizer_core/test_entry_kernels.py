@@ -97,7 +97,7 @@ def test_what_declares_no_dtype_is_named(unsaid: object) -> None:
         signature_of(vague)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.usefixtures("own_cache")
 def test_other_types_are_refused_by_the_name_of_the_argument() -> None:
     entry: Any = _first_or_number
@@ -142,7 +142,7 @@ compile_declared(_calls_an_entry)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.usefixtures("own_cache")
 def test_entries_are_called_by_no_kernel_whether_compiled_or_loaded() -> None:
     told = r"kernels call no entries; .*_first_or_number.* is marked @entry_kernel"
@@ -155,7 +155,7 @@ def test_entries_are_called_by_no_kernel_whether_compiled_or_loaded() -> None:
     assert int(ended.stdout) <= 2  # instructions: LLVM's code is not kept beside machine code
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.usefixtures("own_cache")
 def test_kernels_are_compiled_when_asked_to() -> None:
     @entry_kernel
@@ -187,7 +187,7 @@ print([name for name in sys.modules if name.endswith("numba_internals")])
 """
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize(("version", "known"), [("0.68.9", 1), ("0.67.1", 0), ("0.70.0rc1", 0)])
 def test_other_versions_of_numba_are_used_by_their_public_functions(
     version: str, known: int

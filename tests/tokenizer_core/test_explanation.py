@@ -41,7 +41,7 @@ def test_explained_ids_are_those_of_encode(
             assert text.encode()[word.begin :].startswith(word.word)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_long_word_is_explained_in_good_time(trained: Callable[..., Tokenizer]) -> None:
     (word,) = trained("gpt2").explain("the" * 20_000)
     assert len(word.merges) + len(word.ids) == 60_000

@@ -30,7 +30,7 @@ def compare_under(policy: Policy, case: format_fuzz.Case, seed: int, block: int)
         raise AssertionError(f"{case.name}, seed {seed}, block {block}: different the first time")
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize(
     "name", [name for name in format_fuzz.case_names() if name.endswith(QUICK)]
 )
@@ -39,8 +39,7 @@ def test_ids_agree_with_other_tools(name: str, tmp_path: Path) -> None:
     assert format_fuzz.compare(case, seed=11, block=0) == format_fuzz.TEXTS_AT_ONCE
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("name", NAMES)
 def test_ids_of_other_texts_are_those_of_other_tools(
     name: str, amounts: Amounts, seed: int, tmp_path: Path
@@ -52,7 +51,7 @@ def test_ids_of_other_texts_are_those_of_other_tools(
         compare_under(policy, case, seed, block)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_difference_is_told_in_one_line_that_does_it_again(tmp_path: Path) -> None:
     case = format_fuzz.make_case("from-tiktoken gpt2", tmp_path)
     wrong = format_fuzz.Case(case.name, case.ours, case.with_specials, case.with_specials)

@@ -140,7 +140,7 @@ def by_llama_cpp(path: Path, texts: list[str]) -> list[tuple[list[int], list[int
     return list(zip(answer["plain"], answer["special"], strict=True))
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize(
     ("seed", "user_defined", "prefix"),
     [(1, (), True), (2, ("<sep>", "<x>", "▁▁▁▁"), True), (3, ("<sep>",), False)],
@@ -176,7 +176,7 @@ def test_tokens_of_the_type_llama_become_text_again(tmp_path: Path) -> None:
         assert ours.decode(ours.encode(sample)) == sample
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_user_defined_tokens_of_the_type_gpt2_are_those_of_llama_cpp(tmp_path: Path) -> None:
     trained().save(tmp_path / "x.gguf", "gguf")
     read = gguf.read_vocabulary(tmp_path / "x.gguf")

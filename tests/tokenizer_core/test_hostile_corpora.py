@@ -296,7 +296,7 @@ def test_where_times_are_whole_seconds_two_of_them_are_waited_for(
     assert waited == [1.5]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_every_refusal_is_one_of_ours(tmp_path: Path) -> None:
     """Random bytes under every name that is read, and nothing but words or our errors."""
     random_ = random.Random(5)

@@ -59,7 +59,7 @@ except InvalidTokenizer as error:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("kind", BOMBS)
 def test_bombs_of_structure_are_refused_in_bounded_memory(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
@@ -83,7 +83,7 @@ def hf_document(small: Tokenizer, tmp_path: Path, change: Callable[[Any], object
     return path
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize(
     "tokens",
     [["x" * 60_000, "y" * 60_000], [f"<{n}>" for n in range(200_000)]],
@@ -195,7 +195,7 @@ for event, arguments in seen:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_nothing_but_the_named_files_is_touched(small: Tokenizer, tmp_path: Path) -> None:
     """What Python's audit hook sees while hostile files are loaded: no code, no other file."""
     good, hostile = tmp_path / "good", tmp_path / "hostile"

@@ -151,7 +151,7 @@ def hostile_folders(root: Path, format_: str, number: int) -> None:
                 (folder / name).write_text(content)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_loading_executes_nothing_and_opens_nothing_else(tmp_path: Path) -> None:
     good, hostile = tmp_path / "good", tmp_path / "hostile"
     for format_ in FORMATS:
@@ -162,7 +162,7 @@ def test_loading_executes_nothing_and_opens_nothing_else(tmp_path: Path) -> None
     assert list(tmp_path.rglob("*executed*")) == []
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("format_", FORMATS)
 def test_changed_files_are_loaded_or_refused(
     format_: Any, amounts: Amounts, seed: int, point: int, tmp_path: Path

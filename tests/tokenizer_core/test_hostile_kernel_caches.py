@@ -79,8 +79,7 @@ def files_of(home: Path) -> list[Path]:
     return [path for path in home.rglob("*") if path.is_file()]
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(4)
+@pytest.mark.night
 @pytest.mark.parametrize("damage", ["empty", "cut", "noise", "another pickle"])
 def test_a_damaged_file_is_compiled_anew(home: Path, damage: str) -> None:
     for path in files_of(home):
@@ -92,8 +91,7 @@ def test_a_damaged_file_is_compiled_anew(home: Path, damage: str) -> None:
     assert tied(home) == (VALUE, True, True), "and kept again"
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.night
 @pytest.mark.parametrize("open_one", ["directory", "parent"])
 def test_what_others_can_write_to_is_neither_read_nor_changed(
     home: Path, tmp_path: Path, open_one: str
@@ -111,14 +109,14 @@ def test_what_others_can_write_to_is_neither_read_nor_changed(
     assert tied(home)[2]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_what_cannot_be_a_private_directory_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert tied(tmp_path / "file")[1:] == (False, False)
     assert tied(Path("/proc/kernels"))[1:] == (False, False)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_why_nothing_is_kept_is_said_once(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
@@ -129,7 +127,7 @@ def test_why_nothing_is_kept_is_said_once(tmp_path: Path) -> None:
     assert list((tmp_path / "real").iterdir()) == []
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_link_that_was_planted_harms_nothing(home: Path, tmp_path: Path) -> None:
     """The directory of machine code is a link to one that its user keeps other things in."""
     (directory,) = home.iterdir()

@@ -110,8 +110,7 @@ def counted_elsewhere(path: Path) -> tuple[int, str]:
     return int(megabytes), said.strip()
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("piece", [b"[],", b'"",'])
 def test_a_line_of_a_hundred_megabytes_of_structure_is_refused(
     tmp_path: Path, piece: bytes
@@ -123,7 +122,7 @@ def test_a_line_of_a_hundred_megabytes_of_structure_is_refused(
     assert megabytes < 900
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_line_of_a_hundred_megabytes_of_text_is_counted_however_it_looks(tmp_path: Path) -> None:
     text = '[{,"\\ ' * (14 << 20)
     (tmp_path / "a.jsonl").write_text(json.dumps({"text": text}))
@@ -151,8 +150,7 @@ def test_parts_are_counted_outside_of_strings_alone(
 # ---- compressed -----------------------------------------------------------------------------
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("name", ["a.jsonl.gz", "a.txt.zst"])
 def test_bombs_are_refused_in_bounded_memory(tmp_path: Path, name: str) -> None:
     pack = gzip.compress if name.endswith("gz") else zstandard.compress
@@ -172,7 +170,7 @@ def test_what_is_compressed_twice_or_followed_by_something_else_is_refused(tmp_p
     assert counted(tmp_path / "a.txt.gz") == expected("hello wordshello words")
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_damaged_footer_loses_no_row_in_silence(tmp_path: Path) -> None:
     """Of any byte of it changed: the reader leaves rows out where numbers of rows or values are."""
     path = tmp_path / "whole.parquet"

@@ -85,7 +85,7 @@ SPLITS = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("kind", SPLITS)
 def test_published_pre_tokenizers_are_read(
     kind: str, tmp_path: Path, fuzz_texts: list[str]
@@ -129,8 +129,7 @@ OWN_REGEXES = [
 ]
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.night
 @pytest.mark.parametrize("regex", OWN_REGEXES)
 def test_a_users_regex_is_exported_exactly(
     regex: str, tmp_path: Path, fuzz_texts: list[str]

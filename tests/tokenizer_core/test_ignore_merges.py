@@ -34,7 +34,7 @@ def with_words_unmade(request: pytest.FixtureRequest, trained: MakeTokenizer) ->
     return Tokenizer(vocab, merges, full.special_tokens, full.pattern, ignore_merges=True)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_ids_are_those_of_huggingface(
     with_words_unmade: Tokenizer, tmp_path: Path, fuzz_texts: list[str]
 ) -> None:

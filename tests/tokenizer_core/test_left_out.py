@@ -208,8 +208,7 @@ def words_of(path: Path, chunk_bytes: int, reading: Reading) -> tuple[dict[bytes
     return words, left_out
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.night
 @pytest.mark.parametrize("pattern", ["gpt2", "cl100k", r"\w+|\W", r"\b\w+|\W"])
 def test_left_out_are_the_passages_wherever_chunks_end(pattern: str, tmp_path: Path) -> None:
     random_ = random.Random(46)

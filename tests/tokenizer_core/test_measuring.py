@@ -37,7 +37,7 @@ def test_characters_words_and_lines_are_those_of_python(texts: list[str]) -> Non
     assert found.text == size_of(texts)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_every_character_is_a_space_or_a_word() -> None:
     points = [chr(p) for p in range(sys.maxunicode + 1) if not 0xD800 <= p < 0xE000]
     (found,) = measure([BYTES], ["x".join(points).encode(), *(one.encode() for one in SPACES)])

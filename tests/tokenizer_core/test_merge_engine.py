@@ -60,7 +60,7 @@ def see_few_pairs_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merge_engine, "_BYTES_PER_SYMBOL", 0)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("few", [False, True])
 @pytest.mark.parametrize("tie_break", TIE_BREAKS)
 def test_the_merges_are_those_of_the_reference(

@@ -68,8 +68,7 @@ print(json.dumps(peaks))
 """
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's peak marks")
 def test_merging_takes_few_bytes_per_symbol() -> None:
     # Large arrays go back to the system when they are freed, so each run begins without any.

@@ -119,8 +119,7 @@ def random_texts(seed: int, count: int) -> list[str]:
 
 
 @as_documented
-@pytest.mark.slow
-@pytest.mark.rotating(3)
+@pytest.mark.night
 @pytest.mark.parametrize("part", BY_CHARACTER, ids=name_of)
 def test_no_code_point_differs_from_tokenizers(part: dict[str, Any]) -> None:
     """As docs/interop.md says of every version of Python."""
@@ -134,7 +133,7 @@ def test_no_code_point_differs_from_tokenizers(part: dict[str, Any]) -> None:
 
 
 @as_documented
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("part", [*BY_CHARACTER, *OTHERS], ids=name_of)
 def test_normalizers_equal_tokenizers_on_random_texts(
     part: dict[str, Any], seed: int, amounts: Amounts
@@ -147,7 +146,7 @@ def test_normalizers_equal_tokenizers_on_random_texts(
 
 
 @as_documented
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("form", ["NFC", "NFKC"])
 def test_whatever_decomposes_is_composed_alike(form: str) -> None:
     decompose = theirs(step("NFD")).normalize_str
@@ -217,8 +216,7 @@ def test_text_that_does_not_change_is_the_same_object(part: dict[str, Any]) -> N
         assert content.decode() == changed
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(4)
+@pytest.mark.night
 @pytest.mark.parametrize("part", [*BY_CHARACTER, *OTHERS], ids=name_of)
 def test_long_texts_are_normalized_in_blocks_as_if_whole(part: dict[str, Any]) -> None:
     normalizer = ours(part)

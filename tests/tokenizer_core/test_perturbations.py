@@ -431,7 +431,7 @@ def test_keys_are_neighbours_of_each_other() -> None:
     assert tables.NEIGHBOURING_KEYS["a"] == "qswz"
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_whatever_composes_with_a_character_before_it_continues_a_part() -> None:
     """Over all of Unicode: the second characters of compositions, and all that are reordered."""
     for point in range(sys.maxunicode + 1):

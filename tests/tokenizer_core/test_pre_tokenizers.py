@@ -152,7 +152,7 @@ def assigned(text: str) -> str:
     return "".join(one for one in text if unicodedata.category(one) != "Cn")
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("part", [*SPLITS, *SINGLE, *SEQUENCES], ids=lambda part: part["type"])
 def test_pieces_are_those_of_tokenizers(part: dict[str, Any], seed: int, amounts: Amounts) -> None:
     pre_tokenizer, pattern = theirs(part), pattern_of_pre_tokenizer(part)

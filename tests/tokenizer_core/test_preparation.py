@@ -167,7 +167,7 @@ def random_text(draw: random.Random, added: Sequence[AddedToken]) -> str:
     return "".join(parts)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_pieces_and_ids_are_those_of_tokenizers(amounts: Amounts, seed: int, point: int) -> None:
     made = compared = 0
     for number in numbers(seed, 10 * amounts.laws, point):
@@ -239,7 +239,7 @@ def test_white_space_of_every_kind_is_stripped_and_no_other() -> None:
         both.agree(f"a{character * 3}<m>{character}b")
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_characters_of_words_are_theirs() -> None:
     """But for characters that only one of both Unicode versions knows."""
     theirs = Both([token("<m>", single_word=True)])

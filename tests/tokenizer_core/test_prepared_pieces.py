@@ -134,7 +134,7 @@ def test_each_step_makes_of_pieces_what_it_makes_of_the_whole(
     assert early
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_no_character_that_texts_are_parted_before_joins_the_one_before() -> None:
     """Every character, by Unicode's own decompositions; clusters by `regex`."""
     apart = regex.compile(f"(?V1){text_in_pieces._APART}")
@@ -418,7 +418,7 @@ def test_what_is_forbidden_is_found_across_pieces(tmp_path: Path) -> None:
         list(tokenizer.encode_iterable(["a", b"b"]))  # type: ignore[list-item]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("name", ["NFC", "strips", "whole texts"])
 def test_a_stream_takes_little_memory(name: str, tmp_path: Path) -> None:
     if name == "whole texts":

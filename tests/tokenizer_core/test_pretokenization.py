@@ -179,14 +179,13 @@ def many_texts() -> list[str]:
     return list(tempting_texts(1, 30_000))
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.night
 @pytest.mark.parametrize("name", NAMES)
 def test_tempting_texts_are_cut_as_published(name: str, many_texts: list[str]) -> None:
     assert assert_marked_as_published(many_texts, name) > 150_000
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("name", NAMES)
 def test_every_short_text_of_tempting_characters_is_cut_as_published(name: str) -> None:
     letters = ["a", "s", "'", " ", "\n", "1", "!", "\u3000", "\t"]
@@ -198,7 +197,7 @@ def test_every_short_text_of_tempting_characters_is_cut_as_published(name: str) 
     assert_marked_as_published(texts, name)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("name", NAMES)
 def test_every_situation_is_cut_as_published_at_every_place_in_a_block(name: str) -> None:
     situations = [
@@ -218,8 +217,7 @@ def test_every_situation_is_cut_as_published_at_every_place_in_a_block(name: str
     assert_marked_as_published(texts, name)
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.night
 @pytest.mark.parametrize("name", NAMES)
 def test_runs_longer_than_several_blocks_are_cut_as_published(name: str) -> None:
     texts = []
@@ -390,14 +388,13 @@ def test_who_cannot_drop_text_is_not_given_it_as_pre_tokens() -> None:
     assert dropped.size == 0
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.night
 @pytest.mark.parametrize("name", NAMES)
 def test_real_text_is_cut_as_published(name: str, english_and_code: str) -> None:
     assert pre_tokens(english_and_code, name) == cut_as_published(english_and_code, name)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("name", NAMES)
 @settings(deadline=None)  # the first example may compile
 @given(st.lists(st.text(st.one_of(st.sampled_from(ALL), st.characters(exclude_categories=["Cs"])),

@@ -538,7 +538,7 @@ def test_usual_pipelines_are_read(name: str, tmp_path: Path) -> None:
     encodes_as_library(ours, document, texts_for(chance, document))
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_random_pipelines_are_as_the_library_or_refused(
     amounts: Amounts, seed: int, point: int, tmp_path: Path
 ) -> None:

@@ -92,7 +92,7 @@ def test_pre_tokens_are_those_of_the_package(regex: str, fuzz_texts: list[str]) 
         assert pre_tokens(text, pattern) == reference.split(text, regex), f"REPRO: {text!r}"
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("regex", WITHOUT_KERNEL[:4])
 def test_spans_of_a_long_text_are_independent(regex: str, mixed_text: str) -> None:
     # Long enough for many batches of matches, with characters of one to four bytes.
@@ -138,7 +138,7 @@ def test_encoding_goes_through_the_same_processes(fuzz_texts: list[str]) -> None
 # Limits
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize(
     "regex",
     [
@@ -161,7 +161,7 @@ def test_a_pattern_that_backtracks_for_ever_is_ended(regex: str) -> None:
     assert ids() == set()
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_encode_refuses_a_runaway_pattern_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     quick = functools.partial(mark_by_regex, limits=SOON)
     monkeypatch.setattr(pretokenization, "mark_by_regex", quick)
@@ -171,7 +171,7 @@ def test_encode_refuses_a_runaway_pattern_and_goes_on(monkeypatch: pytest.Monkey
     assert tokenizer.encode("ab") == [97, 98]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_time_is_given_for_what_is_done_and_not_for_the_whole_call() -> None:
     # Much more processor time than a call has, but always progress.
     text = "".join(random.Random(1).choices("ab cé\n", k=2_000_000))
@@ -182,7 +182,7 @@ def test_time_is_given_for_what_is_done_and_not_for_the_whole_call() -> None:
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before > 0.2
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("regex", [r"(?P<q>(?&q)a|b)", r"(?R)?a"])
 def test_a_pattern_that_fills_the_memory_is_ended(regex: str) -> None:
     with pytest.raises(PatternExceedsLimit, match="more memory") as refused:
@@ -194,7 +194,7 @@ def test_a_pattern_that_fills_the_memory_is_ended(regex: str) -> None:
 # Processes
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_threads_have_a_process_each_and_share_them_afterwards() -> None:
     pattern = SplitPattern(WITHOUT_KERNEL[0])
     text = "some words " * 50_000
@@ -212,7 +212,7 @@ def test_threads_have_a_process_each_and_share_them_afterwards() -> None:
     assert ids() == started
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_counting_works_on_several_processors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -325,7 +325,7 @@ sys.stdin.read()
 """
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("state", ["idle", "busy"])
 @pytest.mark.parametrize("end", ["kill", "exit"])
 def test_they_end_with_their_parent(state: str, end: str) -> None:
@@ -348,7 +348,7 @@ def test_they_end_with_their_parent(state: str, end: str) -> None:
     assert wait_until(lambda: not is_running(worker))
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_script_without_a_main_guard_is_not_run_again(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
@@ -392,7 +392,7 @@ def test_an_interruption_ends_what_is_being_matched_and_nothing_else() -> None:
     assert len(ids()) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_file_with_a_regex_that_explodes_loads_and_fails_on_a_text(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

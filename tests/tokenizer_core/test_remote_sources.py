@@ -71,7 +71,7 @@ def names(*patterns: str) -> list[str]:
     return [file.path.split("/", 4)[-1] for file in found(*patterns)]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_url_names_a_file_a_folder_or_a_glob(put: Put) -> None:
     for key in ("a.txt", "b.jsonl.gz", "deep/er/c.txt", "d.csv", ".hidden.txt", ".git/e.txt"):
         one = put(key, b"x")
@@ -130,7 +130,7 @@ def vars_of(file: SourceFile) -> dict[str, object]:
     return {name: getattr(file, name) for name in SourceFile.__slots__}
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("suffix", ["txt", "txt.gz", "txt.zst"])
 def test_counts_are_those_of_the_local_file(put: Put, tmp_path: Path, suffix: str) -> None:
     content = {
@@ -167,7 +167,7 @@ def test_a_file_url_is_a_local_file(tmp_path: Path) -> None:
 # ---- identity ------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_identity_follows_the_content(put: Put) -> None:
     url = put("a.txt", b"one")
     place = url.removesuffix("/a.txt")
@@ -310,7 +310,7 @@ def test_a_web_server_that_fails_has_no_missing_files(
         found(place.format(web=web))
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_web_server_that_knows_no_ranges_gives_no_wrong_bytes(
     web: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -354,7 +354,7 @@ def test_no_credentials_are_told(s3: S3Server, monkeypatch: pytest.MonkeyPatch) 
     assert SECRET not in str(refused.value)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("mode", ["no answer", "a dripped status line", "a dripped body"])
 def test_an_answer_that_does_not_end_is_not_waited_for(
     mode: str, monkeypatch: pytest.MonkeyPatch
@@ -394,7 +394,7 @@ class Endless(QuietHandler):
         self.end_headers()
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("place", ["http", "s3"])
 def test_a_file_that_never_ends_is_read_as_far_as_it_may_go(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
@@ -423,7 +423,7 @@ def test_a_file_that_never_ends_is_read_as_far_as_it_may_go(
     assert (tmp_path / "target").stat().st_size < 1 << 20
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_file_of_another_length_than_told_is_no_copy(
     web: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -107,7 +107,7 @@ def counted(tokenizer: Tokenizer, documents: list[str], seed: int) -> dict[str, 
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("which", ["gpt2", "cl100k", "wordpiece", "frequency-bpe"])
 def test_counts_are_those_of_single_documents(
     which: str, trained: MakeTokenizer, amounts: Amounts, seed: int
@@ -202,7 +202,7 @@ def test_where_nothing_can_be_changed_nothing_is_known(small: Tokenizer) -> None
     assert found.differences == {"other": {}}
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_others_are_compared_in_pairs(trained: MakeTokenizer, documents: list[bytes]) -> None:
     mine, other = trained("gpt2"), trained("cl100k")
     found = measure_robustness(mine, {"same": mine, "other": other}, documents)
@@ -216,7 +216,7 @@ def test_others_are_compared_in_pairs(trained: MakeTokenizer, documents: list[by
         assert estimate.value == mine_.inflation.value - theirs.inflation.value
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_order_of_documents_says_nothing(
     trained: MakeTokenizer, documents: list[bytes]
 ) -> None:

@@ -39,7 +39,7 @@ def word_of_runs(random_: random.Random, letters: str, most: int) -> bytes:
     ).encode()
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_runs_are_merged_as_the_reference_does_by_any_proper_merges() -> None:
     random_ = random.Random(31)
     merged = left_alone = 0

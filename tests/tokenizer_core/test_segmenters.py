@@ -69,7 +69,7 @@ def _forget_identities() -> Iterator[None]:
 # The segments
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("name", NAMES)
 def test_pre_tokens_are_the_segments_of_the_library(name: str, fuzz_texts: list[str]) -> None:
     texts = [text_of(natural(name), 12, seed) for seed in range(60)] + fuzz_texts[:200]
@@ -79,7 +79,7 @@ def test_pre_tokens_are_the_segments_of_the_library(name: str, fuzz_texts: list[
         assert found == segments_of(text, name), f"REPRO: {text!r}"
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @needs_jieba
 def test_words_beyond_the_dictionary_are_found_with_the_hmm_alone() -> None:
     text = "他来到了网易杭研大厦"
@@ -87,7 +87,7 @@ def test_words_beyond_the_dictionary_are_found_with_the_hmm_alone() -> None:
     assert pre_tokens(text, "jieba-no-hmm") == ["他", "来到", "了", "网易", "杭", "研", "大厦"]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @needs_sudachi
 def test_units_are_long_or_short() -> None:
     assert pre_tokens("国家公務員は", "sudachi") == ["国家公務員", "は"]
@@ -111,7 +111,7 @@ def test_long_lines_are_divided_behind_sentences_then_pauses_then_anywhere() -> 
 # Where text may be cut
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("name", ONE_EACH)
 def test_text_cut_anywhere_legal_has_the_same_segments(name: str, fuzz_texts: list[str]) -> None:
     pairs = cut_pairs(SEGMENTERS[name].blocks)
@@ -129,7 +129,7 @@ def test_text_cut_anywhere_legal_has_the_same_segments(name: str, fuzz_texts: li
     assert cuts > 50
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("name", ONE_EACH)
 def test_parts_in_several_processes_are_the_whole(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -145,7 +145,7 @@ def test_parts_in_several_processes_are_the_whole(
         mark_pre_tokens(text, np.array([[0, text.size + 1]]), SplitPattern.named(name))
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("name", ONE_EACH)
 def test_files_are_counted_alike_in_chunks_of_any_size(name: str, tmp_path: Path) -> None:
     text = text_of(natural(name), 300)
@@ -217,7 +217,7 @@ def test_a_segmenter_is_held_to_its_limits(monkeypatch: pytest.MonkeyPatch) -> N
         pre_tokens(CHINESE[0] * 2000, "jieba")
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @needs_jieba
 def test_nothing_is_written_and_no_file_of_others_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -233,7 +233,7 @@ def test_nothing_is_written_and_no_file_of_others_is_read(
 # Tokenizers
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("name", ONE_EACH)
 def test_a_tokenizer_over_segments_is_like_any_other(name: str, tmp_path: Path) -> None:
     text = text_of(natural(name), 300)
@@ -259,7 +259,7 @@ def test_a_tokenizer_over_segments_is_like_any_other(name: str, tmp_path: Path) 
         _ = tokenizer.pattern.regex_for_tiktoken
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @needs_jieba
 def test_a_tokenizer_is_not_loaded_without_its_segmenter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -39,8 +39,7 @@ def documents() -> list[str]:
     return ["\ufefflow", "   ", "\n", *made, "low\n\ufefflower\n", " "]
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.night
 @pytest.mark.parametrize("piece_bytes", [1, 40, 700, 1 << 20])
 @pytest.mark.parametrize("kind", KINDS)
 def test_documents_have_the_ids_of_their_own_encoding(

@@ -341,7 +341,7 @@ Tokenizer.load("kept").encode_files(
 """
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_process_killed_at_any_publication_leaves_what_the_next_one_completes(
     tokenizer: Tokenizer, texts: list[str], tmp_path: Path
 ) -> None:

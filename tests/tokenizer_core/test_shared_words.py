@@ -41,7 +41,7 @@ def words_in(table: WordCache) -> int:
     return int(table.short.used[0] + table.long.used[0])
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("cache_words", [1, 1_000, 1 << 16])
 def test_threads_that_learn_the_same_words_at_once_agree(cache_words: int) -> None:
     words = words_of(1)

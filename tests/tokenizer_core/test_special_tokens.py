@@ -115,7 +115,7 @@ def found_by_windows(content: bytes, tokens: Sequence[bytes]) -> list[list[int]]
     return rows.tolist()
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_tempting_random_texts_agree_with_regex(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(special_tokens, "_WINDOW", 7)
     generator = random.Random(5)
@@ -134,7 +134,7 @@ def test_tempting_random_texts_agree_with_regex(monkeypatch: pytest.MonkeyPatch)
     assert total > 10_000
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_many_tokens_that_begin_differently_agree_with_regex() -> None:
     generator = random.Random(6)
     letters = "abcdé漢 ".encode()

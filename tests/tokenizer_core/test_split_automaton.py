@@ -97,8 +97,7 @@ def assert_alike(pattern: str, automaton: SplitAutomaton, texts: list[str]) -> N
     assert marked(texts, automaton, with_gaps=False) == (expected[0], [])
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.night
 @pytest.mark.parametrize("seed", range(4))
 def test_random_regexes_find_what_regex_finds(seed: int) -> None:
     generator = random.Random(seed)
@@ -235,7 +234,7 @@ def test_a_memo_is_for_one_span_alone() -> None:
     assert_alike(pattern, automaton, texts)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_equal_columns_are_one_and_known_sizes_stay() -> None:
     sizes = {name: SplitPattern.named(name).automaton for name in ("gpt2", "o200k", "deepseek-v3")}
     assert all(automaton is not None for automaton in sizes.values())
@@ -309,8 +308,7 @@ def seconds_of(work: Callable[[], object]) -> float:
     return time.process_time() - before
 
 
-@pytest.mark.slow
-@pytest.mark.rotating(9)
+@pytest.mark.night
 @pytest.mark.parametrize("name", HOSTILE)
 def test_every_regex_has_an_automaton_or_a_reason_within_bounds(name: str) -> None:
     pattern = HOSTILE[name]

@@ -150,7 +150,7 @@ def test_no_legal_cut_changes_a_pre_token(pattern: str, some_texts: Joined) -> N
     assert cuts > 10_000 if pattern not in HARDLY_CUT else cuts < 1_000
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_other_tempting_texts_are_cut_as_regex_cuts_them(amounts: Amounts, seed: int) -> None:
     """All patterns take the same texts."""
     for joined in joined_texts(amounts.split_texts, seed):

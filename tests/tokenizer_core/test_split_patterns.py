@@ -169,7 +169,7 @@ DEEPSEEK_V3 = pre_tokenizers.Sequence(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_deepseek_is_what_its_three_splits_are_in_tokenizers() -> None:
     tempting = [*"  \n\n\r\t'!#-_/[]{}~`aZsé漢龥龦一丁かガ・゛゜゠ー",
                 *"\u3040\u3097\u3098\u3099\u309a1٣Ⅷ½12",
@@ -284,7 +284,7 @@ def test_tokenizers_cuts_the_exported_regex_alike(name: str) -> None:
         assert pieces == reference.split(text, pattern.regex)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("name", sorted(NAMED_PATTERNS))
 def test_tiktoken_cuts_the_exported_regex_alike(name: str) -> None:
     pattern = SplitPattern.named(name)

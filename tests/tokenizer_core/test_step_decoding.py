@@ -139,7 +139,7 @@ def test_texts_are_those_of_tokenizers(decoder: Any, seed: int) -> None:
     assert sum(map(both.agree, cases)) > 50
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_any_steps_one_after_the_other(amounts: Amounts, seed: int, point: int) -> None:
     compared = 0
     for number in numbers(seed, 2 * amounts.laws, point):
@@ -151,7 +151,7 @@ def test_any_steps_one_after_the_other(amounts: Amounts, seed: int, point: int) 
     assert compared
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("name", ["llama", "gemma", "gpt2"])
 def test_many_ids(name: str, seed: int) -> None:
     """Kernels join them; the few bytes that are not UTF-8 cost no more than their steps."""

@@ -109,7 +109,7 @@ def test_a_forked_process_leaves_the_copies_of_its_parent(
     assert np.array_equal(there[len(there) - 1], last)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_copies_of_a_process_that_was_killed_go_when_the_next_ones_are_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,7 +250,7 @@ def test_packed_sequences_go_into_a_store(
     assert all(np.array_equal(one, two) for one, two in zip(packed, expected, strict=True))
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_store_that_does_not_answer_is_named(
     tokenizer: Tokenizer, files: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,7 +69,7 @@ def ours(codes: Path) -> Tokenizer:
     return Tokenizer.load(codes, characters="")
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_text_is_cut_as_subword_nmt_cuts_it(codes: Path, ours: Tokenizer, lines: list[str]) -> None:
     text = "".join(f"{line}\n" for line in lines)
     expected = printed_by(theirs(codes), lines)

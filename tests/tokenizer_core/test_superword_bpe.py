@@ -81,7 +81,7 @@ def test_merges_and_ids_are_those_of_the_reference(name: str, seed: int) -> None
     assert agree(["the cat of the dog of the cat"] * 5, name, 30, 1, "smallest-ids") > 0
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_real_text_gives_what_the_reference_gives(seed: int) -> None:
     text = Path(__file__).parents[1].joinpath("support", "README.md").read_text()
     parts = text.split("\n\n")
@@ -279,7 +279,7 @@ def test_what_cannot_be_is_refused() -> None:
         assert SuperwordBpe.of_description(described) is None
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("name", PATTERNS)
 def test_odd_texts_are_learned_from_and_encoded_as_by_the_reference(name: str, seed: int) -> None:
     """Every script, NULs, white space alone, CRLF, long words."""

@@ -93,7 +93,7 @@ def test_merges_are_those_of_the_reference(case: int, seed: int) -> None:
     assert tokenizer.merges == expected
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "o200k", "tekken", "llama3", "qwen2"])
 def test_odd_texts_are_learned_from_and_encoded_as_by_the_reference(
     pattern: str, seed: int, tmp_path: Path
@@ -136,7 +136,7 @@ def cut_at_digits(text: str) -> list[str]:
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_numbers_are_cut_by_three_from_the_right(seed: int) -> None:
     assert cut_at_digits("in 1234567, ²123 12345²6 ١٢٣٤") == [
         "in ", "1", "234", "567", ", ", "²", "123", " ", "12", "345²6", " ", "١٢٣٤",
@@ -152,7 +152,7 @@ def test_numbers_are_cut_by_three_from_the_right(seed: int) -> None:
         assert pre_tokens(text, superword_lines("digits")) == expected, repr(text)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("pattern", [SplitPattern(DIGITS_FROM_RIGHT), superword_lines("digits")])
 def test_text_is_cut_for_threads_where_numbers_and_lines_end(
     pattern: SplitPattern, seed: int
@@ -172,7 +172,7 @@ def test_text_is_cut_for_threads_where_numbers_and_lines_end(
     assert cuts > 1_000
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_superwords_cut_at_digits_alone_are_those_of_the_reference(
     seed: int, tmp_path: Path
 ) -> None:

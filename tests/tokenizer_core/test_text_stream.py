@@ -85,7 +85,7 @@ def cut_by_regex(part: str, tokenizer: Tokenizer) -> list[str]:
     return reference.split(whole, tokenizer.pattern.regex)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("name", ["gpt2", "o200k", "kimi", "deepseek-v3"])
 def test_a_stream_of_chinese_without_spaces_takes_little_memory(name: str) -> None:
     random_ = random.Random(5)
@@ -192,7 +192,7 @@ def sentences(text: str) -> list[str]:
     return [content[begin:end].decode() for begin, end in spans]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("name", OVER_CHARACTERS)
 def test_a_stream_of_words_takes_little_memory(name: str) -> None:
     tokenizer = over_characters(name)

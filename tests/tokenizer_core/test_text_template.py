@@ -90,7 +90,7 @@ def test_ids_are_those_of_tokenizers(description: dict[str, Any]) -> None:
         assert ours.around([1, 2], [2]) == theirs
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_sequences_of_any_processors(amounts: Amounts, seed: int, point: int) -> None:
     for number in numbers(seed, 2 * amounts.laws, point):
         draw = random.Random(number)

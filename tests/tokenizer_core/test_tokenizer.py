@@ -68,7 +68,7 @@ def assert_same(actual: list[list[int]], expected: list[list[int]], texts: list[
 # The same ids as others
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("specials_known", [False, True])
 def test_ids_are_those_of_huggingface(
     with_pattern: Tokenizer,
@@ -82,7 +82,7 @@ def test_ids_are_those_of_huggingface(
     assert_same(with_pattern.encode_batch(fuzz_texts, None, allowed), expected, fuzz_texts)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_ids_are_those_of_tiktoken(
     with_pattern: Tokenizer, tiktoken_encoding: tiktoken.Encoding, fuzz_texts: list[str]
 ) -> None:
@@ -103,7 +103,7 @@ def test_special_tokens_are_those_of_tiktoken_when_none_begins_another(
     assert_same([with_pattern.encode(text, allowed) for text in texts], expected, texts)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_a_long_mixed_text_has_the_ids_of_both_peers(
     with_pattern: Tokenizer,
     huggingface: tokenizers.Tokenizer,
@@ -138,7 +138,7 @@ def test_a_million_repeats_are_encoded_and_come_back(tokenizer: Tokenizer, unit:
     assert tokenizer.encode_to_numpy(text).tolist() == ids.tolist()
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @settings(max_examples=300, deadline=None)
 @given(
     words=st.dictionaries(
@@ -192,7 +192,7 @@ def test_text_around_a_special_token_is_encoded_on_its_own(
         assert with_pattern.encode(before + END + behind, {END}) == expected
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("allowed", ["none", "all"])
 def test_a_stream_has_the_ids_of_the_whole(
     with_pattern: Tokenizer,
@@ -271,7 +271,7 @@ def test_the_cache_changes_no_ids(tokenizer: Tokenizer, mixed_text: str, cache_w
     assert other.encode(text) == expected  # now from the cache
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_threads_change_no_ids(
     tokenizer: Tokenizer, fuzz_texts: list[str], mixed_text: str
 ) -> None:

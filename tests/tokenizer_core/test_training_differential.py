@@ -128,7 +128,7 @@ def _small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merge_engine, "_FIRST_TOKENS", 32)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_tempting_corpora_give_the_merges_of_the_reference(corpora: range) -> None:
     for number in corpora:
         corpus = Corpus.of(number)

@@ -38,7 +38,7 @@ def test_the_prefix_is_the_longest_that_fits(
         assert truncated == expected, f"REPRO: {text!r} {limit}"
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("name", NAMED_PATTERNS)
 def test_tempting_texts_are_cut_to_the_longest_prefix_that_fits(
     trained: Callable[..., Tokenizer], name: str

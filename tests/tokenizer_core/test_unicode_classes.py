@@ -87,7 +87,7 @@ def test_the_classes_agree_with_the_general_categories_python_knows() -> None:
     assert wrong == []
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_what_is_compared_is_every_character_of_its_ranges_and_no_other() -> None:
     for group, ranges in CLASS_RANGES.items():
         told, expected = defaultdict(set), defaultdict(set)

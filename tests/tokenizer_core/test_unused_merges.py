@@ -105,7 +105,7 @@ def test_a_part_that_nothing_makes_is_never_there() -> None:
     assert encoder.encode_words([b"ababab"])[0].tolist() == [258, 256]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_random_lists_are_encoded_as_they_say_whatever_is_left_out() -> None:
     random_ = random.Random(41)
     searched = merged = 0

@@ -157,7 +157,7 @@ print(max(len(kernels[one].signatures) for one in entries))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_nothing_is_left_to_compile_and_no_kernel_left_out(tmp_path: Path) -> None:
     assert sum(seconds for _, seconds in compile_all()) > 0
     done = subprocess.run(

@@ -55,7 +55,7 @@ def with_ends(merges: list[tuple[str, str]], random_: random.Random) -> list[tup
     return [(left, right + END if random_.random() < 0.4 else right) for left, right in merges]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @settings(max_examples=400, deadline=None)
 @given(MERGES, st.lists(WORDS, min_size=1, max_size=6), st.booleans(), st.randoms())
 def test_character_bpe_equals_the_reference(
@@ -90,7 +90,7 @@ def test_a_merge_is_applied_everywhere_before_ranks_are_looked_at_again() -> Non
         assert tokens_of(tokenizer, "abcabc" * repeats) == ["abc"] * 2 * repeats + [END]
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @settings(max_examples=400, deadline=None)
 @given(
     st.dictionaries(st.text(LETTERS, min_size=2, max_size=5), st.integers(1, 4), max_size=12),
@@ -120,7 +120,7 @@ def test_frequency_bpe_equals_the_reference(
         assert tokens_of(tokenizer, text) == expected
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @settings(max_examples=400, deadline=None)
 @given(
     st.lists(st.text(LETTERS, min_size=1, max_size=4), max_size=12),
@@ -140,7 +140,7 @@ def test_wordpiece_equals_the_reference(
     assert tokens_of(tokenizer, " ".join(words)) == expected
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @settings(max_examples=400, deadline=None)
 @given(
     st.lists(st.text(LETTERS, min_size=1, max_size=4), max_size=12, unique=True),
@@ -237,7 +237,7 @@ def test_sentences_stand_between_their_marks() -> None:
     assert list(tokenizer.encode_iterable(iter(text))) == tokenizer.encode(text)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_punkt_finds_sentences_without_any_download() -> None:
     pytest.importorskip("nltk")
     tokens = ["<unk>", "<line/>", "</line>", END, *"aBcé.!"]
@@ -367,7 +367,7 @@ def test_our_own_format_keeps_every_algorithm(kind: str, toy: Tokenizer, tmp_pat
             made.save(tmp_path / "foreign.tiktoken", foreign)
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_long_texts_decode_as_short_ones_do(toy: Tokenizer) -> None:
     """Marks that text does not show, and tokens that look like marks."""
     tokens = ["[UNK]", "<line/>", "</line>", END, *"Hel,", "##", "##l", "x"]

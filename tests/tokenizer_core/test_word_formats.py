@@ -52,7 +52,7 @@ def wordpiece(request: pytest.FixtureRequest) -> Tokenizer:
     return Tokenizer(vocab, [], SPECIALS, request.param, algorithm=WordPiece())
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_huggingface_encodes_the_exported_wordpiece_alike(
     wordpiece: Tokenizer, tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ from loopback import waiting_for
 from prefect_server import PrefectServer
 from served import Served
 
-pytestmark = [pytest.mark.server, pytest.mark.slow]
+pytestmark = pytest.mark.night
 
 ROOT = Path(__file__).parents[3]
 # Prints the status of each request, then why the password cannot be read.

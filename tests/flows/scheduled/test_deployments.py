@@ -14,7 +14,7 @@ from served import Served
 from bpeline.registry.records import STUCK
 from bpeline.tokenizer_core.shards.token_shards import TokenShards
 
-pytestmark = [pytest.mark.server, pytest.mark.slow]
+pytestmark = pytest.mark.night
 
 BROWSER = installed_browser()
 ROOT = Path(__file__).parents[3]
@@ -50,7 +50,6 @@ def test_retrain_runs_on_schedule_and_its_gates_make_a_champion(
     assert champion["model_version"]["version"] == "1"
 
 
-@pytest.mark.rotating(3)
 def test_a_champion_that_moves_starts_the_encoding_of_the_dataset(
     served: Served, retrained: Any
 ) -> None:
@@ -62,7 +61,6 @@ def test_a_champion_that_moves_starts_the_encoding_of_the_dataset(
     assert len(TokenShards(served.home / "tokens" / "demo-1")) > 100
 
 
-@pytest.mark.rotating(6)
 def test_encode_dataset_runs_on_schedule_and_mlflow_shows_how_fast_it_was(
     served: Served, retrained: Any
 ) -> None:
@@ -83,7 +81,6 @@ def test_encode_dataset_runs_on_schedule_and_mlflow_shows_how_fast_it_was(
     assert metrics["encode/megabytes_per_second"] > 0
 
 
-@pytest.mark.rotating(3)
 def test_sweep_garbage_runs_on_schedule(served: Served, retrained: Any) -> None:
     left = list((served.home / "runs").iterdir())
     assert left
@@ -95,7 +92,6 @@ def test_sweep_garbage_runs_on_schedule(served: Served, retrained: Any) -> None:
     assert not list((served.home / "runs").iterdir())
 
 
-@pytest.mark.rotating(3)
 def test_recertify_runs_on_schedule(served: Served, retrained: Any) -> None:
     served.schedule("recertify")
     run = served.ended("recertify")
@@ -105,7 +101,6 @@ def test_recertify_runs_on_schedule(served: Served, retrained: Any) -> None:
     assert "| demo/1 | hf | " in table
 
 
-@pytest.mark.rotating(6)
 @pytest.mark.skipif(BROWSER is None, reason="no browser of the Chromium family is installed")
 def test_people_find_the_results_in_both_user_interfaces(
     served: Served, retrained: Any, tmp_path: Path
@@ -131,7 +126,6 @@ def test_people_find_the_results_in_both_user_interfaces(
         )
 
 
-@pytest.mark.rotating(6)
 def test_watch_drift_runs_on_schedule_and_drift_starts_a_training(
     served: Served, retrained: Any
 ) -> None:

@@ -21,7 +21,7 @@ from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.shards.token_shards import TokenShards
 from bpeline.tokenizer_core.training.bpe import train_bpe
 
-pytestmark = [pytest.mark.server, pytest.mark.slow]
+pytestmark = pytest.mark.night
 
 
 @pytest.fixture
@@ -62,7 +62,6 @@ def test_a_run_appears_with_tasks_logs_and_artifacts(
     assert any("learn merges" in message for message in messages)
 
 
-@pytest.mark.rotating(6)
 def test_a_cluster_is_one_task_however_many_parcels_it_works_on(
     server: PrefectServer, corpus: Path, tmp_path: Path
 ) -> None:
@@ -77,7 +76,6 @@ def test_a_cluster_is_one_task_however_many_parcels_it_works_on(
     assert json.loads(local.stdout)["digest"] == json.loads(ended.stdout)["digest"]
 
 
-@pytest.mark.rotating(3)
 def test_an_import_is_a_run_with_its_steps_and_its_summary(
     server: PrefectServer, corpus: Path, tmp_path: Path
 ) -> None:
@@ -96,7 +94,6 @@ def test_an_import_is_a_run_with_its_steps_and_its_summary(
     assert artifacts["tokenizer-summary-theirs"]["data"].startswith("# theirs/1")
 
 
-@pytest.mark.rotating(3)
 def test_rules_are_judged_in_a_task_and_the_champion_comparison_is_an_artifact(
     server: PrefectServer, corpus: Path, tmp_path: Path
 ) -> None:
@@ -127,7 +124,6 @@ def test_rules_are_judged_in_a_task_and_the_champion_comparison_is_an_artifact(
     assert "| compression/bytes_per_token |" in compared["data"]
 
 
-@pytest.mark.rotating(3)
 def test_a_failure_is_recorded_and_said_without_a_traceback(
     server: PrefectServer, corpus: Path, tmp_path: Path
 ) -> None:
@@ -145,7 +141,6 @@ def test_a_failure_is_recorded_and_said_without_a_traceback(
     assert all(json.loads(path.read_text()) for path in stored), "Prefect keeps JSON, no pickles"
 
 
-@pytest.mark.rotating(2)
 def test_a_flow_is_tried_again_after_its_own_error_alone(
     server: PrefectServer, tmp_path: Path
 ) -> None:
@@ -184,7 +179,6 @@ except EmptyCorpus as error:
     assert second.startswith("EmptyCorpus('broken')")
 
 
-@pytest.mark.rotating(3)
 def test_a_flow_that_takes_too_long_is_stopped_with_its_threads(
     server: PrefectServer, tmp_path: Path
 ) -> None:
@@ -213,7 +207,6 @@ print(state.name, time.monotonic() - begun < 200)
     assert ended.stdout.strip() == "TimedOut True"
 
 
-@pytest.mark.rotating(2)
 def test_deployments_have_schedules_triggers_limits_and_forms_that_read_well(
     served: Served, server: PrefectServer, tmp_path: Path
 ) -> None:
@@ -257,7 +250,6 @@ def test_deployments_have_schedules_triggers_limits_and_forms_that_read_well(
     raise AssertionError("the schedule creates no runs")
 
 
-@pytest.mark.rotating(6)
 def test_what_a_project_schedules_runs_on_its_own_corpus(
     served: Served, server: PrefectServer, tmp_path: Path
 ) -> None:
@@ -295,7 +287,6 @@ def test_what_a_project_schedules_runs_on_its_own_corpus(
     assert "removed: encode-dataset-own, sweep-garbage-own" in typed("deploy", "--remove")
 
 
-@pytest.mark.rotating(6)
 def test_what_a_projects_file_names_no_more_is_said_and_removed_when_asked(
     served: Served, server: PrefectServer, tmp_path: Path
 ) -> None:
