@@ -21,6 +21,7 @@ from bpeline.flows.cli.main import cli
 
 IDS = 330
 END = "<|end|>"
+SENTENCES = '"Stop!"* He left. "Go!"* She stayed. "Stop!"* Dr. Low went, too. ' * 4
 PATTERNS = (
     *("gpt2", "cl100k", "o200k", "tekken", "llama3", "qwen2", "qwen3.5", "deepseek-v3", "kimi"),
     *("starcoder", r"\p{L}+|\p{N}|[^\p{L}\p{N}]+"),
@@ -33,7 +34,7 @@ Make = Callable[[], bpeline.Tokenizer]
 @cache
 def counts(pattern: str = "gpt2", *languages: str, **options: Any) -> bpeline.WordCounts:
     """Word counts of some languages, all when none is named."""
-    documents = contract_text(languages or LANGUAGES).split("\n")
+    documents = [*contract_text(languages or LANGUAGES).split("\n"), SENTENCES]
     return bpeline.count_texts(documents, pattern, workers=1, **options)
 
 
@@ -78,6 +79,9 @@ def python_cases() -> Iterator[tuple[str, Make]]:
         yield f"wordpiece {score}", partial(_wordpiece, score)
     for sentences in ("punkt", "lines", "none"):
         yield f"frequency-bpe {sentences}", partial(_frequency, sentences)
+    whole = partial(_frequency, "punkt", word_sentences="text")
+    yield "frequency-bpe words of the whole text", whole
+    yield "frequency-bpe without parts", partial(_frequency, "none", parts="none")
 
 
 def _byte_bpe(pattern: str = "gpt2", **options: Any) -> bpeline.Tokenizer:
@@ -113,8 +117,10 @@ def _wordpiece(score: Any) -> bpeline.Tokenizer:
     return bpeline.train_wordpiece(words, 150, score=score, special_tokens=["[CLS]", "[SEP]"])
 
 
-def _frequency(sentences: Any) -> bpeline.Tokenizer:
-    return bpeline.train_frequency_bpe(counts("wordpunct"), 60, sentences=sentences)
+def _frequency(sentences: Any, **options: Any) -> bpeline.Tokenizer:
+    within = "none" if "word_sentences" in options else sentences
+    words = counts("wordpunct", sentences=within)
+    return bpeline.train_frequency_bpe(words, 60, sentences=sentences, **options)
 
 
 COMMANDS: dict[str, tuple[str, ...]] = {
