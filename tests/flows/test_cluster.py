@@ -50,6 +50,8 @@ END = "<|endoftext|>"
 WORKERS = 3
 ROOT = Path(flows.__file__).parents[1]
 
+pytestmark = pytest.mark.night
+
 
 @pytest.fixture(autouse=True)
 def _lasting(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +111,6 @@ class Heard(progress.Progress):
 # ---- parcels -----------------------------------------------------------------------------------
 
 
-@pytest.mark.night
 def test_results_come_in_order_from_several_processes_with_their_progress(
     engine: DaskEngine,
 ) -> None:
@@ -124,13 +125,11 @@ def test_results_come_in_order_from_several_processes_with_their_progress(
     assert engine.parcels(10**9) == 8 * WORKERS
 
 
-@pytest.mark.night
 def test_a_function_that_is_no_step_is_mapped_too(engine: DaskEngine) -> None:
     assert engine.mapper(cluster_steps.square, range(5), "square", str) == [0, 1, 4, 9, 16]
     assert engine.mapper(cluster_steps.square, [], "square", str) == []
 
 
-@pytest.mark.night
 def test_the_first_error_comes_back_as_it_is_and_stops_the_rest(
     engine: DaskEngine, tmp_path: Path
 ) -> None:
@@ -165,7 +164,6 @@ def test_workers_with_another_program_are_refused_before_they_count(
         mapped(engine, cluster_steps.tell, [1])
 
 
-@pytest.mark.night
 def test_workers_that_join_later_are_prepared_too(
     cluster: Any, engine: DaskEngine, tmp_path: Path
 ) -> None:
@@ -192,14 +190,12 @@ def test_parcels_of_a_worker_that_dies_are_done_by_others(
     assert len(list(tmp_path.glob("[0-9]"))) == 2
 
 
-@pytest.mark.night
 def test_a_parcel_that_kills_its_workers_is_named(engine: DaskEngine) -> None:
     with pytest.raises(WorkerLost, match="4 workers died one after the other at item 7") as error:
         mapped(engine, cluster_steps.die_always, [7])
     assert "--table-memory" in error.value.next_step
 
 
-@pytest.mark.night
 def test_a_cluster_without_workers_is_given_up(cluster: Any, engine: DaskEngine) -> None:
     engine._patience = 1.0
     leave = Heard(at_first=lambda: cluster.scale(0))
@@ -213,7 +209,6 @@ def test_a_cluster_without_workers_is_given_up(cluster: Any, engine: DaskEngine)
     assert any("is gone; its parcels are done elsewhere" in note for note in leave.notes)
 
 
-@pytest.mark.night
 def test_a_scheduler_that_goes_is_an_error(tmp_path: Path) -> None:
     with DaskEngine(None, 1, tmp_path, patience=1.0) as engine:
         started = engine._client().cluster
@@ -229,7 +224,6 @@ def test_a_scheduler_that_goes_is_an_error(tmp_path: Path) -> None:
         assert time.monotonic() - begin < 55
 
 
-@pytest.mark.night
 @pytest.mark.parametrize("seconds", [0.0, 2.0])  # before workers are prepared, and later
 def test_a_scheduler_that_is_killed_is_one_error(tmp_path: Path, seconds: float) -> None:
     logged = io.StringIO()
@@ -259,7 +253,6 @@ def test_a_scheduler_that_is_killed_is_one_error(tmp_path: Path, seconds: float)
     assert logged.getvalue() == ""
 
 
-@pytest.mark.night
 def test_workers_import_nothing_from_the_current_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,7 +309,6 @@ def counted(folder: Path, root: Path, request: Any, engine: str, heard: Heard) -
     return words.table, placed_shards(corpus), words.seen, WordCountStore(workspace), corpus
 
 
-@pytest.mark.night
 def test_counts_are_the_same_though_a_worker_is_killed_meanwhile(
     cluster: Any,
     engine: DaskEngine,
@@ -349,7 +341,6 @@ def test_counts_are_the_same_though_a_worker_is_killed_meanwhile(
     assert again[4].reused == len(places)
 
 
-@pytest.mark.night
 def test_words_fall_into_partitions_evenly_and_always_the_same() -> None:
     words = WordCounts.from_mapping({b"word %d" % number: 1 for number in range(4000)})
     found = partitions.partition_of(words, 4)
@@ -365,7 +356,6 @@ def tokenizer(english_and_code: str) -> Tokenizer:
     return train_bpe(WordCounts.from_mapping(words), 600, special_tokens=[END])
 
 
-@pytest.mark.night
 @pytest.mark.parametrize("format", ["bin", "megatron", "olmo", "parquet"])
 def test_token_shards_are_the_same_byte_for_byte(
     format: str, cluster: Any, engine: DaskEngine, files: Path, tokenizer: Tokenizer, tmp_path: Path
@@ -436,7 +426,6 @@ def contents(folder: Path) -> dict[str, bytes]:
 SLOWLY = r"\p{L}+(?=\s)|\p{L}+|\s+|[^\s\p{L}]+"  # without a kernel: looks ahead
 
 
-@pytest.mark.night
 def test_ctrl_c_ends_all_processes_and_the_same_command_goes_on(
     tmp_path: Path,
     english_and_code: str,

@@ -29,6 +29,7 @@ def trained(bpeline: Command, *arguments: Any) -> dict[str, Any]:
     return summary
 
 
+@pytest.mark.night
 def test_a_version_is_that_of_json_lines_counted_once_and_verified(
     documents: list[str],
     corpus: Path,

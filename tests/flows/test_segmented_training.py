@@ -20,7 +20,7 @@ Command = Callable[..., Result]
     ("name", "sentences"),
     [
         pytest.param("jieba", CHINESE, marks=needs_jieba),
-        pytest.param("sudachi", JAPANESE, marks=needs_sudachi),
+        pytest.param("sudachi", JAPANESE, marks=[needs_sudachi, pytest.mark.night]),
     ],
 )
 def test_train_register_load_compare_encode(

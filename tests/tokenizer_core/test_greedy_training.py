@@ -138,6 +138,7 @@ def as_the_program(words: dict[str, int], merges: int) -> tuple[list[str], dict[
     return [token for token, _ in ordered], splits
 
 
+@pytest.mark.night
 def test_as_trained_goes_as_programs_that_do_not_separate_training(
     book: Path, tmp_path: Path
 ) -> None:

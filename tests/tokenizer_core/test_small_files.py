@@ -21,6 +21,7 @@ from bpeline.tokenizer_core.shards.shard_job import OpenShard
 from bpeline.tokenizer_core.shards.shard_plan import Piece, whole_files
 
 END = "<|endoftext|>"
+NIGHT = pytest.mark.night
 PARTS = ["lower and lowest", " ", "", "é", "\0", "\ufeff", END, END + END, "\n\n", "日本", "x" * 70]
 
 
@@ -62,8 +63,10 @@ def told(pieces: Any, encoding: FileEncoding) -> tuple[list[int], list[int], lis
     return ids, ends, [shard.size, *places]
 
 
-@pytest.mark.parametrize("end_of_text", [None, END])
-@pytest.mark.parametrize("separator", [END, "lower", (), (END, " ")])
+@pytest.mark.parametrize("end_of_text", [None, pytest.param(END, marks=NIGHT)])
+@pytest.mark.parametrize(
+    "separator", [END, "lower", *(pytest.param(one, marks=NIGHT) for one in ((), (END, " ")))]
+)
 def test_files_give_the_same_together_and_one_by_one(
     tokenizer: Tokenizer, files: list[Any], end_of_text: str | None, separator: Any
 ) -> None:

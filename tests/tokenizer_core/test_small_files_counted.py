@@ -17,6 +17,7 @@ from bpeline.tokenizer_core.counting import WordCounts, combine_word_counts
 from bpeline.tokenizer_core.errors import CorpusChanged, EmptyCorpus, InvalidUtf8
 
 END = "<|endoftext|>"
+NIGHT = pytest.mark.night
 PARTS = [
     "lower and lowest", " ", "  ", "", "\n", "\r", "\t\n ", "é", "\0", "\ufeff", "'", "'s", "12345",
     END, END[:6], END[6:], "日本", "\u3000", "x" * 70, "e\u0301", "\u0301", "a\u200d",
@@ -70,8 +71,18 @@ def rows(counts: WordCounts) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("special_tokens", [(), (END,), (END, " ", "\n"), ("low",)])
-@pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "o200k", r"\s+$|\w+|^\W|\s+(?!\S)|\W"])
+@pytest.mark.parametrize(
+    "special_tokens",
+    [(END,), *(pytest.param(one, marks=NIGHT) for one in ((), (END, " ", "\n"), ("low",)))],
+)
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "gpt2",
+        r"\s+$|\w+|^\W|\s+(?!\S)|\W",
+        *(pytest.param(one, marks=NIGHT) for one in ("cl100k", "o200k")),
+    ],
+)
 def test_files_give_the_same_words_together_and_one_by_one(
     folder: Path, pattern: str, special_tokens: tuple[str, ...], read_together: list[int]
 ) -> None:
