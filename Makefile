@@ -19,7 +19,7 @@ BY_FILE = --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 COMPILE = $(BIN)/python -c "from bpeline.tokenizer_core.warm_up import compile_all; list(compile_all())"
 PYTEST = $(BIN)/python -m pytest $(if $(SEED),--seed $(SEED))
 
-.PHONY: types demo test test-nightly test-mutants lint docs release-check bench clean
+.PHONY: types demo test test-nightly test-mutants lint docs release-check bench bench-baseline clean
 
 demo: $(VENV)/installed  ## a tokenizer trained on the Python standard library's own source text
 	$(BIN)/bpeline train --demo
@@ -56,6 +56,9 @@ types:  # the installed package as links: where mypy and the site find it
 bench: $(VENV)/installed-tests  ## training and encoding, us and the peers side by side; FILE=corpus.txt
 	$(BIN)/python -m benchmarks training $(FILE)
 	$(BIN)/python -m benchmarks encoding $(FILE)
+
+bench-baseline: $(VENV)/installed-tests  ## this checkout beside release v0.2.0: CPU ratios; FILE=corpus.txt
+	$(BIN)/python -m benchmarks.baseline $(FILE)
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
