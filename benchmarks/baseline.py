@@ -115,14 +115,14 @@ def main() -> None:
     options = parser.parse_args()
     release = installed_release()
     with tempfile.TemporaryDirectory() as folder:
-        text = options.file or _sources(Path(folder) / "text.txt")
+        text = (options.file or _sources(Path(folder) / "text.txt")).absolute()
         pair = []
         for name, python in (("release", release), ("checkout", sys.executable)):
             contestant = Contestant(python, Path(folder) / name)
             _make_workspace(contestant, text)
             pair.append(contestant)
         print(f"CPU seconds of {TAG}, of this checkout, and their ratio (least … most of pairs)")
-        for line in _lines(pair, text.absolute(), options.rounds):
+        for line in _lines(pair, text, options.rounds):
             print(line, flush=True)
 
 
