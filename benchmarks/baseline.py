@@ -46,37 +46,37 @@ print(json.dumps([spent, hashlib.sha256(repr(found).encode()).hexdigest()]))
 """
 _LOAD = "known = Tokenizer.load(tokenizer)\n"
 _CASES = {
-    "count words": (1, "def work(): return count_words(text, workers=1).digest"),
+    "count words": (5, "def work(): return count_words(text, workers=1).digest"),
     "learn 32,000 ids": (
-        1,
+        5,
         "counts = count_words(text, workers=1)\n"
         "def work(): return train_bpe(counts, 32_000, threads=1).digest",
     ),
     "encode files": (
-        1,
+        20,
         _LOAD + "def work(): return known.encode_files_to_numpy(text, threads=1).ids.tobytes()",
     ),
     "encode a batch": (
-        1,
+        20,
         _LOAD + "batch = pieces(3_000, 2_000)\n"
         "def work(): return known.encode_batch(batch, threads=1)",
     ),
     "encode 60 characters": (
-        5,
+        20,
         _LOAD
         + "short = pieces(60, 20_000)\ndef work(): return [known.encode(one) for one in short]",
     ),
     "encode 300 characters": (
-        5,
+        50,
         _LOAD
         + "short = pieces(300, 4_000)\ndef work(): return [known.encode(one) for one in short]",
     ),
     "decode": (
-        5,
+        50,
         _LOAD + "lists = known.encode_batch(pieces(300, 4_000), threads=1)\n"
         "def work(): return [known.decode(ids) for ids in lists]",
     ),
-    "load": (10, "def work(): return Tokenizer.load(tokenizer).vocab_size"),
+    "load": (20, "def work(): return Tokenizer.load(tokenizer).vocab_size"),
 }
 _COMMANDS = {
     "bpeline encode": ("encode", "small/1", "some text to encode"),
