@@ -3,7 +3,7 @@
 Reads from its input {"library", "path", "texts", "told"}: which reader below, what it reads, and
 what the file leaves out. Writes one line of JSON: {"version", "facts", "plain", "special",
 "letters"}, "plain" and "special" a list for each text, special tokens in it read as text and as
-special tokens, "letters" those of the told ones that its regex engine takes for letters; or
+special tokens, "letters" those in told["letters"] that its regex engine takes for letters; or
 {"failed"}, why there is no answer. A library may end or hang this process and nothing else. With a
 folder as its argument, packages in there come before those installed. Knows nothing of bpeline.
 """

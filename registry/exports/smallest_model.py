@@ -52,10 +52,11 @@ def smallest_model(path: Path) -> bytes:
 
 
 def letter_model(path: Path) -> bytes | None:
-    """A model with the split pattern of a GGUF file that joins ``a`` with the first byte behind it.
+    """A model whose ids show which characters llama.cpp takes for letters.
 
-    Does so where both are in one pre-token, so it tells which characters llama.cpp takes for
-    letters. All of four bytes begin with the same one. None for other than byte-level BPE.
+    It has the split pattern of a GGUF file and one merge: ``a`` and the byte F0, with which every
+    character of four bytes begins. The merge is made where both are in one pre-token. None for
+    other algorithms than byte-level BPE.
     """
     entries = read_metadata(path, ("tokenizer.ggml.model", "tokenizer.ggml.pre"))
     if entries.get("tokenizer.ggml.model") != "gpt2":

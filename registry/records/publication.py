@@ -126,16 +126,17 @@ class Publication:
         shown = {key: as_text(value) for key, value in self.params.items()}
         object.__setattr__(self, "params", shown)
 
-    def as_json(self, root: Path = Path("/")) -> bytes:
+    def as_json(self, root: Path | None = None) -> bytes:
         """The record for the outbox: canonical JSON.
 
         Args:
-            root: the workspace; paths in it are written as seen from there, for it may move.
+            root: the workspace, which may be moved: paths in it are written relative to it.
         """
 
         def written(path: Path) -> str:
-            inside = root != Path("/") and path.is_relative_to(root)
-            return str(path.relative_to(root) if inside else path)
+            if root is None or not path.is_relative_to(root):
+                return str(path)
+            return str(path.relative_to(root))
 
         record = {one.name: getattr(self, one.name) for one in fields(self)}
         for name, value in record.items():
