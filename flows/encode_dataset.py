@@ -52,7 +52,6 @@ def encode_dataset(request: DatasetRequest, workspace: str | None) -> EncodedDat
         "format": request.format, "separator": request.separator,
         "end_of_text": request.end_of_text, "invalid_utf8": request.invalid_utf8,
         "text_field": request.text_field, "id_field": request.id_field,
-        "columns": tuple(request.columns) or None,
         "shard_bytes": request.shard_megabytes << 20, "threads": request.threads,
         "pack": request.pack, "seed": request.seed if request.pack else None,
         "engine": None if request.engine == LOCAL else request.engine,

@@ -450,7 +450,7 @@ MAY_READ = {
     **dict.fromkeys(
         ("tokenizer_core/corpus/documents.py", "tokenizer_core/corpus/first_look.py",
          "tokenizer_core/corpus/text_records.py", "tokenizer_core/corpus/scanned_lines.py",
-         "tokenizer_core/shards/parquet_shards.py", "tokenizer_core/shards/olmo_shards.py"),
+         "tokenizer_core/shards/parquet_shards.py"),
         "a stream"),
     "tokenizer_core/shards/shard_formats.py": "maps arrays whose sizes were compared",
     "tokenizer_core/shards/document_index.py": "maps an array whose size was compared",

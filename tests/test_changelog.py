@@ -23,6 +23,7 @@ def kinds() -> Iterator[tuple[str, str, str]]:
 
 def test_releases_have_a_version_and_a_date_and_kinds_that_are_known() -> None:
     releases = re.findall(r"^## (.*)$", CHANGELOG, re.MULTILINE)
+    releases = releases[releases[0] == "[Unreleased]" :]
     dates = []
     for title in releases:
         dated = re.fullmatch(r"\[\d+\.\d+\.\d+\] - (\d{4}-\d\d-\d\d)", title)

@@ -599,7 +599,6 @@ class Tokenizer:
         id_field: str = "id",
         format: str | ShardFormat = "bin",
         shard_bytes: int = SHARD_BYTES,
-        columns: str | Sequence[str] = (),
         dropout: float = 0.0,
         seed: int = 0,
         on_shard: Callable[[ShardRecord], None] | None = None,
@@ -626,9 +625,6 @@ class Tokenizer:
             format: ``bin``, ``npy``, ``megatron`` (what Megatron-LM's own writer leaves),
                 ``parquet``, or a format of your own: see `shard_formats`.
             shard_bytes: bytes of text that make a shard, about; no document is divided.
-            columns: fields of rows that Parquet shards carry over, each with its type where it is
-                not text: ``("url", "score:double")``, or ``"url,score:double"``; the types are
-                string, int64, double, bool and json. A JSON line need not have them.
             dropout: the probability with which a merge is left out at each step, see
                 `derived.DropoutEncoding`; the manifest tells it. Which ones, ``seed``, the name of
                 the file and the place in it decide, whatever the number of threads.
@@ -641,9 +637,8 @@ class Tokenizer:
 
         Raises:
             MissingSource, UnreadableSource, InvalidUtf8, CorpusChanged: files cannot be read.
-            InvalidOption: numbers below 1, ``out`` holds tokens of another tokenizer, dropout that
-                this tokenizer cannot have, or columns that the format cannot carry or that hold
-                something else than their type.
+            InvalidOption: numbers below 1, ``out`` holds tokens of another tokenizer, or dropout
+                that this tokenizer cannot have.
             InvalidSpecialToken: ``end_of_text`` is no special token of this tokenizer.
             WorkspaceLocked: another process writes to ``out``.
             StorageError: a store does not answer; likewise.
@@ -658,7 +653,6 @@ class Tokenizer:
             id_field,
             dropout,
             seed,
-            columns,
         )
         layout, files = shard_format(format), find_source_files(sources_of(paths))
         job = ShardJob(

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     'bpeline encode en-de@candidate "Guten Tag" --language de --threshold 50',
     'bpeline encode news@champion data/*.jsonl.zst -o tokens --end-of-text "<|endoftext|>"',
     "bpeline encode news@champion data -o tokens --format megatron --pack 4096 --seed 7",
-    "bpeline encode news@champion fineweb/*.parquet -o tokens --format parquet --columns "
-    "url,language_score:double",
+    "bpeline encode news@champion fineweb/*.parquet -o tokens --format parquet",
     'bpeline encode news@champion "Good news" --dropout 0.1 --seed 7',
     "bpeline encode news@champion data/*.txt -o epoch-2 --dropout 0.1 --seed 2",
 )
@@ -85,9 +84,9 @@ if TYPE_CHECKING:
 @click.option(
     "--format",
     "format",
-    type=click.Choice(["bin", "npy", "megatron", "olmo", "parquet"]),
+    type=click.Choice(["bin", "npy", "megatron", "parquet"]),
     default="bin",
-    help="With -o: raw numbers, NumPy arrays, what Megatron-LM and NeMo read, what OLMo reads, or "
+    help="With -o: raw numbers, NumPy arrays, what Megatron-LM and NeMo read, or "
     "a Parquet row for each document.",
 )
 @click.option(
@@ -95,13 +94,6 @@ if TYPE_CHECKING:
     default="id",
     metavar="NAME",
     help="With -o: field of .jsonl files that names a document, kept in the index of documents.",
-)
-@click.option(
-    "--columns",
-    metavar="NAME[:TYPE],...",
-    default="",
-    help="With --format parquet: fields of rows that shards carry over, such as "
-    "url,score:double; types are string, int64, double, bool and json.",
 )
 @click.option(
     "--pack",
@@ -222,7 +214,7 @@ def _encode_files(
     **keywords: Any,
 ) -> None:
     """Encode files into token shards and say how it went."""
-    from bpeline.flows.steps import notes_on_columns, notes_on_documents, pack_beside
+    from bpeline.flows.steps import notes_on_documents, pack_beside
     from bpeline.flows.wording import counted
     from bpeline.registry import load_tokenizer
     from bpeline.tokenizer_core.corpus import Source
@@ -277,9 +269,6 @@ def _encode_files(
     if sys.stdout.isatty() and counts["shard_format"] != "parquet":
         lines.append("read them with: from bpeline import TokenShards")
         lines.append(f'                TokenShards("{output}")')
-    about_columns = notes_on_columns(shards)
-    lines += about_columns
-    notes += about_columns
     told = {**counts, "skipped": found.skipped.as_dict(), "notes": notes}
     if pack is not None:
         packed, notes_on_packing = pack_beside(

@@ -71,10 +71,10 @@ class DatasetRequest(Request):
         description="the directory, or URL of a store, in which the version gets its own: news-3; "
         '"tokens" in the workspace when empty',
     )
-    format: Literal["bin", "npy", "megatron", "olmo", "parquet"] = Field(
+    format: Literal["bin", "npy", "megatron", "parquet"] = Field(
         "bin",
         description="bin: raw numbers; npy: NumPy arrays; megatron: what Megatron-LM and NeMo "
-        "read; olmo: what OLMo reads; parquet: a row for each document",
+        "read; parquet: a row for each document",
     )
     separator: str | None = Field(
         None,
@@ -100,11 +100,6 @@ class DatasetRequest(Request):
     )
     id_field: str = Field(
         "id", description="the one that names the document, kept in the index of documents"
-    )
-    columns: tuple[str, ...] = Field(
-        (),
-        description="with parquet: fields of rows that shards carry over, url or score:double; "
-        "types are string, int64, double, bool and json",
     )
     shard_megabytes: int = Field(
         256, description="MiB of text in a shard; documents are never divided"

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from .dataset_encoding import encode as encode
     from .dataset_encoding import pack as pack
     from .dataset_encoding import record as record
-    from .document_notes import notes_on_columns as notes_on_columns
     from .document_notes import notes_on_documents as notes_on_documents
     from .evaluating import evaluate as evaluate
     from .evaluating import evaluate_imported as evaluate_imported

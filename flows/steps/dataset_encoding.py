@@ -10,7 +10,7 @@ from typing import Any
 
 from bpeline.flows.engines import LOCAL
 from bpeline.flows.running import ENCODE, RECORD, progress, step
-from bpeline.flows.steps.document_notes import notes_on_columns, notes_on_documents
+from bpeline.flows.steps.document_notes import notes_on_documents
 from bpeline.flows.steps.shard_encoding import encode_files
 from bpeline.flows.steps.shard_packing import pack_beside
 from bpeline.flows.wording import counted, megabytes
@@ -138,7 +138,6 @@ def encode(
     for later in ("pack", "seed"):
         options.pop(later, None)
     engine = options.pop("engine", None) or LOCAL
-    options["columns"] = options.pop("columns", None) or ()
     listener = progress.current()
     found = search_sources(sources)
     notes = [*filter(None, [found.skipped.remark])]
@@ -162,10 +161,6 @@ def encode(
     now = _written_at(place)
     new = [one for one in shards.records if now[one.name] != before.get(one.name)]
     counts = shards.manifest
-    about_columns = notes_on_columns(shards)
-    for note in about_columns:
-        listener.note(note)
-    notes += about_columns
     return EncodedDataset(
         reference=reference,
         digest=tokenizer.digest,

@@ -356,7 +356,7 @@ def tokenizer(english_and_code: str) -> Tokenizer:
     return train_bpe(WordCounts.from_mapping(words), 600, special_tokens=[END])
 
 
-@pytest.mark.parametrize("format", ["bin", "megatron", "olmo", "parquet"])
+@pytest.mark.parametrize("format", ["bin", "megatron", "parquet"])
 def test_token_shards_are_the_same_byte_for_byte(
     format: str, cluster: Any, engine: DaskEngine, files: Path, tokenizer: Tokenizer, tmp_path: Path
 ) -> None:

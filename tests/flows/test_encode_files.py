@@ -86,7 +86,7 @@ def test_documents_end_at_the_special_tokens_of_the_version(
     assert [ids.tolist() for ids in TokenShards("out")] == [here.encode(text)]
 
 
-@pytest.mark.parametrize("format", ["bin", "npy", "megatron", "olmo", "parquet"])
+@pytest.mark.parametrize("format", ["bin", "npy", "megatron", "parquet"])
 def test_every_format_holds_the_same_documents(
     here: Tokenizer, bpeline: Command, format: str
 ) -> None:
@@ -99,7 +99,7 @@ def test_every_format_holds_the_same_documents(
     assert shards.manifest["shard_format"] == format
 
 
-@pytest.mark.parametrize("format", ["bin", "megatron", "olmo", "parquet"])
+@pytest.mark.parametrize("format", ["bin", "megatron", "parquet"])
 def test_documents_are_packed_beside_their_shards(
     here: Tokenizer, bpeline: Command, format: str
 ) -> None:

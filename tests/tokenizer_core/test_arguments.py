@@ -247,7 +247,6 @@ TABLE: dict[str, dict[str, frozenset[str]]] = {
         "id_field": TEXTS,
         "format": TEXTS,
         "shard_bytes": NUMBERS,
-        "columns": LISTS | TEXTS,
         "dropout": SHARES,
         "seed": NUMBERS,
         "on_shard": or_none(FUNCTIONS),

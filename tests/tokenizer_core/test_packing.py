@@ -83,7 +83,7 @@ def test_the_generator_is_the_published_one() -> None:
     ("format", "length", "shard_tokens"),
     [
         *[("bin", *sizes) for sizes in ((64, 1_000), (7, 7), (1_000, 3), (1, 500))],
-        *[(format, 64, 1_000) for format in ("npy", "megatron", "olmo", PARQUET)],
+        *[(format, 64, 1_000) for format in ("npy", "megatron", PARQUET)],
     ],
 )
 def test_sequences_are_the_shuffled_documents_end_to_end(

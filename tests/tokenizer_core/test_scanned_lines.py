@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from bpeline.tokenizer_core.corpus import documents
 from bpeline.tokenizer_core.corpus.documents import ChunkText, read_documents
 from bpeline.tokenizer_core.corpus.reading import Reading
-from bpeline.tokenizer_core.corpus.row_fields import RowFields
 from bpeline.tokenizer_core.corpus.scanned_lines import ScannedLines
 from bpeline.tokenizer_core.corpus.sources import SourceFile
 from bpeline.tokenizer_core.errors import BpelineError
@@ -64,7 +63,7 @@ def all_left_to_python() -> Iterator[None]:
 def outcome(content: bytes, begin: int, reading: Reading, id_field: str) -> Any:
     """All that is read of a chunk, or all that its error says."""
     try:
-        read = read_documents(Text.of(content), FILE, begin, reading, RowFields(id_field))
+        read = read_documents(Text.of(content), FILE, begin, reading, id_field)
     except BpelineError as error:
         return type(error), error.happened, error.accepted, error.next_step
     assert read.text.data[read.text.size :].tolist() == [0] * PADDING
@@ -408,7 +407,7 @@ def test_a_field_of_any_name() -> None:
 
 def test_a_document_can_be_its_own_id() -> None:
     line = b'{"text":"a\\u00e9"}'
-    read = read_documents(Text.of(line), FILE, 0, READING, RowFields("text"))
+    read = read_documents(Text.of(line), FILE, 0, READING, "text")
     assert (read.text.bytes(), read.row_ids) == ("aé".encode(), (b'"a\\u00e9"',))
 
 

@@ -169,7 +169,7 @@ def test_npy_opens_with_numpy_and_holds_what_bin_holds(
     assert TokenShards(tmp_path / "npy").format is NPY
 
 
-@pytest.mark.parametrize("format", ["bin", "npy", "megatron", "olmo"])
+@pytest.mark.parametrize("format", ["bin", "npy", "megatron"])
 def test_a_reader_keeps_what_it_opened_and_goes_to_other_processes_without_it(
     tokenizer: Tokenizer, texts: list[str], format: str, tmp_path: Path
 ) -> None:

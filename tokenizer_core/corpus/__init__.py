@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from .rereading import SingleDocuments as SingleDocuments
     from .rereading import has_single_documents as has_single_documents
     from .rereading import read_again as read_again
-    from .row_fields import RowFields as RowFields
     from .skipped_files import SkippedFiles as SkippedFiles
     from .small_files import SmallFiles as SmallFiles
     from .small_files import Work as Work

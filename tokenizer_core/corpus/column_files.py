@@ -25,7 +25,6 @@ import numpy as np
 
 import bpeline
 from bpeline.tokenizer_core.another_python import required_python
-from bpeline.tokenizer_core.corpus.row_fields import RowFields
 from bpeline.tokenizer_core.corpus.sources import FileState, SourceFile
 from bpeline.tokenizer_core.errors import UnreadableSource, WorkerLost
 from bpeline.tokenizer_core.processors import available_processors
@@ -33,7 +32,7 @@ from bpeline.tokenizer_core.processors import available_processors
 # What `column_worker` says of itself, without importing it (it imports pyarrow).
 _HEADER = struct.Struct("<BQQ")
 _OUT_OF_MEMORY = 75
-_DATA, _END, _VALUES = 0, 1, 3
+_DATA, _END, _IDS = 0, 1, 3
 _LONGEST_REASON = 1 << 14
 _SECONDS, _MEMORY = 120.0, 2 << 30
 _SILENCE = 900.0  # seconds without a word after which a process hangs
@@ -54,8 +53,7 @@ class ColumnBlocks:
 
     Attributes:
         spent: bytes on disk that they took so far.
-        values: what was asked of rows, as `RowFields.values_of` gives it, at least for those
-            whose documents were given.
+        row_ids: what names documents, as JSON, at least those that were given.
     """
 
     def __init__(
@@ -66,13 +64,12 @@ class ColumnBlocks:
         begin: int,
         end: int,
         field: str | tuple[str, str],
-        carried: RowFields | None = None,
+        id_field: str = "",
     ) -> None:
         self.spent = 0
-        self.values: deque[bytes] = deque()
+        self.row_ids: deque[bytes] = deque()
         self._file, self._begin = file, min(begin, file.size)
-        asked = (carried.id, carried.columns) if carried else None
-        self._asked = path, state, file.format, begin, end, field, asked, (_SECONDS, _MEMORY)
+        self._asked = path, state, file.format, begin, end, field, id_field, (_SECONDS, _MEMORY)
         self._blocks = self._received()
 
     def __iter__(self) -> Iterator[memoryview]:
@@ -91,8 +88,8 @@ class ColumnBlocks:
                 worker.ask(self._asked)
                 while True:
                     kind, spent, content = worker.receive()
-                    if kind == _VALUES:
-                        self.values.extend(bytes(content).splitlines())
+                    if kind == _IDS:
+                        self.row_ids.extend(bytes(content).splitlines())
                         continue
                     if kind == _DATA:
                         self.spent = max(self.spent, min(spent, self._file.size) - self._begin)
@@ -170,7 +167,7 @@ class _Worker:
             header[0],
             *(int.from_bytes(header[i : i + 8], "little") for i in (1, 9)),
         )
-        if size > (_MOST_AT_ONCE if kind in (_DATA, _VALUES) else _LONGEST_REASON):
+        if size > (_MOST_AT_ONCE if kind in (_DATA, _IDS) else _LONGEST_REASON):
             raise EOFError
         return kind, spent, self._exactly(size)
 

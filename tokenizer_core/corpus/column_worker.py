@@ -31,7 +31,7 @@ from bpeline.tokenizer_core.corpus.file_kinds import COUNT_BEGIN, COUNT_DIGITS, 
 from bpeline.tokenizer_core.corpus.row_fields import advised_field
 
 OUT_OF_MEMORY = 75  # exit status
-DATA, END, FAILED, VALUES = 0, 1, 2, 3  # kinds of messages
+DATA, END, FAILED, IDS = 0, 1, 2, 3  # kinds of messages
 HEADER = struct.Struct("<BQQ")  # kind, bytes on disk that are done, bytes that follow
 LONGEST_REASON = 1 << 14  # bytes
 MOST_AT_ONCE = 1 << 20  # bytes of text in one message, unless a single row has more
@@ -64,10 +64,9 @@ def serve(descriptor: int) -> None:
     """Answer requests until there are no more.
 
     A request is a line of JSON: path, state, format, begin, end, field (of ``counts`` the columns
-    of words and of counts), `RowFields` or null, `Limits`. The answer is messages of kind `DATA`,
-    whose documents, or words with counts, each end with `RECORD_END`, then one of another. Where
-    values of rows were asked for, those of documents come before them, in messages of kind
-    `VALUES`: of each row a line of JSON, the list of its values.
+    of words and of counts), the column of ids or "", `Limits`. The answer is messages of kind
+    `DATA`, whose documents, or words with counts, each end with `RECORD_END`, then one of another.
+    Ids of documents come before them, in messages of kind `IDS`: a line of JSON for each row.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     pa.set_cpu_count(1)
@@ -116,12 +115,12 @@ class _Opened:
         self._rows: list[int] = []  # before each row group
 
     def messages(
-        self, path: str, state: Any, format: str, begin: int, end: int, field: Any, carried: Any
+        self, path: str, state: Any, format: str, begin: int, end: int, field: Any, id_field: str
     ) -> Iterator[tuple[int, int, Any]]:
         """Kind, bytes on disk that are done, and content: of row groups in [begin, end)."""
         if format == "arrow":
             with pa.OSFile(path) as raw:
-                yield from _arrow_messages(raw, field, carried)
+                yield from _arrow_messages(raw, field, id_field)
             return
         key = path, *state
         if self._key != key:
@@ -143,16 +142,15 @@ class _Opened:
                 _refuse_rows(self._rows[-1], self._file.metadata.num_rows)
             self._key = key
         fields = field if format == "counts" else [field]
-        others: list[str | None] = []
         if format == "counts":
             _check_counts(self._file.schema_arrow, *fields)
         else:
             _check_column(self._file.schema_arrow, field)
-            others = _check_carried(self._file.schema_arrow, carried)
+        id_field = _id_column(self._file.schema_arrow, id_field)
         last = len(self._places) - 1
         here = (bisect_left(self._places, place, 0, last) for place in (begin, end))
         for groups, size in self._together(*here):
-            yield from self._messages_of_groups(groups, size, fields, others)
+            yield from self._messages_of_groups(groups, size, fields, id_field)
 
     def _together(self, begin: int, end: int) -> Iterator[tuple[range, int]]:
         """Neighbouring row groups that are decoded at once, and how large they say they are.
@@ -172,9 +170,9 @@ class _Opened:
             begin = next_
 
     def _messages_of_groups(
-        self, groups: range, size: int, fields: list[str], others: list[str | None]
+        self, groups: range, size: int, fields: list[str], id_field: str
     ) -> Iterator[tuple[int, int, Any]]:
-        decoded = list(dict.fromkeys([*fields, *(one for one in others if one is not None)]))
+        decoded = list(dict.fromkeys([*fields, id_field] if id_field else fields))
         for field in decoded:
             _refuse_brotli(self._file.metadata, groups, field)
         first, place, next_ = (
@@ -192,8 +190,8 @@ class _Opened:
             spent = place + (next_ - place) * min(done, number) // max(number, 1)
             row = first + done - len(batch)
             column = batch[fields[0]] if len(fields) == 1 else _counts_of(batch, fields, row)
-            if others:
-                yield VALUES, spent, _values_of(batch, others, row)
+            if id_field:
+                yield IDS, spent, _ids_of(batch, id_field, row)
             for text in _texts_of(column, row):
                 yield DATA, spent, text
         if done != number:
@@ -241,83 +239,56 @@ def _places_of(metadata: Any, size: int) -> list[int]:
     return [*places, size]
 
 
-def _arrow_messages(raw: Any, field: str, carried: Any) -> Iterator[tuple[int, int, Any]]:
+def _arrow_messages(raw: Any, field: str, id_field: str) -> Iterator[tuple[int, int, Any]]:
     """Of an Arrow file, or of an Arrow stream as caches of `datasets` are."""
     size = raw.size()
     begin = raw.read(6)
     raw.seek(0)
     row = 0
     if begin == b"ARROW1":
-        schema = pa.ipc.open_file(raw).schema
-        options, others = _arrow_options(schema, field, carried)
+        options, id_field = _arrow_options(pa.ipc.open_file(raw).schema, field, id_field)
         reader = pa.ipc.open_file(raw, options=options)
         number = reader.num_record_batches
         batches = ((size * (i + 1) // number, reader.get_batch(i)) for i in range(number))
     else:
-        schema = pa.ipc.open_stream(raw).schema
-        options, others = _arrow_options(schema, field, carried)
+        options, id_field = _arrow_options(pa.ipc.open_stream(raw).schema, field, id_field)
         raw.seek(0)
         reader = pa.ipc.open_stream(raw, options=options)
         batches = ((min(raw.tell(), size), batch) for batch in reader)
     for spent, batch in batches:
-        if others:
-            yield VALUES, spent, _values_of(batch, others, row)
+        if id_field:
+            yield IDS, spent, _ids_of(batch, id_field, row)
         for text in _texts_of(batch[field], row):
             yield DATA, spent, text
         row += len(batch)
 
 
-def _arrow_options(schema: Any, field: str, carried: Any) -> tuple[Any, list[str | None]]:
-    """What to decode, and the names of the columns that are carried."""
-    column, others = _check_column(schema, field), _check_carried(schema, carried)
-    wanted = {column, *(schema.get_field_index(one) for one in others if one is not None)}
+def _arrow_options(schema: Any, field: str, id_field: str) -> tuple[Any, str]:
+    """What to decode, and the column of ids."""
+    column, id_field = _check_column(schema, field), _id_column(schema, id_field)
+    wanted = {column, *([schema.get_field_index(id_field)] if id_field else [])}
     options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=sorted(wanted))
-    return options, others
+    return options, id_field
 
 
-def _check_carried(schema: Any, carried: Any) -> list[str | None]:
-    """The columns whose values were asked for: that of ids, None where there is none, the others.
-
-    Raises:
-        ColumnRefused: no or several such columns.
-    """
-    if carried is None:
-        return []
-    id_field, columns = carried
-    names = list(schema.names)
-    for name in columns:
-        if names.count(name) != 1:
-            shown = ", ".join(map(repr, names[:20]))
-            raise ColumnRefused(
-                f"has no column {name!r}" if name not in names else f"has several columns {name!r}",
-                f"columns that each file has once; this one has {shown}",
-                f"leave {name} out of --columns",
-            )
-    return [id_field if names.count(id_field) == 1 else None, *columns]
+def _id_column(schema: Any, id_field: str) -> str:
+    """The column of ids; empty where a file has none, or several of that name."""
+    return id_field if list(schema.names).count(id_field) == 1 else ""
 
 
-def _values_of(batch: Any, names: list[str | None], row: int) -> bytes:
-    """Of each row the JSON list of its values, a line feed between them."""
-    columns = [
-        [None] * len(batch) if name is None else _listed(batch[name], name, row) for name in names
-    ]
-    return "\n".join(map(_as_json, zip(*columns, strict=True))).encode("ascii")
-
-
-def _listed(column: Any, name: str, row: int) -> Any:
+def _ids_of(batch: Any, name: str, row: int) -> bytes:
+    """The id of each row as JSON, a line feed between them."""
+    column = batch[name]
     try:
-        return column.to_pylist()
+        ids = column.to_pylist()
     except (ValueError, OverflowError) as error:  # text that is not UTF-8, times beyond Python's
         raise ColumnRefused(
-            f"has a value in the column {name!r} that cannot be carried over, in one of the rows "
+            f"has an id in the column {name!r} that cannot be kept, in one of the rows "
             f"{row:,} to {row + len(column) - 1:,}: {error}"[:1000],
             "texts in UTF-8, numbers, times from the year 1 to 9999",
-            f"leave {name} out of --columns",
+            "type `--id-field ''` to encode without ids",
         ) from error
-
-
-def _as_json(values: tuple[Any, ...]) -> str:
-    return json.dumps(values, default=_told)
+    return "\n".join(json.dumps(id, default=_told) for id in ids).encode("ascii")
 
 
 def _told(value: Any) -> str:

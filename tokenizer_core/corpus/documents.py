@@ -16,7 +16,6 @@ from bpeline.tokenizer_core.corpus.file_kinds import RECORD_END, typed
 from bpeline.tokenizer_core.corpus.likely_encodings import likely_encoding
 from bpeline.tokenizer_core.corpus.reading import Reading
 from bpeline.tokenizer_core.corpus.row_fields import (
-    RowFields,
     advised_field,
     id_as_json,
     whole_number,
@@ -54,7 +53,6 @@ class ChunkText:
             of records the document itself; None for plain text.
         row_ids: of rows and of JSON lines, where it was asked for: what their id field holds, as
             JSON in ASCII; empty where they have none.
-        row_values: what was asked of rows beside, as `RowFields.values_of` gives it.
         across: bytes at the begin and at the end of the text that are left out: passages of an
             evaluation set lie across its ends.
     """
@@ -65,7 +63,6 @@ class ChunkText:
     replaced: int = 0
     rows: NDArray[np.int64] | None = None
     row_ids: tuple[bytes, ...] = ()
-    row_values: tuple[bytes, ...] = ()
     across: tuple[int, int] = (0, 0)
 
     @classmethod
@@ -79,8 +76,8 @@ def read_documents(
     file: SourceFile,
     begin: int,
     reading: Reading,
-    carried: RowFields = RowFields(),  # noqa: B008 - a frozen value
-    values: Sequence[bytes] = (),
+    id_field: str = "",
+    row_ids: Sequence[bytes] = (),
 ) -> ChunkText:
     """The documents in the bytes of a chunk.
 
@@ -88,13 +85,12 @@ def read_documents(
         raw: the chunk's bytes.
         file, begin: where they stand, for messages.
         reading: the policy for invalid UTF-8, and the field of a JSON line.
-        carried: what is asked of rows beside their documents.
-        values: what that is of a file of records: see `SourceBytes.values`.
+        id_field: the field of rows and of JSON lines that names the document; empty: none.
+        row_ids: what it holds in a file of records: see `SourceBytes.row_ids`.
 
     Raises:
         InvalidUtf8: under ``strict``.
-        UnreadableSource: a line that is not a JSON object with the text field; word counts; text
-            where columns are asked for.
+        UnreadableSource: a line that is not a JSON object with the text field; word counts.
     """
     if file.format == "counts":
         raise UnreadableSource(
@@ -109,18 +105,12 @@ def read_documents(
         _refuse_utf8(file, begin, raw.bytes(), invalid)
     if file.format == "jsonl":
         valid = raw.size if invalid < 0 else invalid
-        read = _read_json_lines(raw, valid, file, begin, reading, carried)
+        read = _read_json_lines(raw, valid, file, begin, reading, id_field)
     elif file.is_of_records:
         read = ChunkText.of(raw) if invalid < 0 else _replace_invalid(raw, reading)
         read = _divided(read, ends)
-        if carried:
-            read = _with_values(read, file, values)
-    elif carried.columns:
-        raise UnreadableSource(
-            f"{file.path} is text, which has no columns to carry over",
-            f"Parquet, Arrow, CSV, TSV or JSON with {', '.join(carried.columns)}",
-            "leave --columns out, or name other files",
-        )
+        if row_ids:
+            read = _with_ids(read, file, row_ids)
     else:
         read = ChunkText.of(raw) if invalid < 0 else _replace_invalid(raw, reading)
         if begin == 0 and raw.bytes(0, len(codecs.BOM_UTF8)) == codecs.BOM_UTF8:
@@ -239,28 +229,27 @@ def _divided(given: ChunkText, ends: NDArray[np.int64]) -> ChunkText:
     )
 
 
-def _with_values(read: ChunkText, file: SourceFile, values: Sequence[bytes]) -> ChunkText:
-    """Documents with what was asked of their rows, which came from a process not to be trusted."""
+def _with_ids(read: ChunkText, file: SourceFile, row_ids: Sequence[bytes]) -> ChunkText:
+    """Documents with the ids of their rows, which came from a process not to be trusted."""
     try:
-        ids = tuple(id_as_json(json.loads(value)[0]) for value in values)
-    except (ValueError, RecursionError, LookupError, TypeError):
+        ids = tuple(id_as_json(json.loads(id)) for id in row_ids)
+    except (ValueError, RecursionError):
         ids = ()
     if len(ids) != len(read.documents):
         raise UnreadableSource(
-            f"{file.path} was decoded to {len(read.documents)} documents with values of {len(ids)}",
-            "values of each row",
-            "leave --columns out, and --id-field empty",
+            f"{file.path} was decoded to {len(read.documents)} documents with {len(ids)} ids",
+            "an id, or null, for each row",
+            "type `--id-field ''` to encode without ids",
         )
-    return replace(read, row_ids=ids, row_values=tuple(values))
+    return replace(read, row_ids=ids)
 
 
 # ---- JSON lines -----------------------------------------------------------------------------
 
 
 def _read_json_lines(
-    raw: Text, valid: int, file: SourceFile, begin: int, reading: Reading, carried: RowFields
+    raw: Text, valid: int, file: SourceFile, begin: int, reading: Reading, id_field: str
 ) -> ChunkText:
-    id_field = carried.id
     scanned = ScannedLines.of(raw, reading.text_field, id_field, valid, MOST_PARTS)
     lines = scanned.lines
     documents: dict[int, bytes] = {}
@@ -279,13 +268,7 @@ def _read_json_lines(
     if len(spans):
         anchors = np.stack((spans[:, 0], lines[:, 0]), axis=1)
     row_ids = scanned.ids(ids) if id_field else ()
-    row_values: list[bytes] = []
-    if carried.columns:
-        for position, end in lines.tolist():
-            line = raw.bytes(position, end)
-            record, _ = _record_of(line, file, begin + position, reading)
-            row_values.append(carried.values_of(record))
-    return ChunkText(text, spans, anchors, replaced, lines, row_ids, tuple(row_values))
+    return ChunkText(text, spans, anchors, replaced, lines, row_ids)
 
 
 def _record_of(

@@ -1,11 +1,10 @@
-"""What is asked of rows beside their documents: the id, and columns that are carried over."""
+"""The fields of rows: which holds the text, which the document's id."""
 
 from __future__ import annotations
 
 import json
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -13,27 +12,6 @@ _MOST_DIGITS = 640  # which Python converts whatever its environment says
 _SHOWN = 20  # names of fields in a message
 # Names that columns of text often have.
 _USUAL = ("text", "content", "contents", "body", "document", "article", "sentence")
-
-
-@dataclass(frozen=True, slots=True)
-class RowFields:
-    """Fields of rows, or of JSON lines.
-
-    Attributes:
-        id: the field that names the document, which rows need not have; empty: none.
-        columns: others.
-    """
-
-    id: str = ""
-    columns: tuple[str, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.id or self.columns)
-
-    def values_of(self, record: Mapping[str, Any]) -> bytes:
-        """The values of one row, as all rows give them: a JSON list in ASCII, the id first."""
-        values = [record.get(name) for name in (self.id, *self.columns)]
-        return json.dumps(values, default=str).encode("ascii")
 
 
 def id_as_json(value: object) -> bytes:

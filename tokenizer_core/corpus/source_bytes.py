@@ -26,7 +26,6 @@ from bpeline.tokenizer_core.corpus.compressed_members import (
 )
 from bpeline.tokenizer_core.corpus.file_kinds import HEAD_BYTES
 from bpeline.tokenizer_core.corpus.first_look import refuse_other_content
-from bpeline.tokenizer_core.corpus.row_fields import RowFields
 from bpeline.tokenizer_core.corpus.sources import FileState, SourceFile, not_a_regular_file
 from bpeline.tokenizer_core.corpus.text_records import document_blocks
 from bpeline.tokenizer_core.errors import CorpusChanged, CorpusError, UnreadableSource
@@ -61,10 +60,10 @@ class SourceBytes(Protocol):
     def take(self, begin: int, end: int) -> Text:
         """A copy of the bytes in [begin, end); later calls never ask for what lies before."""
 
-    def values(self, rows: int) -> list[bytes]:
-        """What was asked of the next ``rows`` rows, as `RowFields.values_of` gives it.
+    def row_ids(self, rows: int) -> list[bytes]:
+        """What names the next ``rows`` documents that were taken, as JSON.
 
-        Of those whose documents were taken; nothing where nothing was asked.
+        Nothing where no id field was named, or none is there.
         """
 
     def spent(self, position: int) -> int:
@@ -79,7 +78,7 @@ def open_source(
     look_back: int,
     field: str | tuple[str, str] = "",
     part: tuple[int, int] | None = None,
-    carried: RowFields | None = None,
+    id_field: str = "",
     memory: Memory = fresh,
 ) -> SourceBytes:
     """Open a source file for reading, provided it still is the file that was found.
@@ -90,7 +89,7 @@ def open_source(
         field: the column of documents, for files of records; those of words and counts.
         part: of a file that `has_parts`, only what begins in this range of bytes on disk;
             positions count from there.
-        carried: what is asked of the rows of a file of records beside their documents.
+        id_field: the column that names a document, for files of records; empty: none.
         memory: gives so many bytes for each piece that is read, where it is read as it is.
 
     Raises:
@@ -100,7 +99,7 @@ def open_source(
     opened = RemoteSource(file) if file.is_remote else _open_local(file)
     try:
         opened.refuse_change()
-        return _read_by(file, opened, look_back, field, part, carried, memory)
+        return _read_by(file, opened, look_back, field, part, id_field, memory)
     except BaseException:
         opened.close()
         raise
@@ -112,17 +111,17 @@ def _read_by(
     look_back: int,
     field: str | tuple[str, str],
     part: tuple[int, int] | None,
-    carried: RowFields | None,
+    id_field: str,
     memory: Memory,
 ) -> SourceBytes:
     """What reads a file that was opened; see `open_source`."""
     if not file.is_streamed:
         return PlainBytes(file, opened, memory)
     if file.format in ("parquet", "arrow", "counts"):
-        return StreamedBytes(file, opened, look_back, _Records(file, opened, field, part, carried))
+        return StreamedBytes(file, opened, look_back, _Records(file, opened, field, part, id_field))
     if file.is_of_records:
         assert isinstance(field, str)
-        return StreamedBytes(file, opened, look_back, _TextRecords(file, opened, field, carried))
+        return StreamedBytes(file, opened, look_back, _TextRecords(file, opened, field, id_field))
     return StreamedBytes(file, opened, look_back, _Decompressed(file, opened))
 
 
@@ -273,7 +272,7 @@ class PlainBytes:
             refuse_other_content(self._file.path, self._file.format, bytes(view[:HEAD_BYTES]))
         return Text(data, end - begin)
 
-    def values(self, rows: int) -> list[bytes]:
+    def row_ids(self, rows: int) -> list[bytes]:
         return []
 
     def spent(self, position: int) -> int:
@@ -300,8 +299,8 @@ class _Blocks(Protocol):
         """Bytes on disk that were read for it."""
 
     @property
-    def values(self) -> deque[bytes]:
-        """What was asked of rows and is not taken yet."""
+    def row_ids(self) -> deque[bytes]:
+        """What names documents that are not taken yet."""
 
     def close(self) -> None: ...
 
@@ -312,7 +311,7 @@ class _Decompressed:
     def __init__(self, file: SourceFile, opened: OpenSource) -> None:
         self._opened = opened
         self._blocks = _blocks_of(file, opened)
-        self.values: deque[bytes] = deque()
+        self.row_ids: deque[bytes] = deque()
 
     def __iter__(self) -> Iterator[bytes]:
         return self._blocks
@@ -328,12 +327,10 @@ class _Decompressed:
 class _TextRecords(_Decompressed):
     """A file of records that are text, whether or not it is compressed."""
 
-    def __init__(
-        self, file: SourceFile, opened: OpenSource, field: str, carried: RowFields | None
-    ) -> None:
+    def __init__(self, file: SourceFile, opened: OpenSource, field: str, id_field: str) -> None:
         super().__init__(file, opened)
         place = file.path, file.format, field
-        self._blocks = document_blocks(self._blocks, *place, carried, self.values)
+        self._blocks = document_blocks(self._blocks, *place, id_field, self.row_ids)
 
 
 class _Records:
@@ -345,7 +342,7 @@ class _Records:
         opened: OpenSource,
         field: str | tuple[str, str],
         part: tuple[int, int] | None,
-        carried: RowFields | None,
+        id_field: str,
     ) -> None:
         self._copy = None
         path, state = file.path, file.state
@@ -357,7 +354,7 @@ class _Records:
         if begin == 0:
             with open_file(path) as there:
                 refuse_other_content(file.path, file.format, there.read(HEAD_BYTES))
-        self._columns = ColumnBlocks(file, path, state, begin, end, field, carried)
+        self._columns = ColumnBlocks(file, path, state, begin, end, field, id_field)
         self._opened = opened
 
     def __iter__(self) -> Iterator[memoryview]:
@@ -369,8 +366,8 @@ class _Records:
         return self._columns.spent
 
     @property
-    def values(self) -> deque[bytes]:
-        return self._columns.values
+    def row_ids(self) -> deque[bytes]:
+        return self._columns.row_ids
 
     def close(self) -> None:
         self._columns.close()
@@ -427,8 +424,8 @@ class StreamedBytes:
         self._begin = kept
         return text
 
-    def values(self, rows: int) -> list[bytes]:
-        waiting = self._all.values
+    def row_ids(self, rows: int) -> list[bytes]:
+        waiting = self._all.row_ids
         return [waiting.popleft() for _ in range(min(rows, len(waiting)))]
 
     def spent(self, position: int) -> int:

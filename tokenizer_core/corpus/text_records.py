@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 
 from bpeline.tokenizer_core.corpus.file_kinds import RECORD_END, compression_of, typed
 from bpeline.tokenizer_core.corpus.row_fields import (
-    RowFields,
     advised_field,
+    id_as_json,
     whole_number,
     without_text,
 )
@@ -35,8 +35,8 @@ def document_blocks(
     path: str,
     format: str,
     field: str,
-    carried: RowFields | None = None,
-    values: deque[bytes] | None = None,
+    id_field: str = "",
+    row_ids: deque[bytes] | None = None,
 ) -> Iterator[bytes]:
     """The documents of a file, each with `RECORD_END` behind it, about a megabyte together.
 
@@ -45,19 +45,19 @@ def document_blocks(
     Args:
         blocks: the file's bytes, decompressed.
         path, format, field: which file, ``csv``, ``tsv`` or ``json``, and the column or member.
-        carried: what is asked of rows beside their documents.
-        values: takes it, as `RowFields.values_of` gives it, before the documents are given.
+        id_field: the column or member that names the document; empty: none.
+        row_ids: takes what it holds, as JSON, before the documents are given.
 
     Raises:
         UnreadableSource: no such field, or a file that is not well-formed.
     """
     rows = _csv_rows if format in _DELIMITERS else _json_rows
     waiting, size = [], 0
-    for record in rows(blocks, path, format, field, carried or RowFields()):
+    for record in rows(blocks, path, format, field, id_field):
         document = _bytes_of(record[field])
         waiting.append(document)
-        if carried and values is not None:
-            values.append(carried.values_of(record))
+        if id_field and row_ids is not None:
+            row_ids.append(id_as_json(record.get(id_field)) or b"null")
         size += len(document)
         if size >= _AT_ONCE:
             yield RECORD_END.join([*waiting, b""])
@@ -99,7 +99,7 @@ class _Stream(io.RawIOBase):
 
 
 def _csv_rows(
-    blocks: Iterable[bytes], path: str, format: str, field: str, carried: RowFields
+    blocks: Iterable[bytes], path: str, format: str, field: str, id_field: str
 ) -> Iterator[dict[str, str]]:
     if csv.field_size_limit() < _LARGEST_RECORD:
         csv.field_size_limit(_LARGEST_RECORD)  # of this process; the usual one is 128 KiB
@@ -110,19 +110,14 @@ def _csv_rows(
     rows = csv.reader(_noted(lines, row_lines), delimiter=delimiter, strict=True)
     try:
         header = next(rows, [])
-        for name in (field, *carried.columns):
-            if header.count(name) != 1:
-                has = "no column" if name not in header else "several columns"
-                raise UnreadableSource(
-                    f"{path} has {has} {name!r}, but {_shown(header)}",
-                    f"a first line with the names of columns, one of them {name!r}",
-                    _header_advice(path, format, header, field, next(rows, []))
-                    if name == field
-                    else f"leave {name} out of --columns",
-                )
-        wanted = {field, *carried.columns}
-        if header.count(carried.id) == 1:
-            wanted.add(carried.id)
+        if header.count(field) != 1:
+            has = "no column" if field not in header else "several columns"
+            raise UnreadableSource(
+                f"{path} has {has} {field!r}, but {_shown(header)}",
+                f"a first line with the names of columns, one of them {field!r}",
+                _header_advice(path, format, header, field, next(rows, [])),
+            )
+        wanted = {field} | ({id_field} if header.count(id_field) == 1 else set())
         places = [(name, header.index(name)) for name in wanted]
         row_lines.clear()
         for row in rows:
@@ -207,7 +202,7 @@ def _refuse(path: str, what: str) -> NoReturn:
 
 
 def _json_rows(
-    blocks: Iterable[bytes], path: str, format: str, field: str, carried: RowFields
+    blocks: Iterable[bytes], path: str, format: str, field: str, id_field: str
 ) -> Iterator[dict[str, Any]]:
     """Of an array of objects; or of objects one after the other, which are often called .json."""
     decode = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape").decode

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from .packed_parts import SequencePart as SequencePart
     from .packing import Packing as Packing
     from .packing import pack_shards as pack_shards
-    from .parquet_shards import missing_values as missing_values
     from .shard_formats import ShardFormat as ShardFormat
     from .shard_formats import ShardWriter as ShardWriter
     from .shard_job import SHARD_BYTES as SHARD_BYTES

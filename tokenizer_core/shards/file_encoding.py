@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.corpus import (
     ChunkText,
     Reading,
-    RowFields,
     SmallFiles,
     SourceFile,
 )
@@ -31,7 +30,6 @@ from bpeline.tokenizer_core.encoding import (
 )
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.processors import thread_count
-from bpeline.tokenizer_core.shards.carried_columns import CarriedColumn, carried_columns
 from bpeline.tokenizer_core.shards.shard_formats import smallest_dtype
 from bpeline.tokenizer_core.shards.shard_plan import (
     AnyPiece,
@@ -67,8 +65,7 @@ class EncodedPiece:
         spans: int64 ``[n, 2]``: the same of each document that ends in ``ids``; of `SmallFiles`,
             where it stands in the text of all of them.
         tail_span: the same of what stays open; None where nothing does.
-        row_ids, row_values: for each document that ends in ``ids`` what `ChunkText` says; or
-            nothing at all.
+        row_ids: for each document that ends in ``ids`` what `ChunkText` says; or nothing at all.
     """
 
     head: NDArray[Any]
@@ -80,7 +77,6 @@ class EncodedPiece:
     spans: NDArray[np.int64]
     tail_span: tuple[int, int] | None = None
     row_ids: Sequence[bytes] = ()
-    row_values: Sequence[bytes] = ()
 
     def copied(self, dtype: str) -> EncodedPiece:
         """With ids of its own, of a dtype that holds them."""
@@ -124,7 +120,6 @@ class FileEncoding:
         id_count: one more than the greatest id of the tokenizer: what a format chooses dtype by.
         id_field: the field of a row or JSON line that names its document, for the index; empty:
             none.
-        columns: other fields of rows, which shards carry over.
         special_tokens: of the tokenizer, with their ids, for who reads the ids.
         dropping: gives the ids instead, where merges are left out at random; which ones, the name
             of the file and the place in it decide.
@@ -138,7 +133,6 @@ class FileEncoding:
     piece_bytes: int = PIECE_BYTES
     id_count: int = 0
     id_field: str = "id"
-    columns: tuple[CarriedColumn, ...] = ()
     special_tokens: tuple[tuple[str, int], ...] = ()
     dropping: DropoutEncoder | None = None
 
@@ -151,18 +145,8 @@ class FileEncoding:
             "invalid_utf8": self.reading.invalid_utf8,
             "text_field": self.reading.text_field,
             "id_field": self.id_field or None,
-            **self._columns,
             **self._dropout,
         }
-
-    @property
-    def carried(self) -> RowFields:
-        """What is asked of rows beside their documents."""
-        return RowFields(self.id_field, tuple(column.name for column in self.columns))
-
-    @property
-    def _columns(self) -> dict[str, Any]:
-        return {"columns": {one.name: one.type for one in self.columns}} if self.columns else {}
 
     @property
     def _dropout(self) -> dict[str, Any]:
@@ -179,7 +163,7 @@ class FileEncoding:
     ) -> Generator[AnyPiece, None, None]:
         """What whole files are encoded in, in their order."""
         cut = whole_files if self.dropping is not None else with_small_together
-        yield from cut(files, self.reading, piece_bytes, self.carried)
+        yield from cut(files, self.reading, piece_bytes, self.id_field)
 
     def key(self, files: Sequence[SourceFile], *place: Any) -> str:
         """Digest of everything that ids of these files (or of a place in one) depend on."""
@@ -192,7 +176,6 @@ class FileEncoding:
                 "dtype": self.dtype,
                 "place": place,
                 "id_field": self.id_field,
-                **self._columns,
                 **self._dropout,
                 "files": [[file.path, file.source, file.format, *file.state] for file in files],
             }
@@ -210,7 +193,7 @@ class FileEncoding:
             with self._together(piece) as one:
                 yield one
             return
-        text = piece.read(self.reading, self.carried)
+        text = piece.read(self.reading, self.id_field)
         number = _number_of(piece.file) if self.dropping is not None else 0
         encoded = self.plain if piece.file.format == "text" else self._records
         with encoded(text, piece.begin, number) as one:
@@ -300,16 +283,11 @@ class FileEncoding:
         with self._ids(self.encoder, text.text, spans, behind, file, begins) as (ids, ends):
             ids, ends, with_ids = _filled(ids, ends, self.end_of_text)
             kept = np.flatnonzero(filled)[with_ids]
-            named, values = (
-                [of_rows[row] for row in kept.tolist()] if of_rows else ()
-                for of_rows in (text.row_ids, text.row_values if self.columns else ())
-            )
+            named = [text.row_ids[row] for row in kept.tolist()] if text.row_ids else ()
             nowhere = begin, begin
             size = _size(spans)
             places = begin + text.rows[kept]
-            yield EncodedPiece(
-                ids[:0], False, ids, ends, size, nowhere, places, row_ids=named, row_values=values
-            )
+            yield EncodedPiece(ids[:0], False, ids, ends, size, nowhere, places, row_ids=named)
 
 
 def _as_told(separators: tuple[str, ...]) -> str | list[str] | None:
@@ -385,15 +363,13 @@ def file_encoding_of(
     id_field: str = "id",
     dropout: float = 0.0,
     seed: int = 0,
-    columns: str | Iterable[str] = (),
 ) -> FileEncoding:
     """How a tokenizer makes ids of files; for the options see `Tokenizer.encode_files`.
 
     Raises:
         InvalidSpecialToken: ``end_of_text`` is no special token of this tokenizer.
         InvalidOption: no such policy for invalid UTF-8; dropout that this tokenizer cannot have,
-            or together with ``replace``, which moves the places that it depends on; columns of no
-            such type.
+            or together with ``replace``, which moves the places that it depends on.
     """
     require_dropout(dropout)
     if dropout and invalid_utf8 != "strict":
@@ -422,7 +398,6 @@ def file_encoding_of(
         dtype,
         id_count=count,
         id_field=id_field,
-        columns=carried_columns(columns),
         special_tokens=tuple(spec.special_tokens.items()),
         dropping=DropoutEncoder(spec, dropout, seed) if dropout else None,
     )

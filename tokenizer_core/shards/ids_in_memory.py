@@ -108,7 +108,7 @@ def count_files(
     When a file cannot be read, the counts of the files before it have been given.
     """
     counted = OpenShard(_let_go, encoding)
-    pieces = whole_files(files, encoding.reading, encoding.piece_bytes, encoding.carried)
+    pieces = whole_files(files, encoding.reading, encoding.piece_bytes, encoding.id_field)
     with closing(encode_in_order(encoding, pieces, threads)) as encoded:
         for piece, ids in encoded:
             if on_progress is not None:

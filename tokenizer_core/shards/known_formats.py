@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.shards.olmo_shards import OLMO
 from bpeline.tokenizer_core.shards.parquet_shards import PARQUET
 from bpeline.tokenizer_core.shards.shard_formats import BIN, MEGATRON, NPY, ShardFormat
 
-_FORMATS = {format.name: format for format in (BIN, NPY, MEGATRON, OLMO, PARQUET)}
+_FORMATS = {format.name: format for format in (BIN, NPY, MEGATRON, PARQUET)}
 
 
 def shard_format(format: str | ShardFormat) -> ShardFormat:

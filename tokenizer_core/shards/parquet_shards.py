@@ -1,8 +1,8 @@
 """Token shards as Parquet: a row is a document; knows nothing of where it stood.
 
 Any Parquet reader finds the column ``ids``: list of uint16 or uint32. Rows of documents that were
-encoded have ``id`` as well, text or null: what names the document, a number in digits; and the
-columns that were carried over. Needs pyarrow.
+encoded have ``id`` as well, text or null: what names the document, a number in digits. Needs
+pyarrow.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.shards.carried_columns import CarriedColumn
 from bpeline.tokenizer_core.shards.shard_formats import RowWriter, ShardFormat, ShardWriter
 
 if TYPE_CHECKING:
@@ -30,17 +29,15 @@ _GROUP_TOKENS = 1 << 22  # of a row group, about: what a reader holds at a time
 class _ParquetWriter(ShardWriter):
     """NAME.parquet: row groups of whole documents, zstd."""
 
-    def __init__(
-        self, paths: Sequence[Path], dtype: str, others: Sequence[tuple[str, str]] = ()
-    ) -> None:
+    def __init__(self, paths: Sequence[Path], dtype: str, with_ids: bool = False) -> None:
         import pyarrow
         import pyarrow.parquet
 
         self._type = pyarrow.list_(pyarrow.from_numpy_dtype(np.dtype(dtype)))
         fields = [pyarrow.field(COLUMN, self._type, nullable=False)]
-        fields += [pyarrow.field(name, pyarrow.type_for_alias(type_)) for name, type_ in others]
+        names = [ID] if with_ids else []
+        fields += [pyarrow.field(name, pyarrow.string()) for name in names]
         self._schema = pyarrow.schema(fields)
-        names = [name for name, _ in others]
         self._file = pyarrow.parquet.ParquetWriter(
             paths[0], self._schema, compression="zstd", use_dictionary=names, write_statistics=names
         )
@@ -87,38 +84,19 @@ class _ParquetWriter(ShardWriter):
 
 
 class _ParquetRowWriter(_ParquetWriter, RowWriter):
-    """The same with the id of each document and the columns that are carried over."""
+    """The same with the id of each document."""
 
-    def __init__(self, paths: Sequence[Path], dtype: str, columns: Sequence[CarriedColumn]) -> None:
-        kinds = {column.name: _ARROW.get(column.type, column.type) for column in columns}
-        others = {ID: "string", **kinds}  # a column of that name that is carried over stands for it
-        super().__init__(paths, dtype, [*others.items()])
-        self._carried = columns
-        self._waiting: dict[str, deque[Any]] = {name: deque() for name in others}
+    def __init__(self, paths: Sequence[Path], dtype: str) -> None:
+        super().__init__(paths, dtype, with_ids=True)
+        self._waiting: deque[str | None] = deque()
 
-    def describe(
-        self, path: str, ids: Sequence[bytes], values: Sequence[bytes], number: int
-    ) -> None:
-        if not any(column.name == ID for column in self._carried):
-            named = (_id_of(id) for id in ids) if ids else [None] * number
-            self._waiting[ID].extend(named)
-        if not self._carried:
-            return
-        rows = [json.loads(value)[1:] for value in values] if values else [()] * number
-        for place, column in enumerate(self._carried):
-            given = (column.value(row[place] if row else None, path) for row in rows)
-            self._waiting[column.name].extend(given)
+    def name(self, ids: Sequence[bytes], number: int) -> None:
+        self._waiting.extend(map(_id_of, ids) if ids else [None] * number)
 
     def _columns(self, rows: int) -> list[pyarrow.Array]:
         import pyarrow
 
-        return [
-            pyarrow.array([waiting.popleft() for _ in range(rows)], self._schema.field(name).type)
-            for name, waiting in self._waiting.items()
-        ]
-
-
-_ARROW = {"json": "string"}
+        return [pyarrow.array([self._waiting.popleft() for _ in range(rows)], pyarrow.string())]
 
 
 def _id_of(given: bytes) -> str | None:
@@ -127,25 +105,6 @@ def _id_of(given: bytes) -> str | None:
         return None
     value = json.loads(given)
     return value if isinstance(value, str) else given.decode()
-
-
-def missing_values(shards: Sequence[Path], columns: Sequence[str]) -> dict[str, int]:
-    """In how many documents of shards a column that was carried over has no value.
-
-    Only of columns where there are some.
-    """
-    import pyarrow.parquet
-
-    found = dict.fromkeys(columns, 0)
-    for path in shards:
-        metadata = pyarrow.parquet.read_metadata(path)
-        for group in range(metadata.num_row_groups):
-            row_group = metadata.row_group(group)
-            for number in range(metadata.num_columns):
-                column = row_group.column(number)
-                if column.path_in_schema in found:
-                    found[column.path_in_schema] += column.statistics.null_count
-    return {name: number for name, number in found.items() if number}
 
 
 def _read(paths: Sequence[Path], dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -160,11 +119,4 @@ def _read(paths: Sequence[Path], dtype: np.dtype[Any]) -> tuple[NDArray[Any], ND
     return np.concatenate([np.empty(0, dtype), *ids]), edges
 
 
-PARQUET = ShardFormat(
-    "parquet",
-    (".parquet",),
-    _ParquetWriter,
-    _read,
-    write_rows=_ParquetRowWriter,
-    has_columns=True,
-)
+PARQUET = ShardFormat("parquet", (".parquet",), _ParquetWriter, _read, write_rows=_ParquetRowWriter)

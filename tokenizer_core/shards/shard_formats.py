@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.bounded_files import open_file
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
-from bpeline.tokenizer_core.shards.carried_columns import CarriedColumn
 from bpeline.tokenizer_core.shards.number_files import (
     NPY_HEADER,
     HashedFile,
@@ -58,21 +57,14 @@ class ShardWriter(Protocol):
 
 
 class RowWriter(ShardWriter, Protocol):
-    """A writer that keeps for each document what its row holds beside it."""
+    """A writer that keeps the id of each document."""
 
-    def describe(
-        self, path: str, ids: Sequence[bytes], values: Sequence[bytes], number: int
-    ) -> None:
-        """Say of the next ``number`` documents, before they end, what their rows hold.
+    def name(self, ids: Sequence[bytes], number: int) -> None:
+        """Name the next ``number`` documents, before they end.
 
         Args:
-            path: of the file, for messages.
             ids: for each of them JSON in ASCII, empty for none; or nothing at all.
-            values: for each of them what `RowFields.values_of` gives; or nothing at all.
             number: how many they are.
-
-        Raises:
-            InvalidOption: a value that is not of the type that was named.
         """
 
 
@@ -97,9 +89,8 @@ class ShardFormat:
         dtype: of the ids, from how many there are (one more than the greatest): ``uint16``,
             ``uint32`` or ``int32``.
         kept: how many shards that were read a reader may hold on to: what is mapped costs little.
-        write_rows: gives a writer that keeps the rows' ids, and columns if it has room for them;
-            None where the format has room for neither.
-        has_columns: whether it has room for columns.
+        write_rows: gives a writer that keeps the ids of documents; None where the format has no
+            room for them.
     """
 
     name: str
@@ -108,8 +99,7 @@ class ShardFormat:
     read: ReadShard
     dtype: Callable[[int], str] = smallest_dtype
     kept: int = 1
-    write_rows: Callable[[Sequence[Path], str, Sequence[CarriedColumn]], RowWriter] | None = None
-    has_columns: bool = False
+    write_rows: Callable[[Sequence[Path], str], RowWriter] | None = None
 
 
 class _TwoFiles(ShardWriter):

@@ -40,8 +40,8 @@ from bpeline.tokenizer_core.shards.token_shards import (
 )
 
 SHARD_BYTES = 256 << 20
-# File, spans, ids and values of its next documents: see `IndexWriter.add`, `RowWriter.describe`.
-PlaceDocuments = Callable[[SourceFile, NDArray[np.int64], Sequence[bytes], Sequence[bytes]], None]
+# File, spans and ids of its next documents: see `IndexWriter.add`, `RowWriter.name`.
+PlaceDocuments = Callable[[SourceFile, NDArray[np.int64], Sequence[bytes]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +78,6 @@ class ShardJob:
         if self.encoding.id_count:
             chosen = self.format.dtype(self.encoding.id_count)
             object.__setattr__(self, "encoding", replace(self.encoding, dtype=chosen))
-        if self.encoding.columns and not self.format.has_columns:
-            raise InvalidOption(
-                f"columns are to be carried over, and the format {self.format.name} has none",
-                "the format parquet, where columns are carried over",
-                "add --format parquet, or leave --columns out",
-            )
 
     def run(self, threads: int | None) -> TokenShards:
         """Write all shards that are not there yet, then the manifest.
@@ -185,8 +179,8 @@ class ShardJob:
                 yield from self.encoding.pieces(part.files, piece_bytes)
                 yield 0
             return number + 1
-        carried = self.encoding.carried
-        with closing(FileCutter(part.files[0], reading, piece_bytes, carried)) as cutter:
+        id_field = self.encoding.id_field
+        with closing(FileCutter(part.files[0], reading, piece_bytes, id_field)) as cutter:
             if part.begin:
                 cutter.skip(part.begin)
             while not cutter.is_at_end and (part.end is None or cutter.position < part.end):
@@ -269,22 +263,17 @@ class ShardJob:
     def _writing(
         self, paths: Sequence[Path], index: IndexWriter
     ) -> Iterator[tuple[ShardWriter, PlaceDocuments]]:
-        """The writer of ids, and who is told where documents stood and what their rows hold."""
-        dtype, columns = self.encoding.dtype, self.encoding.columns
+        """The writer of ids, and who is told where documents stood and what names them."""
+        dtype = self.encoding.dtype
         if self.format.write_rows is None:
             with closing(self.format.write(paths, dtype)) as writer:
-                yield writer, lambda file, spans, ids, values: index.add(file, spans, ids)
+                yield writer, index.add
             return
-        with closing(self.format.write_rows(paths, dtype, columns)) as of_rows:
+        with closing(self.format.write_rows(paths, dtype)) as of_rows:
 
-            def place(
-                file: SourceFile,
-                spans: NDArray[np.int64],
-                ids: Sequence[bytes],
-                values: Sequence[bytes],
-            ) -> None:
+            def place(file: SourceFile, spans: NDArray[np.int64], ids: Sequence[bytes]) -> None:
                 index.add(file, spans, ids)
-                of_rows.describe(file.path, ids, values, len(spans))
+                of_rows.name(ids, len(spans))
 
             yield of_rows, place
 
@@ -336,7 +325,7 @@ class OpenShard:
         if encoded.closes_head:
             self.close_document()
         if self._place is not None:
-            self._place(piece.file, encoded.spans, encoded.row_ids, encoded.row_values)
+            self._place(piece.file, encoded.spans, encoded.row_ids)
         self._append(encoded.ids, encoded.ends)
         if encoded.tail_span is not None:
             self._span = encoded.tail_span
@@ -349,7 +338,7 @@ class OpenShard:
             documents = pairwise([*edges.tolist(), len(encoded.spans)])
             begins = small.edges[:, 0].tolist()
             for file, begin, (first, end) in zip(small.files, begins, documents, strict=True):
-                self._place(file, encoded.spans[first:end] - begin, (), ())
+                self._place(file, encoded.spans[first:end] - begin, ())
         self._append(encoded.ids, encoded.ends)
 
     def close_document(self) -> None:
@@ -357,7 +346,7 @@ class OpenShard:
         if self.tokens > self._begin:
             if self._place is not None:
                 assert self._file is not None
-                self._place(self._file, np.array([self._span], np.int64), (), ())
+                self._place(self._file, np.array([self._span], np.int64), ())
             length = len(self._end_of_text)
             self._append(self._end_of_text, np.array([length], np.int64))
         self._span = None

@@ -20,7 +20,6 @@ from bpeline.tokenizer_core.corpus import (
     RECORD_END,
     ChunkText,
     Reading,
-    RowFields,
     SmallFiles,
     SourceFile,
     filled_up_to,
@@ -45,7 +44,7 @@ class Piece:
         begin, end: bytes of the file's text; both are legal cuts.
         spent: bytes on disk that it stands for.
         unpacked: its bytes, when the file is compressed and they are known already.
-        values: what was asked of its rows, see `SourceBytes.values`.
+        row_ids: what names its documents, see `SourceBytes.row_ids`.
         ends_file: whether the file's last document ends with it.
     """
 
@@ -55,15 +54,15 @@ class Piece:
     spent: int
     unpacked: Text | None = None
     ends_file: bool = False
-    values: Sequence[bytes] = ()
+    row_ids: Sequence[bytes] = ()
 
-    def read(self, reading: Reading, carried: RowFields) -> ChunkText:
+    def read(self, reading: Reading, id_field: str) -> ChunkText:
         """Its documents; arguments and errors as `read_documents`."""
         raw = self.unpacked
         if raw is None:
             with closing(open_source(self.file, 0)) as source:
                 raw = source.take(self.begin, self.end)
-        return read_documents(raw, self.file, self.begin, reading, carried, self.values)
+        return read_documents(raw, self.file, self.begin, reading, id_field, self.row_ids)
 
 
 AnyPiece: TypeAlias = Piece | SmallFiles
@@ -145,33 +144,33 @@ def shard_ends(file: SourceFile, reading: Reading, shard_bytes: int) -> list[int
 
 
 def whole_files(
-    files: Iterable[SourceFile], reading: Reading, piece_bytes: int, carried: RowFields
+    files: Iterable[SourceFile], reading: Reading, piece_bytes: int, id_field: str
 ) -> Generator[Piece, None, None]:
     """The pieces of files, the last of which ends each; an empty file has one as well."""
     for file in files:
         if not file.is_streamed and file.size <= piece_bytes:
             yield Piece(file, 0, file.size, file.size, ends_file=True)
             continue
-        with closing(FileCutter(file, reading, piece_bytes, carried)) as cutter:
+        with closing(FileCutter(file, reading, piece_bytes, id_field)) as cutter:
             yield from cutter.pieces(None)
 
 
 def with_small_together(
-    files: Iterable[SourceFile], reading: Reading, piece_bytes: int, carried: RowFields
+    files: Iterable[SourceFile], reading: Reading, piece_bytes: int, id_field: str
 ) -> Generator[AnyPiece, None, None]:
     """The same, where `SmallFiles` stand for several files in a row of one piece each.
 
     They are read here, by who asks for what is next: one at a time.
     """
-    if carried.columns or not read_alike_together(reading):
-        yield from whole_files(files, reading, piece_bytes, carried)
+    if not read_alike_together(reading):
+        yield from whole_files(files, reading, piece_bytes, id_field)
         return
     for small, run in itertools.groupby(files, SmallFiles.may_hold):
         if small:
             for together in filled_up_to(piece_bytes, run):
                 yield SmallFiles.read(together, reading)
         else:
-            yield from whole_files(run, reading, piece_bytes, carried)
+            yield from whole_files(run, reading, piece_bytes, id_field)
 
 
 class FileCutter:
@@ -182,13 +181,13 @@ class FileCutter:
         file: SourceFile,
         reading: Reading,
         piece_bytes: int,
-        carried: RowFields = RowFields(),  # noqa: B008 - a frozen value
+        id_field: str = "",
     ) -> None:
-        self._file, self._carried = file, carried
+        self._file, self._id_field = file, id_field
         self._cuts = reading.quick_cuts(file.format)
         self._document_cuts = _document_cuts(reading, file)
         self._piece_bytes = piece_bytes
-        self._source = open_source(file, self._cuts.behind, reading.text_field, carried=carried)
+        self._source = open_source(file, self._cuts.behind, reading.text_field, id_field=id_field)
         self._spent = 0
         self.position = 0
 
@@ -214,10 +213,10 @@ class FileCutter:
             begin, spent, self.position = self.position, self._spent, cut
             plain = not self._file.is_streamed
             unpacked = None if plain else self._source.take(begin, cut)
-            values = self._values_of(unpacked)
+            row_ids = self._ids_of(unpacked)
             self._spent = self._source.spent(cut)
             last = self.is_at_end
-            yield Piece(self._file, begin, cut, self._spent - spent, unpacked, last, values)
+            yield Piece(self._file, begin, cut, self._spent - spent, unpacked, last, row_ids)
             if last:
                 return
 
@@ -227,18 +226,18 @@ class FileCutter:
             step = min(self._source.reach(self.position + self._piece_bytes), end)
             if step == self.position:  # the file ends before
                 break
-            self._values_of(self._source.take(self.position, step))
+            self._ids_of(self._source.take(self.position, step))
             self.position = step
         spent, self.position = self._spent, end
         self._spent = self._source.spent(end)
         return self._spent - spent
 
-    def _values_of(self, taken: Text | None) -> Sequence[bytes]:
-        """What was asked of the rows whose documents were taken."""
-        if taken is None or not self._carried or not self._file.is_of_records:
+    def _ids_of(self, taken: Text | None) -> Sequence[bytes]:
+        """What names the documents that were taken."""
+        if taken is None or not self._id_field or not self._file.is_of_records:
             return ()
         rows = np.count_nonzero(taken.data[: taken.size] == RECORD_END[0])
-        return self._source.values(int(rows))
+        return self._source.row_ids(int(rows))
 
     def close(self) -> None:
         self._source.close()
