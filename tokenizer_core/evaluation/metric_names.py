@@ -103,12 +103,10 @@ SHOWN_PER_SLICE = (
 
 # What is worth a chart of robustness; ``evaluation.json`` has all families and kinds.
 SHOWN_ROBUSTNESS = (
-    "robustness/typos_inflation",
-    "robustness/typos_agreement",
     "robustness/case_inflation",
+    "robustness/case_agreement",
     "robustness/styling_inflation",
     "robustness/white_space_inflation",
-    "robustness/digits_inflation",
 )
 
 
