@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from bpeline.flows.cli.options import FILE, HTML, PATH, answer, command, write_page
+from bpeline.flows.cli.options import FILE, PATH, answer, command
 from bpeline.flows.cli.text_arguments import content_of
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption
@@ -42,7 +42,6 @@ _output = click.option("-o", "--output", type=FILE, help="The file to write.")
     show_default=False,
     help="With --show-steps: letters for the bytes that stand for pairs, such as HG.",
 )
-@HTML
 def compress(
     file: Path,
     output: Path | None,
@@ -50,7 +49,6 @@ def compress(
     threshold: int,
     show_steps: bool,
     new_bytes: str,
-    html: Path | None,
     as_json: bool,
 ) -> None:
     """Compress FILE by replacing its most frequent pairs of bytes, block by block (Gage 1994).
@@ -62,14 +60,14 @@ def compress(
     """
     from bpeline.tokenizer_core import algorithms
 
-    if show_steps or html is not None:
+    if show_steps:
         if output is not None:
             raise InvalidOption(
                 f"the steps are shown, and {output} was to be written",
                 "one of both",
-                "leave -o out, or --show-steps and --html",
+                "leave -o or --show-steps out",
             )
-        _show_steps(file, block_bytes, threshold, new_bytes, html, as_json)
+        _show_steps(file, block_bytes, threshold, new_bytes, as_json)
         return
     if new_bytes:
         raise InvalidOption(
@@ -113,18 +111,12 @@ def expand(file: Path, output: Path | None, as_json: bool) -> None:
 
 
 def _show_steps(
-    file: Path, block_bytes: int, threshold: int, new_bytes: str, html: Path | None, as_json: bool
+    file: Path, block_bytes: int, threshold: int, new_bytes: str, as_json: bool
 ) -> None:
     from bpeline.tokenizer_core.algorithms import compression_lines, compression_steps
 
     content = content_of(file, "file")
     steps = list(compression_steps(content, block_bytes, threshold, new_bytes))
-    if html is not None:
-        from bpeline.flows.pages import compression_frames
-
-        write_page(html, f"Byte pair compression of {file.name}", compression_frames(steps))
-        if not as_json:
-            return
     answer(
         as_json,
         [asdict(step) for step in steps],

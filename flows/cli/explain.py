@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bpeline.flows.cli.options import HTML, PATH, answer, command, write_page
+from bpeline.flows.cli.options import PATH, answer, command
 from bpeline.flows.cli.text_arguments import text_of
 from bpeline.tokenizer_core.errors import InvalidOption
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     default=15,
     help="How many words and sources of a token to show.",
 )
-@HTML
 def explain(
     reference: str,
     text: str | None,
@@ -45,7 +44,6 @@ def explain(
     token: str | None,
     id_: int | None,
     words: int,
-    html: Path | None,
     as_json: bool,
 ) -> None:
     """Show the merges that made the tokens of TEXT ("-": standard input), or one token.
@@ -68,12 +66,6 @@ def explain(
             "one of: a text, --file FILE, --token TOKEN, --id ID",
             'bpeline explain REF "some text"',
         )
-    if html is not None and (token is not None or id_ is not None):
-        raise InvalidOption(
-            "a page steps through the encoding of a text, and a token was given",
-            "--html with a text or --file FILE",
-            'bpeline explain REF "some text" --html steps.html',
-        )
     content = text_of(text, file) if token is None and id_ is None else None
     if content is None:
         _explain_token(reference, token, int(id_ or 0), words, as_json)
@@ -83,14 +75,6 @@ def explain(
     from bpeline.tokenizer_core.word_encoding import explain_words
 
     tokenizer = load_tokenizer(reference)
-    if html is not None:
-        from bpeline.flows.pages import word_frames
-
-        words_of = as_words if isinstance(tokenizer.algorithm, ByteBpe) else explain_words
-        shown = words_of(tokenizer, content)
-        write_page(html, f"{reference}, word by word", word_frames(shown))
-        if not as_json:
-            return
     if not isinstance(tokenizer.algorithm, ByteBpe):
         explained_words = explain_words(tokenizer, content)
         told = [asdict(word) for word in explained_words]
@@ -99,28 +83,6 @@ def explain(
     explained = tokenizer.explain(content)
     lines = (line for one in explained for line in _table(one))
     answer(as_json, [_json_of(one) for one in explained], lines)
-
-
-def as_words(tokenizer: Tokenizer, text: str) -> list[ExplainedWord]:
-    """Pre-tokens of byte-level BPE as words of other algorithms are explained."""
-    from bpeline.tokenizer_core.word_encoding import Decision, ExplainedWord
-
-    words = []
-    for one in tokenizer.explain(text):
-        standing = {one.begin + place: bytes([byte]) for place, byte in enumerate(one.word)}
-        steps = []
-        if one.whole:
-            whole = (_shown(one.word),)
-            steps.append(Decision("one token by itself, whatever its merges say", whole, whole))
-        for merge in one.merges:
-            del standing[merge.begin + len(merge.left)]
-            standing[merge.begin] = merge.left + merge.right
-            symbols = tuple(_shown(standing[place]) for place in sorted(standing))
-            taken = _shown(merge.left), _shown(merge.right)
-            steps.append(Decision(f"rank {merge.rank}", taken, symbols))
-        tokens = tuple(map(_shown, one.tokens))
-        words.append(ExplainedWord(_shown(one.word), tuple(steps), one.ids, tokens))
-    return words
 
 
 def _explain_token(reference: str, text: str | None, id_: int, shown: int, as_json: bool) -> None:

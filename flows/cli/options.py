@@ -16,7 +16,6 @@ from bpeline.flows.cli.output import Command
 from bpeline.tokenizer_core.errors import BpelineError
 
 if TYPE_CHECKING:
-    from bpeline.flows.pages import Frame
     from bpeline.flows.requests import Project
     from bpeline.tokenizer_core.corpus import FoundFiles
     from bpeline.tokenizer_core.evaluation import FlopEquated, Quality
@@ -305,20 +304,6 @@ def quality_text(found: FlopEquated, beside: FlopEquated | None = None) -> str:
         said += f", trained with {found.budget:.3g} FLOPs"
         said += f", served at {found.relative_cost:.3f} of the cost" * (beside is not None)
     return f"{said} ({found.remark})" if found.remark else said
-
-
-HTML = click.option(
-    "--html", type=FILE, help="Write a page that steps through it with the keyboard."
-)
-
-
-def write_page(page: Path, title: str, frames: Sequence[Frame]) -> None:
-    """Write a page for `HTML`, and say so to people."""
-    from bpeline.flows.pages import stepping_page
-    from bpeline.tokenizer_core.durable_files import DURABLE
-
-    DURABLE.write(page, stepping_page(title, frames).encode(errors="backslashreplace"))
-    click.echo(f"wrote {page}: {len(frames):,} steps, → and ← go on and back", err=True)
 
 
 def bulk_options(function: Function) -> Function:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bpeline.flows.cli.options import HTML, PATH, answer, command, write_page
+from bpeline.flows.cli.options import PATH, answer, command
 from bpeline.flows.requests import BYTE_BPE, CHOICES, SCORES
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ _SHOWN = tuple(name for name in CHOICES if name != "superword-bpe")
 @command(
     "bpeline steps lines.txt --algorithm char-bpe --end-of-word _ --merges 10",
     "bpeline steps lines.txt --algorithm wordpiece --score gain --json",
-    "bpeline steps lines.txt --algorithm char-bpe --html steps.html",
     workspace=False,
 )
 @click.argument("files", nargs=-1, required=True, type=PATH)
@@ -35,13 +34,11 @@ _SHOWN = tuple(name for name in CHOICES if name != "superword-bpe")
 @click.option("--end-of-word", default="</w>", help="With char-bpe.")
 @click.option("--joined", is_flag=True, help="With char-bpe: the mark joins the last character.")
 @click.option("--score", type=click.Choice(list(SCORES)), default="ratio", help="With wordpiece.")
-@HTML
 def steps(
     files: tuple[Path, ...],
     algorithm: str,
     merges: int,
     pattern: str | None,
-    html: Path | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -52,7 +49,7 @@ def steps(
 
     Nothing is stored. Large files are refused: nobody reads so many lines.
     """
-    show_steps(files, algorithm, merges, pattern, as_json, html, **options)
+    show_steps(files, algorithm, merges, pattern, as_json, **options)
 
 
 def show_steps(
@@ -61,7 +58,6 @@ def show_steps(
     merges: int | None,
     pattern: str | None,
     as_json: bool,
-    html: Path | None = None,
     **options: Any,
 ) -> None:
     """Print what training on small files does; see `steps_of` for the options and errors."""
@@ -73,12 +69,6 @@ def show_steps(
         [str(file) for file in files], pattern or kind_of(algorithm).default_pattern
     )
     shown = list(steps_of(algorithm, counts, _MERGES if merges is None else merges, **options))
-    if html is not None:
-        from bpeline.flows.pages import training_frames
-
-        write_page(html, f"{algorithm}, step by step", training_frames(shown))
-        if not as_json:
-            return
     told = [
         {
             "merge": step.merge and [step.merge.left, step.merge.right],

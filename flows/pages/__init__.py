@@ -17,10 +17,5 @@ if TYPE_CHECKING:
     from .figures import write_figure as write_figure
     from .name_page import page_of_name as page_of_name
     from .report import report_page as report_page
-    from .stepping import Frame as Frame
-    from .stepping import compression_frames as compression_frames
-    from .stepping import stepping_page as stepping_page
-    from .stepping import training_frames as training_frames
-    from .stepping import word_frames as word_frames
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)
