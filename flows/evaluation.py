@@ -11,7 +11,6 @@ import numpy as np
 
 from bpeline.flows.name_page import show_name_page
 from bpeline.flows.requests import (
-    CHAMPION,
     SMALLEST_SIZE,
     evaluation_sources,
     files_of_each,
@@ -31,7 +30,6 @@ from bpeline.registry.evaluation_sets import (
     Text,
     as_set,
     has_set,
-    measured_on,
     read_set,
     texts_of,
 )
@@ -44,14 +42,10 @@ from bpeline.tokenizer_core.corpus import Reading, SkippedFiles
 from bpeline.tokenizer_core.counting import count_texts, evaluation_documents
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, UnknownVersion
 from bpeline.tokenizer_core.evaluation import (
-    ALL,
     BYTES_PER_TOKEN,
-    FLOPS_PER_BYTE,
     CheapestSize,
-    FlopEquated,
     ModelShape,
     NamedShape,
-    Quality,
     bytes_per_token_at,
     cheapest_size,
     has_curve,
@@ -134,51 +128,6 @@ def serving_costs(measured: Measured, model: NamedShape) -> dict[str, dict[str, 
         name: model.figures(size, part.metrics[BYTES_PER_TOKEN])
         for name, part in measured.found.slices.items()
     }
-
-
-@dataclass(frozen=True, slots=True)
-class JudgedQuality:
-    """Bits per byte of models with a version, where serving is paid in training.
-
-    Attributes:
-        reference: the version that serving cost is relative to.
-        version, beside: what they reach with the version, and with the reference.
-    """
-
-    reference: ResolvedVersion
-    version: FlopEquated
-    beside: FlopEquated
-
-
-@checked
-def flop_equated_quality(
-    measured: Measured, model: NamedShape, quality: Quality, reference: str | None = None
-) -> JudgedQuality:
-    """What models reach with a version when its cost, relative to another's, is paid in training.
-
-    Args:
-        measured: the version, on the evaluation set of its name.
-        model: what serving costs.
-        quality: the models that were measured.
-        reference: the version that cost is relative to, measured on the same set; the champion of
-            the name when None.
-
-    Raises:
-        UnknownVersion: there is no such reference, or no champion.
-        InvalidOption: no budget is known, or the points are named twice.
-        CorruptFile, RegistryUnreachable: the reference cannot be measured.
-    """
-    registry, version = open_registry(make=False), measured.version
-    other = resolve(registry, parse_registered(reference or f"{version.name}@{CHAMPION}"))
-    costs, points = [], []
-    for one, names in ((other, (str(other), reference or "")), (version, (str(version),))):
-        found = measured_on(registry, one, measured.made)
-        figures = model.figures(found.vocab_size, found.slices[ALL].metrics[BYTES_PER_TOKEN])
-        costs.append(figures[model.metric(FLOPS_PER_BYTE)])
-        points.append(quality.models.of(names, one.digest))
-    budget = quality.budget_for(str(other), points[0])
-    beside = quality.equated(points[0], 1.0, budget)
-    return JudgedQuality(other, quality.equated(points[1], costs[1] / costs[0], budget), beside)
 
 
 @checked

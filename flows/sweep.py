@@ -32,12 +32,12 @@ from bpeline.flows.steps import (
     sweeping,
     try_sizes,
 )
-from bpeline.flows.sweep_record import Combination, Sweep, judge, record_sweep
+from bpeline.flows.sweep_record import Combination, Sweep, record_sweep
 from bpeline.registry.records import CorpusInput
 from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.companions import kind_of
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.evaluation import NamedShape, Quality
+from bpeline.tokenizer_core.evaluation import NamedShape
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
@@ -50,7 +50,6 @@ def sweep(
     workspace: str | None = None,
     model_shape: NamedShape | None = None,
     variants: Sequence[str] = (),
-    quality: Quality | None = None,
     **parameters: Any,
 ) -> Sweep:
     """Measure every size with every pattern and variant, and record it in MLflow.
@@ -62,7 +61,6 @@ def sweep(
         model_shape: also say what text costs this model.
         variants: names of `VARIANTS`; ``plain`` alone when there are none. With ``superbpe`` the
             plain one is tried too: it gives nine tenths of the ids.
-        quality: with ``model_shape``, models that were trained, see `judge`.
         parameters: others of `train_tokenizer`: algorithm, special_tokens, held_out, evaluation …
 
     Raises:
@@ -126,10 +124,6 @@ def sweep(
         if model_shape is not None:
             combinations = [one.costing(model_shape) for one in combinations]
             run.note(f"FLOPs are of {model_shape}")
-            if quality is not None:
-                combinations, said = judge(combinations, model_shape, quality)
-                for remark in said:
-                    run.note(remark)
         done = Sweep(name, run.id, tuple(combinations), notes=tuple(run.notes), model=model_shape)
         with run.step(RECORD) as outcome:
             done = record_sweep(done, first, inputs, run.registry)

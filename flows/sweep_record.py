@@ -23,13 +23,10 @@ from bpeline.registry.opening import Registry
 from bpeline.registry.records import CorpusInput, SweepChild
 from bpeline.tokenizer_core.evaluation import (
     ALL,
-    BITS_PER_BYTE,
     BYTES_PER_TOKEN,
-    FLOP_EQUATED,
     FLOPS_PER_BYTE,
     WELL_USED,
     NamedShape,
-    Quality,
     gini_of_texts,
 )
 
@@ -50,14 +47,12 @@ def table_of(sweep: Sweep) -> list[tuple[str, ...]]:
     named = "" if model is None else model.metric(FLOPS_PER_BYTE)
     costs = [one.metrics.get(named) for one in sweep.combinations]
     least = min((cost for cost in costs if cost is not None), default=None)
-    named = "" if model is None else model.metric(BITS_PER_BYTE)
-    judged = any(named in one.metrics for one in sweep.combinations)
     varied = any(one.variant != PLAIN for one in sweep.combinations)
     several = any(one.gini is not None for one in sweep.combinations)
     rows = [
         (
             "pattern", *["variant"] * varied, "vocab", *COLUMNS,
-            *["MFLOPs/byte"] * (least is not None), *["bits/byte"] * judged, *["Gini"] * several,
+            *["MFLOPs/byte"] * (least is not None), *["Gini"] * several,
             *["tokens against plain"] * varied, "tokens against champion",
         )
     ]  # fmt: skip
@@ -68,62 +63,11 @@ def table_of(sweep: Sweep) -> list[tuple[str, ...]]:
             f"{one.vocab_size:,}",
             *(number_text(one.metrics.get(name)) for name in COLUMNS.values()),
             *([] if cost is None else [f"{cost / 1e6:,.1f}{' least' * (cost == least)}"]),
-            *[_bits(one.metrics.get(named))] * judged,
             *[number_text(one.gini)] * several,
             *[one.against_plain] * varied,
             logged_change(one.metrics, CHAMPION, ALL),
         ))  # fmt: skip
     return rows
-
-
-def _bits(reached: float | None) -> str:
-    return "not judged" if reached is None else f"{reached:.4f}"
-
-
-def judge(
-    combinations: Sequence[Combination], model: NamedShape, quality: Quality
-) -> tuple[list[Combination], list[str]]:
-    """Combinations with the bits per byte of models, each at the budget that serving leaves it.
-
-    Cost is relative to the champion, else to the first combination.
-
-    Args:
-        combinations: see `Combination.costing`.
-        model: what serving costs.
-        quality: the models that were measured; they name a combination as `Combination.reference`
-            does, or by its digest.
-
-    Returns:
-        The combinations, and what people should know.
-
-    Raises:
-        InvalidOption: the points name one of them twice.
-    """
-    first = combinations[0]
-    champion = first.record["compared"].get(CHAMPION)
-    name, digest, cost = first.reference, first.record["digest"], model.metric(FLOPS_PER_BYTE)
-    served = first.metrics[cost]
-    if champion is not None:
-        name, digest = champion["reference"], champion["digest"]
-        measured = champion["slices"][ALL]["metrics"][BYTES_PER_TOKEN]
-        served = model.figures(champion["vocab_size"], measured)[cost]
-    beside = quality.models.of([name], digest)
-    if quality.budget is None and not beside:  # no error: hours of training are not lost over it
-        why = f"{quality.models.place} has no points of {name}, and no --training-budget was given"
-        return list(combinations), [f"bits per byte were not judged: {why}"]
-    budget = quality.budget_for(name, beside)
-    said = [f"bits/byte are those of models trained with what serving leaves, relative to {name}"]
-    made = []
-    for one in combinations:
-        points = quality.models.of([one.reference], one.record["digest"])
-        found = quality.equated(points, one.metrics[cost] / served, budget)
-        values = found.as_dict()
-        figures = {model.metric(key): values[figure] for key, figure in FLOP_EQUATED.items()}
-        known = {key: value for key, value in figures.items() if value is not None}
-        made.append(replace(one, metrics={**one.metrics, **known}))
-        if found.remark:
-            said.append(f"{one.reference}: {found.remark}")
-    return made, said
 
 
 def record_sweep(
@@ -208,11 +152,6 @@ class Combination:
     def title(self) -> str:
         """What its line is called."""
         return self.pattern if self.variant == PLAIN else f"{self.pattern} {self.variant}"
-
-    @property
-    def reference(self) -> str:
-        """``gpt2 parity/32000``: what points of models may call it."""
-        return f"{self.title}/{self.vocab_size}"
 
     @property
     def against_plain(self) -> str:

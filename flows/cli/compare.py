@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from bpeline.flows.cli.options import (
     FILE,
     PATH,
-    asked_quality,
     command,
     echo_json,
     model_shape_option,
-    quality_options,
-    quality_text,
 )
 from bpeline.flows.cli.standard_input import with_standard_input
-
-if TYPE_CHECKING:
-    from bpeline.tokenizer_core.evaluation import FlopEquated
 
 
 @command(
@@ -29,7 +22,6 @@ if TYPE_CHECKING:
     "bpeline compare news@candidate ./gpt2/tokenizer.json --on held-out.txt --json",
     "bpeline compare news/3 news/4 --morphology morphs.tsv",
     "bpeline compare news/3 news/4 --model-shape llama-3.1-8b",
-    "bpeline compare news/3 news/4 --model-shape config.json --bits-per-byte trained.csv",
     "bpeline compare news/3 news/4 --on 'english=en/*.txt' --on 'german:language=de=de/*.txt'",
 )
 @click.argument("first", metavar="A")
@@ -57,7 +49,6 @@ if TYPE_CHECKING:
     "morphs do?",
 )
 @model_shape_option
-@quality_options
 @click.option("--text-field", default="text", help="Field of .jsonl lines.")
 @click.option(
     "--separator",
@@ -75,9 +66,6 @@ def compare(
     separator: str | None,
     morphology: Path | None,
     model_shape: str | None,
-    bits_per_byte: Path | None,
-    training_budget: float | None,
-    serving_ratio: float,
     html: Path | None,
     as_json: bool,
 ) -> None:
@@ -92,7 +80,6 @@ def compare(
         compare_on,
         comparison_json,
         comparison_lines,
-        with_flop_equated,
         with_morphology,
         with_serving_cost,
     )
@@ -101,30 +88,21 @@ def compare(
     from bpeline.tokenizer_core.evaluation import model_shape as named_shape
 
     named = None if model_shape is None else named_shape(model_shape)
-    quality = asked_quality(bits_per_byte, training_budget, serving_ratio, named)
     compared = compare_on(first, second, files, text_field, separator, words)
     if morphology is not None:
         compared = with_morphology(compared, first, second, morphology)
     if named is not None:
         compared = with_serving_cost(compared, named)
-    equated: tuple[FlopEquated, ...] = ()
-    if named is not None and quality is not None:
-        compared, equated = with_flop_equated(compared, first, second, named, quality)
     if html is not None:
         DURABLE.write(html, comparison_page(compared).encode(errors="backslashreplace"))
     if as_json:
         model = {} if named is None else {"model": named.as_dict()}
-        judged = {"flop_equated": [one.as_dict() for one in equated]} if equated else {}
-        echo_json({**comparison_json(compared), **model, **judged})
+        echo_json({**comparison_json(compared), **model})
         return
     for line in comparison_lines(compared, words):
         click.echo(line)
     if named is not None:
         click.echo(f"model      {named}")
-    if equated:
-        before, after = equated
-        click.echo(f"quality    {compared.first}: {quality_text(before)}")
-        click.echo(f"           {compared.second}: {quality_text(after, before)}")
     if compared.documents is None:
         click.echo("text       none was compared: name some with `--on FILES`")
     if html is not None:

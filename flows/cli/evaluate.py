@@ -3,35 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from itertools import zip_longest
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from bpeline.flows.cli.options import (
     answer,
-    asked_quality,
     command,
     model_shape_option,
     project_for,
     project_is_named,
     project_option,
-    quality_options,
-    quality_text,
 )
 from bpeline.tokenizer_core.errors import InvalidOption
-
-if TYPE_CHECKING:
-    from bpeline.flows.evaluation import JudgedQuality
 
 
 @command(
     "bpeline evaluate --sets                       # which texts versions are measured on",
     "bpeline evaluate news@champion",
     "bpeline evaluate news@champion --model-shape llama-3.1-8b",
-    "bpeline evaluate news/4 --model-shape llama-3.1-8b --bits-per-byte trained.csv --reference "
-    "news/3",
     "bpeline evaluate news                         # every version that an alias points to",
     "bpeline evaluate news --set-from 'german:language=de=held-out/de/*.txt'",
     "bpeline evaluate --set-from bpeline.toml      # what its tables [[evaluation]] say",
@@ -49,13 +39,6 @@ if TYPE_CHECKING:
 )
 @project_option
 @model_shape_option
-@quality_options
-@click.option(
-    "--reference",
-    "beside",
-    metavar="REF",
-    help="With --bits-per-byte: the version that cost is relative to.  [default: the champion]",
-)
 @click.option("--reason", default="", show_default=False, help="Why, for the record.")
 @click.option(
     "--text-field",
@@ -72,10 +55,6 @@ def evaluate(
     sets: bool,
     sources: tuple[str, ...],
     model_shape: str | None,
-    bits_per_byte: Path | None,
-    training_budget: float | None,
-    serving_ratio: float,
-    beside: str | None,
     reason: str,
     text_field: str | None,
     separator: str | None,
@@ -95,13 +74,6 @@ def evaluate(
     from bpeline.tokenizer_core.evaluation import model_shape as named_shape
 
     model = None if model_shape is None else named_shape(model_shape)
-    quality = asked_quality(bits_per_byte, training_budget, serving_ratio, model)
-    if beside is not None and quality is None:
-        raise InvalidOption(
-            f"the reference {beside} was given, and no models that were trained",
-            "the version that serving cost is relative to",
-            "add `--model-shape` and `--bits-per-byte`, or leave it out",
-        )
     if sets and (sources or model is not None):
         raise InvalidOption(
             "--sets was given beside --set-from or --model-shape",
@@ -137,19 +109,11 @@ def evaluate(
         first, measured, skipped_files = [], evaluation.evaluate(reference), {}
     costs = [{} if model is None else evaluation.serving_costs(one, model) for one in measured]
     lines = [*first]
-    judged = [
-        evaluation.flop_equated_quality(one, model, quality, beside)
-        for one in measured
-        if model is not None and quality is not None
-    ]
     cost = "" if model is None else model.metric(FLOPS_PER_BYTE)
     for one, of_slices in zip(measured, costs, strict=True):
         lines += measured_lines(one, {name: figures[cost] for name, figures in of_slices.items()})
     if model is not None:
         lines.append(f"model: {model}")
-    for one, found in zip(measured, judged, strict=False):
-        lines.append(f"quality: {found.reference}: {quality_text(found.beside)}")
-        lines.append(f"         {one.version}: {quality_text(found.version, found.beside)}")
     told = [
         {
             "reference": str(one.version),
@@ -161,19 +125,11 @@ def evaluate(
                 for name, part in one.found.slices.items()
             },
             "robustness": evaluation.robustness(one) if as_json else [],
-            **({"flop_equated": _quality_json(found)} if found else {}),
             **skipped_files,
         }
-        for one, of_slices, found in zip_longest(measured, costs, judged)
+        for one, of_slices in zip(measured, costs, strict=True)
     ]
     answer(as_json, told, lines)
-
-
-def _quality_json(found: JudgedQuality) -> dict[str, Any]:
-    return {
-        **found.version.as_dict(),
-        "reference": {"version": str(found.reference), **found.beside.as_dict()},
-    }
 
 
 def measured_lines(one: Any, costs: dict[str, float]) -> list[str]:

@@ -18,7 +18,6 @@ from bpeline.tokenizer_core.errors import BpelineError
 if TYPE_CHECKING:
     from bpeline.flows.requests import Project
     from bpeline.tokenizer_core.corpus import FoundFiles
-    from bpeline.tokenizer_core.evaluation import FlopEquated, Quality
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -234,76 +233,6 @@ def chosen_size_options(function: Function) -> Function:
     ):
         function = option(function)
     return function
-
-
-def quality_options(function: Function) -> Function:
-    """Models that somebody trained, judged beside what `model_shape_option` says they cost."""
-    for option in (
-        click.option(
-            "--serving-ratio",
-            type=float,
-            default=1.0,
-            metavar="Q",
-            help="With --bits-per-byte: FLOPs served in a model's life for each one of training.",
-        ),
-        click.option(
-            "--training-budget",
-            type=float,
-            metavar="FLOPS",
-            help="With --bits-per-byte: what the reference is trained with.  [default: the middle "
-            "one of its points]",
-        ),
-        click.option(
-            "--bits-per-byte",
-            type=FILE,
-            metavar="FILE",
-            help="With --model-shape: bits per byte of models that you trained, judged where "
-            "what a vocabulary saves in serving is spent on training: a .csv of tokenizer, "
-            "training_flops, bits_per_byte, or a .json of the same.",
-        ),
-    ):
-        function = option(function)
-    return function
-
-
-def asked_quality(
-    bits_per_byte: Path | None, training_budget: float | None, serving_ratio: float, model: object
-) -> Quality | None:
-    """What `quality_options` ask; None where they ask nothing.
-
-    Raises:
-        InvalidOption: they ask of no model, or there is no such file.
-    """
-    from bpeline.tokenizer_core.errors import InvalidOption
-    from bpeline.tokenizer_core.evaluation import Quality, read_measured_models
-
-    if bits_per_byte is None:
-        if training_budget is not None or serving_ratio != 1.0:
-            raise InvalidOption(
-                "a training budget or a serving ratio was given, and no models that were trained",
-                "these say where bits per byte are read off",
-                "add `--bits-per-byte FILE`, or leave them out",
-            )
-        return None
-    if model is None:
-        raise InvalidOption(
-            "bits per byte were given, and no model whose serving costs something",
-            "both together say which vocabulary is worth more",
-            "add `--model-shape llama-3.1-8b`",
-        )
-    return Quality(read_measured_models(bits_per_byte), training_budget, serving_ratio)
-
-
-def quality_text(found: FlopEquated, beside: FlopEquated | None = None) -> str:
-    """Bits per byte where serving is paid in training, for people; its change from others."""
-    said = "not judged"
-    if found.bits_per_byte is not None:
-        said = f"{found.bits_per_byte:.4f} bits/byte"
-        if beside is not None and beside.bits_per_byte:
-            said += f" ({found.bits_per_byte / beside.bits_per_byte - 1:+.2%})"
-        said += f", trained with {found.budget:.3g} FLOPs"
-        said += f", served at {found.relative_cost:.3f} of the cost" * (beside is not None)
-    return f"{said} ({found.remark})" if found.remark else said
 
 
 def bulk_options(function: Function) -> Function:

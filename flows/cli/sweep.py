@@ -5,20 +5,17 @@ from __future__ import annotations
 import shlex
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from bpeline.flows.cli.options import (
     answer,
-    asked_quality,
     command,
     model_shape_option,
     project_for,
     project_is_named,
     project_option,
-    quality_options,
     reached,
 )
 from bpeline.flows.cli.standard_input import with_standard_input
@@ -30,7 +27,6 @@ _NOT_SWEPT = ("name", "pattern", "vocab_size", "largest_size", "model_shape", "r
 # What is chosen of the sweep, said already, or changes no tokenizer.
 _NOT_OF_TRAINING = {
     "paths", "name", "sizes", "patterns", "variants", "workers", "model_shape", "as_json",
-    "bits_per_byte", "training_budget", "serving_ratio",
 }  # fmt: skip
 
 if TYPE_CHECKING:
@@ -42,8 +38,6 @@ if TYPE_CHECKING:
     "bpeline sweep",
     "bpeline sweep corpus/ --name news --sizes 16000,32000 --pattern gpt2 --pattern cl100k --json",
     "bpeline sweep corpus/ --name news --sizes 32000,64000,128000 --model-shape llama-3.1-8b",
-    "bpeline sweep corpus/ --name news --sizes 32000,64000 --model-shape llama-3.1-8b "
-    "--bits-per-byte trained.csv",
     "bpeline sweep corpus/ --name words --sizes 8000,16000 --algorithm wordpiece",
     "bpeline sweep corpus/ --name news --sizes 32000 --eval 'german:language=de=heldout/de/*.txt'",
     "bpeline sweep --source 'en=en/*.txt' --source 'de=de/*.txt' --name two --sizes 32000 "
@@ -84,11 +78,10 @@ if TYPE_CHECKING:
 @click.option("--text-field", default="text", help="Likewise.")
 @click.option("--workers", type=int, help="Threads for counting.  [default: all cores]")
 @model_shape_option
-@quality_options
 def sweep(
     paths: tuple[str, ...], name: str | None, sizes: str | None, patterns: tuple[str, ...],
-    variants: tuple[str, ...], model_shape: str | None, bits_per_byte: Path | None,
-    training_budget: float | None, serving_ratio: float, as_json: bool, **given: Any,
+    variants: tuple[str, ...], model_shape: str | None, as_json: bool,
+    **given: Any,
 ) -> None:  # fmt: skip
     """Measure several sizes, patterns and variants on PATHS; register nothing.
 
@@ -99,10 +92,6 @@ def sweep(
     algorithm than byte-bpe, each size is learned). In MLflow the
     sweep is a run with a nested run for each combination. The one you choose is trained by
     `bpeline train` without learning anything again.
-
-    In the file of --bits-per-byte a combination is called PATTERN/SIZE or PATTERN VARIANT/SIZE,
-    such as "gpt2 parity/32000", or by its digest; cost is relative to the champion, else to the
-    first combination.
     """
     from bpeline.flows.running import progress
     from bpeline.flows.sweep import sweep as sweep_all
@@ -134,7 +123,6 @@ def sweep(
     home = addresses().workspace
     shape = compared["model_shape"]
     named = None if shape is None else named_shape(shape)
-    quality = asked_quality(bits_per_byte, training_budget, serving_ratio, named)
     patterns, variants = tuple(compared["patterns"]), tuple(compared["variants"])
     with progress.listening(progress.for_stream(sys.stderr)):
         done = sweep_all(
@@ -145,7 +133,6 @@ def sweep(
             home,
             named,
             variants,
-            quality,
             **parameters,
         )
     chosen = ["--vocab-size", "N", "--pattern", "P", *_options_given()]

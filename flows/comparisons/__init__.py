@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from .as_text import slice_rows as slice_rows
     from .as_text import word_lists as word_lists
     from .given_texts import compare_on as compare_on
-    from .given_texts import with_flop_equated as with_flop_equated
     from .given_texts import with_morphology as with_morphology
     from .given_texts import with_serving_cost as with_serving_cost
 else:

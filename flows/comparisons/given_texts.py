@@ -19,11 +19,7 @@ from bpeline.registry.loading import load_tokenizer
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation import (
     BYTES_PER_TOKEN,
-    FLOP_EQUATED,
-    FLOPS_PER_BYTE,
-    FlopEquated,
     NamedShape,
-    Quality,
     boundary_scores,
     read_gold,
 )
@@ -118,37 +114,3 @@ def with_serving_cost(compared: VersionComparison, model: NamedShape) -> Version
     pairs = (MetricPair(key, first[key], second[key]) for key in first)
     metrics = (*compared.metrics, *pairs)
     return replace(compared, metrics=tuple(sorted(metrics, key=lambda one: one.key)))
-
-
-def with_flop_equated(
-    compared: VersionComparison, first: str, second: str, model: NamedShape, quality: Quality
-) -> tuple[VersionComparison, tuple[FlopEquated, FlopEquated]]:
-    """A comparison with the bits per byte that models reach, each at the budget it is left with.
-
-    Args:
-        compared: see `with_serving_cost`.
-        first, second: what is compared; the cost of the second is relative to that of the first.
-        model: what serving costs.
-        quality: the models that were measured.
-
-    Raises:
-        InvalidOption: no budget is known, or the points are named twice.
-        BpelineError: one of the tokenizers cannot be loaded.
-    """
-    (cost,) = (one for one in compared.metrics if one.key == model.metric(FLOPS_PER_BYTE))
-    assert cost.first is not None
-    assert cost.second is not None
-    points = [
-        quality.models.of((typed, title), load_tokenizer(typed).digest)
-        for typed, title in ((first, compared.first), (second, compared.second))
-    ]
-    budget = quality.budget_for(compared.first, points[0])
-    before = quality.equated(points[0], 1.0, budget)
-    after = quality.equated(points[1], cost.second / cost.first, budget)
-    pairs = (
-        MetricPair(model.metric(key), before.as_dict()[figure], after.as_dict()[figure])
-        for key, figure in FLOP_EQUATED.items()
-    )
-    metrics = (*compared.metrics, *pairs)
-    both = replace(compared, metrics=tuple(sorted(metrics, key=lambda one: one.key)))
-    return both, (before, after)

@@ -30,7 +30,6 @@ from bpeline.registry.workspace.store_records import known_stores
 from bpeline.registry.workspace.workspace import Workspace
 from bpeline.tokenizer_core import bounded_files
 from bpeline.tokenizer_core.errors import BpelineError
-from bpeline.tokenizer_core.evaluation.measured_models import read_measured_models
 from bpeline.tokenizer_core.evaluation.morphology import read_gold
 from bpeline.tokenizer_core.evaluation.named_shapes import model_shape
 from bpeline.tokenizer_core.merging.checkpoint import load_checkpoint
@@ -66,7 +65,6 @@ FILES = {
         {"hidden_size": 64, "layers": 2, "heads": 4, "kv_heads": 2, "head_size": 16,
          "expert_size": 256, "context": 1024}
         """,
-    "points.json": '{"news/1": [[3.9e17, 1.38], [9.2e17, 1.24], [2.1e18, 1.15]]}',
     "tokens.txt": " the\nhex:ff\n",
     "gold.tsv": "walked\twalk ed\n",
 }
@@ -127,7 +125,6 @@ KINDS: dict[str, tuple[str, str, Callable[[Path], object]]] = {
     "project": ("../bpeline.toml", "", read_project),
     "rules": ("../rules.toml", "", read_rules),
     "shape": ("../shape.json", "", lambda path: model_shape(str(path))),
-    "points": ("../points.json", "", read_measured_models),
     "tokens": ("../tokens.txt", "", read_token_list),
     "gold": ("../gold.tsv", "", read_gold),
 }  # fmt: skip

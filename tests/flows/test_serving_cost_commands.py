@@ -16,7 +16,6 @@ from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation import (
     MODEL_SHAPES,
     NamedShape,
-    flop_equated,
     model_shape,
 )
 
@@ -105,24 +104,6 @@ def test_every_command_says_the_same_cost(corpus: Path, bpeline: Command) -> Non
         expected = per_token / one["metrics"]["compression/bytes_per_token"]
         assert one["metrics"][per_byte] == pytest.approx(expected)
     assert swept["model"]["title"] == "llama-3.2-1b"
-    # Models that were trained are judged beside it, relative to the first combination.
-    points = {
-        "gpt2/300": [[1e17, 1.5], [1e18, 1.3], [1e19, 1.2]],
-        swept["combinations"][1]["record"]["digest"]: [[1e17, 1.4], [1e18, 1.25], [1e19, 1.18]],
-    }
-    Path("trained.json").write_text(json.dumps(points))
-    judged = json.loads(printed("sweep", "corpus", *options, "--bits-per-byte", "trained.json"))
-    costs = [one["metrics"][per_byte] for one in judged["combinations"]]
-    ratio = costs[1] / costs[0]
-    reached = [
-        one["metrics"]["serving/flop_equated_bits_per_byte.llama-3.2-1b"]
-        for one in judged["combinations"]
-    ]
-    expected = flop_equated(points[swept["combinations"][1]["record"]["digest"]], ratio, 1e18)
-    assert reached == [pytest.approx(1.3, abs=0.01), pytest.approx(expected.bits_per_byte)]
-    Path("trained.json").write_text(json.dumps({"other/1": points["gpt2/300"]}))
-    shown = bpeline("sweep", "corpus", *options[:-1], "--bits-per-byte", "trained.json").output
-    assert "bits per byte were not judged: trained.json has no points of gpt2/300" in shown
     run_id = swept["link"].rpartition("/")[2].partition("?")[0]
     run = open_registry().tracker._client.get_run(run_id).data
     assert run.params["model_shape"].startswith("llama-3.2-1b (hidden_size 2,048, layers 16")
@@ -137,29 +118,6 @@ def test_every_command_says_the_same_cost(corpus: Path, bpeline: Command) -> Non
     assert f"{per_byte} changes by" in refused.stderr
     assert "at most +1.00% is accepted" in refused.stderr
     printed("promote", "news/1")
-    # Models that were trained are judged beside it: what is saved in serving buys training.
-    points = {"news/1": [[1e18, 1.4], [2e18, 1.25], [4e18, 1.15]]}
-    Path("trained.json").write_text(json.dumps({**points, "news/2": points["news/1"]}))
-    quality = (*shape, "--bits-per-byte", "trained.json")
-    left = 2e18 * (2 - cost / pair["first"])
-    told = json.loads(printed("evaluate", "news/2", *quality, "--json"))[0]["flop_equated"]
-    assert told["budget"] == pytest.approx(left)
-    assert told["reference"]["version"] == "news/1", "the champion"
-    assert (told["reference"]["bits_per_byte"], told["remark"]) == (
-        pytest.approx(1.25, abs=0.01),
-        "",
-    )
-    both = json.loads(printed("compare", "news/1", "news/2", *quality, "--json"))
-    assert both["flop_equated"][1]["bits_per_byte"] == pytest.approx(told["bits_per_byte"])
-    (equated,) = [one for one in both["metrics"] if "flop_equated" in one["key"]]
-    assert equated["difference"] == told["bits_per_byte"] - told["reference"]["bits_per_byte"] < 0
-    again = ("--reference", "news/2", "--training-budget", "3e18", "--serving-ratio", "2")
-    same = json.loads(printed("evaluate", "news/2", *quality, *again, "--json"))[0]["flop_equated"]
-    assert (same["budget"], same["relative_cost"]) == (3e18, 1.0)
-    Path("trained.json").write_text(json.dumps(points))
-    assert "news/2: not judged (points of 0" in printed("compare", "news/1", "news/2", *quality)
-    for wrong in (quality[2:], [*shape, "--reference", "news/1"], [*shape, "--serving-ratio", "2"]):
-        assert bpeline("evaluate", "news/2", *wrong).exit_code == 2, wrong
     printed("promote", "news/2", "--rules", "rules.toml")
     assert bpeline("size", "news/2").exit_code == 2
     assert bpeline("compare", "news/1", "news/2", "--model-shape", "none").exit_code == 2

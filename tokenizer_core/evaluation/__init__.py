@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from .language_choices import compare_choices as compare_choices
     from .made_tokens import MadeTokens as MadeTokens
     from .made_tokens import MergeTree as MergeTree
-    from .measured_models import MeasuredModels as MeasuredModels
-    from .measured_models import Quality as Quality
-    from .measured_models import read_measured_models as read_measured_models
     from .measuring import Measured as Measured
     from .metric_names import ALL as ALL
     from .metric_names import BYTES_PER_TOKEN as BYTES_PER_TOKEN
@@ -79,11 +76,6 @@ if TYPE_CHECKING:
     from .robustness import may_be_perturbed as may_be_perturbed
     from .robustness import measure_robustness as measure_robustness
     from .robustness import robustness_by_language as robustness_by_language
-    from .scaling_curve import BITS_PER_BYTE as BITS_PER_BYTE
-    from .scaling_curve import FLOP_EQUATED as FLOP_EQUATED
-    from .scaling_curve import FlopEquated as FlopEquated
-    from .scaling_curve import fit_scaling as fit_scaling
-    from .scaling_curve import flop_equated as flop_equated
     from .serving_cost import MODEL_SHAPES as MODEL_SHAPES
     from .serving_cost import MULTIPLE as MULTIPLE
     from .serving_cost import CheapestSize as CheapestSize
