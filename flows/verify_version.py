@@ -96,13 +96,6 @@ def verify_version(reference: str, *, reuse_counts: bool = False) -> Verificatio
         return verdict("identical" if all(one.holds for one in made) else "different")
 
 
-# What `Tokenizer.load` took for granted when records of imports began, and asks for now.
-_FORMER_DEFAULTS = {
-    "subword-nmt": {"characters": ""},
-    "frequency-bpe": {"pattern": "wordpunct", "sentences": "punkt"},
-}
-
-
 def _read_again(lineage: Lineage, imported: Imported) -> Verification:
     """Read the files that an imported version was read from again, as they were kept."""
     kept = lineage.registry.workspace.version_directory(lineage.version.digest)
@@ -114,10 +107,7 @@ def _read_again(lineage: Lineage, imported: Imported) -> Verification:
         except CorruptFile as error:
             changed = Check("original files", imported.digest, error.happened)
             return Verification(name, "inputs changed", True, (changed,), ())
-        former = _FORMER_DEFAULTS.get(imported.format, {})
-        if any(one.name == "bpeline.json" for one in imported.files):  # which says it
-            former = {}
-        details: dict[str, Any] = {"format": imported.format, **former, **imported.details}
+        details: dict[str, Any] = {"format": imported.format, **imported.details}
         digest = lineage.as_renamed(Tokenizer.load(again, **details)).digest
     made = Check("tokenizer", lineage.version.digest, digest)
     return Verification(name, "identical" if made.holds else "different", True, inputs, (made,))

@@ -128,11 +128,11 @@ class Registry:
             StorageError, RegistryUnreachable: as `store`.
         """
         self._as_known(self.tracker.identity)
-        identity = self._as_known(self.tracker.ensure_identity)
-        if self.catalogue.registrations(store=""):
-            there = ((v.name, v.number, v.digest) for v in self.tracker.versions())
-            self.catalogue.adopt_registrations(identity, there)
-        return identity
+        if self.catalogue.registrations(store=""):  # 0.2 read it, and has not converted it
+            from bpeline.registry.catalogue import release_0_1
+
+            raise release_0_1(f"the workspace {self.workspace.root}")
+        return self._as_known(self.tracker.ensure_identity)
 
     @property
     def known_store(self) -> str:

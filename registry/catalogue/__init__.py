@@ -8,6 +8,7 @@ from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .catalogue import Catalogue as Catalogue
+    from .database_errors import release_0_1 as release_0_1
     from .records import AliasMove as AliasMove
     from .records import ChunkRecord as ChunkRecord
     from .records import CountTable as CountTable

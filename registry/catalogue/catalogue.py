@@ -208,33 +208,6 @@ class Catalogue(CorpusRecords, RunRecords):
         asked = {"name": name, "number": number} if name else {}
         self._database.execute(delete(RegistrationRow).filter_by(store=store, **asked))
 
-    def adopt_registrations(self, store: str, confirmed: Iterable[tuple[str, int, str]]) -> None:
-        """Say in which MLflow versions are that were registered before MLflows had an identity.
-
-        Moves to and from numbers that mean another tokenizer there are not of that MLflow.
-
-        Args:
-            store: the MLflow.
-            confirmed: name, number and digest of what it has.
-        """
-        there = {(name, number): digest for name, number, digest in confirmed}
-
-        def work(session: Session) -> None:
-            others: set[tuple[str, int | None]] = set()
-            for row in session.scalars(select(RegistrationRow).filter_by(store="")):
-                digest = there.get((row.name, row.number))
-                if digest == row.digest:
-                    row.store = store
-                elif digest is not None:
-                    others.add((row.name, row.number))
-            for move in session.scalars(select(AliasMoveRow).filter_by(store="")):
-                if (move.name, move.to_number) not in others:
-                    move.store = store
-                    if (move.name, move.from_number) in others:
-                        move.from_number = None
-
-        self._database.writing(work)
-
     # ---- deletions -------------------------------------------------------------------------
 
     def add_deletions(self, deletions: Iterable[Deletion]) -> None:

@@ -83,8 +83,19 @@ def translated(reason: Any, place: str, server: bool) -> BpelineError:
     )
 
 
-def newer_schema(place: str, number: int, known: int) -> StorageError:
-    """The refusal of tables that a later bpeline made."""
+def release_0_1(place: str) -> StorageError:
+    """The refusal of what release 0.1 made."""
+    return StorageError(
+        f"{place} is of bpeline 0.1",
+        "a workspace of bpeline 0.2 or later",
+        "type `bpeline promote NAME/NUMBER` with bpeline 0.2, which converts the workspace",
+    )
+
+
+def other_schema(place: str, number: int, known: int) -> StorageError:
+    """The refusal of tables that a later bpeline made, or release 0.1."""
+    if number < known:
+        return release_0_1(f"the catalogue {place}")
     return StorageError(
         f"the catalogue {place} has the schema version {number}",
         f"this bpeline knows versions up to {known}",

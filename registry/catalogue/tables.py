@@ -49,7 +49,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from bpeline.registry.catalogue.database_errors import (
     is_gone,
     lost_race,
-    newer_schema,
+    other_schema,
     translated,
 )
 from bpeline.registry.catalogue.dialects import (
@@ -296,101 +296,7 @@ def given(**asked: Any) -> dict[str, Any]:
     return {column: value for column, value in asked.items() if value is not None}
 
 
-def m001_first_tables(connection: Connection) -> None:
-    Base.metadata.create_all(connection)
-
-
-def m002_workspace_of_runs(connection: Connection) -> None:
-    # Those of before have none: they belong to workspaces without an id, as all were then.
-    connection.execute(
-        text("ALTER TABLE runs ADD COLUMN workspace VARCHAR(64) DEFAULT '' NOT NULL")
-    )
-
-
-def m003_steps_of_runs(connection: Connection) -> None:
-    connection.execute(text("ALTER TABLE runs ADD COLUMN steps JSON DEFAULT '{}' NOT NULL"))
-
-
-_EXCHANGED = "exchanged"  # instead of an identity: of an MLflow whose numbers another one took
-
-
-def m004_mlflow_says_which_versions_there_are(connection: Connection) -> None:
-    for table in ("identity", "registrations"):
-        Base.metadata.tables[table].create(connection)
-    _give_identity(connection)
-    # Where MLflow was exchanged, two versions have the same number there: the newer is in this one.
-    connection.execute(
-        text(
-            "INSERT INTO registrations SELECT '', name, CAST(mlflow_version AS INTEGER), digest, "
-            "mlflow_run_id, created_at FROM versions WHERE id IN "
-            "(SELECT max(id) FROM versions WHERE mlflow_version <> '' "
-            "GROUP BY name, mlflow_version)"
-        )
-    )
-    for column, default in (("kind", "promote"), ("store", "")):
-        connection.execute(
-            text(
-                f"ALTER TABLE alias_history ADD COLUMN {column} "
-                f"VARCHAR(64) DEFAULT '{default}' NOT NULL"
-            )
-        )
-    query = (
-        "SELECT name, number, mlflow_version FROM versions WHERE mlflow_version <> '' ORDER BY id"
-    )
-    rows = [(name, number, int(known)) for name, number, known in connection.execute(text(query))]
-    there = {(name, number): known for name, number, known in rows}
-    newest = {(name, known): number for name, number, known in rows}
-    gone = {(name, number) for name, number, known in rows if newest[name, known] != number}
-    moves = connection.execute(
-        text('SELECT id, name, alias, from_number, to_number, "by", reason FROM alias_history')
-    )
-    places: dict[tuple[str, str], list[int | None]] = {}
-    for key, name, alias, before, after, by, reason in sorted(moves):
-        known_places = places.setdefault((name, alias), [])
-        if before == after:
-            kind = "refusal"
-        elif len(known_places) > 1 and known_places[-2] == after:
-            kind = "rollback"  # as far as anybody can tell: nothing said which moves were
-            known_places.pop()
-        else:
-            kinds = {("bpeline", "published"): "publish", ("mlflow", "moved in MLflow"): "seen"}
-            kind = kinds.get((by, reason), "promote")
-            known_places.append(after)
-        overtaken = (name, after) in gone
-        elsewhere = (name, before) in gone and not overtaken
-        connection.execute(
-            text(
-                "UPDATE alias_history SET kind = :kind, from_number = :old, to_number = :new, "
-                "store = :store WHERE id = :id"
-            ),
-            {
-                "id": key,
-                "kind": kind,
-                "old": None if elsewhere else there.get((name, before), before),
-                "new": there.get((name, after), after),
-                "store": _EXCHANGED if overtaken else "",
-            },
-        )
-    connection.execute(text("DROP TABLE aliases"))
-    connection.execute(text("ALTER TABLE versions ADD COLUMN trained BIGINT DEFAULT 0 NOT NULL"))
-    connection.execute(text("UPDATE versions SET trained = id"))
-    for column in ("mlflow_run_id", "mlflow_version"):
-        connection.execute(text(f"ALTER TABLE versions DROP COLUMN {column}"))
-
-
-def m005_deletions(connection: Connection) -> None:
-    Base.metadata.tables["deletions"].create(connection)
-
-
-def m006_evaluation_sets(connection: Connection) -> None:
-    Base.metadata.tables["evaluation_sets"].create(connection)
-    # What was measured before is of texts that nothing named.
-    connection.execute(
-        text("ALTER TABLE versions ADD COLUMN measured_on VARCHAR(64) DEFAULT '' NOT NULL")
-    )
-
-
-def m007_digests_of_moves(connection: Connection) -> None:
+def _digests_of_moves(connection: Connection) -> None:
     for column in ("from_digest", "to_digest"):
         connection.execute(
             text(f"ALTER TABLE alias_history ADD COLUMN {column} VARCHAR(64) DEFAULT '' NOT NULL")
@@ -401,17 +307,10 @@ def _give_identity(connection: Connection) -> None:
     connection.execute(insert(IdentityRow).values(id=secrets.token_hex(8)))
 
 
-# One function for each schema version, in order. A fresh catalogue gets today's tables and counts
-# as having all of them; an older one gets those it has not had.
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
-    m001_first_tables,
-    m002_workspace_of_runs,
-    m003_steps_of_runs,
-    m004_mlflow_says_which_versions_there_are,
-    m005_deletions,
-    m006_evaluation_sets,
-    m007_digests_of_moves,
-)
+# How the schema of a number is made of the one before it; the first of them is release 0.2's.
+MIGRATIONS: dict[int, Callable[[Connection], None]] = {7: _digests_of_moves}
+SCHEMA = max(MIGRATIONS)
+_OLDEST = min(MIGRATIONS) - 1
 
 _ATTEMPTS = 8
 _LONGEST_PAUSE = 0.5
@@ -435,7 +334,7 @@ class Database:
     Raises:
         InvalidOption: not a URL, or no driver for it.
         CorruptFile: the file is not a database.
-        StorageError: a newer bpeline's schema.
+        StorageError: the schema of a newer bpeline, or of release 0.1.
         RegistryUnreachable: the database server does not answer.
     """
 
@@ -594,19 +493,19 @@ class Database:
             if number is None:
                 Base.metadata.create_all(connection)
                 _give_identity(connection)
-            for migration in MIGRATIONS[number:] if number is not None else ():
-                migration(connection)
+            for new, migration in MIGRATIONS.items() if number is not None else ():
+                if new > number:
+                    migration(connection)
             now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-            for new in range((number or 0) + 1, len(MIGRATIONS) + 1):
-                connection.execute(insert(SchemaVersionRow).values(number=new, applied_at=now))
+            connection.execute(insert(SchemaVersionRow).values(number=SCHEMA, applied_at=now))
 
         with self.reading() as session:
             number = known(session.connection())
-        if number is not None and number > len(MIGRATIONS):
-            raise newer_schema(self.place, number, len(MIGRATIONS))
+        if number is not None and not _OLDEST <= number <= SCHEMA:
+            raise other_schema(self.place, number, SCHEMA)
         if number is None and not make:
             return ""
-        if number != len(MIGRATIONS):
+        if number != SCHEMA:
             self.writing(apply)
         with self.reading() as session:
             return session.scalar(select(IdentityRow.id)) or ""

@@ -27,7 +27,7 @@ from bpeline.registry.workspace.store_records import (
     remembers_from_the_beginning,
 )
 from bpeline.tokenizer_core.bounded_files import read_json
-from bpeline.tokenizer_core.digests import canonical_json, digest_of, sealed, unsealed
+from bpeline.tokenizer_core.digests import canonical_json, sealed, unsealed
 from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption, NotTrusted, StorageError
 
@@ -319,10 +319,8 @@ class Workspace:
         return self.runs / run_id
 
     def checkpoint(self, counts_digest: str, settings_digest: str) -> Path:
-        """Where merges are kept while they are learned; where release 0.1 kept them, if it did."""
-        path = self._learning(counts_digest, settings_digest) / "checkpoint"
-        earlier = self.runs / digest_of([counts_digest, settings_digest])[:16] / path.name
-        return earlier if earlier.exists() and not path.exists() else path
+        """Where merges are kept while they are learned."""
+        return self._learning(counts_digest, settings_digest) / "checkpoint"
 
     def learned(self, counts_digest: str, settings_digest: str) -> Path:
         return self._learning(counts_digest, settings_digest) / "tokenizer"
@@ -333,9 +331,7 @@ class Workspace:
 
     def learns_from(self, learning: Path, counts_digest: str) -> bool:
         """Whether a directory of `runs` may hold what a run with these counts continues."""
-        begin, dash, _ = learning.name.partition("-")
-        # Release 0.1 kept one digest of both, which tells nothing: any run may need it.
-        return begin == counts_digest[:16] if dash else len(begin) == 16
+        return learning.name.startswith(f"{counts_digest[:16]}-")
 
     def version_directory(self, digest: str) -> Path:
         return self.versions / digest

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from sqlalchemy import NullPool, create_engine, text
 from sqlalchemy.exc import IntegrityError
 
 from bpeline.registry.catalogue.catalogue import Catalogue
-from bpeline.registry.catalogue.records import Deletion
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption, StorageError
 
 HERE = Path(__file__).parent
@@ -73,57 +71,12 @@ def test_the_tables_compile_for_postgresql() -> None:
     assert all("BIGINT" in s for s in statements if "CREATE TABLE file_readings" in s)
 
 
-def test_a_catalogue_of_the_first_schema_is_brought_up_to_date(sqlite_url: str) -> None:
-    """Made by the code of that time; several processes may find it at once."""
-    url = sqlite_url
-    path = url.removeprefix("sqlite:///")
-    with sqlite3.connect(path) as connection:
-        connection.executescript((HERE / "catalogue_schema_1.sql").read_text())
-    connection.close()
-    with ThreadPoolExecutor(4) as threads:
-        catalogues = list(threads.map(Catalogue, [url] * 4))
-    catalogue = catalogues[0]
-    (failed,) = catalogue.unfinished_runs()
-    assert (failed.id, failed.error, failed.workspace) == ("389e889b335a", "disk full", "")
-    assert failed.config == {"vocab_size": 1024, "paths": ["/corpus/ä.txt"]}
-    assert catalogue.continue_run(failed.id).state == "running"
-    assert [run.name for run in catalogue.runs()] == ["news", "news"]
-    (version,) = catalogue.versions("news")
-    (registered,) = catalogue.registrations("news")
-    assert (registered.store, registered.digest) == ("", version.digest)
-    (move,) = catalogue.alias_history("news", "candidate")
-    assert (move.to_number, move.kind, move.store) == (registered.number, "publish", "")
-    assert [metric.value for metric in catalogue.metrics("news", version.digest)] == [2.5]
-    catalogue.add_deletions([Deletion("store", "news", 1, version.digest)])
-    assert [one.reference for one in catalogues[1].deletions()] == ["news/1"]
-    assert {one.id for one in catalogues} == {catalogue.id}
-    assert len(catalogue.id) == 16
-    table = catalogue.count_table(digest(7))
-    assert table is not None
-    assert table.total == 2**63 + 1
-    there = Catalogue(url, "a workspace with an id")
-    assert there.unfinished_runs() == []
-    assert there.start_run("news", {}).workspace == "a workspace with an id"
-    with sqlite3.connect(path) as connection:
-        applied = connection.execute("SELECT number FROM schema_version ORDER BY number")
-        assert applied.fetchall() == [(1,), (2,), (3,), (4,), (5,), (6,), (7,)]
-        old = columns_of(connection)
-    connection.close()
-    new = Path(path).with_name("new.sqlite")
-    Catalogue(f"sqlite:///{new}").close()
-    with sqlite3.connect(new) as connection:
-        assert columns_of(connection) == old
-    connection.close()
-
-
-def columns_of(connection: sqlite3.Connection) -> set[tuple[str, str, str, int]]:
-    """Table, column, type and whether it may be null."""
-    tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-    return {
-        (table, name, kind, not_null)
-        for (table,) in tables
-        for _, name, kind, not_null, *_ in connection.execute(f"PRAGMA table_info({table})")
-    }
+def test_the_catalogue_of_release_0_1_is_refused(catalogue: Catalogue, url: str) -> None:
+    with create_engine(url, poolclass=NullPool).begin() as connection:
+        connection.execute(text("UPDATE schema_version SET number = 5"))
+    with pytest.raises(StorageError, match=r"0\.1") as refused:
+        Catalogue(url)
+    assert "bpeline promote" in refused.value.next_step
 
 
 def test_the_catalogue_of_a_newer_bpeline_is_refused(catalogue: Catalogue, url: str) -> None:

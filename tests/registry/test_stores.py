@@ -18,6 +18,7 @@ from bpeline.registry import (
     publish_outbox,
     publish_version,
 )
+from bpeline.registry.catalogue import Registration
 from bpeline.registry.moves import AliasMovedMeanwhile, move_alias
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.publishing import keep_in_outbox, waiting_records
@@ -353,3 +354,9 @@ def test_gc_keeps_the_checkpoint_that_an_unfinished_run_continues(registry: Regi
     removed = remove_leftovers(registry, days=0).old
     assert {one.paths[0] for one in removed} == {needed.parent, earlier.parent}
     assert registry.workspace.resolved("news/1").exists()
+
+
+def test_a_workspace_of_0_1_that_0_2_only_read_is_refused(registry: Registry) -> None:
+    registry.catalogue.add_registration(Registration("", "news", 1, "0" * 64, "", ""))
+    with pytest.raises(StorageError, match=r"0\.1"):
+        registry.make_store()
