@@ -69,14 +69,14 @@ def train_tokenizer(request: TrainingRequest, workspace: str | None) -> Training
                         run.note(remark)
                 with run.step(COUNT_WORDS, plan.bytes_to_read, "bytes") as outcome:
                     corpus = count_words(plan, request, registry)
-                    outcome(corpus.outcome, corpus.bytes_counted)
+                    outcome(corpus.outcome)
                 with run.step(COMBINE_COUNTS) as outcome:
                     words = combine_counts(corpus, request, registry, run.id)
-                    outcome(words.outcome, 0 if words.table.reused else corpus.corpus_bytes)
+                    outcome(words.outcome)
                 with run.step(LEARN_MERGES, request.merges_shown, "merges") as outcome:
                     compile_the_rest()
                     learned = learn(words, request, run.workspace)
-                    outcome(learned.outcome, 0 if learned.resumed else corpus.corpus_bytes)
+                    outcome(learned.outcome)
                 sized = Sized(request, learned)
                 if request.chooses_size:
                     with run.step(CHOOSE_SIZE) as outcome:

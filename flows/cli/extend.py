@@ -40,7 +40,7 @@ from bpeline.flows.cli.options import SIZE, chosen_size_options, command
 @click.option(
     "--plan",
     is_flag=True,
-    help="Only say what would be read, reused and learned, how long, and whether an alias moves.",
+    help="Only say what is cached, what would be read and learned, and whether an alias moves.",
 )
 @click.option("--workers", type=int, help="Threads for counting.  [default: all cores]")
 def extend(

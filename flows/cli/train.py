@@ -159,7 +159,7 @@ if TYPE_CHECKING:
     help="Instead of PATHS: a tokenizer NAME-LANGUAGE for each, and what a joint one would be.",
 )
 @click.option(
-    "--plan", is_flag=True, help="Only say what would be read, reused, trained, and how long."
+    "--plan", is_flag=True, help="Only say what is cached, and what would be read and learned."
 )
 @click.option("--show-steps", is_flag=True, help="Print each merge and register nothing.")
 @click.option("--demo", is_flag=True, help="Train on the Python standard library's source text.")

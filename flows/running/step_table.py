@@ -1,7 +1,6 @@
-"""Every step of every flow: its name, its share of a run, its usual seconds; and tries of flows.
+"""Every step of every flow: its name and its share of a run; and tries of flows.
 
-One table, which the decorator of steps, progress bars, plans, Prefect and the catalogue read. Knows
-no work.
+One table for the decorator of steps, progress bars, plans, Prefect and the catalogue.
 """
 
 from __future__ import annotations
@@ -19,19 +18,10 @@ class StepKind:
         name: in progress bars, in Prefect and in the catalogue.
         share: of a run's time, beside the shares of the other steps of a flow; progress bars
             believe it.
-        fixed, factor, power: usual seconds on two cores are ``fixed + factor * amount ** power``,
-            the amount being bytes where the step's seconds follow them.
     """
 
     name: str
     share: float
-    fixed: float = 0.0
-    factor: float = 0.0
-    power: float = 1.0
-
-    def seconds(self, amount: float) -> float:
-        """The usual ones for so much."""
-        return self.fixed + self.factor * float(amount**self.power)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +52,17 @@ class FlowKind:
         return {step.name: 100 * step.share / whole for step in self.steps}
 
 
-PLAN_CHUNKS = StepKind("plan chunks", 2, 0.1)
-COUNT_WORDS = StepKind("count words", 40, 0.2, 5e-9)
-COMBINE_COUNTS = StepKind("combine counts", 8, 0.3, 1e-9)
-# Merging follows the distinct words, which grow like a root of the corpus.
-LEARN_MERGES = StepKind("learn merges", 35, 0.3, 6e-6, 0.6)
-CHOOSE_SIZE = StepKind("choose size", 2, 1.0)
-EVALUATE = StepKind("evaluate", 4, 1.5)
-SCREEN_TOKENS = StepKind("screen tokens", 2, 1.5)
-PUBLISH = StepKind("publish", 8, 3.0)
-PROMOTE = StepKind("promote", 1, 0.2)
-READ_FILES = StepKind("read files", 20, 0.5)
-CERTIFY = StepKind("certify", 30, 2.0)
+PLAN_CHUNKS = StepKind("plan chunks", 2)
+COUNT_WORDS = StepKind("count words", 40)
+COMBINE_COUNTS = StepKind("combine counts", 8)
+LEARN_MERGES = StepKind("learn merges", 35)
+CHOOSE_SIZE = StepKind("choose size", 2)
+EVALUATE = StepKind("evaluate", 4)
+SCREEN_TOKENS = StepKind("screen tokens", 2)
+PUBLISH = StepKind("publish", 8)
+PROMOTE = StepKind("promote", 1)
+READ_FILES = StepKind("read files", 20)
+CERTIFY = StepKind("certify", 30)
 SAMPLE_TEXT = StepKind("sample text", 7)
 RECALL_VERSION = StepKind("recall version", 7)
 MEASURE_DRIFT = StepKind("measure drift", 16)

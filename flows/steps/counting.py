@@ -74,7 +74,6 @@ class CountedCorpus:
         readings: of every file, in the order of the plan.
         reused: how many chunks an earlier run had counted.
         unread: how many of these were in files that were not even read.
-        bytes_counted: of the chunks that this run counted.
         keys: of the counts of each file's chunks.
         sources: the named source of every file; empty where sources were not named.
         copies: the documents that were left out as copies; None where none was looked for.
@@ -85,7 +84,6 @@ class CountedCorpus:
     readings: tuple[FileReading, ...]
     reused: int
     unread: int
-    bytes_counted: int = 0
     keys: tuple[tuple[str, ...], ...] = ()
     sources: tuple[str, ...] = ()
     copies: Copies | None = None
@@ -191,7 +189,6 @@ def count_chunks(plan: CorpusPlan, request: TrainingRequest, workspace: Workspac
     }
     unread = sum(len(reading.chunks) for reading in plan.known.values())
     reused = sum(chunk.reused for part in parts for chunk in part)
-    new = sum(one.record.end - one.record.begin for part in parts for one in part if not one.reused)
     known = {**read, **plan.known}
     keys = keys_of(plan.files, known, reading)
     sources = tuple(file.source for file in plan.files) if request.sources else ()
@@ -199,7 +196,6 @@ def count_chunks(plan: CorpusPlan, request: TrainingRequest, workspace: Workspac
         tuple(known[file.path] for file in plan.files),
         unread + reused,
         unread,
-        new,
         tuple(keys[file.path] for file in plan.files),
         sources,
         copies,

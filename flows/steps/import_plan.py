@@ -1,4 +1,4 @@
-"""What an import would do, said before it is done: reads the tokenizer, makes nothing."""
+"""What an import would do: reads the tokenizer, writes nothing."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bpeline.flows.requests import ImportRequest, evaluation_sources
 from bpeline.flows.steps.importing import read_files
+from bpeline.flows.steps.training_plan import alias_moves, registered_as
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.catalogue import Catalogue
 from bpeline.registry.opening import open_registry
@@ -27,7 +28,7 @@ def plan_import(request: ImportRequest, home: Path) -> dict[str, str]:
     catalogue = None
     if Workspace.is_at(home):
         catalogue = open_registry(home, make=False).catalogue
-    known = _registered_as(catalogue, request.name, tokenizer.digest)
+    known = registered_as(catalogue, request.name, tokenizer.digest)
     return {
         "file": f"{read.imported.path} ({read.outcome})",
         "files kept": ", ".join(f"{one.name} ({megabytes(one.bytes)})" for one, _ in read.files),
@@ -37,16 +38,8 @@ def plan_import(request: ImportRequest, home: Path) -> dict[str, str]:
         **({"read so": "; ".join(read.imported.remarks)} if read.imported.remarks else {}),
         "measured on": _measured_on(catalogue, request),
         "registered": f"nothing new: {known} is this tokenizer" if known else "a new version",
-        "aliases": _aliases(request, known),
+        "aliases": alias_moves(request.rules, known),
     }
-
-
-def _registered_as(catalogue: Catalogue | None, name: str, digest: str) -> str:
-    if catalogue is not None:
-        for row in reversed(catalogue.registrations(name)):
-            if row.digest == digest:
-                return f"{row.name}/{row.number}"
-    return ""
 
 
 def _measured_on(catalogue: Catalogue | None, request: ImportRequest) -> str:
@@ -57,13 +50,3 @@ def _measured_on(catalogue: Catalogue | None, request: ImportRequest) -> str:
     if sources:
         return f"{counted(sources, 'source')} of text, which become the set of {request.name}"
     return "not measured: give --eval"
-
-
-def _aliases(request: ImportRequest, known: str) -> str:
-    if known:
-        unless = ", unless rules refused it" * bool(request.rules)
-        return f"candidate and champion stay{unless}: {known} is registered already"
-    if request.rules is None:
-        return "candidate moves to the new version, champion stays, as no --rules were given"
-    rules = Path(request.rules).name
-    return f"candidate moves, champion too if all rules hold and it gains enough ({rules})"

@@ -73,7 +73,6 @@ class TrainingRun:
         registry: of the workspace it holds.
         progress: who listens.
         seconds: of every step that is finished.
-        amounts: how much of its work each of these did.
         notes: what people should know although nothing failed.
     """
 
@@ -83,7 +82,6 @@ class TrainingRun:
     progress: Progress
     say_purpose: Callable[[str], None]
     seconds: dict[str, float] = field(default_factory=dict)
-    amounts: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     @contextmanager
@@ -97,7 +95,6 @@ class TrainingRun:
         begin = time.perf_counter()
         yield outcome
         self.seconds[name] = time.perf_counter() - begin
-        self.amounts[name] = outcome.amount
         self.progress.step_finished(name, self.seconds[name], outcome.text)
 
     @property
@@ -132,19 +129,12 @@ class TrainingRun:
 
 @dataclass(slots=True)
 class Outcome:
-    """A step's sentence about what it did, and how much that was, for guesses at later runs.
-
-    Attributes:
-        text: the sentence.
-        amount: bytes, where the step's seconds follow them; 0 when earlier runs had done it, or
-            a part of it.
-    """
+    """A step's sentence about what it did."""
 
     text: str = ""
-    amount: float = 1
 
-    def __call__(self, text: str, amount: float = 1) -> None:
-        self.text, self.amount = text, amount
+    def __call__(self, text: str) -> None:
+        self.text = text
 
 
 @contextmanager
@@ -199,8 +189,7 @@ def training_run(request: RunRequest, workspace: str | None) -> Iterator[Trainin
                     catalogue.fail_run(run_id, _described(error))
                     _show_end(run, FAILED, _described(error))
                 raise
-            steps = {name: (took, run.amounts[name]) for name, took in run.seconds.items()}
-            catalogue.finish_run(run_id, steps)
+            catalogue.finish_run(run_id)
 
 
 def asked(request: RunRequest) -> dict[str, Any]:

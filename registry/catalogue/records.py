@@ -6,7 +6,7 @@ Times are UTC in ISO 8601; a text that is not known is empty. Knows no database.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -123,7 +123,6 @@ class Run:
         step: the last step reached.
         error: why it failed or could not be published.
         workspace: `Workspace.id` of the workspace it works in.
-        steps: of a finished run: each step's seconds, and how much of its work it did.
         left_out_rule: by which text of the evaluation set is left out; 1 of runs of before.
     """
 
@@ -141,7 +140,6 @@ class Run:
     step: str = ""
     error: str = ""
     workspace: str = ""
-    steps: Mapping[str, Sequence[float]] = field(default_factory=dict)
     left_out_rule: int = 1
 
 

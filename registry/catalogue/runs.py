@@ -6,7 +6,7 @@ Prefect's own record of a killed run says RUNNING for ever; this one knows the p
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
@@ -53,7 +53,6 @@ class RunRecords:
                 counts_digest="",
                 step="",
                 error="",
-                steps={},
             )
             session.add(row)
             return _run(row)
@@ -98,14 +97,9 @@ class RunRecords:
         known = {"corpus_digest": corpus_digest, "counts_digest": counts_digest}
         self._change(run_id, step=step, **{k: v for k, v in known.items() if v is not None})
 
-    def finish_run(self, run_id: str, steps: Mapping[str, Sequence[float]] | None = None) -> None:
-        """Record that a run is done and its version published.
-
-        Args:
-            steps: each step's seconds and how much of its work it did, see `Run`.
-        """
-        kept = {name: list(figures) for name, figures in (steps or {}).items()}
-        self._change(run_id, state="finished", error="", finished_at=utc_now(), steps=kept)
+    def finish_run(self, run_id: str) -> None:
+        """Record that a run is done and its version published."""
+        self._change(run_id, state="finished", error="", finished_at=utc_now())
 
     def fail_run(self, run_id: str, error: str) -> None:
         """Record why a run failed; it may be continued."""

@@ -200,6 +200,7 @@ class RunRow(Base):
     step: Mapped[str] = mapped_column(Sentence)
     error: Mapped[str] = mapped_column(Remark)
     workspace: Mapped[Name] = mapped_column(server_default="")
+    # Unused: bpeline 0.2 reads it.
     steps: Mapped[dict[str, list[float]]] = mapped_column(JSON, server_default="{}")
 
     @property

@@ -1,4 +1,4 @@
-"""``bpeline train --plan``: what it says, that it does nothing, and that it is quick to say it.
+"""``bpeline train --plan``: what it says, that it does nothing, and that it imports little.
 
 That its predictions come true is tested in `test_incremental`, in every case there.
 """
@@ -17,10 +17,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from bpeline.flows.requests.training_request import TrainingRequest
-from bpeline.flows.running import COUNT_WORDS, PUBLISH
 from bpeline.flows.steps import merge_learning as learn_merges
-from bpeline.flows.steps.step_seconds import StepSeconds
 from bpeline.flows.train_tokenizer import train_tokenizer
 from bpeline.registry.opening import open_registry
 
@@ -123,12 +120,13 @@ def test_nothing_is_written_where_there_is_one(corpus: Path, bpeline: Command) -
 def test_a_finished_training_has_nothing_left_to_do(corpus: Path, bpeline: Command) -> None:
     bpeline("train", corpus, *ASKED)
     result = bpeline("train", corpus, *ASKED, "--plan")
-    assert result.output.count("nothing to do") == 3
+    assert result.output.count(" cached: ") == 3
     assert "news/1 is registered" in result.output
     larger = planned(bpeline("train", corpus, "--name", "news", "--vocab-size", 700, "--plan",
                              "--json"))  # fmt: skip
     assert (larger["merges_reused"], larger["version"]) == (344, "")
-    assert "continues behind the first 344" in larger["steps"][3]["said"]
+    (said,) = (step["said"] for step in larger["steps"] if step["name"] == "learn merges")
+    assert said == "344 merges of 444 are cached"
 
 
 @pytest.mark.night
@@ -156,9 +154,25 @@ def test_an_interrupted_run_is_named(
     (run,) = open_registry().catalogue.unfinished_runs()
     plan = planned(bpeline("train", corpus, *ASKED, "--plan", "--json"))
     assert plan["continues"] == f"run {run.id}, interrupted at 'learn merges'"
-    assert [step["reused"] for step in plan["steps"][1:4]] == [True, True, False]
+    assert [step["reused"] for step in plan["steps"][:3]] == [True, True, False]
     other = planned(bpeline("train", corpus, "--name", "other", "--plan", "--json"))
     assert other["continues"] == ""
+
+
+def test_what_is_cached_of_each_named_source(corpus: Path, bpeline: Command) -> None:
+    files = [corpus / f"part-{number}.txt" for number in (0, 1)]
+    command = ["train", *ASKED, "--source", f"en={files[0]}"]
+    bpeline(*command)
+    command += ["--source", f"de={files[1]}", "--plan"]
+    plan = planned(bpeline(*command, "--json"))
+    sizes = [path.stat().st_size for path in files]
+    assert plan["sources"] == {
+        "en": {"files": 1, "bytes": sizes[0], "chunks_reused": 1, "bytes_to_read": 0},
+        "de": {"files": 1, "bytes": sizes[1], "chunks_reused": 0, "bytes_to_read": sizes[1]},
+    }
+    said = bpeline(*command).stdout
+    assert "en: 1 file" in said
+    assert "; 1 counted chunk, 0 " in said
 
 
 def test_what_cannot_be_trained_cannot_be_planned(corpus: Path, bpeline: Command) -> None:
@@ -196,32 +210,11 @@ def test_a_corpus_without_a_word_is_refused_as_by_the_training(
 def test_other_algorithms_are_planned_too(corpus: Path, bpeline: Command) -> None:
     asked = ("train", corpus, "--name", "chars", "--algorithm", "char-bpe", "--merges", "50")
     before = planned(bpeline(*asked, "--plan", "--json"))
-    assert not before["steps"][3]["reused"]
+    assert not before["steps"][2]["reused"]
     bpeline(*asked)
     after = planned(bpeline(*asked, "--plan", "--json"))
-    assert after["steps"][3]["reused"]
+    assert after["steps"][2]["reused"]
     assert (after["merges_reused"], after["version"]) == (50, "chars/1")
-
-
-@pytest.mark.night
-def test_seconds_are_those_of_earlier_runs(corpus: Path, bpeline: Command) -> None:
-    request = TrainingRequest.checked(paths=[str(corpus)], name="news")
-    usual = StepSeconds(request, [])
-    assert usual.of(COUNT_WORDS, 2e9) > 1.5 * usual.of(COUNT_WORDS, 1e9)
-    train_tokenizer([str(corpus)], "news", 600)
-    (run,) = open_registry().catalogue.runs()
-    size = sum(path.stat().st_size for path in corpus.iterdir())
-    assert run.steps.keys() == {step["name"] for step in planned(
-        bpeline("train", corpus, *ASKED, "--plan", "--json"))["steps"]}  # fmt: skip
-    assert run.steps["count words"][1] == size
-    as_before = StepSeconds(request, [run])
-    assert as_before.of(COUNT_WORDS, size) == pytest.approx(run.steps["count words"][0])
-    assert as_before.of(PUBLISH) == run.steps["publish"][0]
-    again = train_tokenizer([str(corpus)], "news", 600)
-    run = open_registry().catalogue.run(again.run_id)
-    assert [run.steps[name][1] for name in ("count words", "combine counts", "learn merges")] == [
-        0, 0, 0
-    ]  # fmt: skip
 
 
 @pytest.mark.night
