@@ -28,9 +28,6 @@ _STYLE: Any = {
 }
 
 
-Points = Sequence[tuple[float, float]]
-
-
 @dataclass(frozen=True, slots=True)
 class Bars:
     """One panel: a bar for each name, in order."""
@@ -125,25 +122,6 @@ def curves(panels: Sequence[Mapping[str, Any]], path: Path) -> None:
         axis.yaxis.set_major_formatter("{x:g}")
         axis.set_title(panel["title"], loc="left", fontsize=9)
         axis.legend(frameon=False, labelcolor=INK)
-    _save(figure, path)
-
-
-def laws(
-    series: Sequence[tuple[str, Points, Points]],
-    path: Path,
-) -> None:
-    """Distinct words against bytes of text: dots where they were measured, lines beyond.
-
-    Args:
-        series: names, measured points, and points of the law that continues them.
-        path: of the SVG.
-    """
-    figure, axis = _pyplot().subplots(figsize=(6, 3.4), layout="constrained")
-    for (name, measured, beyond), colour in zip(series, _LINES, strict=False):
-        axis.plot(*zip(*measured, strict=True), "o", markersize=3, color=colour, label=name)
-        axis.plot(*zip(*beyond, strict=True), "--", linewidth=1, color=colour)
-    axis.set(xscale="log", yscale="log", xlabel="bytes of text", ylabel="distinct words")
-    axis.legend(frameon=False, labelcolor=INK)
     _save(figure, path)
 
 

@@ -3,8 +3,7 @@
 Each shard holds the words of one chunk of 64 MiB. A word's number is drawn from Zipf's law
 (P(number ≥ x) = x^-0.07); the words of a file, by rank, are the first, and what is rarer than these
 has the length and beginning of one of them and an ending of its own. 200 shards of 270,000 to
-440,000 rows hold 50 million distinct words. Texts of one kind repeat themselves more
-(docs/scaling.md): 200 chunks of one such text hold a fifth of that.
+440,000 rows hold 50 million distinct words; texts of one kind repeat themselves more.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""How words, seconds and memory grow with the text, and what it costs to keep word counts.
-
-`benchmarks.forecast` reckons with both.
-"""
+"""How words, seconds and memory grow with the text, and what it costs to keep word counts."""
 
 from __future__ import annotations
 
@@ -14,13 +11,10 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import numpy as np
-
 from benchmarks.corpora import SEPARATOR
 from benchmarks.measurement import Case, Contestant, Measurement
 from benchmarks.process import Stopwatch, memory
 
-OFTEN = 10
 _REFERENCES = Path("/proc/self/clear_refs")
 _HIGH_WATER = "5"  # written there, the mark of the most memory starts over
 _WARM = f"some words to warm kernels{SEPARATOR}and more words, some of them new"
@@ -30,8 +24,7 @@ def grown(case: Case, watch: Stopwatch) -> None:
     """How many words there are and what they cost.
 
     Measures ``words``, ``distinct`` and ``once`` (those that occur once); ``word_bytes`` of the
-    distinct ones, ``often_bytes`` of those that occur `OFTEN` times or more; ``megabytes`` that
-    each phase added at most.
+    distinct ones; ``megabytes`` that each phase added at most.
     """
     from bpeline.tokenizer_core import count_words, train_bpe
 
@@ -47,7 +40,6 @@ def grown(case: Case, watch: Stopwatch) -> None:
         "distinct": len(counts),
         "once": int((counts.counts == 1).sum()),
         "word_bytes": int(counts.offsets[-1]),
-        "often_bytes": int(np.diff(counts.offsets)[counts.counts >= OFTEN].sum()),
         "megabytes": {"counting": counting, "merging": merging},
     }
 

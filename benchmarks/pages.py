@@ -1,7 +1,7 @@
 """Writes the kept results as tables and pictures into README and docs; measures nothing.
 
 README gets the headlines, docs/benchmarks.md everything that is run by `python -m benchmarks`,
-docs/scaling.md what larger corpora would take; only what stands between two markers is replaced.
+docs/scaling.md growing texts and many words; only what stands between two markers is replaced.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from benchmarks import forecast
 from benchmarks.charts import bars, curves, speeds
 from benchmarks.encoders import ENCODERS
 from benchmarks.measurement import OURS, Contestant
@@ -27,11 +26,13 @@ from benchmarks.tables import (
     encoding_headlines,
     encoding_markdown,
     evaluation_table,
+    growth_table,
     loading_markdown,
     night_table,
     orchestration_table,
     rows,
     scaling,
+    storing_table,
     threads_rows,
     title,
     training_headlines,
@@ -80,8 +81,10 @@ def write() -> None:
     for result in newest("combining"):
         content = f"{combining_table(result)}\n\n{_wrapped(f'One round, {_company(result)}.')}"
         _replace(ROOT / "docs/scaling.md", "combining", content)
-    if measured := forecast.measured():
-        content = forecast.pictured(measured, RESULTS / "growth.svg")
+    if (growth := newest("growth")) and (storing := newest("storing")):
+        tables = [growth_table(growth), storing_table(storing)]
+        conditions = [_wrapped(note, "- ") for note in _circumstances([*growth, *storing])]
+        content = "\n\n".join([*tables, "\n".join(conditions)])
         _replace(ROOT / "docs/scaling.md", "scaling", content)
 
 

@@ -28,6 +28,7 @@ THREADS_HEADINGS = (
     *("", "one thread, s", "two, s", "times as fast", "one thread, CPU s", "two, CPU s"),
     "share",
 )
+LARGE = 64e6  # bytes of the smallest text that docs/scaling.md shows
 # Where seconds follow what is new; the other steps see distinct words, tokens and held-out text.
 OF_THE_CORPUS = ("plan chunks", "count words", "combine counts")
 
@@ -395,6 +396,45 @@ def combining_table(result: Result) -> str:
         words = one["verdict"].partition(" ")[0]
         times = f"{one['cpu_seconds']:.0f} | {one['seconds']:.0f}"
         lines.append(f"| {name} | {words} | {times} | {one['peak_megabytes'] / 1e3:.2f} |")
+    return "\n".join(lines)
+
+
+def growth_table(results: Sequence[Result]) -> str:
+    """Words, seconds and memory of texts and of their beginnings."""
+    lines = [
+        "| text | MB | distinct words | of these once | counting, MB/CPU s | learning, CPU s "
+        "| counting, MB of memory | learning |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for result in sorted(results, key=lambda one: (one["file"], one["bytes"])):
+        if result["bytes"] < LARGE:
+            continue
+        one = result["contestants"][OURS]
+        cpu, memory = one["cpu_phases"], one["megabytes"]
+        lines.append(
+            f"| `{result['file']}` | {result['bytes'] / 1e6:,.0f} | {one['distinct']:,.0f} "
+            f"| {one['once'] / one['distinct']:.0%} "
+            f"| {result['bytes'] / 1e6 / cpu['counting']:.0f} | {cpu['merging']:.2f} "
+            f"| {memory['counting']:.0f} | {memory['merging']:.0f} |"
+        )
+    return "\n".join(lines)
+
+
+def storing_table(results: Sequence[Result]) -> str:
+    """What it costs to keep word counts of each chunk, and to add them up."""
+    lines = [
+        "| text | MB | rows of all chunks | bytes/row on disk | counting and keeping, MB/CPU s "
+        "| combining, M rows/CPU s |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for result in sorted(results, key=lambda one: str(one["file"])):
+        one = result["contestants"][OURS]
+        cpu, rows_, size = one["cpu_phases"], one["shard_rows"], result["bytes"] / 1e6
+        lines.append(
+            f"| `{result['file']}` | {size:,.0f} | {rows_:,.0f} | {one['shard_bytes'] / rows_:.1f} "
+            f"| {size / (cpu['counting'] + cpu['keeping']):.0f} "
+            f"| {rows_ / 1e6 / cpu['combining']:.1f} |"
+        )
     return "\n".join(lines)
 
 

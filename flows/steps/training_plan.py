@@ -303,11 +303,8 @@ class _Planner:
         given = len(self.given) if self.base and self.given is not None else 0
         total = "merges" if wanted is None else f"up to {wanted - given:,} merges"
         across = " across spaces" * bool(request.transition_size)
-        said = (
-            total
-            + across
-            + (f" after those of {self.base}" if self.base else " from the beginning")
-        )
+        start = f"after those of {self.base}" if self.base else "from the beginning"
+        said = f"{total}{across} {start}"
         if kept:
             said = f"{kept:,} merges" + f" of {wanted or kept:,} are cached" * (not finished)
         if request.token_rules:
