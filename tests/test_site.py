@@ -17,6 +17,12 @@ import click
 import pytest
 from browser import browsing, installed_browser
 
+from bpeline.flows import alias_moves, recertify
+from bpeline.flows.cli.evaluate import evaluate
+from bpeline.flows.requests import CHOICES
+from bpeline.flows.serving import prefect_listener
+from bpeline.flows.wording import megabytes
+from bpeline.registry.evaluation_sets import FEWEST_DOCUMENTS, LEAST_BYTES
 from bpeline.tokenizer_core import errors
 
 ROOT = Path(__file__).parent.parent
@@ -260,3 +266,30 @@ def _site_module(name: str) -> Any:
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text("utf-8")
+
+
+def test_the_page_on_algorithms_lists_what_can_be_chosen() -> None:
+    assert re.findall(r"^\| `([a-z-]+)` \|", page("algorithms.md"), re.M)[: len(CHOICES)] == [
+        *CHOICES
+    ]
+
+
+def test_the_page_on_deployments_lists_every_event() -> None:
+    sent = {alias_moves.ALIAS_MOVED, recertify.EXPORT_CHANGED, prefect_listener.DRIFT_DETECTED}
+    assert {*re.findall(r"^\| `(bpeline\.[a-z.]+)` \|", page("deployments.md"), re.M)} == sent
+
+
+def test_page_and_help_say_how_small_a_provisional_set_is() -> None:
+    size = megabytes(LEAST_BYTES)
+    assert f"{FEWEST_DOCUMENTS} documents or {size} is *provisional*" in page("evaluation.md")
+    assert f"{FEWEST_DOCUMENTS} documents or {size}" in " ".join(evaluate.help.split())
+
+
+def test_the_page_on_reliability_shows_a_run_without_failures() -> None:
+    figures = page("reliability.md")
+    assert {*re.findall(r"^\| [^|]+ \| [^|]+ \| (\d+) \| \d{8} \|", figures, re.M)} == {"0"}
+    assert "failed" not in figures.partition("\n## ")[0]

@@ -66,7 +66,7 @@ def evaluate(
 
     A name has one set of texts, on which all of its versions are measured: its first training makes
     it of what was held out, or of `--eval`. Its documents are left out of every later training. One
-    below 50 documents or 200 kB is provisional: the next training with enough text replaces it.
+    below 50 documents or 205 kB is provisional: the next training with enough text replaces it.
     """
     from bpeline.flows import evaluation
     from bpeline.registry.environment import this_user

@@ -494,8 +494,8 @@ class Database:
             if number is None:
                 Base.metadata.create_all(connection)
                 _give_identity(connection)
-            for new, migration in MIGRATIONS.items() if number is not None else ():
-                if new > number:
+            for new, migration in MIGRATIONS.items():
+                if number is not None and new > number:
                     migration(connection)
             now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             connection.execute(insert(SchemaVersionRow).values(number=SCHEMA, applied_at=now))

@@ -1,4 +1,4 @@
-"""The door to MLflow: its client, values, errors and migrations. The only file that imports it.
+"""The door to MLflow: its client, values, errors and migrations.
 
 Every call names its tracking URI through a client of its own, so a process that also uses MLflow
 for other things keeps its settings. ``mlflow_model.py`` imports MLflow too, but is run by MLflow,
