@@ -52,22 +52,12 @@ def _superbpe(texts: list[str], size: int, watch: Stopwatch) -> Tokenizer:
         return train_superbpe(words, lines, size, transition_size=words.vocab_size)
 
 
-def _runs(texts: list[str], size: int, watch: Stopwatch) -> Tokenizer:
-    from bpeline import count_texts, superword_passages, train_superword_bpe
-
-    with watch.phase("counting passages"):
-        counts = count_texts(texts, superword_passages("gpt2"))
-    with watch.phase("learning"):
-        return train_superword_bpe(counts, size)
-
-
 SUPERWORDS = Measurement(
     "superwords",
-    "words, superwords across spaces and over runs: training, and bytes per token of other text",
+    "words, and superwords beside them: training, and bytes per token of other text",
     (
         Contestant("words", _saving(_words)),
         Contestant("superbpe", _saving(_superbpe)),
-        Contestant("over runs", _saving(_runs)),
     ),
     judge=lambda _one, theirs, _found, _case: Verdict(None, f"{theirs:.3f} bytes/token"),
 )

@@ -24,14 +24,12 @@ if TYPE_CHECKING:
     from .tokenizer_core import count_words as count_words
     from .tokenizer_core import evaluate as evaluate
     from .tokenizer_core import superword_lines as superword_lines
-    from .tokenizer_core import superword_passages as superword_passages
     from .tokenizer_core import train_bpe as train_bpe
     from .tokenizer_core import train_char_bpe as train_char_bpe
     from .tokenizer_core import train_frequency_bpe as train_frequency_bpe
     from .tokenizer_core import train_from_iterator as train_from_iterator
     from .tokenizer_core import train_parity_bpe as train_parity_bpe
     from .tokenizer_core import train_superbpe as train_superbpe
-    from .tokenizer_core import train_superword_bpe as train_superword_bpe
     from .tokenizer_core import train_wordpiece as train_wordpiece
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -144,7 +144,7 @@ def cheapest_size_of(reference: str, shape: ModelShape) -> tuple[Measured, Cheap
     if not has_curve(tokenizer):
         raise InvalidOption(
             f"the sizes of {measured.version} are not measured at once",
-            "byte-level BPE and superwords over runs, each of whose merges saves what it joins",
+            "byte-level BPE, each of whose merges saves what it joins",
             "measure other versions with `bpeline evaluate`, or sizes with `bpeline sweep`",
         )
     texts = texts_of(registry.workspace, measured.made)

@@ -63,13 +63,6 @@ def extension_parameters(
     """
     version, base, config = version_to_continue(reference)
     chosen, vocab_size = size_to_choose(vocab_size, largest_size, model_shape)
-    if base.algorithm.name == "superword-bpe":
-        raise InvalidOption(
-            f"{version} has superwords, in the place of the last merges within words",
-            "what is extended has merges that others can follow",
-            f"train a larger one, of the same counts: `bpeline train FILES --name NAME --algorithm "
-            f"superword-bpe --vocab-size {vocab_size}`",
-        )
     if vocab_size <= base.vocab_size:
         raise InvalidOption(
             f"{version} has {base.vocab_size:,} ids, and {vocab_size:,} were asked for",

@@ -14,64 +14,6 @@ from bpeline.tokenizer_core.training import Cuts, merges_to_continue
 
 
 @checked
-def run_parameters(
-    reference: str,
-    vocab_size: int | str | None = None,
-    paths: Sequence[str | Path] = (),
-    name: str | None = None,
-    reserve: int = 0,
-    round_to: int = 1,
-    *,
-    largest_size: int | None = None,
-    model_shape: str | None = None,
-) -> dict[str, Any]:
-    """The parameters of `train_tokenizer` that learn superwords over runs of a version's words.
-
-    Corpus, split pattern, special tokens, thresholds and evaluation are as they were for the
-    version, whose words are learned again from the passages they stand in.
-
-    Args:
-        reference: a registered version of byte-level BPE, trained here.
-        vocab_size: superwords included; that of the version when None; ``auto`` for the one at
-            which text costs a model least.
-        paths, name, reserve, round_to, largest_size, model_shape: as for `superword_parameters`.
-
-    Raises:
-        InvalidOption: a version whose words are learned in another way.
-        UnknownVersion: there is no such version.
-    """
-    version, base, config = version_to_continue(reference)
-    size = base.vocab_size if vocab_size is None else vocab_size
-    chosen, size = size_to_choose(size, largest_size, model_shape)
-    against = {
-        "was not trained here": not config,
-        f"follows {base.algorithm.name}": bool(config) and config["algorithm"] != "byte-bpe",
-        "has required or forbidden tokens": any(
-            config.get(key) for key in ("required_tokens", "forbid", "forbidden_tokens")
-        )
-        or config.get("characters", "any") != "any",
-        "extends another": bool(config.get("extends")),
-        "limits the length of tokens": bool(config.get("max_token_bytes")),
-    }
-    wrong = [what for what, holds in against.items() if holds]
-    if wrong:
-        raise InvalidOption(
-            f"{version} {' and '.join(wrong)}",
-            "superwords over runs begin with words that `bpeline train` learned from counts alone",
-            "type `bpeline train FILES --name NAME --algorithm superword-bpe`",
-        )
-    return {
-        **{key: value for key, value in on_paths(config, paths).items() if key not in OF_PARITY},
-        "name": name or version.name or config["name"],
-        "algorithm": "superword-bpe",
-        "vocab_size": size,
-        **chosen,
-        "reserve": reserve,
-        "round_to": round_to,
-    }
-
-
-@checked
 def superword_parameters(
     reference: str,
     vocab_size: int | str,

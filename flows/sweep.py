@@ -87,7 +87,7 @@ def sweep(
         if algorithm != BYTE_BPE:
             raise InvalidOption(
                 f"the variant {SUPERBPE} was asked for of {algorithm}",
-                f"superwords of this kind go on behind the merges of {BYTE_BPE}",
+                f"superwords go on behind the merges of {BYTE_BPE}",
                 f"leave out --algorithm, or --variant {SUPERBPE}",
             )
         variants = [PLAIN, *(one for one in variants if one != PLAIN)]  # whose words it begins with

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from .algorithms import superword_passages as superword_passages
     from .algorithms import train_char_bpe as train_char_bpe
     from .algorithms import train_frequency_bpe as train_frequency_bpe
-    from .algorithms import train_superword_bpe as train_superword_bpe
     from .algorithms import train_wordpiece as train_wordpiece
     from .counting import WordCounts as WordCounts
     from .counting import count_texts as count_texts

@@ -57,9 +57,10 @@ COMPANIONS: dict[str, Companion] = {
         huggingface_model="BPE",
         gguf_model="llama",
     ),
-    "superword-bpe": Companion("superword_bpe"),
     "foreign": Companion("foreign"),
 }
+
+LAST_READ_BY = {"superword-bpe": "0.2.0"}  # algorithms that were removed
 
 # The formats that companions bring along, and the modules that read and write them.
 FORMATS_OF_COMPANIONS = {
@@ -105,15 +106,16 @@ def algorithm_of(description: Any) -> Algorithm:
     Raises:
         InvalidTokenizer: an algorithm or a property of another name or type.
     """
-    if isinstance(description, Mapping):
-        name = description.get("name")
+    name = str(description.get("name")) if isinstance(description, Mapping) else ""
+    if name in (BYTE_BPE.name, *COMPANIONS):
         given = {key: value for key, value in description.items() if key != "name"}
-        known = isinstance(name, str) and name in (BYTE_BPE.name, *COMPANIONS)
-        made = kind_of(str(name)).of_description(given) if known else None
+        made = kind_of(name).of_description(given)
         if made is not None:
             return made
     raise InvalidTokenizer(
         f"the algorithm is described as {str(description)[:80]}",
         f"algorithms are {', '.join((BYTE_BPE.name, *COMPANIONS))}, each with its own properties",
-        "upgrade bpeline, or export the tokenizer again",
+        f"read it with bpeline {LAST_READ_BY[name]}, the last version that has {name}"
+        if name in LAST_READ_BY
+        else "upgrade bpeline, or export the tokenizer again",
     )

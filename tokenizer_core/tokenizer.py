@@ -31,7 +31,6 @@ from bpeline.tokenizer_core.encoding import (
     FindingEncoder,
     LegalCuts,
     OnInvalid,
-    OrderedEncoder,
     PartingEncoder,
     PlacedIds,
     PlacingEncoder,
@@ -244,8 +243,7 @@ class Tokenizer:
         Raises:
             InvalidOption: tokens are no pieces of the text.
         """
-        joined = self.spec.algorithm.over_bytes and not self._changes_text
-        if not joined or isinstance(self._decoder, StepDecoder):
+        if not self.merges_words or isinstance(self._decoder, StepDecoder):
             refuse_places()
         return self._decoder
 
@@ -272,15 +270,11 @@ class Tokenizer:
     @property
     def merges_words(self) -> bool:
         """Whether the words of its pattern are encoded by merges of bytes, just as they are."""
-        return isinstance(self.spec.algorithm, ByteBpe) and not self._changes_text
-
-    @property
-    def _changes_text(self) -> bool:
-        """Whether an imported tokenizer encodes other text than it is given."""
         pipeline = self.spec.pipeline
-        return pipeline is not None and bool(
+        changed = pipeline is not None and (
             pipeline.normalizer or pipeline.prefix or (self.spec.byte_ids < 0).any()
         )
+        return isinstance(self.spec.algorithm, ByteBpe) and not changed
 
     @property
     def algorithm(self) -> Algorithm:
@@ -695,14 +689,12 @@ class Tokenizer:
         that are one token by ``ignore_merges`` are counted here as if they were not.)
 
         Args:
-            words: cut by the pattern of the tokenizer: of superwords over runs these are passages.
+            words: cut by the pattern of the tokenizer.
 
         Raises:
             InvalidOption: an algorithm whose merges have no such order.
         """
-        encoder = self.encoder
-        merging = encoder if isinstance(encoder, OrderedEncoder) else self.byte_pairs
-        return merging.gains(words.word_bytes, words.offsets, words.counts)
+        return self.byte_pairs.gains(words.word_bytes, words.offsets, words.counts)
 
     def encode_with_offsets(
         self,

@@ -338,9 +338,9 @@ def _echo_with_offsets(
 
 
 def _described(tokenizer: Tokenizer, ids: list[int]) -> dict[str, Any]:
-    from bpeline.tokenizer_core.vocabulary import to_printable
+    from bpeline.tokenizer_core.vocabulary import ByteBpe, to_printable
 
-    over_bytes = tokenizer.algorithm.over_bytes
+    over_bytes = isinstance(tokenizer.algorithm, ByteBpe)
     tokens = [
         to_printable(token) if over_bytes else token.decode(errors="backslashreplace")
         for token in map(tokenizer.vocab.__getitem__, ids)

@@ -16,17 +16,13 @@ if TYPE_CHECKING:
 _MERGES = 10  # shown when nothing is said
 
 
-# Superwords are merges of two kinds in turn, which the table of one step does not show.
-_SHOWN = tuple(name for name in CHOICES if name != "superword-bpe")
-
-
 @command(
     "bpeline steps lines.txt --algorithm char-bpe --end-of-word _ --merges 10",
     "bpeline steps lines.txt --algorithm wordpiece --score gain --json",
     workspace=False,
 )
 @click.argument("files", nargs=-1, required=True, type=PATH)
-@click.option("--algorithm", type=click.Choice(_SHOWN), default=BYTE_BPE)
+@click.option("--algorithm", type=click.Choice(list(CHOICES)), default=BYTE_BPE)
 @click.option("--merges", type=int, default=_MERGES, help="How many at most.")
 @click.option("--pattern", help="The split pattern.  [default: that of the algorithm]")
 @click.option("--tie-break", help="Which of equally frequent pairs goes first.")

@@ -13,27 +13,17 @@ from bpeline.flows.cli.options import SIZE, chosen_size_options, command
     "bpeline superwords news@champion --vocab-size 32000 --transition-size 28800",
     "bpeline superwords news/3 --vocab-size 64000 --name news-super --json",
     "bpeline superwords news@champion --vocab-size 32000 --cuts digits --name news-llama",
-    "bpeline superwords news@champion --rule runs --name news-runs",
-    "bpeline superwords news@champion --rule runs --vocab-size auto --model-shape llama-3.2-1b",
     "bpeline superwords news/3 --vocab-size auto --model-shape llama-3.2-1b --name news-super",
     "bpeline superwords news@champion --vocab-size 64000 --plan",
 )
 @click.argument("reference", metavar="REF")
 @click.argument("paths", nargs=-1)
 @click.option(
-    "--rule",
-    type=click.Choice(["superbpe", "runs"]),
-    default="superbpe",
-    show_default=True,
-    help="Merges across spaces after the words, of any parts; or merges of whole adjacent words "
-    "alone, wherever these are more frequent than the next merge within words.",
-)
-@click.option(
     "--vocab-size",
     type=SIZE,
     metavar="NUMBER|auto",
-    help="Number of ids, superwords included; with auto the one at which text costs a model "
-    "least.  [default with --rule runs: that of the version]",
+    required=True,
+    help="Number of ids, superwords included; with auto the one at which text costs a model least.",
 )
 @chosen_size_options
 @click.option(
@@ -44,9 +34,10 @@ from bpeline.flows.cli.options import SIZE, chosen_size_options, command
 @click.option(
     "--cuts",
     type=click.Choice(["punctuation", "digits"]),
-    help="Where superwords end, with --rule superbpe: at numbers and runs of punctuation, or at "
-    "numbers alone, digits by three from the right, which llama.cpp reads (--format gguf).  "
-    "[default: punctuation]",
+    default="punctuation",
+    show_default=True,
+    help="Where superwords end: at numbers and runs of punctuation, or at numbers alone, digits by "
+    "three from the right, which llama.cpp reads (--format gguf).",
 )
 @click.option("--name", help="Name to register under.  [default: that of the version]")
 @click.option("--reserve", type=int, default=0, help="Slots among the new ids, the last ones.")
@@ -63,12 +54,11 @@ from bpeline.flows.cli.options import SIZE, chosen_size_options, command
 def superwords(
     reference: str,
     paths: tuple[str, ...],
-    rule: str,
-    vocab_size: int | str | None,
+    vocab_size: int | str,
     largest_size: int | None,
     model_shape: str | None,
     transition_size: int | None,
-    cuts: Literal["punctuation", "digits"] | None,
+    cuts: Literal["punctuation", "digits"],
     name: str | None,
     reserve: int,
     round_to: int,
@@ -79,63 +69,27 @@ def superwords(
 ) -> None:
     """Go on from the words of a version to tokens of several words.
 
-    With --rule superbpe the first ids of the version stay as words; merges across spaces follow,
-    learned from PATHS, else from the corpus that the version was trained on, in lines. Ids are
-    others than those of the version. The same text takes fewer tokens; `bpeline compare` says how
-    many.
-
-    With --rule runs adjacent words with letters that are one token each are merged as BoundlessBPE
-    does it, in as many ids as before: `bpeline train --algorithm superword-bpe` of the same corpus.
-    No other program's format can say this; `bpeline export --format bpeline` does.
+    The first ids of the version stay as words; merges across spaces follow, learned from PATHS,
+    else from the corpus that the version was trained on, in lines. Ids are others than those of the
+    version. The same text takes fewer tokens; `bpeline compare` says how many.
 
     REF is name@alias, name/number or a digest.
     """
     from bpeline.flows.cli.train import print_plan, print_summary, run_training
-    from bpeline.flows.superwords import run_parameters, superword_parameters
-    from bpeline.tokenizer_core.errors import InvalidOption
+    from bpeline.flows.superwords import superword_parameters
 
-    if rule == "runs":
-        if transition_size is not None:
-            raise InvalidOption(
-                "--transition-size was given with --rule runs",
-                "with this rule the counts decide how many ids are words",
-                "leave --transition-size out",
-            )
-        if cuts is not None:
-            raise InvalidOption(
-                "--cuts was given with --rule runs",
-                "with this rule superwords end where the split pattern of the version cuts",
-                "leave --cuts out",
-            )
-        parameters = run_parameters(
-            reference,
-            vocab_size,
-            paths,
-            name,
-            reserve,
-            round_to,
-            largest_size=largest_size,
-            model_shape=model_shape,
-        )
-    elif vocab_size is None:
-        raise InvalidOption(
-            "no --vocab-size was given",
-            "with --rule superbpe the ids of superwords come after those of words",
-            "type `--vocab-size 32000`",
-        )
-    else:
-        parameters = superword_parameters(
-            reference,
-            vocab_size,
-            transition_size,
-            paths,
-            name,
-            reserve,
-            round_to,
-            largest_size=largest_size,
-            model_shape=model_shape,
-            cuts=cuts or "punctuation",
-        )
+    parameters = superword_parameters(
+        reference,
+        vocab_size,
+        transition_size,
+        paths,
+        name,
+        reserve,
+        round_to,
+        largest_size=largest_size,
+        model_shape=model_shape,
+        cuts=cuts,
+    )
     asked = {"rules": rules, "workers": workers}
     parameters |= {key: value for key, value in asked.items() if value is not None}
     if plan:

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     multiple=True,
     type=click.Choice(list(VARIANTS)),
     help="Also train it so: tokens of whole characters (--characters), languages served alike "
-    "(--parity, with --source), or superwords by either rule; repeat for more.  [default: plain]",
+    "(--parity, with --source), or superwords; repeat for more.  [default: plain]",
 )
 @click.option("--source", "sources", multiple=True, metavar="NAME=FILES", help="Instead of PATHS.")
 @click.option(

@@ -48,7 +48,6 @@ CHOICES = {
         True,
         {"score": str, "continuation": str, "unknown": str, "max_word_characters": int},
     ),
-    "superword-bpe": Choices(("smallest-ids", "greatest-bytes"), 2, True, {}),
     "frequency-bpe": Choices(
         ("first-seen",),
         1,

@@ -48,8 +48,7 @@ AUTO = "auto"  # as vocab_size: the size at which text costs a model least
 SMALLEST_SIZE, LARGEST_SIZE = 1024, 1 << 17  # of those that are asked about where nobody says more
 LEAST_TABLE_MEMORY = 2  # MiB
 TieBreak = Literal["smallest-ids", "greatest-bytes", "first-seen"]
-Algorithm = Literal["byte-bpe", "char-bpe", "wordpiece", "frequency-bpe", "superword-bpe"]
-_MEASURED_AT_ONCE = ("byte-bpe", "superword-bpe")  # whose first merges save what they saved before
+Algorithm = Literal["byte-bpe", "char-bpe", "wordpiece", "frequency-bpe"]
 _MEASURED_ONE_BY_ONE = {  # and why
     "char-bpe": "its merges fire in the order in which they were learned, but two of them may make "
     "one token, so that a number of ids is no number of merges, and how often each fires is "
@@ -303,9 +302,8 @@ class TrainingRequest(Request):
             given.setdefault("temperature", temperature)
         algorithm = given.get("algorithm", BYTE_BPE)
         choices = choices_of(algorithm)
-        kind = kind_of(algorithm)
         usual = {
-            "pattern": kind.default_pattern,
+            "pattern": kind_of(algorithm).default_pattern,
             "tie_break": choices.tie_breaks[0],
             "min_count": choices.min_count,
             "temperature": 1.0,
@@ -321,8 +319,6 @@ class TrainingRequest(Request):
             given["model_shape"] = absolute_name(str(shape))
         evaluation = tuple(map(EVALUATION.absolute, given.get("evaluation") or ()))
         evaluation_sources(evaluation)  # refuses what cannot be read
-        if given.get("pattern"):
-            given["pattern"] = kind.pattern_of(given["pattern"])
         options = given.get("options") or {}
         if algorithm == "frequency-bpe" and options.get("sentences", PUNKT).startswith(PUNKT):
             given["options"] = {"word_sentences": "sentences", **options}
@@ -378,11 +374,11 @@ class TrainingRequest(Request):
                 "add `--model-shape llama-3.2-1b`",
             )
         _ = self.model  # refuses what there is none of
-        if self.algorithm not in _MEASURED_AT_ONCE:
+        if not self.over_bytes:
             raise InvalidOption(
                 f"the number of ids is to be chosen, with the algorithm {self.algorithm}",
-                f"{' and '.join(_MEASURED_AT_ONCE)}, all of whose sizes are measured at once; "
-                f"of {self.algorithm} each size is trained and measured by itself: "
+                f"{BYTE_BPE}, all of whose sizes are measured at once; of {self.algorithm} each "
+                "size is trained and measured by itself: "
                 f"{_MEASURED_ONE_BY_ONE[self.algorithm]}",
                 "type a number; what several cost is said by `bpeline sweep FILES --name NAME "
                 f"--algorithm {self.algorithm} --sizes 16000,32000 --model-shape llama-3.2-1b`",

@@ -12,7 +12,6 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     PLAIN: {},
     "whole-characters": {"characters": "whole"},
     "left-to-right": {"characters": "left-to-right"},
-    "superword-runs": {"algorithm": "superword-bpe"},
     SUPERBPE: {},
     "parity": {"parity": "base"},
     "parity-window": {"parity": "window"},

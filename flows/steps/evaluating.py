@@ -21,7 +21,6 @@ from bpeline.flows.steps.combining import CountedWords
 from bpeline.flows.steps.evaluation_setup import EvaluationSetup
 from bpeline.flows.steps.learning import Learned
 from bpeline.flows.steps.merge_learning import learned_merges
-from bpeline.flows.steps.token_learning import words_alone
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.aliases import present_version
 from bpeline.registry.comparison import VersionComparison, compare_evaluated
@@ -311,9 +310,6 @@ def evaluate(
         plain = request.without_parity
         others[ORDINARY] = learned_merges(words, plain, workspace).tokenizer(plain)
         references[ORDINARY] = "the same training without --parity"
-    if tokenizer.algorithm.name == "superword-bpe":
-        others[WORDS_ALONE] = words_alone(words, request, workspace)
-        references[WORDS_ALONE] = "the same training without superwords"
     if request.transition_size:
         words_before = load_tokenizer(request.extends, workspace)
         if not slots_of(words_before) and words_before.vocab_size >= request.learned_size:
@@ -322,7 +318,7 @@ def evaluate(
     measuring = texts_to_measure(words, plan, setup, request, registry, adopts=adopts)
     texts, made = measuring.texts, measuring.made
     evaluation, measured = evaluate_texts(tokenizer, others, texts, setup.parallel)
-    if evaluation.report.roundtrip_failures and tokenizer.algorithm.over_bytes:
+    if evaluation.report.roundtrip_failures and request.over_bytes:
         raise InvalidTokenizer(
             f"{evaluation.report.roundtrip_failures} of {evaluation.report.documents:,} documents "
             "did not come back from encoding and decoding as they were",
@@ -332,7 +328,7 @@ def evaluate(
     if made is not None and adopts:
         _keep(workspace, evaluation, measured, made, tokenizer, champion)
     trained_on = WordCountStore(workspace).open_table(words.table)
-    made_tokens = learned.tokens_made(tokenizer, trained_on)
+    made_tokens = MadeTokens.of(tokenizer, trained_on)
     use = token_use(tokenizer, trained_on, made_tokens)
     perturbed = texts if made is not None and adopts else ()
     robustness, languages = _robustness(tokenizer, champion, perturbed)
@@ -345,7 +341,7 @@ def evaluate(
         references,
         made_tokens,
         use,
-        token_usage(tokenizer, use) if tokenizer.merges_words and has_curve(tokenizer) else None,
+        token_usage(tokenizer, use) if has_curve(tokenizer) else None,
         _compared(registry, request.name, learned, tokenizer, champion, evaluation, measured, made),
         made,
         measuring.set_number,

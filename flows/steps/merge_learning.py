@@ -18,10 +18,8 @@ from bpeline.registry.records import DevelopmentText
 from bpeline.registry.version_files import holds_version, load_verified
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.registry.workspace import Workspace, fetch, share_grown, sharing
-from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.derived import with_reserved_slots
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
-from bpeline.tokenizer_core.evaluation import MadeTokens
 from bpeline.tokenizer_core.merging import NOTHING, PrunedWords, TrainingProgress, load_checkpoint
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training import NO_RULES, TokenRules, bpe, extended, merges_to_continue
@@ -64,10 +62,6 @@ class LearnedPart(ABC):
     @abstractmethod
     def without_slots(self, request: TrainingRequest) -> Tokenizer:
         """The tokenizer as it was learned."""
-
-    def tokens_made(self, tokenizer: Tokenizer, words: WordCounts) -> MadeTokens:
-        """The tokens of the words that it was learned from."""
-        return MadeTokens.of(tokenizer, words)
 
     @property
     def stopped_early(self) -> bool:

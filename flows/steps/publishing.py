@@ -181,7 +181,7 @@ def _files(
             pass
         else:
             return kept
-    between = "" if tokenizer.algorithm.over_bytes else " "
+    between = "" if request.over_bytes else " "
     samples = sample_texts(WordCountStore(workspace).open_table(words.table), between)
     if request.extends and not request.transition_size:  # superwords take other ids
         base = load_tokenizer(request.extends, workspace)

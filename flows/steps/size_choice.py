@@ -17,7 +17,6 @@ from bpeline.flows.steps.evaluation_setup import EvaluationSetup
 from bpeline.flows.steps.learning import Learned
 from bpeline.flows.steps.merge_learning import given_merges
 from bpeline.flows.steps.superword_learning import learned_superwords
-from bpeline.flows.steps.token_learning import LearnedTokens, of_smaller_size
 from bpeline.registry.opening import Registry
 from bpeline.tokenizer_core.counting import count_texts
 from bpeline.tokenizer_core.errors import EmptyCorpus
@@ -189,8 +188,6 @@ def choose_size(
     decided = request.of_size(choice.size)
     if request.transition_size:
         return Sized(decided, learned_superwords(words, decided, registry.workspace), choice)
-    if isinstance(learned, LearnedTokens):
-        return Sized(decided, of_smaller_size(learned, words, decided, registry.workspace), choice)
     merges = min(decided.merges, learned.merges)
     kept = replace(learned, merges=merges, wanted=merges, resumed=min(learned.resumed, merges))
     return Sized(decided, kept, choice)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
-from functools import cache, partial
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,30 +16,21 @@ from bpeline.registry.word_counts import WordCountStore
 from bpeline.registry.workspace import (
     Workspace,
     fetch,
-    fetch_below,
     fetch_directory,
     share_directory,
     sharing,
 )
 from bpeline.tokenizer_core.algorithms import (
-    CutPassages,
     WordPieceSettings,
     character_base,
-    cut_passages,
     frequency_base,
     greedy_longest,
-    passage_tokens,
-    superwords_beside,
     train_char_bpe,
     train_frequency_bpe,
-    train_superword_bpe,
     train_wordpiece,
     wordpiece_base,
-    words_beside,
-    words_of_passages,
 )
 from bpeline.tokenizer_core.counting import WordCounts
-from bpeline.tokenizer_core.derived import of_size
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.errors import (
     CorruptFile,
@@ -47,20 +38,16 @@ from bpeline.tokenizer_core.errors import (
     InvalidTokenizer,
     MissingSource,
 )
-from bpeline.tokenizer_core.evaluation import MadeTokens, MergeTree
 from bpeline.tokenizer_core.formats import bpeline
 from bpeline.tokenizer_core.merging import (
     END_OF_WORD,
     CharacterSettings,
     PrunedWords,
-    load_checkpoint,
     prune,
 )
 from bpeline.tokenizer_core.sealed_manifests import MANIFEST
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.training import merges_for, train_bpe
 
-_BYTES = 256
 _VERSION = 1  # raised whenever the same counts and settings make another tokenizer than before
 
 
@@ -70,12 +57,9 @@ class LearnedTokens(LearnedPart):
 
     Attributes:
         holding_mark: distinct words that hold the mark of the end of a word.
-        passages: all that was learned from, cut into words; None where nothing was learned now,
-            and of algorithms that learn from no passages.
     """
 
     holding_mark: int = 0
-    passages: CutPassages | None = field(default=None, repr=False, compare=False)
 
     @property
     def outcome(self) -> str:
@@ -86,12 +70,6 @@ class LearnedTokens(LearnedPart):
         if self.holding_mark:
             said += f"; {self.holding_mark:,} words hold the mark of the end of a word"
         return said + self.what_was_left
-
-    def tokens_made(self, tokenizer: Tokenizer, words: WordCounts) -> MadeTokens:
-        tokens = None if self.passages is None else passage_tokens(tokenizer, self.passages)
-        if tokens is None:
-            return super(LearnedTokens, self).tokens_made(tokenizer, words)
-        return MadeTokens(MergeTree(tokenizer), *tokens)
 
     def without_slots(self, request: TrainingRequest) -> Tokenizer:
         """The tokenizer.
@@ -128,55 +106,25 @@ def learn_tokens(
     pruned = prune(counts, request.min_word_count)[1]
     training = _TRAININGS[request.algorithm](counts, request)
     wanted = _merges_wanted(request, training.base)
-    checkpoint = _checkpoint(words, request, training.settings, workspace)
-    fetch_below(workspace, checkpoint.parent, "")
+    settings = digest_of([request.reading.pattern.digest, training.settings])
+    checkpoint = workspace.checkpoint(words.table.counts_digest, settings)
+    fetch(workspace, checkpoint)
     resumed = merges_in(checkpoint)
     made = training.train(
         wanted,
         resume_from=checkpoint if resumed else None,
         checkpoint=checkpoint,
-        on_progress=sharing(
-            workspace, checkpoint, progress.current().merging, superwords_beside(checkpoint)
-        ),
+        on_progress=sharing(workspace, checkpoint, progress.current().merging),
     )
     # Merges of other parts that make the same text are one token.
     merges = len(made.merges) or made.vocab_size - training.base
     made = training.encoding(made)
     mark = getattr(made.algorithm, "end_of_word", "").encode()
     holding = sum(mark in word for word in counts.words()) if mark else 0
-    bpeline.save(made, directory, _said(merges, wanted, pruned, holding))
+    said = {"merges": merges, "wanted": wanted, "pruned": asdict(pruned), "holding_mark": holding}
+    bpeline.save(made, directory, said)
     share_directory(workspace, directory, MANIFEST)
-    passages = None if pruned.words or training.passages is None else training.passages()
-    return LearnedTokens(
-        directory, merges, wanted, min(resumed, merges), pruned, holding, passages=passages
-    )
-
-
-def of_smaller_size(
-    learned: LearnedTokens,
-    words: CountedWords,
-    request: TrainingRequest,
-    workspace: Workspace,
-) -> LearnedTokens:
-    """What `learn_tokens` makes of a request for fewer ids: the first merges of what was learned.
-
-    Args:
-        learned: superwords over runs.
-        request: of the smaller size.
-
-    Raises:
-        CorruptFile: what was learned was damaged since.
-    """
-    directory = tokenizer_of(words.table.counts_digest, request, workspace)
-    fetch_directory(workspace, directory, MANIFEST)
-    merges = min(request.learned_size - _BYTES - len(request.special_tokens), learned.merges)
-    if found_in(directory) is None:
-        all_ids = learned.without_slots(request)
-        made = of_size(all_ids, all_ids.vocab_size - learned.merges + merges)
-        bpeline.save(made, directory, _said(merges, merges, learned.pruned, learned.holding_mark))
-        share_directory(workspace, directory, MANIFEST)
-    resumed = min(learned.resumed, merges)
-    return replace(learned, place=directory, merges=merges, wanted=merges, resumed=resumed)
+    return LearnedTokens(directory, merges, wanted, min(resumed, merges), pruned, holding)
 
 
 def tokenizer_of(counts_digest: str, request: TrainingRequest, workspace: Workspace) -> Path:
@@ -193,24 +141,6 @@ def tokenizer_of(counts_digest: str, request: TrainingRequest, workspace: Worksp
     }
     pattern = request.reading.pattern.digest
     return workspace.learned(counts_digest, digest_of([pattern, settings]))
-
-
-def _checkpoint(
-    words: CountedWords, request: TrainingRequest, settings: str, workspace: Workspace
-) -> Path:
-    """Where the merges of these counts are, or would be, kept."""
-    digest = digest_of([request.reading.pattern.digest, settings])
-    return workspace.checkpoint(words.table.counts_digest, digest)
-
-
-def _said(merges: int, wanted: int, pruned: PrunedWords, holding: int) -> dict[str, Any]:
-    """What is kept beside a finished tokenizer, see `found_in`."""
-    return {
-        "merges": merges,
-        "wanted": wanted,
-        "pruned": asdict(pruned),
-        "holding_mark": holding,
-    }
 
 
 def found_in(directory: Path) -> dict[str, Any] | None:
@@ -244,8 +174,6 @@ class _Training:
     train: Callable[..., Tokenizer]  # of so many merges; told of checkpoints and progress by name
     # What the tokenizer becomes when its vocab is not for encoding in merge order.
     encoding: Callable[[Tokenizer], Tokenizer] = lambda made: made
-    # Those that are frequent enough, cut into words once; None where there are none.
-    passages: Callable[[], CutPassages] | None = None
 
 
 def _char_bpe(counts: WordCounts, request: TrainingRequest) -> _Training:
@@ -311,60 +239,8 @@ def _wordpiece(counts: WordCounts, request: TrainingRequest) -> _Training:
     return _Training(len(base), settings.digest, train)
 
 
-def _superword_bpe(counts: WordCounts, request: TrainingRequest) -> _Training:
-    asked: dict[str, Any] = {
-        "tie_break": request.tie_break,
-        "min_count": request.min_count,
-        "min_word_count": request.min_word_count,
-    }
-    base = _BYTES + len(request.special_tokens)
-
-    @cache
-    def passages() -> CutPassages:
-        return cut_passages(counts.at_least(request.min_word_count))
-
-    def train(merges: int, **course: Any) -> Tokenizer:
-        return train_superword_bpe(
-            counts,
-            base + merges,
-            special_tokens=request.special_tokens,
-            passages=passages(),
-            **asked,
-            **course,
-        )
-
-    return _Training(base, digest_of({"superword-bpe": asked}), train, passages=passages)
-
-
-def words_alone(words: CountedWords, request: TrainingRequest, workspace: Workspace) -> Tokenizer:
-    """What superwords over runs are measured beside: as many ids, and none of several words.
-
-    Its merges are those that learning began with, which the checkpoint holds.
-    """
-    wanted = merges_for(request.learned_size, request.special_tokens)
-    settings = _superword_bpe(WordCounts.empty(), request).settings
-    checkpoint = _checkpoint(words, request, settings, workspace)
-    fetch(workspace, checkpoint)
-    known = merges_in(checkpoint)
-    if known >= wanted:
-        merges = load_checkpoint(checkpoint)
-        return words_beside(
-            merges, wanted, request.reading.pattern, request.special_tokens, request.tie_break
-        )
-    counts = WordCountStore(workspace).open_table(words.table)
-    return train_bpe(
-        words_of_passages(counts.at_least(request.min_word_count)),
-        request.learned_size,
-        special_tokens=request.special_tokens,
-        tie_break=request.tie_break,
-        min_count=request.min_count,
-        resume_from=checkpoint if known else None,
-    )
-
-
 _TRAININGS: dict[str, Callable[[WordCounts, TrainingRequest], _Training]] = {
     "char-bpe": _char_bpe,
     "wordpiece": _wordpiece,
     "frequency-bpe": _frequency_bpe,
-    "superword-bpe": _superword_bpe,
 }

@@ -175,27 +175,17 @@ def share_grown(workspace: Workspace, path: Path) -> None:
 
 
 def sharing(
-    workspace: Workspace, path: Path, listener: Callable[..., object], beside: str = ""
+    workspace: Workspace, path: Path, listener: Callable[..., object]
 ) -> Callable[..., None]:
-    """A listener that also copies ``path``, which grows, whenever it was written since.
-
-    Args:
-        beside: a glob of other files in its directory that are copied so; "" for none.
-    """
-    shared: dict[Path, int | None] = {}
-
-    def written() -> Iterator[tuple[Path, int | None]]:
-        for one in (path, *(path.parent.glob(beside) if beside else ())):
-            if not is_temporary(one) and (now := _last_change(one)) != shared.get(one):
-                yield one, now
-
-    shared.update(written())
+    """A listener that also copies ``path``, which grows, whenever it was written since."""
+    shared = _last_change(path)
 
     def listen(*arguments: Any, **options: Any) -> None:
+        nonlocal shared
         listener(*arguments, **options)
-        for one, now in list(written()) if workspace.store else ():
-            share_grown(workspace, one)
-            shared[one] = now
+        if workspace.store and (now := _last_change(path)) != shared:
+            share_grown(workspace, path)
+            shared = now
 
     return listen
 

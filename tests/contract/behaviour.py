@@ -68,8 +68,6 @@ def python_cases() -> Iterator[tuple[str, Make]]:
     yield "parity global merges", partial(_parity, bpeline.ParityRule(global_merges=20))
     yield "superbpe", partial(_superbpe, "punctuation")
     yield "superbpe digits", partial(_superbpe, "digits")
-    passages = bpeline.superword_passages()
-    yield "superword-bpe", lambda: bpeline.train_superword_bpe(counts(passages), IDS)
     for pattern in DROPPING:
         yield f"char-bpe {pattern}", partial(_characters, pattern)
     yield "char-bpe joined", partial(_characters, joined=True, end_of_word="_")
@@ -135,7 +133,6 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "renamed": ("rename slots/1 <|reserved_0|>=<|tool|>",),
     "extended": ("extend plain/1 --vocab-size 350",),
     "superwords": ("superwords plain/1 --vocab-size 350 --name super",),
-    "runs": ("superwords plain/1 --rule runs --name runs",),
     "parity": (
         "train --source a=one.txt --source b=two.txt --name parity --vocab-size 320 --held-out 0.2 "
         "--parity window",

@@ -17,7 +17,6 @@ from bpeline.registry.exports import certificates_of, certify
 CASES = {
     "byte-bpe": "byte-bpe special first",
     "superbpe": "superbpe",
-    "superword-bpe": "superword-bpe",
     "char-bpe": "char-bpe joined",
     "wordpiece": "wordpiece ratio",
     "frequency-bpe": "frequency-bpe punkt",

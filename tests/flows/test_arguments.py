@@ -22,7 +22,7 @@ from bpeline.flows.renaming import rename
 from bpeline.flows.requests import DatasetRequest, ImportRequest, TrainingRequest
 from bpeline.flows.requests.other_requests import DriftRequest, GarbageRequest, RecertifyRequest
 from bpeline.flows.requests.request import Request
-from bpeline.flows.superwords import run_parameters, superword_parameters
+from bpeline.flows.superwords import superword_parameters
 from bpeline.flows.sweep import sweep
 from bpeline.flows.train_tokenizer import train_tokenizer
 from bpeline.flows.verify_version import verify_version
@@ -108,7 +108,6 @@ REFUSED: dict[Callable[..., Any], dict[str, object]] = {
     rename: {"reference": 3, "names": ["a"]},
     verify_version: {"reference": 3, "reuse_counts": "no"},
     extension_parameters: {"reference": 3, "vocab_size": None, "paths": "a.txt"},
-    run_parameters: {"reference": 3, "vocab_size": 2.5, "paths": "a.txt"},
     superword_parameters: {"reference": 3, "vocab_size": 2.5, "cuts": "words"},
     evaluation.list_sets: {"name": 3},
     evaluation.evaluate: {"reference": 3},

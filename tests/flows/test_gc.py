@@ -56,23 +56,6 @@ def test_what_could_go_is_said_and_then_removed(
 
 
 @pytest.mark.night
-def test_what_superwords_were_learned_with_goes_with_the_rest(
-    corpus: Path, bpeline: Callable[..., Result]
-) -> None:
-    train = ("train", corpus, "--name", "news", "--vocab-size", 1500)
-    train += ("--algorithm", "superword-bpe")
-    assert bpeline(*train).exit_code == 0
-    runs = Path(".bpeline/runs")
-    assert list(runs.glob("*/checkpoint.superwords-*"))
-    found = json.loads(bpeline("gc", "--days", 0, "--remove", "--json").output)
-    assert "run" in {one["kind"] for one in found["old"]}
-    assert not list(runs.iterdir())
-    again = bpeline(*train)
-    assert again.exit_code == 0, again.output
-    assert "news/1 (registered before)" in again.output
-
-
-@pytest.mark.night
 def test_on_a_full_disk_gc_and_delete_make_room_first(
     tmp_path: Path, corpus: Path, bpeline: Callable[..., Result]
 ) -> None:

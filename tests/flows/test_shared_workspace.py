@@ -21,7 +21,6 @@ from bpeline.flows.steps import counting as count_words
 from bpeline.registry import environment, load_tokenizer
 from bpeline.registry.opening import open_registry
 from bpeline.tokenizer_core import remote_files
-from bpeline.tokenizer_core.algorithms.superword_bpe.run_engine import RunEngine
 
 pytest.importorskip("s3fs")
 pytest.importorskip("psycopg")
@@ -134,33 +133,6 @@ def test_what_one_machine_made_no_other_makes_again(
     assert s3.keys(sets) == []
     for path in tmp_path.rglob("*"):
         assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
-
-
-@pytest.mark.night
-def test_merges_of_whole_words_are_learned_on_one_machine(
-    machine: Machine, texts: str, s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = ("train", f"{texts}/a.txt", *TRAIN[:2], "--algorithm", "superword-bpe", "--json")
-    asked += ("--vocab-size", "1500")
-    digest = trained(machine("a")(*asked))["digest"]
-    stored = s3.keys(f"store-{tmp_path.name}/runs/")
-    assert sum(".superwords-" in key for key in stored) == 1
-    for key in stored:  # as if it had been killed before it kept what it made
-        if "/tokenizer/" in key:
-            s3.client().delete_object(Bucket=s3.bucket, Key=key)
-
-    learn, replayed = RunEngine.learn, []
-
-    def learned(engine: RunEngine, goal: int) -> bool:
-        replayed.append(engine.merges_done)
-        assert not learn(engine, goal)
-        assert engine.merges_done == replayed[-1], "learned again"
-        return False
-
-    monkeypatch.setattr(RunEngine, "learn", learned)
-    second = trained(machine("b")(*asked))
-    assert second["digest"] == digest
-    assert replayed[0] > 0
 
 
 @pytest.mark.night

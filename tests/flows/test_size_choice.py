@@ -318,46 +318,14 @@ def test_more_ids_of_a_version_are_chosen_among_too(
 
 
 @pytest.mark.night
-def test_a_size_of_superwords_over_runs_is_chosen_of_one_training(
-    auto: Callable[..., dict[str, Any]], bpeline: Command
-) -> None:
-    """Independently, every smaller size of a training to the largest encodes the evaluation set."""
-    assert auto("narrow", "--largest-size", 2_000)["vocab_size"] == 1_024
-    given = ("superwords", "news/1", "--rule", "runs", "--json", "--name", "runs")
-    chosen = ("--vocab-size", "auto", "--largest-size", "2000", "--model-shape")
-    assert "of 1,024 to 2,000 ids" in bpeline(*given[:-3], *chosen, "middle.toml", "--plan").stdout
-    result = bpeline(*given, *chosen, "middle.toml")
-    assert result.exit_code == 0, result.output
-    told = json.loads(result.stdout)
-    size = told["vocab_size"]
-    assert bpeline("verify", f"runs/{told['version']}").exit_code == 0
-    again = json.loads(bpeline(*given, *chosen, "middle.toml").stdout)
-    assert (again["digest"], again["newly_registered"]) == (told["digest"], False)
-    largest = json.loads(bpeline(*given, "--vocab-size", "2000").stdout)
-    assert largest["digest"] != told["digest"]
-    reference = f"runs/{largest['version']}"
-    assert load_tokenizer(f"{reference}:{size}").digest == told["digest"]
-    found = plain_costs(reference, "middle", range(1_024, 2_000, 128))
-    assert size == min(found, key=lambda one: found[one])
-    for at, _, cost in told["chosen_size"]["curve"]:
-        if at in found:
-            assert cost == pytest.approx(found[at]), at
-    assert f"{size:,}" in bpeline("size", reference, "--model-shape", "middle.toml").stdout
-    # Where it is trained anew in another workspace, and without any other of its sizes, too.
-    fixed = ("train", "corpus", "--name", "plain", "--algorithm", "superword-bpe", "--json")
-    made = bpeline(*fixed, *chosen, "middle.toml", "--held-out", "0.3")
-    assert json.loads(made.stdout)["digest"] == told["digest"], made.output
-
-
-@pytest.mark.night
 def test_where_no_size_can_be_chosen_the_command_says_why(corpus: Path, bpeline: Command) -> None:
     made = bpeline("train", "corpus", "--name", "news", "--vocab-size", 600)
     assert made.exit_code == 0, made.output
     for said, command in (
         ("was given, 900", "extend news/1 --vocab-size 900 --model-shape marin-moe"),
         ("no model was named", "extend news/1 --vocab-size auto"),
-        ("no model was named", "superwords news/1 --rule runs --vocab-size auto"),
-        ("was given, 600", "superwords news/1 --rule runs --model-shape marin-moe"),
+        ("no model was named", "superwords news/1 --vocab-size auto"),
+        ("was given, 900", "superwords news/1 --vocab-size 900 --model-shape marin-moe"),
         ("300 ids were", "superwords news/1 --vocab-size auto --largest-size 300"),
         (
             "at the same number of ids",

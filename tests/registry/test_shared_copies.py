@@ -257,17 +257,6 @@ def test_a_checkpoint_is_copied_whenever_it_was_written(machine: Machine, url: s
     there = machine()
     assert shared_copies.fetch(there, there.checkpoint("abc", "def"))
     assert there.checkpoint("abc", "def").read_bytes() == b"2"
-    # What lies beside it is copied where that is asked for.
-    listen = shared_copies.sharing(workspace, checkpoint, heard.append, "checkpoint.of-*[0-9]")
-    beside = checkpoint.with_name("checkpoint.of-7")
-    for content in (b"1", b"12"):
-        beside.write_bytes(content)
-        beside.with_name("checkpoint.of-7.previous").write_bytes(b"0")
-        listen(3)
-        assert sorted(objects(url).values()) == sorted([b"2", content])
-    shared_copies.fetch_below(there, there.checkpoint("abc", "def").parent, "")
-    assert (there.checkpoint("abc", "def").parent / beside.name).read_bytes() == b"12"
-    shared_copies.forget(workspace, beside)
     # Whose checkpoint is shorter overwrites none.
     there.checkpoint("abc", "def").write_bytes(b"longer")
     shared_copies.share_grown(there, there.checkpoint("abc", "def"))

@@ -63,7 +63,6 @@ def test_work_killed_at_random(work: Work, record: Record) -> None:
 
 
 TRAININGS: dict[str, dict[str, Any]] = {
-    "over runs": {"algorithm": "superword-bpe", "vocab_size": 500},
     "of a size to choose": {
         "vocab_size": "auto",
         "largest_size": 1_200,
@@ -78,7 +77,7 @@ TRAININGS: dict[str, dict[str, Any]] = {
 def test_other_trainings_killed_at_random(
     which: str, zygote: Zygote, golden: Golden, place: Path, record: Record
 ) -> None:
-    """Superwords by both rules, and a size that is chosen; plain trainings are above."""
+    """Superwords, and a size that is chosen; plain trainings are above."""
     if which == "across spaces":
         attempts = superwords(zygote, golden.registered, place)
     else:

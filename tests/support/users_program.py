@@ -23,14 +23,12 @@ from bpeline import (
     evaluate,
     load_tokenizer,
     superword_lines,
-    superword_passages,
     train_bpe,
     train_char_bpe,
     train_frequency_bpe,
     train_from_iterator,
     train_parity_bpe,
     train_superbpe,
-    train_superword_bpe,
     train_wordpiece,
 )
 from bpeline.flows.importing import import_tokenizer
@@ -87,9 +85,8 @@ def training(counts: WordCounts) -> Tokenizer:
     train_frequency_bpe(counts, 300, sentences="none")
     lines = count_texts(["low"], pattern=superword_lines())
     words = train_superbpe(tokenizer, lines, 700, transition_size=600)
-    runs = train_superword_bpe(counts, 700)
     parity = train_parity_bpe({"en": counts, "de": counts}, 600, rule=ParityRule(window=100))
-    print(other.digest, words.digest, runs.digest, parity, superword_passages())
+    print(other.digest, words.digest, parity)
     return tokenizer
 
 

@@ -12,12 +12,10 @@ from bpeline.tokenizer_core import (
     WordCounts,
     count_texts,
     superword_lines,
-    superword_passages,
     train_bpe,
     train_char_bpe,
     train_frequency_bpe,
     train_superbpe,
-    train_superword_bpe,
     train_wordpiece,
 )
 from bpeline.tokenizer_core.algorithms import greedy_longest
@@ -31,11 +29,9 @@ OF_CHARACTERS = WordCounts.from_mapping({b"low": 5, b"lower": 2, b"newest": 6}, 
 def tokenizers() -> dict[str, Tokenizer]:
     words = train_bpe(count_texts(TEXTS, "gpt2"), 290, special_tokens=["<|end|>"])
     lines = count_texts(TEXTS, superword_lines())
-    runs = count_texts(TEXTS, superword_passages("gpt2"))
     return {
         "words": words,
         "superwords": train_superbpe(words, lines, 300, transition_size=272),
-        "superwords over runs": train_superword_bpe(runs, 290),
         "another pattern": train_bpe(count_texts(TEXTS, r"\w+|\W+"), 290),
         "WordPiece": train_wordpiece(OF_CHARACTERS, 30),
         "characters": train_char_bpe(OF_CHARACTERS, 6),

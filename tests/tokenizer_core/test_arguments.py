@@ -16,7 +16,6 @@ from typing_extensions import TypeAliasType
 import bpeline
 from bpeline import ParityRule, SplitPattern, TokenShards, count_texts, count_words
 from bpeline.tokenizer_core.algorithms import compress, expand, greedy_longest
-from bpeline.tokenizer_core.algorithms.superword_bpe.trainer import _beside, superwords_beside
 from bpeline.tokenizer_core.arguments import checked, require_options_of
 from bpeline.tokenizer_core.arguments.kinds import kinds_of, listed, taken_by
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
@@ -31,7 +30,6 @@ from bpeline.tokenizer_core.derived import (
 )
 from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, OutOfRange, WrongKind
 from bpeline.tokenizer_core.evaluation import compare_choices
-from bpeline.tokenizer_core.merging.learning import Course
 from bpeline.tokenizer_core.shards import pack_shards
 from bpeline.tokenizer_core.splitting import pre_tokens
 from bpeline.tokenizer_core.tokenizer import Tokenizer
@@ -195,16 +193,7 @@ TABLE: dict[str, dict[str, frozenset[str]]] = {
         "rules": VALUES,
         "checkpoint_every": NUMBERS,
     },
-    "train_superword_bpe": {
-        **COURSE,
-        "counts": VALUES,
-        "vocab_size": NUMBERS,
-        "special_tokens": LISTS,
-        "tie_break": CHOICES,
-        "passages": or_none(VALUES),
-    },
     "superword_lines": {"cuts": CHOICES},
-    "superword_passages": {"words": TEXTS},
     "evaluate": {"tokenizer": VALUES, "documents": MANY_TEXTS},
     "ParityRule": {
         "window": NUMBERS,
@@ -337,7 +326,6 @@ def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Door]]
 def _doors() -> dict[str, Door]:
     counts = bpeline.count_texts([TEXT])
     tokenizer = bpeline.train_bpe(counts, 262)
-    passages = count_texts([TEXT], bpeline.superword_passages())
     lines = count_texts([TEXT], bpeline.superword_lines())
     tokenizer.save("saved")
     tokenizer.encode_files("corpus.txt", "tokens")
@@ -371,12 +359,7 @@ def _doors() -> dict[str, Door]:
             bpeline.train_superbpe,
             {"base": tokenizer, "lines": lines, "vocab_size": 262, "transition_size": 258},
         ),
-        "train_superword_bpe": (
-            bpeline.train_superword_bpe,
-            {"counts": passages, "vocab_size": 262},
-        ),
         "superword_lines": (bpeline.superword_lines, {}),
-        "superword_passages": (bpeline.superword_passages, {}),
         "evaluate": (bpeline.evaluate, {"tokenizer": tokenizer, "documents": [TEXT]}),
         "ParityRule": (ParityRule, {}),
         "SplitPattern": (SplitPattern, {"regex": r"\w+|\W"}),
@@ -758,11 +741,3 @@ def test_numbers_of_threads_may_be_those_of_numpy(tmp_path: Path) -> None:
     assert (
         of_files.to_mapping() == of_texts.to_mapping() == {b"low": 1, b" lower": 1, b" lowest": 1}
     )
-
-
-def test_superwords_go_on_from_checkpoints_named_by_strings(tmp_path: Path) -> None:
-    first, beside = tmp_path / "first", tmp_path / superwords_beside(Path("first"), "34")
-    beside.write_bytes(b"of whole words")
-    course = _beside(Course(str(first), str(first)), 34)
-    assert course == _beside(Course(first, first), 34)
-    assert course.resume_from == course.checkpoint == beside

@@ -40,9 +40,6 @@ if "wordpiece" in COMPANIONS:
     made.append(algorithms.train_wordpiece(counts, 20))
 if "frequency-bpe" in COMPANIONS:
     made.append(algorithms.train_frequency_bpe(counts, 4, sentences="none"))
-if "superword-bpe" in COMPANIONS:
-    passages = WordCounts.from_mapping(words, algorithms.superword_passages("gpt2"))
-    made.append(algorithms.train_superword_bpe(passages, 260))
 if "greedy-longest" in COMPANIONS:
     vocab = {0: b"</u>", 1: b"low", 2: b"er</w>"}
     made.append(Tokenizer(vocab, [], pattern="whitespace", algorithm=algorithms.GreedyLongest()))

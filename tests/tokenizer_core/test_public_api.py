@@ -16,8 +16,8 @@ from bpeline import tokenizer_core
 def test_the_public_names_are_these_and_all_can_be_imported() -> None:
     trainers = ["train_bpe", "train_char_bpe", "train_frequency_bpe", "train_from_iterator"]
     classes = ["ParityRule", "SplitPattern", "TokenShards", "Tokenizer", "WordCounts"]
-    later = ["train_parity_bpe", "train_superbpe", "train_superword_bpe", "train_wordpiece"]
-    counting = ["count_texts", "count_words", "evaluate", "superword_lines", "superword_passages"]
+    later = ["train_parity_bpe", "train_superbpe", "train_wordpiece"]
+    counting = ["count_texts", "count_words", "evaluate", "superword_lines"]
     expected = [*classes, *counting, *trainers, *later]
     assert tokenizer_core.__all__ == expected
     assert bpeline.__all__ == sorted([*expected, "configure", "load_tokenizer"])

@@ -117,13 +117,9 @@ for score in ("ratio", "gain", "likelihood"):
 algorithms.train_frequency_bpe(counts, 10, sentences="lines").encode(text)
 tokens = {0: b"</u>", 1: b"low", 2: b"er</w>"}
 Tokenizer(tokens, [], pattern="whitespace", algorithm=algorithms.GreedyLongest()).encode(text)
-passages = WordCounts.from_mapping({b"of the": 9}, algorithms.superword_passages("gpt2"))
-cut = algorithms.cut_passages(passages)
-superwords = algorithms.train_superword_bpe(passages, 260, passages=cut)
-superwords.encode("of the")
-algorithms.passage_tokens(superwords, cut)
-made = MadeTokens.of(superwords, passages)
-made.smallest(passages.counts)
+words = WordCounts.from_mapping({b"abab": 2})
+made = MadeTokens.of(tokenizer, words)
+made.smallest(words.counts)
 made.rows_making(np.array([97]))
 characters = {0: b"<unk>", 1: "▁".encode(), 2: b"a", 3: "▁a".encode()}
 for unknown in ("<unk>", None):

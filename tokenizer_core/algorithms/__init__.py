@@ -23,15 +23,6 @@ if TYPE_CHECKING:
     from .greedy import greedy_longest as greedy_longest
     from .sentencepiece_bpe import WHOLE_TEXT as WHOLE_TEXT
     from .sentencepiece_bpe import SentencePieceBpe as SentencePieceBpe
-    from .superword_bpe import CutPassages as CutPassages
-    from .superword_bpe import SuperwordBpe as SuperwordBpe
-    from .superword_bpe import cut_passages as cut_passages
-    from .superword_bpe import passage_tokens as passage_tokens
-    from .superword_bpe import superword_passages as superword_passages
-    from .superword_bpe import superwords_beside as superwords_beside
-    from .superword_bpe import train_superword_bpe as train_superword_bpe
-    from .superword_bpe import words_beside as words_beside
-    from .superword_bpe import words_of_passages as words_of_passages
     from .visible_training import VisibleStep as VisibleStep
     from .visible_training import lines_of as lines_of
     from .visible_training import steps_of as steps_of

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from .word_sums import WordSum as WordSum
     from .word_sums import combine_word_counts as combine_word_counts
     from .word_tables import FULL as FULL
-    from .word_tables import WordTable as WordTable
     from .word_tables import empty_entries as empty_entries
-    from .word_tables import too_many as too_many
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -24,7 +24,7 @@ def of_size(tokenizer: Tokenizer, vocab_size: int) -> Tokenizer:
     embeddings needs rows up to the highest id. Reserved slots, which stand for nothing, go first.
 
     Args:
-        tokenizer: byte-level or character BPE, or superwords over runs.
+        tokenizer: byte-level or character BPE.
         vocab_size: tokens that are left; all of them is the tokenizer itself.
 
     Raises:
@@ -34,7 +34,7 @@ def of_size(tokenizer: Tokenizer, vocab_size: int) -> Tokenizer:
     if not tokenizer.algorithm.has_merges:
         raise InvalidOption(
             f"{tokenizer.algorithm.name} has no merges in order, so no smaller size is part of it",
-            "byte-level BPE, character BPE and superwords over runs are served in smaller sizes",
+            "byte-level BPE and character BPE are served in smaller sizes",
             "leave the size out, or train the smaller size",
         )
     if tokenizer.spec.pipeline is not None:
@@ -57,17 +57,16 @@ def of_size(tokenizer: Tokenizer, vocab_size: int) -> Tokenizer:
     if vocab_size == tokenizer.vocab_size:
         return tokenizer
     dropped = set(list(distinct)[vocab_size - least :])
-    made_of = takewhile(lambda merge: merge[0] + merge[1] not in dropped, tokenizer.merges)
-    kept = list(made_of)
+    kept = takewhile(lambda merge: merge[0] + merge[1] not in dropped, tokenizer.merges)
     return Tokenizer(
         {id_: token for id_, token in tokenizer.vocab.items() if token not in dropped},
-        kept,
+        list(kept),
         {
             name: id_
             for name, id_ in tokenizer.special_tokens.items()
             if name.encode() not in dropped
         },
         tokenizer.pattern,
-        algorithm=tokenizer.algorithm.of_first_merges(len(kept)),
+        algorithm=tokenizer.algorithm,
         ignore_merges=tokenizer.ignore_merges,
     )

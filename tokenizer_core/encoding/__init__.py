@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from .encoder import Encoder as Encoder
     from .encoder import FindingEncoder as FindingEncoder
     from .encoder import LegalCuts as LegalCuts
-    from .encoder import OrderedEncoder as OrderedEncoder
     from .encoder import PartingEncoder as PartingEncoder
     from .encoder import PlacedIds as PlacedIds
     from .encoder import PlacingEncoder as PlacingEncoder
@@ -44,9 +43,7 @@ if TYPE_CHECKING:
     from .merge_encoding import DEFAULT_CACHE_WORDS as DEFAULT_CACHE_WORDS
     from .merge_encoding import MAX_CACHE_WORDS as MAX_CACHE_WORDS
     from .merge_encoding import BytePairEncoder as BytePairEncoder
-    from .merge_encoding import as_spans as as_spans
     from .merge_encoding import derive_merges as derive_merges
-    from .merge_encoding import merge_table as merge_table
     from .merge_encoding import spans_of_lengths as spans_of_lengths
     from .offsets import EncodingWithOffsets as EncodingWithOffsets
     from .offsets import beginning_of as beginning_of

@@ -136,22 +136,6 @@ class FindingEncoder(Protocol):
         ...
 
 
-@runtime_checkable
-class OrderedEncoder(Protocol):
-    """An encoder whose merges fire in one order: the first ones as if there were no others."""
-
-    def gains(
-        self, words: NDArray[np.uint8], offsets: NDArray[np.int64], counts: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        """How often each merge fires on counted words: int64 ``[n_merges]``.
-
-        Args:
-            words: uint8, one after the other. offsets: int64 ``[n + 1]``, where each begins.
-            counts: int64 ``[n]``, how often each occurs.
-        """
-        ...
-
-
 class LegalCuts(Protocol):
     """Knows places where no pre-token and no sentence crosses, such as `CutPairs`."""
 

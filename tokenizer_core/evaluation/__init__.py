@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from .language_choices import LanguageChoices as LanguageChoices
     from .language_choices import compare_choices as compare_choices
     from .made_tokens import MadeTokens as MadeTokens
-    from .made_tokens import MergeTree as MergeTree
     from .measuring import Measured as Measured
     from .metric_names import ALL as ALL
     from .metric_names import BYTES_PER_TOKEN as BYTES_PER_TOKEN

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.display import line_chart
-from bpeline.tokenizer_core.encoding import OrderedEncoder
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
@@ -42,9 +41,7 @@ _FEWEST_POINTS = 4  # with which a knee can be spoken of
 def has_curve(tokenizer: Tokenizer) -> bool:
     """Whether gains tell of smaller sizes: words taken whole take no merges, words of other
     algorithms come about in other ways."""
-    if tokenizer.merges_words:
-        return not tokenizer.byte_pairs.has_whole_words
-    return isinstance(tokenizer.encoder, OrderedEncoder) and tokenizer.spec.pipeline is None
+    return tokenizer.merges_words and not tokenizer.byte_pairs.has_whole_words
 
 
 def gains_on(tokenizer: Tokenizer, words: WordCounts) -> NDArray[np.int64] | None:

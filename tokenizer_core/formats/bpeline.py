@@ -88,7 +88,7 @@ def save(
         InvalidTokenizer: a special token that reads like an ordinary one.
         DiskFull: no space left.
     """
-    over_bytes, pipeline = tokenizer.spec.algorithm.over_bytes, tokenizer.spec.pipeline
+    over_bytes, pipeline = tokenizer.spec.algorithm == BYTE_BPE, tokenizer.spec.pipeline
     files = {
         VOCAB: vocab_json(tokenizer) if over_bytes else vocab_json_of_text(tokenizer),
         MERGES: merges_txt(tokenizer) if over_bytes else merges_json(tokenizer),
@@ -107,7 +107,7 @@ def save(
         "golden": [{"text": text, "ids": _ids_of(tokenizer, text)} for text in texts],
         "provenance": dict(provenance or {}),
     }
-    if tokenizer.spec.algorithm != BYTE_BPE:
+    if not over_bytes:
         manifest["algorithm"] = tokenizer.spec.algorithm.described()
     if pipeline is not None:
         manifest["pipeline"] = pipeline.described()
@@ -143,9 +143,9 @@ def load(path: Path) -> TokenizerSpec:
     described = manifest.get("pipeline")
     pipeline = None if described is None else Pipeline.of_description(described)
     # The parsed JSON ends here, and its memory serves what follows.
-    named = _named(contents.pop(VOCAB), path / VOCAB, algorithm.over_bytes)
+    named = _named(contents.pop(VOCAB), path / VOCAB, algorithm == BYTE_BPE)
     merges: Sequence[tuple[bytes, bytes]]
-    if algorithm.over_bytes:
+    if algorithm == BYTE_BPE:
         found_whole = {*specials, *(() if pipeline is None else _added_in(pipeline, named))}
         vocab = read_vocab(named, found_whole, path / VOCAB)
         ordinary = vocab if pipeline is None else pipeline.without_twins(vocab)

@@ -65,7 +65,6 @@ _ORDERS = {
     "smallest-ids": merge_queue.SMALLEST_IDS,
     "greatest-bytes": merge_queue.GREATEST_BYTES,
     "first-seen": merge_queue.FIRST_SEEN,
-    "given-ties": merge_queue.GIVEN_TIES,
 }
 
 
@@ -164,9 +163,7 @@ class MergeEngine:
 
     Args:
         words: what to merge in.
-        tie_break: one of `tokenizer_core.vocabulary.numbering.TIE_BREAKS`; or ``given-ties``: the
-            smaller ``ties`` of the left token, then of the right one, and ``aaa`` holds (a, a)
-            once.
+        tie_break: one of `tokenizer_core.vocabulary.numbering.TIE_BREAKS`.
         min_count: pairs whose count is smaller are not learned; at least 1.
         max_length: pairs that make tokens of more base tokens are not learned.
         free_application: whether merges that were learned from *other* counts will be applied:
@@ -174,7 +171,6 @@ class MergeEngine:
         allows: whether a token of these bytes may be made; None allows all. A pair whose token is
             not allowed is never learned, and counting goes on as if it were too rare. Asked once
             about each pair that comes near the front of the queue.
-        ties: int64 ``[base]``, with ``given-ties``; those of learned tokens are told by `tie_next`.
         expected: about how many merges there will be; decides nothing but how far ahead to look.
         threads: how many may be used, None: one per processor; two are, where there are words
             enough.
@@ -195,7 +191,6 @@ class MergeEngine:
         max_length: int | None = None,
         free_application: bool = False,
         allows: Callable[[bytes], bool] | None = None,
-        ties: NDArray[np.int64] | None = None,
         expected: int = _USUAL_MERGES,
         threads: int | None = 1,
     ) -> None:
@@ -210,8 +205,6 @@ class MergeEngine:
         self._in_two = is_large and (threads or available_processors()) > 1
         self._state, _ = laid_out([words], self._limits.order, self._in_two)
         self._expected = expected
-        if ties is not None:
-            self._state.token_ties[: self.base] = ties
         self._bytes = int(_BYTES_PER_SYMBOL * len(self._state.cells))
         self._here = self._limits
         self._is_begun = self._is_loaded = False
@@ -291,24 +284,6 @@ class MergeEngine:
             if status == merge_step.DONE:
                 return
             self._grow(status)
-
-    def best(self) -> tuple[int, int, int] | None:
-        """What `learn` would merge next: left id, right id, count; None where nothing."""
-        self._begin()
-        row = merge_step.best_pair(self._state, self._here)
-        while row == pair_tables.EMPTY:
-            if not self._look_further():
-                return None
-            row = merge_step.best_pair(self._state, self._here)
-        key = int(self._state.pairs[row, pair_tables.KEY])
-        return key >> 32, key & 0xFFFFFFFF, int(self._state.heap[0, merge_queue.HEAP_COUNT])
-
-    def tie_next(self, tie: int) -> None:
-        """Say the tie of the token that is made next, with ``given-ties``."""
-        token = int(self._state.sizes[merge_state.TOKENS])
-        if token >= len(self._state.token_ties):
-            self._grow(merge_step.NEEDS_TOKENS)
-        self._state.token_ties[token] = tie
 
     def token(self, token: int) -> bytes:
         """The bytes of a token."""

@@ -27,7 +27,6 @@ class Algorithm:
     Attributes:
         name: as it is stored and asked for.
         default_pattern: the split pattern where none is named.
-        over_bytes: whether any bytes may be a token; else tokens are UTF-8.
         has_merges: whether a tokenizer of it has merges in order of rank.
         finds_special: whether its encoder finds special tokens in texts by itself.
         may_ignore_merges: whether it can take a pre-token of the vocab as one token.
@@ -35,23 +34,9 @@ class Algorithm:
 
     name: ClassVar[str]
     default_pattern: ClassVar[str] = "whitespace"
-    over_bytes: ClassVar[bool] = False
     has_merges: ClassVar[bool] = False
     finds_special: ClassVar[bool] = False
     may_ignore_merges: ClassVar[bool] = False
-
-    @classmethod
-    def pattern_of(cls, named: str) -> str:
-        """How text is cut for a split pattern that a user named, as another name or regex.
-
-        Raises:
-            InvalidPattern: the algorithm does not know how.
-        """
-        return named
-
-    def of_first_merges(self, number: int) -> Algorithm:
-        """The value for a tokenizer of the first merges alone."""
-        return self
 
     @property
     def normalizer_name(self) -> str:
@@ -84,7 +69,6 @@ class ByteBpe(Algorithm):
 
     name: ClassVar[str] = "byte-bpe"
     default_pattern: ClassVar[str] = "gpt2"
-    over_bytes: ClassVar[bool] = True
     has_merges: ClassVar[bool] = True
 
 

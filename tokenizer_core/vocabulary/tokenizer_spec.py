@@ -232,7 +232,7 @@ def token_names(spec: TokenizerSpec) -> dict[int, str]:
     """Tokens as HuggingFace shows them: bytes as printable characters, added tokens as they are."""
     normalized = () if spec.pipeline is None else spec.pipeline.shown
     whole = {id_: spec.vocab[id_].decode() for id_ in (*spec.found_whole.values(), *normalized)}
-    if spec.algorithm.over_bytes:
+    if isinstance(spec.algorithm, ByteBpe):
         named = {id_: to_printable(token) for id_, token in spec.vocab.items()}
     else:
         named = {id_: token.decode() for id_, token in spec.vocab.items()}

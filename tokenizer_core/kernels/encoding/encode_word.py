@@ -66,20 +66,7 @@ def merge_short(
         if i > 0:
             before = load_u32(scratch + 4 * i - 4)
             store_u64(merges + 8 * i - 8, find_merge(pairs, before, symbol))
-    return merge_scanned(scratch, length, merges, pairs, gains, weight)
-
-
-@kernel
-def merge_scanned(
-    symbols: Int, count: I64, merges: Int, pairs: PairTable, gains: Int, weight: I64
-) -> I64:
-    """Merge a few symbols, uint32 at an address, in place; returns how many are left.
-
-    Args:
-        merges: address of the merge of each symbol and the next one, as `find_merge` gives it, and
-            of 8 bytes more.
-        gains, weight: see `merge_word`.
-    """
+    count = length
     while count > 1:
         best = NO_MERGE
         at = np.int64(0)
@@ -93,15 +80,15 @@ def merge_scanned(
         record_gain(gains, best, weight)
         count -= 1
         for i in range(at + 1, count):
-            store_u32(symbols + 4 * i, load_u32(symbols + 4 * i + 4))
+            store_u32(scratch + 4 * i, load_u32(scratch + 4 * i + 4))
             store_u64(merges + 8 * i, load_u64(merges + 8 * i + 8))
         symbol = np.uint32(best & LOW_32)
-        store_u32(symbols + 4 * at, symbol)
+        store_u32(scratch + 4 * at, symbol)
         if at > 0:
-            before = load_u32(symbols + 4 * at - 4)
+            before = load_u32(scratch + 4 * at - 4)
             store_u64(merges + 8 * at - 8, find_merge(pairs, before, symbol))
         if at + 1 < count:
-            behind = load_u32(symbols + 4 * at + 4)
+            behind = load_u32(scratch + 4 * at + 4)
             store_u64(merges + 8 * at, find_merge(pairs, symbol, behind))
     return count
 

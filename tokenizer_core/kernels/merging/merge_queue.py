@@ -1,4 +1,4 @@
-"""The queue of pairs, best pair first, under one of four exact tie-breaks.
+"""The queue of pairs, best pair first, under one of three exact tie-breaks.
 
 The best count never rises from one merge to the next, so pairs need no order among themselves
 until their turn is near. Counts fall into classes: each small count is its own, larger ones share
@@ -14,9 +14,7 @@ Among equal counts the smaller ``tie`` goes first:
 - `SMALLEST_IDS`: the pair's key;
 - `FIRST_SEEN`: the position of its first occurrence;
 - `GREATEST_BYTES`: the first eight bytes of the left token, complemented; where these are equal
-  the tokens are compared in the text, the left ones, then the right ones;
-- `GIVEN_TIES`: the number in ``token_ties`` of the left token, then that of the right one. Under it
-  ``aaa`` holds (a, a) once, as often as it can be merged; elsewhere twice.
+  the tokens are compared in the text, the left ones, then the right ones.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ import numpy as np
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import leading_zeros, prefetch
 from bpeline.tokenizer_core.kernels.memory.types import I64, Int, U8s
-from bpeline.tokenizer_core.kernels.merging.merge_layout import symbol_at, weight_at
+from bpeline.tokenizer_core.kernels.merging.merge_layout import symbol_at
 from bpeline.tokenizer_core.kernels.merging.merge_state import (
     CLASS,
     QUEUED,
@@ -42,7 +40,7 @@ from bpeline.tokenizer_core.kernels.tables.pair_tables import (
     START,
 )
 
-SMALLEST_IDS, GREATEST_BYTES, FIRST_SEEN, GIVEN_TIES = 0, 1, 2, 3
+SMALLEST_IDS, GREATEST_BYTES, FIRST_SEEN = 0, 1, 2
 HEAP_COUNT, HEAP_TIE, HEAP_PAIR = 0, 1, 2  # columns
 HEAP_COLUMNS = 3
 
@@ -148,9 +146,6 @@ def goes_first(state: MergeState, order: I64, count: I64, tie: I64, pair: I64, r
         return count > heap[row, HEAP_COUNT]
     if tie != heap[row, HEAP_TIE]:
         return tie < heap[row, HEAP_TIE]
-    if order == GIVEN_TIES:
-        ties, key, other = state.token_ties, state.pairs[pair, KEY], heap[row, HEAP_PAIR]
-        return bool(ties[key & _LOW] < ties[state.pairs[other, KEY] & _LOW])
     if order != GREATEST_BYTES:
         return False
     return has_greater_bytes(state, pair, heap[row, HEAP_PAIR])
@@ -209,24 +204,9 @@ def drop_first(state: MergeState, order: I64) -> None:
 
 
 @kernel
-def count_of(state: MergeState, order: I64, pair: I64) -> I64:
-    """How often a pair occurs at present, as the order counts."""
-    left = state.pairs[pair, KEY] >> 32
-    if order != GIVEN_TIES or left != state.pairs[pair, KEY] & _LOW:
-        return state.pairs[pair, COUNT]
-    count, end = np.int64(0), np.int64(0)
-    for index in range(state.pairs[pair, LENGTH]):
-        position = np.int64(state.arena[state.pairs[pair, START] + index])
-        if position >= end and occurs_at(state, pair, position):
-            count += weight_at(state.weights, position)
-            end = position + 2 * state.token_widths[left]
-    return count
-
-
-@kernel
 def queue_pair(state: MergeState, limits: Limits, pair: I64) -> None:
     """Queue a pair by its present count, unless that is too small."""
-    count = count_of(state, limits.order, pair)
+    count = state.pairs[pair, COUNT]
     if count < limits.min_count:
         return
     its_class = class_of(count)
@@ -261,7 +241,7 @@ def next_pair(state: MergeState, limits: Limits) -> I64:
         while sizes[QUEUED] > 0:
             pair = heap[0, HEAP_PAIR]
             # Every word occurs, so the loss of any occurrence, the first too, lowers the count.
-            if heap[0, HEAP_COUNT] == count_of(state, limits.order, pair):
+            if heap[0, HEAP_COUNT] == state.pairs[pair, COUNT]:
                 return pair
             drop_first(state, limits.order)
             queue_pair(state, limits, pair)

@@ -143,7 +143,7 @@ class Limits(NamedTuple):
     """What the kernels may do.
 
     Attributes:
-        order: `SMALLEST_IDS`, `GREATEST_BYTES`, `FIRST_SEEN` or `GIVEN_TIES`.
+        order: `SMALLEST_IDS`, `GREATEST_BYTES` or `FIRST_SEEN`.
         min_count: rarer pairs are not merged.
         max_length: pairs that make a token of more base tokens are not merged.
         kept_count, kept_length: the same for entering pairs at all; wider while merges that were

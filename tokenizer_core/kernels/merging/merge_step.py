@@ -455,12 +455,3 @@ def apply(state: MergeState, limits: Limits, given: I64Rows, goal: I64) -> I64:
         else:
             merge(state, limits, pair)
     return DONE
-
-
-@entry_kernel
-def best_pair(state: MergeState, limits: Limits) -> I64:
-    """The row of the best pair, which stays first in the queue; `EMPTY` where none may be merged.
-
-    What `learn` would merge next.
-    """
-    return next_pair(state, limits)
