@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 CHAMPION = "champion"
 UNRESTRICTED = "unrestricted"  # the same training, but that any token may be made
 ORDINARY = "ordinary"  # the same training, but that each merge serves all text together
-WORDS_ALONE = "words-alone"  # the same training without merges of whole words
+WORDS_ALONE = "words-alone"  # as many ids of the words that superwords go on from
 PRESENT = "present-mixture"  # the same sources with the weights that they have
 _TAKEN = {
     PRESENT: "the mixture that others are compared with",
