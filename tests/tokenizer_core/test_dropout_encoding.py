@@ -20,7 +20,7 @@ from bpeline import train_char_bpe
 from bpeline.tokenizer_core import Tokenizer, WordCounts, count_texts, reference, train_bpe
 from bpeline.tokenizer_core.corpus import find_source_files, sources_of
 from bpeline.tokenizer_core.derived import DropoutEncoding
-from bpeline.tokenizer_core.encoding import merge_table
+from bpeline.tokenizer_core.encoding.merge_encoding import merge_table
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.kernels.encoding.encode_word import (
     DROPOUT_SCRATCH,
