@@ -94,20 +94,6 @@ def test_a_number_that_means_another_tokenizer_than_before_is_told(catalogue: Ca
     assert [one.digest for one in catalogue.registrations()] == [digest(2)]
 
 
-def test_what_was_registered_before_mlflows_had_an_identity_is_adopted_by_digest(
-    catalogue: Catalogue,
-) -> None:
-    for number in (1, 2):
-        catalogue.add_registration(Registration("", "news", number, digest(number)))
-    for before, after in ((None, 1), (1, 2), (2, 1), (1, 3)):
-        catalogue.add_move(AliasMove("news", "champion", before, after))
-    catalogue.adopt_registrations("a", [("news", 1, digest(1)), ("news", 2, digest(9))])
-    assert [(one.store, one.number) for one in catalogue.registrations()] == [("a", 1), ("", 2)]
-    # There 2 is another tokenizer, and 3 was taken away.
-    moves = [(m.store, m.from_number, m.to_number) for m in catalogue.alias_history("news")]
-    assert moves == [("a", 1, 3), ("a", None, 1), ("", 1, 2), ("a", None, 1)]
-
-
 def test_history_is_newest_first_of_one_alias_one_mlflow_or_all(catalogue: Catalogue) -> None:
     moves = [
         AliasMove("news", "champion", None, 1, "ada", "first", "t1", "promote", "a"),
