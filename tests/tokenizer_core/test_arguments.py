@@ -583,34 +583,33 @@ def _asked(
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"size": "32000"}, "write size=32000"),
-        ({"size": 1e5}, "write size=100000"),
-        ({"size": True}, "leave size out"),
-        ({"share": "0.1"}, "write share=0.1"),
-        ({"share": "0"}, "write share=0.0"),
-        ({"share": "nan"}, "leave share out"),
-        ({"names": "ab"}, "write names=['ab']"),
-        ({"names": {"b", "a"}}, "write names=sorted("),
-        ({"joined": "false"}, "write joined=False"),
-        ({"file": b"a"}, "write file='a'"),
+        ({"size": "32000"}, "size=32000"),
+        ({"size": 1e5}, "size=100000"),
+        ({"size": True}, "size"),
+        ({"share": "0.1"}, "share=0.1"),
+        ({"share": "0"}, "share=0.0"),
+        ({"share": "nan"}, "share"),
+        ({"names": "ab"}, "names=['ab']"),
+        ({"names": {"b", "a"}}, "names=sorted("),
+        ({"joined": "false"}, "joined=False"),
+        ({"file": b"a"}, "file='a'"),
     ],
 )
 def test_what_was_meant_is_said(given: dict[str, Any], told: str) -> None:
     with pytest.raises(WrongKind) as refused:
         _asked(**given)
-    assert refused.value.next_step.startswith(told)
+    assert told in refused.value.next_step
 
 
 def test_an_item_that_is_wrong_is_named() -> None:
-    with pytest.raises(InvalidOption, match="in which 3 stands") as refused:
-        _asked(names=["a", 3])  # type: ignore[list-item]
-    assert refused.value.next_step == "put that item right, or take it out"
+    with pytest.raises(InvalidOption, match=r"\b3\b"):
+        _asked(names=[*"abcdefgh", 3])  # type: ignore[list-item]
     many: dict[Any, Any] = {f"word {number}": number for number in range(9)}
-    with pytest.raises(InvalidOption, match="in which '9' stands at 'b'"):
-        _asked(counted={**many, "b": "9"})
-    with pytest.raises(InvalidOption, match="in which 7 stands"):
+    with pytest.raises(InvalidOption, match=r"'9'.*'z'"):
+        _asked(counted={**many, "z": "9"})
+    with pytest.raises(InvalidOption, match=r"\b7\b"):
         _asked(counted={**many, 7: 9})
-    with pytest.raises(InvalidOption, match="lone surrogate"):
+    with pytest.raises(InvalidOption, match="surrogate"):
         _asked(names=["\udc00"])
 
 
@@ -635,13 +634,13 @@ def test_a_class_of_a_module_that_is_not_imported_is_checked() -> None:
 
 
 def test_what_a_value_of_the_right_type_lacks_is_said() -> None:
-    with pytest.raises(InvalidOption, match="more than 64 bits"):
+    with pytest.raises(InvalidOption, match=r"\b64\b"):
         _asked(size=2**70)
-    with pytest.raises(InvalidOption, match="accepted: a finite number"):
+    with pytest.raises(InvalidOption, match="finite"):
         _asked(share=10**400)
-    with pytest.raises(InvalidOption, match="no file system") as refused:
+    with pytest.raises(InvalidOption, match="paths") as refused:
         count_words("a\0b")
-    assert refused.value.next_step == 'write paths="file.txt"'
+    assert 'paths="file.txt"' in refused.value.next_step
 
 
 def test_what_is_as_good_is_made_what_the_function_takes() -> None:
@@ -652,13 +651,13 @@ def test_what_is_as_good_is_made_what_the_function_takes() -> None:
 
 
 def test_too_many_and_unknown_arguments_are_left_to_python() -> None:
-    with pytest.raises(TypeError, match="takes from 0 to 6"):
+    with pytest.raises(TypeError, match=r"_asked\(\) .*\b7\b"):
         _asked(1, 0.5, (), False, Path("a"), {}, 7)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="unexpected keyword"):
+    with pytest.raises(TypeError, match=r"_asked\(\) .*'sise'"):
         _asked(sise=3)  # type: ignore[call-arg]
-    with pytest.raises(InvalidOption, match="no parameter 'sise'") as refused:
+    with pytest.raises(InvalidOption, match="'sise'") as refused:
         require_options_of(_asked, {"sise": 3})
-    assert "size is meant" in refused.value.next_step
+    assert "size" in refused.value.next_step
 
 
 def test_a_class_that_is_not_imported_is_known_by_its_name() -> None:
@@ -728,7 +727,7 @@ def test_options_of_a_training_are_refused_before_anything_is_counted() -> None:
         raise AssertionError
         yield ""
 
-    with pytest.raises(InvalidOption, match="no parameter 'min_cuont'"):
+    with pytest.raises(InvalidOption, match="'min_cuont'"):
         bpeline.train_from_iterator(texts(), 300, min_cuont=3)
     with pytest.raises(WrongKind, match="min_count"):
         bpeline.train_from_iterator(texts(), 300, min_count="3")

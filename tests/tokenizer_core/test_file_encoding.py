@@ -191,6 +191,6 @@ def test_what_cannot_be_is_refused(tokenizer: Tokenizer, tmp_path: Path) -> None
     replaced = tokenizer.encode_files([invalid], out, invalid_utf8="replace")
     assert tokenizer.decode(replaced[0]) == "a\ufffd"
     other = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
-    with pytest.raises(InvalidOption, match="another tokenizer"):
+    with pytest.raises(InvalidOption, match=tokenizer.digest[:12]):
         other.encode_files([path], out)
     assert tokenizer.decode(TokenShards(out)[0]) == "a\ufffd"

@@ -108,7 +108,7 @@ def test_what_a_run_refuses_parts_refuse_too(
         pytest.fail("refused before anything is written")
 
     encoding = file_encoding_of(tokenizer, END)
-    with pytest.raises(InvalidOption, match="shard_bytes is 0"):
+    with pytest.raises(InvalidOption, match="shard_bytes"):
         ShardJob(encoding, files, shard_place(tmp_path / "out"), BIN, 0).run_by_parts(never)
 
     def meanwhile(_: Sequence[ShardPart]) -> list[list[ShardRecord]]:

@@ -129,5 +129,5 @@ def test_a_file_that_changes_is_told(tokenizer: Tokenizer, tmp_path: Path) -> No
         gather_files(file_encoding_of(tokenizer, END), found, 2)
     (tmp_path / "17.txt").write_bytes(b"low\xff")
     found[17:18] = find_source_files(sources_of(tmp_path / "17.txt"))
-    with pytest.raises(InvalidUtf8, match=r"17\.txt is not UTF-8 at byte 3"):
+    with pytest.raises(InvalidUtf8, match=r"17\.txt.*byte 3\b"):
         gather_files(file_encoding_of(tokenizer, END), found, 2)

@@ -53,7 +53,7 @@ def test_forbidden_special_tokens_are_refused_with_the_ways_out(tokenizer: Token
 
 
 def test_a_policy_that_makes_no_sense_is_refused(tokenizer: Tokenizer) -> None:
-    with pytest.raises(InvalidOption, match="the string"):
+    with pytest.raises(InvalidOption, match="allowed_special"):
         tokenizer.encode("a", END)
     with pytest.raises(InvalidSpecialToken, match="<no>"):
         tokenizer.encode("a", {"<no>"})

@@ -121,12 +121,12 @@ def test_sentencepiece_holds_character_bpe_whose_words_end_in_a_symbol(tmp_path:
         "wordpunct": train_char_bpe(cuts, 2),
         "space": train_char_bpe(space, 2),
         "gaps": of_size_with_gap(train_char_bpe(words, 9)),
-        "two merges": Tokenizer(
+        "'aba'": Tokenizer(
             {0: b"<unk>", 1: b"a", 2: b"b", 3: b"</w>", 4: b"ab", 5: b"ba", 6: b"aba"},
             [(b"a", b"b"), (b"b", b"a"), (b"ab", b"a"), (b"a", b"ba")],
             algorithm=train_char_bpe(words, 1).algorithm,
         ),
-        "do not make": Tokenizer(
+        "merges .*'aba'": Tokenizer(
             {0: b"<unk>", 1: b"a", 2: b"b", 3: b"</w>", 4: b"ab", 5: b"ba", 6: b"aba"},
             [(b"a", b"b"), (b"b", b"a"), (b"a", b"ba")],
             algorithm=train_char_bpe(words, 1).algorithm,
