@@ -63,7 +63,7 @@ def test_each_decision_says_why() -> None:
     assert word.steps[0].why == "rank 0"
     assert word.steps[0].symbols == ("l", "o", "w", "es", "t", "</w>")
     (piece,) = explain_words(tokenizer_of("wordpiece"), "lowest")
-    assert piece.steps[0].why == "the longest at character 0"
+    assert "character 0" in piece.steps[0].why
     assert "frequency" in explain_words(tokenizer_of("frequency-bpe"), "lowest")[0].steps[0].why
     (unknown,) = explain_words(tokenizer_of("wordpiece"), "lowx")
     assert "unknown" in unknown.steps[-1].why
@@ -161,7 +161,7 @@ def test_a_library_of_somebody_else_says_what_comes_out_not_how(tmp_path: Path) 
     tokenizer = Tokenizer.load(tmp_path / "tokenizer.json")
     (text,) = explain_words(tokenizer, "abba")
     assert text.steps[-1].symbols == text.tokens == ("ab", "b", "a")
-    assert text.steps[0].why
+    assert "does not say how" in text.steps[0].why
     assert explain_words(tokenizer, "") == []
 
 

@@ -189,4 +189,4 @@ def test_a_damaged_footer_loses_no_row_in_silence(tmp_path: Path) -> None:
                 assert count_words(path, workers=1).digest == whole.digest
             except UnreadableSource as refusal:
                 refused.append(refusal.happened)
-    assert any("rows where its metadata say" in one for one in refused)
+    assert any("metadata" in one for one in refused)
