@@ -126,7 +126,7 @@ def test_a_decompression_bomb_is_refused_before_it_fills_the_memory(
 ) -> None:
     monkeypatch.setattr("bpeline.tokenizer_core.corpus.source_bytes._RATIO_MATTERS_FROM", 1 << 20)
     file = write(tmp_path / name, bytes(20 << 20))
-    with pytest.raises(UnreadableSource, match="bomb"):
+    with pytest.raises(UnreadableSource, match="decompression bomb"):
         counted(file, 1 << 20)
 
 
@@ -203,7 +203,7 @@ def test_a_pipe_in_the_place_of_a_file_does_not_hang(tmp_path: Path) -> None:
     file = write(tmp_path / "a.txt", "words")
     (tmp_path / "a.txt").unlink()
     os.mkfifo(tmp_path / "a.txt")
-    with pytest.raises(UnreadableSource, match="pipe"):
+    with pytest.raises(UnreadableSource, match=r"a\.txt .*pipe"):
         counted(file, 100)
 
 

@@ -114,7 +114,7 @@ def test_vocab_txt_keeps_a_wordpiece(wordpiece: Tokenizer, tmp_path: Path) -> No
     theirs = tokenizers.models.WordPiece.from_file(str(tmp_path / "vocab.txt"), unk_token="[UNK]")
     assert theirs.token_to_id("##a") == loaded.token_to_id("##a")
     (tmp_path / "vocab.txt").write_text("[UNK]\na\na\n")
-    with pytest.raises(InvalidTokenizer, match="twice"):
+    with pytest.raises(InvalidTokenizer, match=r"/vocab\.txt"):
         Tokenizer.load(tmp_path / "vocab.txt", **told)
 
 
@@ -215,7 +215,7 @@ def test_the_files_come_back_with_pattern_and_marks(files: Path, tmp_path: Path)
 
 def test_files_that_contradict_each_other_are_refused(files: Path) -> None:
     (files / "idx_to_vocab.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(InvalidTokenizer, match="contradicts"):
+    with pytest.raises(InvalidTokenizer, match=r"idx_to_vocab\.json .*vocab_to_idx\.json"):
         Tokenizer.load(files, pattern="wordpunct", sentences="lines")
     (files / "freqs.json").write_text('{"ab": -1}', encoding="utf-8")
     with pytest.raises(InvalidTokenizer):
