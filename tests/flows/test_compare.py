@@ -21,17 +21,9 @@ Command = Callable[..., Result]
 
 
 @pytest.fixture(scope="module")
-def trained(folder_after: Callable[..., Path], english_and_code: str) -> Path:
+def trained(folder_after: Callable[..., Path]) -> Path:
     """A folder with two versions of ``news``, and text that neither was trained on."""
-    pieces = [english_and_code[at : at + 900] for at in range(120_000, 150_000, 900)]
-    files = {
-        "old.txt": english_and_code[:60_000],
-        "new.txt": english_and_code[40_000:120_000],
-        "fresh.txt": "<|end|>".join(pieces),
-    }
-    options = ("--name", "news", "--vocab-size", 500, "--held-out", 0.2)
-    options += ("--special-token", "<|end|>")
-    return folder_after(files, [("train", name, *options) for name in ("old.txt", "new.txt")])
+    return folder_after(begin="news")
 
 
 def test_what_a_file_does_not_say_is_told_in_the_command(here: Path, bpeline: Command) -> None:

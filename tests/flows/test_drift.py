@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from click.testing import Result
+from published import copied
 
 from bpeline.flows.drift.drift_report import DriftReport
 from bpeline.flows.running import SWEEP, progress
@@ -53,7 +54,7 @@ def trained(
     from bpeline.registry.aliases import promote
 
     place = tmp_path_factory.mktemp("trained")
-    shutil.copytree(fresh_workspace, place / ".bpeline")
+    copied(fresh_workspace, place / ".bpeline")
     write(place / "corpus.txt", pieces[:500])
     write(place / "docs.txt", pieces[500:620])
     train_tokenizer(
@@ -67,7 +68,7 @@ def trained(
 @pytest.fixture
 def place(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The workspace of this test's own, beside an empty directory of new text."""
-    shutil.copytree(trained / ".bpeline", tmp_path / ".bpeline")
+    copied(trained / ".bpeline", tmp_path / ".bpeline")
     (tmp_path / "new").mkdir()
     return tmp_path
 
@@ -337,7 +338,7 @@ def retrain(trained: Path, refused: Path, workspace: Path) -> Promotion:
 def refused(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory, with ``news/2`` that learned from drifted text, too, and that rules refuse."""
     place = tmp_path_factory.mktemp("refused")
-    shutil.copytree(trained / ".bpeline", place / ".bpeline")
+    copied(trained / ".bpeline", place / ".bpeline")
     write(place / "other.txt", other_language(100))
     (place / "rules.toml").write_text(RULE.format(0.001), encoding="utf-8")
     promotion = retrain(trained, place, place / ".bpeline")
@@ -352,7 +353,7 @@ def refused(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def loop(refused: Path, place: Path) -> Iterator[Path]:
     """A copy for one test, which may change the rules."""
     shutil.rmtree(place / ".bpeline")
-    shutil.copytree(refused / ".bpeline", place / ".bpeline")
+    copied(refused / ".bpeline", place / ".bpeline")
     shutil.copy(refused / "other.txt", place / "new")
     yield place
     (refused / "rules.toml").write_text(RULE.format(0.001), encoding="utf-8")

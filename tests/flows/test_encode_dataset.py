@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import Result
+from published import copied
 from s3_server import S3Server
 
 from bpeline.flows.encode_dataset import encode_dataset
@@ -34,19 +35,15 @@ MakeFolder = Callable[[Mapping[str, str], Sequence[Sequence[object]]], Path]
 
 
 @pytest.fixture(scope="module")
-def trained(folder_after: MakeFolder, english_and_code: str) -> Path:
+def trained(folder_after: MakeFolder) -> Path:
     """A folder with ``news/1`` and its corpus, to be copied."""
-    texts = {
-        f"corpus/part-{number}.txt": english_and_code[begin : begin + 40_000]
-        for number, begin in enumerate((0, 40_000, 90_000))
-    }
-    return folder_after(texts, [("train", "corpus", "--name", "news", "--vocab-size", 300)])
+    return folder_after(begin="corpus")
 
 
 @pytest.fixture
 def registered(trained: Path, tmp_path: Path) -> Path:
     """``news/1``, and the corpus it was trained on, as the dataset to encode."""
-    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
+    copied(trained, tmp_path)
     return tmp_path / "corpus"
 
 

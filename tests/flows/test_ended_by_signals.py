@@ -20,7 +20,6 @@ from functools import partial
 from pathlib import Path
 from subprocess import PIPE
 from termios import FIONREAD
-from typing import Any
 
 import psutil
 import pytest
@@ -91,18 +90,9 @@ EVERY_COMMAND = [command for command, awaited in WAITS_FOR.items() if awaited]
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory, folder_after: Any) -> Path:
+def trained(folder_after: Callable[..., Path]) -> Path:
     """A folder with a workspace that holds two versions, an export and texts."""
-    text = "".join(f"low lower lowest new newer number {n}\n" for n in range(200))
-    train = ("train", "text.txt", "--name", "v", "--vocab-size")
-    folder: Path = folder_after(
-        {"text.txt": text},
-        [
-            (*train, 280, "--special-token", "<|a|>"),
-            (*train, 276),
-            ("export", "v/1", "--format", "hf", "--output", "tokenizer.json"),
-        ],
-    )
+    folder = folder_after(begin="small")
     words = random.Random(1).randbytes(48 << 20).hex("\n", 5)
     (folder / "large.txt").write_text(words)
     (folder / "steps.txt").write_text(words[:90_000])

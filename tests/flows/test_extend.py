@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import Result
+from published import copied
 
 from bpeline.registry import load_tokenizer
 from bpeline.registry.loading import resolve
@@ -42,7 +42,7 @@ def begun(folder_after: MakeFolder, english_and_code: str) -> Path:
 @pytest.fixture
 def base(begun: Path, tmp_path: Path) -> str:
     """The digest of ``news/1``, in the working directory."""
-    shutil.copytree(begun, tmp_path, dirs_exist_ok=True)
+    copied(begun, tmp_path)
     return load_tokenizer("news/1").digest
 
 

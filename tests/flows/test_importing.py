@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import tokenizers
 from click.testing import Result
-from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from bpeline.flows.importing import import_tokenizer
 from bpeline.registry import load_tokenizer
@@ -24,24 +24,6 @@ from bpeline.tokenizer_core.formats.bpeline import read_manifest
 Command = Callable[..., Result]
 pytestmark = pytest.mark.night
 TEXT = "Hello world, déjà vu! 123 <|end|> x"
-
-
-def made_by_tokenizers(text: str, path: Path, ids: int = 500) -> tokenizers.Tokenizer:
-    """Byte-level BPE that normalizes, which needs more than vocab and merges."""
-    made = tokenizers.Tokenizer(models.BPE())
-    made.normalizer = normalizers.NFC()
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    made.train_from_iterator(
-        text.splitlines(),
-        trainers.BpeTrainer(
-            vocab_size=ids, special_tokens=["<|end|>"], initial_alphabet=alphabet,
-            show_progress=False,
-        ),
-    )  # fmt: skip
-    made.save(str(path))
-    return made
 
 
 def unigram_of(text: str, path: Path) -> tokenizers.Tokenizer:
@@ -57,24 +39,14 @@ def unigram_of(text: str, path: Path) -> tokenizers.Tokenizer:
 
 
 @pytest.fixture(scope="module")
-def trained(folder_after: Callable[..., Path], english_and_code: str) -> Path:
+def trained(
+    folder_after: Callable[..., Path], english_and_code: str, tmp_path_factory: Any
+) -> Path:
     """A folder whose workspace holds ``ext/1`` (byte-level BPE) and ``ext/2`` (Unigram)."""
-    text = english_and_code[:60_000]
-    files = {"corpus.txt": text, "new.txt": english_and_code[60_000:90_000]}
-    folder = folder_after(files, [])
-    made_by_tokenizers(text, folder / "tokenizer.json")
-    unigram_of(text, folder / "unigram.json")
-    return folder_after(
-        {
-            **files,
-            **{one: (folder / one).read_text() for one in ("tokenizer.json", "unigram.json")},
-        },
-        [
-            ("import", "tokenizer.json", "--name", "ext", "--eval", "own=new.txt",
-             "--licence", "MIT"),
-            ("import", "unigram.json", "--name", "ext"),
-        ],
-    )  # fmt: skip
+    path = tmp_path_factory.mktemp("unigram") / "unigram.json"
+    unigram_of(english_and_code[:60_000], path)
+    commands = [("import", "unigram.json", "--name", "ext")]
+    return folder_after({"unigram.json": path.read_text()}, commands, begin="imported")
 
 
 def read_json(result: Result) -> Any:

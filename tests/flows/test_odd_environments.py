@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -49,19 +50,9 @@ def run(command: str, folder: Path, environment: str) -> subprocess.CompletedPro
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(folder_after: Callable[..., Path]) -> Path:
     """A folder with a workspace that holds two versions, and an export."""
-    folder = tmp_path_factory.mktemp("odd")
-    text = "".join(f"low lower lowest new newer number {n}\n" for n in range(200))
-    (folder / "text.txt").write_text(text)
-    for command in (
-        "train text.txt --name v --vocab-size 280 --special-token <|a|>",
-        "train text.txt --name v --vocab-size 276",
-        "export v/1 --format hf --output tokenizer.json",
-    ):
-        done = run(command, folder, "plain")
-        assert done.returncode == 0, done.stderr
-    return folder
+    return folder_after(begin="small")
 
 
 def test_every_command_is_among_these() -> None:

@@ -222,13 +222,9 @@ def test_tokens_read_alike_in_lists_and_in_the_table(page: Page, tmp_path: Path)
 
 
 @pytest.fixture(scope="module")
-def trained(folder_after: Callable[..., Path], english_and_code: str) -> Path:
+def trained(folder_after: Callable[..., Path]) -> Path:
     """A folder with two versions of ``news``, the first of them champion."""
-    files = {"old.txt": english_and_code[:60_000], "new.txt": english_and_code[40_000:160_000]}
-    options = ("--name", "news", "--vocab-size", 700, "--held-out", 0.2)
-    options += ("--special-token", "<|end|>")
-    training = [("train", name, *options) for name in files]
-    return folder_after(files, [*training, ("promote", "news/1")])
+    return folder_after(begin="news")
 
 
 @pytest.mark.night

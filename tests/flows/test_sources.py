@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 from click.testing import Result
+from published import copied
 
 from bpeline.flows.requests.corpus_files import corpus_sources, read_corpus_file
 from bpeline.flows.requests.source_spelling import NamedSource
@@ -191,7 +191,7 @@ def test_weights_hide_no_token_of_one_document_alone(
     bpeline: Command, tmp_path: Path, fresh_workspace: Path, english_and_code: str
 ) -> None:
     """Twice the counts are more than any chunk has; the screen looks at what was counted."""
-    shutil.copytree(fresh_workspace, tmp_path / ".bpeline")
+    copied(fresh_workspace, tmp_path / ".bpeline")
     pieces = [{"text": english_and_code[at : at + 2_000]} for at in range(0, 20_000, 2_000)]
     (tmp_path / "plain.jsonl").write_text("\n".join(map(json.dumps, pieces)), encoding="utf-8")
     (tmp_path / "secret.txt").write_text("zqxjvk " * 50, encoding="utf-8")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from click.testing import Result
+from published import copied
 
 from bpeline.flows.requests import TrainingRequest
 from bpeline.flows.running.progress import Progress, listening
@@ -294,7 +295,7 @@ def test_words_that_do_not_fit_into_memory_do_not_change_the_result(
 
     monkeypatch.setattr("bpeline.flows.steps.counting.count_chunk", counted)
     for number, more in enumerate(settings):
-        workspace = shutil.copytree(fresh_workspace, tmp_path / f"workspace-{number}")
+        workspace = copied(fresh_workspace, tmp_path / f"workspace-{number}")
         path = str(tmp_path / "many.txt")
         summary = train_tokenizer([path], "news", 300, workspace=str(workspace), **more)
         digests.append(summary.digest)
