@@ -85,16 +85,19 @@ def test_the_options_of_train_are_those_of_the_flow() -> None:
 
 
 @pytest.mark.night
-def test_versions_lists_what_is_registered(here: Path, bpeline: Command) -> None:
+def test_versions_lists_what_is_registered(
+    folder_after: Callable[..., Path], bpeline: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder_after(begin="small"))
     shown = bpeline("versions")
     assert shown.exit_code == 0
     lines = shown.stdout.splitlines()
-    assert [line.split()[0] for line in lines] == ["version", "news/1", "news/2", "*"]
+    assert [line.split()[0] for line in lines] == ["version", "v/1", "v/2", "*"]
     assert all("* " in line for line in lines[1:3]), "so small a corpus holds nothing out"
     assert lines[2].endswith("candidate")
     assert not lines[1].endswith("candidate")
-    listed = json.loads(bpeline("versions", "news", "--json").stdout)
-    assert [one["vocab_size"] for one in listed] == [500, 500]
+    listed = json.loads(bpeline("versions", "v", "--json").stdout)
+    assert [one["vocab_size"] for one in listed] == [280, 276]
     assert bpeline("versions", "other").stdout.startswith("no version of other")
 
 
@@ -276,13 +279,13 @@ def test_an_unknown_format_is_refused(here: Path, bpeline: Command) -> None:
 @pytest.mark.night
 def test_train_prints_json_for_scripts_and_progress_aside(here: Path, bpeline: Command) -> None:
     result = bpeline(
-        "train", "old.txt", "--name", "news", "--merges", "43", "--json",
-        "--special-token", "<|end|>",
+        "train", "old.txt", "--name", "news", "--merges", "243", "--json",
+        "--special-token", "<|end|>", "--held-out", "0.2",
     )  # fmt: skip
     summary = json.loads(result.stdout)
-    assert summary["reference"] == "news/1", "300 ids are the version registered first"
+    assert summary["reference"] == "news/1", "500 ids are the version registered first"
     assert not summary["newly_registered"]
-    assert summary["merges"] == 43
+    assert summary["merges"] == 243
     assert "learn merges" in result.stderr
 
 

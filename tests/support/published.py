@@ -82,7 +82,7 @@ def recipes(text: str, imported: str) -> dict[str, Recipe]:
         # ext/1, which another library made.
         "imported": Recipe(
             {
-                "corpus.txt": text[:60_000] + " WRONG" * 40,
+                "corpus.txt": text[:60_000] + " WRONG" * 80,
                 "new.txt": text[60_000:90_000],
                 "tokenizer.json": imported,
             },
@@ -134,6 +134,15 @@ def copied(workspace: Path, to: Path) -> Path:
     """Copy a workspace, or a folder that holds one, and return the copy."""
     shutil.copytree(workspace, to, dirs_exist_ok=True)
     rewrite_paths(to, str(workspace), str(to))
+    for catalogue in to.rglob("catalogue.sqlite"):
+        with closing(sqlite3.connect(catalogue)) as connection, connection:
+            for (path,) in connection.execute("SELECT path FROM file_readings").fetchall():
+                if Path(path).is_relative_to(to):
+                    status = Path(path).stat()  # size and time of change are those of the original
+                    connection.execute(
+                        "UPDATE file_readings SET ctime_ns = ?, inode = ? WHERE path = ?",
+                        (status.st_ctime_ns, str(status.st_ino), path),
+                    )
     return to
 
 
