@@ -6,7 +6,6 @@ import os
 import random
 import select
 import shlex
-import shutil
 import signal
 import socket
 import sqlite3
@@ -26,6 +25,7 @@ import pytest
 from click.testing import Result
 from every_command import COMMANDS
 from loopback import free_ports, waiting_for
+from published import copied
 
 from bpeline.flows.cli.main import FILE_OF
 from bpeline.registry.opening import open_registry
@@ -176,7 +176,7 @@ def test_every_command_waits_for_something_in_this_table() -> None:
 def test_every_command_ends_soon(
     command: str, number: signal.Signals, trained: Path, tmp_path: Path, bpeline: Command
 ) -> None:
-    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
+    copied(trained, tmp_path)
     require_an_end(command, number, tmp_path, again=number == signal.SIGINT)
     assert open_registry().workspace.lock_holder() is None
     listed = bpeline("versions")

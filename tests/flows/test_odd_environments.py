@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from every_command import COMMANDS
+from published import copied
 
 from bpeline.flows.cli.main import FILE_OF
 
@@ -66,7 +66,7 @@ def test_no_environment_is_unforeseen(
     command: str, environment: str, trained: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "here"
-    shutil.copytree(trained, folder)
+    copied(trained, folder)
     done = run(command, folder, environment)
     printed = (done.stdout + done.stderr).decode(errors="replace")
     assert done.returncode in KNOWN, printed

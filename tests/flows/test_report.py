@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from browser import Page, browsing, installed_browser
 from click.testing import Result
+from published import copied
 from tempting_texts import tempting_texts
 
 from bpeline.flows import pages
@@ -402,7 +403,7 @@ def version_words() -> WordCounts:
 def test_counts_that_are_gone_are_missed_nowhere_else(
     page: Page, here: Path, bpeline: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(here / ".bpeline", tmp_path / ".bpeline")
+    copied(here / ".bpeline", tmp_path / ".bpeline")
     for folder in ("tables", "shards"):
         shutil.rmtree(tmp_path / ".bpeline" / folder)
     monkeypatch.chdir(tmp_path)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from click.testing import Result
+from published import copied
 
 from bpeline.registry import load_tokenizer
 from bpeline.tokenizer_core.splitting.pretokenization import pre_tokens
@@ -82,7 +83,7 @@ def test_special_tokens_come_from_nowhere(here: Path, bpeline: Command) -> None:
 def test_counts_that_are_gone_are_said_to_be(
     here: Path, bpeline: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(here / ".bpeline", tmp_path / ".bpeline")
+    copied(here / ".bpeline", tmp_path / ".bpeline")
     shutil.rmtree(tmp_path / ".bpeline" / "tables")
     monkeypatch.chdir(tmp_path)
     answer = bpeline("explain", "plain/1", "--token", "ing")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import Result
+from published import copied
 
 from bpeline.registry.catalogue.catalogue import Catalogue
 from bpeline.registry.word_counts import ShardFiles
@@ -164,7 +164,7 @@ def test_without_a_record_of_files_the_same_paths_are_read(
 
 def moved(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the workspace, to damage."""
-    shutil.copytree(here / ".bpeline", tmp_path / ".bpeline")
+    copied(here / ".bpeline", tmp_path / ".bpeline")
     monkeypatch.chdir(tmp_path)
     return tmp_path / ".bpeline"
 

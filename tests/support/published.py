@@ -137,7 +137,7 @@ def copied(workspace: Path, to: Path) -> Path:
     for catalogue in to.rglob("catalogue.sqlite"):
         with closing(sqlite3.connect(catalogue)) as connection, connection:
             for (path,) in connection.execute("SELECT path FROM file_readings").fetchall():
-                if Path(path).is_relative_to(to):
+                if Path(path).is_relative_to(to) and Path(path).exists():
                     status = Path(path).stat()  # size and time of change are those of the original
                     connection.execute(
                         "UPDATE file_readings SET ctime_ns = ?, inode = ? WHERE path = ?",
