@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from event_server import Prefect, event_server
 from forked_readers import asking_by, forking_readers
 from interruptions import Interrupted, interrupting
-from published import Recipe, copied, made_once, recipes, trained_by_tokenizers
+from published import Recipe, copied, corpus_parts, made_once, recipes, trained_by_tokenizers
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -102,9 +102,8 @@ def corpus(tmp_path: Path, english_and_code: str, fresh_workspace: Path) -> Path
     copied(fresh_workspace, tmp_path / ".bpeline")
     directory = tmp_path / "corpus"
     directory.mkdir()
-    for number, begin in enumerate((0, 40_000, 90_000)):
-        text = english_and_code[begin : begin + 40_000]
-        (directory / f"part-{number}.txt").write_text(text, encoding="utf-8")
+    for name, text in corpus_parts(english_and_code).items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
     return directory
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import Result
-from published import copied
+from published import copied, corpus_parts
 
 from bpeline.registry import load_tokenizer
 from bpeline.registry.loading import resolve
@@ -31,12 +31,8 @@ def summary_of(result: Result) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def begun(folder_after: MakeFolder, english_and_code: str) -> Path:
     """A folder with ``news/1`` and its corpus, to be copied."""
-    files = {
-        f"corpus/part-{number}.txt": english_and_code[begin : begin + 40_000]
-        for number, begin in enumerate((0, 40_000, 90_000))
-    }
     training = (*BEGIN, "--vocab-size", "400", "--required-token", " zebra")
-    return folder_after(files, [training])
+    return folder_after(corpus_parts(english_and_code), [training])
 
 
 @pytest.fixture

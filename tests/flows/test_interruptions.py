@@ -15,6 +15,7 @@ import click
 import pytest
 from click.testing import Result
 from interruptions import SAVE, Interrupted
+from published import copied, corpus_parts
 
 from bpeline.flows.cli.main import told_of
 from bpeline.flows.resume import unfinished_run
@@ -32,19 +33,36 @@ def arguments(corpus: Path) -> tuple[str, ...]:
     return ("train", corpus.name, "--name", "news", "--vocab-size", "500")
 
 
-def expected_digest(corpus: Path, tmp_path: Path) -> str:
+@pytest.fixture(scope="module")
+def unbegun(folder_after: Callable[..., Path], english_and_code: str) -> Path:
+    """A folder with the texts of `corpus` and an empty workspace."""
+    return folder_after(corpus_parts(english_and_code))
+
+
+@pytest.fixture(scope="module")
+def expected_digest(unbegun: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Of the tokenizer that nobody interrupts."""
-    return train_tokenizer(
-        [str(corpus)], "news", 500, workspace=str(tmp_path / "undisturbed")
-    ).digest
+    workspace = str(tmp_path_factory.mktemp("undisturbed"))
+    return train_tokenizer([str(unbegun / "corpus")], "news", 500, workspace=workspace).digest
+
+
+@pytest.fixture(scope="module")
+def interrupted_once(
+    interrupted: Interrupted, unbegun: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A folder whose training was killed when 100 merges were saved; to be copied."""
+    folder = copied(unbegun, tmp_path_factory.mktemp("interrupted"))
+    with contextlib.chdir(folder):
+        killed = interrupted(*SAVE, 100, signal.SIGKILL, *arguments(folder / "corpus"))
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    return folder
 
 
 @pytest.mark.night
 def test_killed_while_merging_the_same_command_continues(
-    interrupted: Interrupted, corpus: Path, tmp_path: Path, bpeline: Command
+    interrupted_once: Path, expected_digest: str, tmp_path: Path, bpeline: Command
 ) -> None:
-    killed = interrupted(*SAVE, 100, signal.SIGKILL, *arguments(corpus))
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    corpus = copied(interrupted_once, tmp_path) / "corpus"
     run = open_registry().catalogue.runs()[0]
     assert (run.state, run.step) == ("interrupted", "learn merges")
 
@@ -52,7 +70,7 @@ def test_killed_while_merging_the_same_command_continues(
     assert again.exit_code == 0, again.output
     assert "100 of them from the checkpoint" in again.stderr
     assert "nothing read" in again.stderr
-    assert load_tokenizer("news/1").digest == expected_digest(corpus, tmp_path)
+    assert load_tokenizer("news/1").digest == expected_digest
     catalogue = open_registry().catalogue
     assert [one.state for one in catalogue.runs()] == ["finished"]
     assert catalogue.runs()[0].id == run.id
@@ -135,10 +153,9 @@ def test_superwords_and_chosen_sizes_go_on_where_they_were_killed(
 
 @pytest.mark.night
 def test_killed_while_merging_resume_continues(
-    interrupted: Interrupted, corpus: Path, tmp_path: Path, bpeline: Command
+    interrupted_once: Path, expected_digest: str, tmp_path: Path, bpeline: Command
 ) -> None:
-    killed = interrupted(*SAVE, 33, signal.SIGKILL, *arguments(corpus))
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    copied(interrupted_once, tmp_path)
     run = open_registry().catalogue.runs()[0]
     shown = bpeline("resume", "--list")
     assert run.id in shown.stdout
@@ -147,10 +164,10 @@ def test_killed_while_merging_resume_continues(
     with contextlib.chdir(tmp_path / "corpus"):  # from wherever somebody types it
         resumed = bpeline("resume", "--json", "--workspace", tmp_path / ".bpeline")
     assert resumed.exit_code == 0, resumed.output
-    assert "33 of them from the checkpoint" in resumed.stderr
+    assert "100 of them from the checkpoint" in resumed.stderr
     summary = json.loads(resumed.stdout)
     assert summary["run_id"] == run.id
-    assert summary["digest"] == expected_digest(corpus, tmp_path)
+    assert summary["digest"] == expected_digest
     assert "nothing to resume" in bpeline("resume").stdout
     finished = bpeline("resume", run.id)
     assert finished.exit_code == 2
@@ -159,7 +176,7 @@ def test_killed_while_merging_resume_continues(
 
 @pytest.mark.night
 def test_killed_while_counting_no_chunk_is_counted_twice(
-    interrupted: Interrupted, corpus: Path, tmp_path: Path, bpeline: Command
+    interrupted: Interrupted, corpus: Path, expected_digest: str, bpeline: Command
 ) -> None:
     killed = interrupted(
         "bpeline.flows.steps.counting",
@@ -173,12 +190,12 @@ def test_killed_while_counting_no_chunk_is_counted_twice(
     again = bpeline(*arguments(corpus))
     assert again.exit_code == 0, again.output
     assert "counts reused: 2 of 3 chunks" in again.stderr
-    assert load_tokenizer("news/1").digest == expected_digest(corpus, tmp_path)
+    assert load_tokenizer("news/1").digest == expected_digest
 
 
 @pytest.mark.night
 def test_killed_while_publishing_there_is_one_version_in_the_end(
-    interrupted: Interrupted, corpus: Path, tmp_path: Path, bpeline: Command
+    interrupted: Interrupted, corpus: Path, expected_digest: str, bpeline: Command
 ) -> None:
     killed = interrupted(
         "bpeline.registry.publishing.publish",
@@ -195,7 +212,7 @@ def test_killed_while_publishing_there_is_one_version_in_the_end(
     assert [row.number for row in registry.catalogue.registrations("news")] == [1]
     assert len(registry.tracker.versions("news")) == 1
     assert [run.state for run in registry.catalogue.runs()] == ["finished"]
-    assert load_tokenizer("news@candidate").digest == expected_digest(corpus, tmp_path)
+    assert load_tokenizer("news@candidate").digest == expected_digest
 
 
 COUNTED = ("bpeline.flows.steps.counting", "ChunkRecord")

@@ -31,6 +31,14 @@ class Recipe(NamedTuple):
 END = "<|end|>"
 
 
+def corpus_parts(text: str) -> dict[str, str]:
+    """About 120 kB in three files of a folder ``corpus``."""
+    return {
+        f"corpus/part-{number}.txt": text[begin : begin + 40_000]
+        for number, begin in enumerate((0, 40_000, 90_000))
+    }
+
+
 def recipes(text: str, imported: str) -> dict[str, Recipe]:
     """Recipes by the name of the workspace.
 
@@ -38,10 +46,6 @@ def recipes(text: str, imported: str) -> dict[str, Recipe]:
         text: at least 190,000 characters of real text.
         imported: a ``tokenizer.json`` that another library made.
     """
-    parts = {
-        f"corpus/part-{number}.txt": text[begin : begin + 40_000]
-        for number, begin in enumerate((0, 40_000, 90_000))
-    }
     fresh = END.join(text[at : at + 900] for at in range(160_000, 190_000, 900))
     german = "Der Zug hält in Berlin und in Lübeck. Die Straße ist für alle da, the end. " * 30
     german += text[60_000:65_000] + " zyxqwvzyxqwv" * 60
@@ -63,7 +67,7 @@ def recipes(text: str, imported: str) -> dict[str, Recipe]:
         ),
         # news/1 of three files, all of which was trained on.
         "corpus": Recipe(
-            parts,
+            corpus_parts(text),
             [
                 ("train", "corpus", "--name", "news", "--vocab-size", 400, "--held-out", 0,
                  "--special-token", "<|endoftext|>"),
