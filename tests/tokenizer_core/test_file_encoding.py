@@ -32,11 +32,6 @@ MakeTokenizer = Callable[..., Tokenizer]
 END = "<|endoftext|>"
 
 
-@pytest.fixture(scope="module")
-def tokenizer(trained: MakeTokenizer) -> Tokenizer:
-    return trained("gpt2")
-
-
 @pytest.fixture
 def documents(fuzz_texts: list[str]) -> list[str]:
     joined = [" and ".join(fuzz_texts[i : i + 4]) for i in range(0, 1_200, 4)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,11 +62,6 @@ def reader(prefix: Path) -> tuple[list[NDArray[Any]], list[int]]:
         for length, pointer in zip(lengths.tolist(), pointers.tolist(), strict=True)
     ]
     return found, borders.tolist()
-
-
-@pytest.fixture(scope="module")
-def tokenizer(trained: Callable[..., Tokenizer]) -> Tokenizer:
-    return trained("gpt2")
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -34,11 +33,6 @@ from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 END = "<|endoftext|>"
 SHARD = 1_000
-
-
-@pytest.fixture(scope="module")
-def tokenizer(trained: Callable[..., Tokenizer]) -> Tokenizer:
-    return trained("gpt2")
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,11 +22,6 @@ from bpeline.tokenizer_core.shards.shard_plan import Piece, whole_files
 END = "<|endoftext|>"
 NIGHT = pytest.mark.night
 PARTS = ["lower and lowest", " ", "", "é", "\0", "\ufeff", END, END + END, "\n\n", "日本", "x" * 70]
-
-
-@pytest.fixture(scope="module")
-def tokenizer(trained: Callable[..., Tokenizer]) -> Tokenizer:
-    return trained("gpt2")
 
 
 @pytest.fixture(scope="module")

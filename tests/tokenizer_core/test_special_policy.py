@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 END = "<|endoftext|>"
-
-
-@pytest.fixture(scope="module")
-def tokenizer(trained: Callable[..., Tokenizer]) -> Tokenizer:
-    return trained("gpt2")
 
 
 def test_special_tokens_are_ordinary_text_unless_allowed(tokenizer: Tokenizer) -> None:

@@ -36,11 +36,6 @@ PATTERNS = ["gpt2", "cl100k", LETTERS_OR_NOT]
 BYTES = {byte: bytes([byte]) for byte in range(256)}
 
 
-@pytest.fixture(scope="module")
-def tokenizer(trained: MakeTokenizer) -> Tokenizer:
-    return trained("gpt2")
-
-
 @pytest.fixture(scope="module", params=PATTERNS, ids=["gpt2", "cl100k", "own"])
 def with_pattern(request: pytest.FixtureRequest, trained: MakeTokenizer) -> Tokenizer:
     return trained(request.param)
