@@ -44,7 +44,7 @@ def test_shapes_come_by_name_and_from_files(tmp_path: Path) -> None:
     assert str(model_shape(str(own))).startswith("own.toml (hidden_size 8, layers 2, heads 4")
     for content in ("layers=2", "hidden_size='8'", "colour=1", "[", "\xff"):
         own.write_bytes(content.encode("latin-1"))
-        with pytest.raises(InvalidOption, match=r"model shape|hidden_size"):
+        with pytest.raises(InvalidOption, match=r"model.shape|hidden_size"):
             model_shape(str(own))
     for key in ("num_local_experts", "kv_lora_rank", "sliding_window"):
         config.write_text(json.dumps({**CONFIG, key: 8}))

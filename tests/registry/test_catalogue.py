@@ -129,7 +129,7 @@ def columns_of(connection: sqlite3.Connection) -> set[tuple[str, str, str, int]]
 def test_the_catalogue_of_a_newer_bpeline_is_refused(catalogue: Catalogue, url: str) -> None:
     with create_engine(url, poolclass=NullPool).begin() as connection:
         connection.execute(text("INSERT INTO schema_version VALUES (99, '')"))
-    with pytest.raises(StorageError, match="schema version 99"):
+    with pytest.raises(StorageError, match="99"):
         Catalogue(url)
 
 
