@@ -184,8 +184,8 @@ def test_without_a_python_servers_are_refused(
 ) -> None:
     result = bpeline(command)
     assert result.exit_code == 1
-    assert f"sys.executable is {str(without_python)!r}" in result.stderr
-    assert "the `bpeline` that pip installed" in result.stderr
+    assert str(without_python) in result.stderr
+    assert "`bpeline`" in result.stderr
 
 
 def test_deploy_without_a_server_says_how_to_start_one(
@@ -221,7 +221,7 @@ def test_a_project_is_read_before_anything_is_started(
     (tmp_path / "bpeline.toml").write_text(project)
     refused = bpeline(*command)
     assert refused.exit_code == 2
-    assert "bpeline.toml cannot be used" in refused.stderr
+    assert "bpeline.toml" in refused.stderr
 
 
 @pytest.mark.night

@@ -247,7 +247,7 @@ def test_the_command_writes_one_page_that_asks_for_nothing(
     contents = version_contents("news/2")
     assert contents.tokenizer.digest in text
     assert f"{contents.metrics['compression/bytes_per_token']:.3f}" in text
-    assert "From news/1 to news/2." in text
+    assert re.search(r"news/1\b.*\bnews/2", text)
     assert page.run("document.documentElement.scrollWidth <= innerWidth")
     page.resize(380, 800)
     assert page.run("document.documentElement.scrollWidth") <= 380
@@ -306,7 +306,7 @@ def test_a_rule_keeps_somebody_s_address_from_the_champion(
     rules.write_text('[[rule]]\nmetric = "privacy/email_tokens"\ndirection = "lower"\nlimit = 0\n')
     refused = bpeline("promote", "mail@candidate", "--rules", rules)
     assert refused.exit_code == PromotionRefused.exit_code
-    assert "privacy/email_tokens is" in refused.stderr
+    assert "privacy/email_tokens" in refused.stderr
     found = version_contents("mail/1").screening
     assert b"jane.doe@example.com" in {one.token for one in found.suspicions}
     rules.write_text(rules.read_text().replace("email", "card"))
@@ -344,7 +344,7 @@ def test_an_address_of_one_document_is_found_and_kept_from_the_champion(
     )
     refused = bpeline("promote", "mails@candidate", "--rules", rules)
     assert refused.exit_code == PromotionRefused.exit_code
-    assert "privacy/one_document_tokens is" in refused.stderr
+    assert "privacy/one_document_tokens" in refused.stderr
     (Path(details["files"]) / "evaluation.json").unlink()
     unread = version_contents("mails/1").screening
     assert set(contents.screening.one_document) <= set(unread.unread)
@@ -414,7 +414,7 @@ def test_counts_that_are_gone_are_missed_nowhere_else(
     assert "counts it was trained on are not in this workspace" in page.run(
         "document.body.innerText"
     )
-    assert "This version is the champion." in page.run("document.body.innerText")
+    assert "is the champion" in page.run("document.body.innerText")
 
 
 @pytest.mark.night

