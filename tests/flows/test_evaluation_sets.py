@@ -162,7 +162,7 @@ def test_an_alias_moves_by_rules_only_where_something_is_gained(
     assert f"{moved['changed_ids']:,} {said}" in bpeline("compare", "news/3", "news/4").stdout
     better = train("much.txt", 1_500, *rules)["promotion"]
     assert any(" tokens (" in one for one in better["remarks"]), better
-    assert "news/4" in better["remarks"]
+    assert any("news/4" in one for one in better["remarks"])
 
 
 @pytest.mark.night
