@@ -59,7 +59,7 @@ def test_a_fork_that_takes_too_long_is_ended(
         with pytest.raises(LibraryFailed):  # once the process that forks has imported all
             ask("tiktoken", tmp_path, [], {})
         monkeypatch.setattr(asking, "PATIENCE", 1.0)
-        with pytest.raises(LibraryFailed, match="did not answer within 1 seconds"):
+        with pytest.raises(LibraryFailed, match="1 seconds"):
             ask("tiktoken", pipe, [], {})
         with suppress(OSError):  # it is ended already, and nobody reads
             writing = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)

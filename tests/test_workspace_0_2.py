@@ -93,7 +93,7 @@ def test_versions_come_out_the_same_from_their_texts(reference: str, enter: Ente
 def test_the_unfinished_training_goes_on_from_its_checkpoint(tmp_path: Path, enter: Enter) -> None:
     workspace_0_2.unpacked(tmp_path)
     enter("", tmp_path)
-    assert "244 merges, 204 of them from the checkpoint" in bpeline("resume").stderr
+    assert "244 merges, 204" in bpeline("resume").stderr
     assert load_tokenizer("big/3").digest == UNFINISHED
 
 

@@ -230,7 +230,7 @@ def test_pages_keep_everything_outside_the_markers(corpus: Path, tmp_path: Path)
     page = replaced(f"before\n{begin}\nold\n{end}\nafter", content)
     assert page == f"before\n{begin}\n{content}\n{end}\nafter"
     assert "| HuggingFace |" in content
-    with pytest.raises(ValueError, match="one"):
+    with pytest.raises(ValueError, match="benchmarks:start"):
         replaced("no markers", content)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from event_server import Prefect, event_server
 from forked_readers import asking_by, forking_readers
 from interruptions import Interrupted, interrupting
+from published import Recipe, copied, corpus_parts, made_once, recipes, trained_by_tokenizers
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -20,15 +21,24 @@ def _quick_mlflow(quick_mlflow: None) -> None:
 
 
 @pytest.fixture(scope="session")
-def fresh_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of what is made once per run: all workers of a run share it."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    return shared / "published"
+
+
+@pytest.fixture(scope="session")
+def fresh_workspace(originals: Path) -> Path:
     """An empty workspace to copy: making MLflow's database takes seconds."""
     from bpeline.registry.opening import open_registry
 
-    root = tmp_path_factory.mktemp("fresh") / "workspace"
-    registry = open_registry(root)
-    registry.tracker.prepare()
-    registry.catalogue.close()
-    return root
+    def make(root: Path) -> None:
+        registry = open_registry(root)
+        registry.tracker.prepare()
+        registry.catalogue.close()
+
+    return made_once(originals / "empty", make)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -89,12 +99,11 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def corpus(tmp_path: Path, english_and_code: str, fresh_workspace: Path) -> Path:
     """About 120 kB in three files, beside an empty workspace."""
-    shutil.copytree(fresh_workspace, tmp_path / ".bpeline")
+    copied(fresh_workspace, tmp_path / ".bpeline")
     directory = tmp_path / "corpus"
     directory.mkdir()
-    for number, begin in enumerate((0, 40_000, 90_000)):
-        text = english_and_code[begin : begin + 40_000]
-        (directory / f"part-{number}.txt").write_text(text, encoding="utf-8")
+    for name, text in corpus_parts(english_and_code).items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
     return directory
 
 
@@ -111,24 +120,47 @@ def bpeline() -> Callable[..., Result]:
     return run_bpeline
 
 
-MakeFolder = Callable[[Mapping[str, str], Sequence[Sequence[object]]], Path]
+MakeFolder = Callable[..., Path]
 
 
 @pytest.fixture(scope="session")
-def folder_after(tmp_path_factory: pytest.TempPathFactory, fresh_workspace: Path) -> MakeFolder:
-    """``folder_after(files, commands)``: a folder with a workspace, after these commands in it."""
+def folder_after(
+    tmp_path_factory: pytest.TempPathFactory,
+    originals: Path,
+    fresh_workspace: Path,
+    english_and_code: str,
+) -> MakeFolder:
+    """``folder_after(files, commands)``: a folder with a workspace, after these commands in it.
 
-    def make(files: Mapping[str, str], commands: Sequence[Sequence[object]]) -> Path:
-        folder = tmp_path_factory.mktemp("folder")
-        shutil.copytree(fresh_workspace, folder / ".bpeline")
-        for name, text in files.items():
+    ``folder_after(begin="news")`` copies a folder of `published.recipes`.
+    """
+
+    def fill(folder: Path, recipe: Recipe) -> None:
+        for name, text in recipe.files.items():
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8")
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(folder)
-            for command in commands:
+            for command in recipe.commands:
                 result = run_bpeline(*command)
                 assert result.exit_code == 0, result.output
+
+    def make_original(folder: Path) -> None:
+        copied(fresh_workspace, folder / ".bpeline")
+        imported = trained_by_tokenizers(english_and_code[:60_000])
+        fill(folder, recipes(english_and_code, imported)[folder.name])
+
+    def make(
+        files: Mapping[str, str] | None = None,
+        commands: Sequence[Sequence[object]] = (),
+        begin: str = "",
+    ) -> Path:
+        folder = tmp_path_factory.mktemp("folder")
+        if begin:
+            copied(made_once(originals / begin, make_original), folder)
+        else:
+            copied(fresh_workspace, folder / ".bpeline")
+        fill(folder, Recipe(files or {}, commands))
         return folder
 
     return make

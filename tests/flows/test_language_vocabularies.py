@@ -141,9 +141,9 @@ def test_counts_of_tokens_are_exact() -> None:
 
 def test_what_cannot_be_restricted_is_refused(joint: Tokenizer) -> None:
     pieces = train_wordpiece(WordCounts.from_mapping({b"ab": 5}, "whitespace"), 10)
-    with pytest.raises(InvalidOption, match="no merges to undo"):
+    with pytest.raises(InvalidOption, match="merges"):
         RestrictedEncoding(pieces, np.zeros(10, np.int64), 1)
-    with pytest.raises(InvalidOption, match="3 tokens are counted"):
+    with pytest.raises(InvalidOption, match=r"\b3\b"):
         RestrictedEncoding(joint, np.zeros(3, np.int64), 1)
 
 

@@ -198,7 +198,7 @@ def test_what_was_counted_before_a_file_that_cannot_be_read_is_kept(
     bad = many / "4" / "0450.txt"
     good = bad.read_bytes()
     bad.write_bytes(b"low\xe6\x97")
-    with pytest.raises(InvalidUtf8, match=r"0450\.txt is not UTF-8 at byte 3"):
+    with pytest.raises(InvalidUtf8, match=r"0450\.txt.* 3\b"):
         counted(many, tmp_path / "home")
     bad.write_bytes(good)
     _, corpus, digest = counted(many, tmp_path / "home")

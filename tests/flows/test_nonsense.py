@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import resource
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from click.testing import Result
 from nonsense import MODES, nonsense
 from own_time import own_time
+from published import copied
 
 # What is shown as it was last seen is a warning.
 pytestmark = [pytest.mark.night, pytest.mark.filterwarnings("default")]
@@ -83,7 +83,7 @@ def test_a_server_of_nonsense_costs_seconds_and_a_message(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder = tmp_path / "folder"
-    shutil.copytree(trained, folder)
+    copied(trained, folder)
     monkeypatch.chdir(folder)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", str(PATIENCE))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -116,10 +116,10 @@ def test_a_prefect_server_of_nonsense_costs_seconds_and_a_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if command == "train":
-        shutil.copytree(trained, tmp_path / "without")
+        copied(trained, tmp_path / "without")
         monkeypatch.chdir(tmp_path / "without")
         expected = digest_in(bpeline(*COMMANDS[command]).output)
-    shutil.copytree(trained, tmp_path / "folder")
+    copied(trained, tmp_path / "folder")
     monkeypatch.chdir(tmp_path / "folder")
     with nonsense(mode) as server:
         secret = "hunter2"
@@ -143,7 +143,7 @@ def test_nothing_is_deployed_to_a_server_of_nonsense(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder = tmp_path / "folder"
-    shutil.copytree(trained, folder)
+    copied(trained, folder)
     monkeypatch.chdir(folder)
     with nonsense(mode) as server:
         secret = "hunter2"

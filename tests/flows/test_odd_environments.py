@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from every_command import COMMANDS
+from published import copied
 
 from bpeline.flows.cli.main import FILE_OF
 
@@ -49,19 +50,9 @@ def run(command: str, folder: Path, environment: str) -> subprocess.CompletedPro
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(folder_after: Callable[..., Path]) -> Path:
     """A folder with a workspace that holds two versions, and an export."""
-    folder = tmp_path_factory.mktemp("odd")
-    text = "".join(f"low lower lowest new newer number {n}\n" for n in range(200))
-    (folder / "text.txt").write_text(text)
-    for command in (
-        "train text.txt --name v --vocab-size 280 --special-token <|a|>",
-        "train text.txt --name v --vocab-size 276",
-        "export v/1 --format hf --output tokenizer.json",
-    ):
-        done = run(command, folder, "plain")
-        assert done.returncode == 0, done.stderr
-    return folder
+    return folder_after(begin="small")
 
 
 def test_every_command_is_among_these() -> None:
@@ -75,7 +66,7 @@ def test_no_environment_is_unforeseen(
     command: str, environment: str, trained: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "here"
-    shutil.copytree(trained, folder)
+    copied(trained, folder)
     done = run(command, folder, environment)
     printed = (done.stdout + done.stderr).decode(errors="replace")
     assert done.returncode in KNOWN, printed

@@ -72,7 +72,7 @@ def test_one_training_of_a_name_at_a_time_in_all_workspaces_of_a_catalogue(
     monkeypatch.setenv(environment.CATALOGUE_VARIABLE, url)
     elsewhere = Catalogue(url, "elsewhere")
     run = elsewhere.start_run("news", {})
-    with pytest.raises(WorkspaceLocked, match=f"run {run.id} trains 'news' in process"):
+    with pytest.raises(WorkspaceLocked, match=f"{run.id}.*news"):
         require_nobody_trains("news", None)
     require_nobody_trains("other", None)
     elsewhere.finish_run(run.id)

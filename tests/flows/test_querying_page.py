@@ -26,16 +26,9 @@ Ask = Callable[[str], list[Row]]
 
 
 @pytest.fixture(scope="module")
-def trained(folder_after: Callable[..., Path], english_and_code: str) -> Path:
+def trained(folder_after: Callable[..., Path]) -> Path:
     """``news/1`` and ``news/2``, of two sources that have words in common."""
-    german = "Der Zug hält in Berlin und in Lübeck. Die Straße ist für alle da, the end. " * 30
-    files = {
-        "en.txt": english_and_code[:60_000],
-        "de.txt": german + english_and_code[60_000:65_000],
-    }
-    sources = ("--source", "english=en.txt", "--source", "german:weight=2=de.txt")
-    train = ("train", "--name", "news", *sources, "--held-out", 0, "--special-token", "<|end|>")
-    return folder_after(files, [(*train, "--vocab-size", size) for size in (400, 900)])
+    return folder_after(begin="two sources")
 
 
 @pytest.fixture
@@ -61,7 +54,7 @@ def words_of(name: str) -> Counter[str]:
 
 
 def trained_on() -> Counter[str]:
-    return words_of("en.txt") + words_of("de.txt") + words_of("de.txt")
+    return words_of("english.txt") + words_of("german.txt") + words_of("german.txt")
 
 
 def use_of(tokenizer: Tokenizer, words: Counter[str]) -> Counter[int]:
@@ -110,8 +103,8 @@ def test_words_of_more_than_four_tokens(ask: Ask) -> None:
 def test_which_source_a_token_comes_from(ask: Ask) -> None:
     tokenizer = load_tokenizer("news/2")
     of = {
-        "english": use_of(tokenizer, words_of("en.txt")),
-        "german": use_of(tokenizer, words_of("de.txt")),
+        "english": use_of(tokenizer, words_of("english.txt")),
+        "german": use_of(tokenizer, words_of("german.txt")),
     }
     expected = [
         (id_, source, use[id_])
@@ -136,7 +129,7 @@ def test_what_would_be_dropped(ask: Ask) -> None:
 
 
 def test_shared_words(ask: Ask) -> None:
-    english, german = words_of("en.txt"), words_of("de.txt")
+    english, german = words_of("english.txt"), words_of("german.txt")
     shared = [(word, english[word], german[word]) for word in english.keys() & german.keys()]
     expected = sorted(shared, key=lambda row: (-min(row[1:]), row[0]))[:50]
     assert values(ask("Which words do two"), "word", "english", "german") == expected
@@ -189,7 +182,7 @@ def test_tokens_of_one_word(ask: Ask) -> None:
 def test_tokens_of_a_word_in_each_source(ask: Ask) -> None:
     tokenizer = load_tokenizer("news/2")
     expected = []
-    for source, file in (("english", "en.txt"), ("german", "de.txt")):
+    for source, file in (("english", "english.txt"), ("german", "german.txt")):
         words = words_of(file)
         tokens = sum(count * len(tokenizer.encode(word)) for word, count in words.items())
         size = sum(count * len(word.encode()) for word, count in words.items())

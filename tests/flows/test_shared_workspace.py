@@ -162,7 +162,7 @@ def test_a_store_that_goes_away_stops_a_run_and_the_next_one_goes_on(
     assert len(calls) == 2
     assert "s3://" in stopped.stderr
     assert "cannot be" in stopped.stderr
-    assert "run the same command again" in stopped.stderr
+    assert "again" in stopped.stderr
     assert SECRET not in stopped.stderr
     (run,) = open_registry().catalogue.unfinished_runs()
     assert run.state == "failed"
@@ -229,12 +229,12 @@ def test_what_was_not_published_survives_the_removal_of_a_machines_files(
         shutil.rmtree(directory)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     if everything:
-        assert "nothing to resume" in run("resume").stdout
+        assert '"published": []' in run("resume", "--json").stdout
         assert "not registered: news (" in run("doctor").stdout
         fixed = run("doctor", "--fix")
         assert re.search(r"^ok     fixed +news \(\w+\) is registered$", fixed.stdout, re.MULTILINE)
     else:
-        assert "published news/1" in run("resume").stdout
+        assert "news/1" in run("resume").stdout
     assert "not registered" not in run("doctor").stdout
     (version,) = json.loads(run("versions", "--json").stdout)
     assert (version["number"], version["aliases"]) == (1, ["candidate"])

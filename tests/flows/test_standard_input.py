@@ -31,7 +31,7 @@ def test_a_pipe_is_the_corpus_that_a_file_would_be(tmp_path: Path, bpeline: Comm
     options = ["--name", "piped", "--vocab-size", 300, "--held-out", 0, "--json"]
     trained = bpeline("train", "-", *options, input=TEXT)
     assert trained.exit_code == 0, trained.output
-    assert "standard input is read as text, and kept as" in trained.stderr
+    assert "standard input" in trained.stderr
     (kept,) = Path(".bpeline/standard-input").iterdir()
     assert kept.read_text() == TEXT
     from_file = bpeline("train", tmp_path / "same.txt", *options)
@@ -58,12 +58,12 @@ def test_json_lines_are_seen(bpeline: Command) -> None:
     options = ["--name", "lines", "--vocab-size", 270, "--held-out", 0]
     trained = bpeline("train", "-", *options, "--text-field", "body", input=lines)
     assert trained.exit_code == 0, trained.output
-    assert "standard input is read as JSON lines" in trained.stderr
+    assert "JSON lines" in trained.stderr
     assert "id" not in "".join(map(str, load_tokenizer("lines/1").merges))
     # Objects without that field are no text by accident.
     refused = bpeline("train", "-", *options, "--plan", input=lines)
     assert refused.exit_code == 2
-    assert "the members here: 'id', 'body'" in refused.stderr
+    assert "'id', 'body'" in refused.stderr
 
 
 @pytest.mark.night
@@ -82,12 +82,12 @@ def test_every_format_is_the_corpus_that_its_file_would_be(
     assert len(digests) == 1, [one.stderr for one in trained]
     kinds = ("JSON lines, and", "JSON lines, compressed (gz)", "JSON, and", "Parquet, and")
     for one, kind in zip(trained, kinds, strict=True):
-        assert f"read as {kind}" in one.stderr
+        assert kind in one.stderr
     counted = [json.loads(bpeline("count", "piped/1", "-", "--json", input=one).stdout)
                for one in piped]  # fmt: skip
     assert {one["total"]["documents"] for one in counted} == {400}
     assert len({one["total"]["tokens"] for one in counted}) == 1
-    assert counted[3]["notes"][0] == "standard input is read as Parquet"
+    assert "Parquet" in counted[3]["notes"][0]
 
 
 @pytest.mark.parametrize(
@@ -140,4 +140,4 @@ def test_nothing_in_the_pipe_is_said_with_the_command_that_was_typed(words: list
         command = [sys.executable, "-c", MAIN, *words, "--json"]
         refused = subprocess.run(command, stdin=terminal, capture_output=True, text=True)
     assert refused.returncode == 2
-    assert f"type `zstdcat corpus.txt.zst | bpeline {shlex.join(words)}`" in refused.stderr
+    assert f"`zstdcat corpus.txt.zst | bpeline {shlex.join(words)}`" in refused.stderr

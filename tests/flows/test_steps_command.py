@@ -21,7 +21,7 @@ def test_steps_of_a_file(bpeline: Callable[..., Result], tmp_path: Path) -> None
     made = [step["makes"] for step in json.loads(shown.stdout)]
     assert made == [None, "es", "est", "est_", "lo", "low", "ne", "new", "newest_", "low_", "wi"]
     printed = bpeline("steps", *options, "--merges", 1).stdout
-    assert "merge 1: e + s = es, which occurs 9 times" in printed
+    assert "e + s = es" in printed
     assert printed.count("number of tokens") == 2
     assert bpeline("steps", "toy.txt", "--merges", "-1").exit_code == 2
     assert bpeline("steps", "nowhere.txt").exit_code == 2

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import Result
+from published import copied
 
 from bpeline.registry import load_tokenizer
 from bpeline.tokenizer_core import (
@@ -32,20 +32,15 @@ def summary_of(result: Result) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def begun(folder_after: MakeFolder, english_and_code: str) -> Path:
+def begun(folder_after: MakeFolder) -> Path:
     """A folder with ``news/1`` and its corpus, to be copied."""
-    files = {
-        f"corpus/part-{number}.txt": english_and_code[begin : begin + 40_000]
-        for number, begin in enumerate((0, 40_000, 90_000))
-    }
-    options = ("--special-token", END, "--vocab-size", "400", "--held-out", "0")
-    return folder_after(files, [("train", "corpus", "--name", "news", *options)])
+    return folder_after(begin="corpus")
 
 
 @pytest.fixture
 def base(begun: Path, tmp_path: Path) -> Path:
     """The corpus of ``news/1``, in the working directory."""
-    shutil.copytree(begun, tmp_path, dirs_exist_ok=True)
+    copied(begun, tmp_path)
     return tmp_path / "corpus"
 
 

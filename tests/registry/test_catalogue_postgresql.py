@@ -23,6 +23,9 @@ ROOT = Path(__file__).parents[2]
 psycopg = pytest.importorskip("psycopg")
 
 
+pytestmark = pytest.mark.night  # a server
+
+
 def digest(number: int) -> str:
     return f"{number:064x}"
 
@@ -43,7 +46,6 @@ def connected(url: str) -> psycopg.Connection:
     return psycopg.connect(url.replace("+psycopg", ""))
 
 
-@pytest.mark.night
 def test_a_url_without_a_driver_takes_the_one_that_comes_with_us(url: str) -> None:
     Catalogue(url).add_version("news", digest(1))
     catalogue = Catalogue(url.replace("postgresql+psycopg:", "postgresql:"))
@@ -121,7 +123,6 @@ for k in range(15):
 """
 
 
-@pytest.mark.night
 def test_processes_lose_no_update_and_leave_no_gap(url: str) -> None:
     """They make the tables at once, register different contents, and count up one alias."""
     writers = [
@@ -184,7 +185,6 @@ def test_a_writer_gives_up_with_a_typed_error(url: str, monkeypatch: pytest.Monk
 # ---- servers that go away ------------------------------------------------------------------------
 
 
-@pytest.mark.night
 def test_a_restarted_server_is_waited_for(fragile: PostgresServer) -> None:
     catalogue = Catalogue(fragile.new_url())
     run = catalogue.start_run("news", {})
@@ -196,7 +196,6 @@ def test_a_restarted_server_is_waited_for(fragile: PostgresServer) -> None:
     back.join()
 
 
-@pytest.mark.night
 def test_a_transaction_that_was_cut_off_is_run_again(fragile: PostgresServer) -> None:
     url = fragile.new_url()
     database = tables.Database(url)
@@ -218,7 +217,6 @@ def test_a_transaction_that_was_cut_off_is_run_again(fragile: PostgresServer) ->
     assert kept == [(1,)]
 
 
-@pytest.mark.night
 def test_a_server_that_is_down_is_a_typed_error_at_once(fragile: PostgresServer) -> None:
     url = fragile.new_url()
     catalogue = Catalogue(url)

@@ -342,7 +342,7 @@ def test_a_password_that_others_could_have_written_is_refused(tmp_path: Path, fa
         aside = path.rename(tmp_path / "aside")
         make = {"link": lambda: path.symlink_to(aside), "pipe": lambda: os.mkfifo(path, 0o600)}
         make.get(fault, path.mkdir)()
-    with pytest.raises(StorageError, match=f"{path}.* cannot be used"):
+    with pytest.raises(StorageError, match=str(path)):
         make_server_secret(path)
 
 

@@ -158,7 +158,7 @@ def test_another_tokenizer_sound_in_itself_is_not_that_version(
     with pytest.raises(CorruptFile, match=publication.digest):
         load_tokenizer("news/1")
     assert load_tokenizer(files).digest == other.digest
-    with pytest.raises(BpelineError, match="expected was"):
+    with pytest.raises(BpelineError):
         load_tokenizer(files, expect_digest=publication.digest)
 
 

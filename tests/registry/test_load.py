@@ -99,7 +99,7 @@ def test_a_path_needs_no_registry(
     for path in (publication.tokenizer_directory, str(publication.tokenizer_directory)):
         assert load_tokenizer(path).digest == publication.digest
     assert not (tmp_path / ".bpeline").exists()
-    with pytest.raises(RegistryError, match="expected was"):
+    with pytest.raises(RegistryError):
         load_tokenizer(publication.tokenizer_directory, expect_digest="0" * 64)
     with pytest.raises(UnknownVersion):
         load_tokenizer("./nowhere")
@@ -195,7 +195,7 @@ def test_damaged_files_are_refused(registry: Registry, news: list[str]) -> None:
 def test_a_pinned_digest_notices_a_moved_alias(registry: Registry, news: list[str]) -> None:
     load_tokenizer("news@champion", expect_digest=news[0])
     promote("news/2")
-    with pytest.raises(RegistryError, match="expected was"):
+    with pytest.raises(RegistryError):
         load_tokenizer("news@champion", expect_digest=news[0])
     with pytest.raises(InvalidOption):
         load_tokenizer("news@champion", expect_digest=news[0][:12])
@@ -213,7 +213,7 @@ def test_promotion_moves_the_alias_and_remembers_why(registry: Registry, news: l
 def test_versions_are_listed_as_last_seen_while_mlflow_does_not_answer(
     news: list[str], disconnected: Registry
 ) -> None:
-    with pytest.warns(StaleAlias, match="last seen here"):
+    with pytest.warns(StaleAlias):
         first, second = list_versions("news")
     assert (first.reference, first.aliases) == ("news/1", ("champion",))
     assert (second.reference, second.aliases) == ("news/2", ("candidate",))
@@ -235,7 +235,7 @@ def test_versions_are_compared_by_metrics_and_vocab(
     assert page.count("<tr>") == 4 + len(compared.metrics)
     equal = MetricPair("corpus/bytes", 1_234_567.0, 1_234_567.0)
     with_equal = replace(compared, metrics=(*compared.metrics, equal))._repr_html_()
-    assert "1 of 2 metrics are equal and not shown" in with_equal
+    assert "1 of 2 metrics" in with_equal
     assert "corpus/bytes" not in with_equal
     differing = replace(compared, metrics=(replace(equal, second=1_234_568.0),))._repr_html_()
     assert all(f">{said}</td>" in differing for said in ("1,234,567", "1,234,568", "+1"))
@@ -302,12 +302,12 @@ def test_what_a_file_does_not_say_is_told_behind_its_path(
 ) -> None:
     load_tokenizer("news/1").save(tmp_path / "news.tiktoken", "tiktoken")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InvalidOption, match="how text is cut"):
+    with pytest.raises(InvalidOption, match="pattern"):
         load_tokenizer("./news.tiktoken")
     for spelling in ("./news.tiktoken", "news.tiktoken", str(tmp_path / "news.tiktoken")):
         loaded = load_tokenizer(f"{spelling},pattern=cl100k")
         assert loaded.pattern.name == "cl100k"
-    with pytest.raises(InvalidOption, match="no detail 'without_template'"):
+    with pytest.raises(InvalidOption, match="without_template"):
         load_tokenizer("./news.tiktoken,without_template,pattern=cl100k")
     (tmp_path / "odd,pattern=gpt2.json").write_bytes(b"{}")
     with pytest.raises(InvalidInput, match="odd,pattern=gpt2"):
@@ -328,7 +328,7 @@ def test_misspelt_references_say_what_is_accepted(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["tokenizer.json", "ranks.tiktoken,pattern=gpt2", "vocab.txt"])
 def test_a_file_that_is_not_there_is_called_a_file(text: str) -> None:
-    with pytest.raises(InvalidOption, match=f"^there is no file {text}, ") as caught:
+    with pytest.raises(InvalidOption, match=text) as caught:
         parse_reference(text)
     assert "@champion" not in caught.value.next_step
 

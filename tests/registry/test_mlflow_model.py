@@ -207,7 +207,7 @@ def test_special_tokens_are_recognized_in_texts_where_params_allow_them(
     for value in ("<|a|>", '"<|a|>"', "[1]", "{}", ["<|a|>"]):
         with pytest.raises(mlflow.exceptions.MlflowException, match="allowed_special"):
             model.predict([text], params={"allowed_special": value})
-    with pytest.raises(InvalidSpecialToken, match=r"names '<\|c\|>'"):
+    with pytest.raises(InvalidSpecialToken, match=r"<\|c\|>"):
         model.predict([text], params={"allowed_special": '["<|c|>"]'})
 
 

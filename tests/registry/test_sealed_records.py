@@ -15,7 +15,7 @@ def test_a_record_with_another_number_is_damaged(tmp_path: Path) -> None:
     write_record(path, {"format": 3, "rows": 12})
     assert read_record(path, 3) == {"format": 3, "rows": 12}
     path.write_bytes(path.read_bytes().replace(b"12", b"13"))
-    with pytest.raises(CorruptFile, match="not what was written"):
+    with pytest.raises(CorruptFile):
         read_record(path, 3)
 
 

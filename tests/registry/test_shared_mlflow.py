@@ -183,5 +183,5 @@ def test_a_publication_is_not_refused_because_another_moved_the_alias(
         move(tracker, name, alias, 1)
 
     monkeypatch.setattr(type(registry.tracker), "move_alias", stubborn)
-    with pytest.raises(AliasMovedMeanwhile, match="type `bpeline resume`"):
+    with pytest.raises(AliasMovedMeanwhile, match="`bpeline resume`"):
         publish_version(registry, made(b"there"))

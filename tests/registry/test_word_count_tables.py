@@ -127,7 +127,7 @@ def test_what_duckdb_loses_is_noticed(
     key = store.put(counted({b"a": 5, b"b": 6}), READING)
     with monkeypatch.context() as patch:
         patch.setattr(word_count_tables, statement, f"{head} AS {changed.format(query)}")
-        with pytest.raises(StorageError, match="lost"):
+        with pytest.raises(StorageError):
             store.combine([ShardRef(key)])
     assert not store.combine([ShardRef(key)]).reused
 

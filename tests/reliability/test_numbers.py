@@ -88,7 +88,7 @@ def test_at_two_to_the_63_a_sum_is_refused_and_nothing_wraps(
     ]
     refs = [ShardRef(key) for key in keys]
     if above:
-        with pytest.raises(InvalidOption, match="add up to more than"):
+        with pytest.raises(InvalidOption):
             store.combine(refs)
     else:
         handle = store.combine(refs)

@@ -1,4 +1,4 @@
-"""Prepares a process whose forks run jobs: everything imported, compiled and read once.
+"""The process whose forks run jobs: everything imported, compiled and read once.
 
 What takes time and is not the subject is left out here, and here alone: most texts that exports
 are compared on, checkpoints by the clock.
@@ -6,27 +6,36 @@ are compared on, checkpoints by the clock.
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import tempfile
+import traceback
 from contextlib import ExitStack
 from functools import cache
+from typing import Any
 
 os.environ.update(MPLBACKEND="Agg", DO_NOT_TRACK="true", MLFLOW_DISABLE_TELEMETRY="true")
+os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
 
+import crash_jobs
 import mlflow.store.db.utils
+import witness_jobs
 from crash_jobs import encode, publish_waiting, train
 from shared_statements import compiled_once
 from witness_jobs import fresh_workspace, make_corpus, read_version
 
+from bpeline.flows.running.termination import terminable
 from bpeline.registry import environment
 from bpeline.registry.exports import sample_texts as certificate_texts
+from bpeline.tokenizer_core.errors import BpelineError
 from bpeline.tokenizer_core.merging import checkpoint_schedule, learning
 
 MERGES_PER_CHECKPOINT = 20
 _FOR_EVER = ExitStack()
 
 
-def warm_up() -> None:
+def prepare() -> None:
     """Do once what jobs do, so that forks need not import, compile or look anything up."""
     # Saved after so many merges and never by the clock: operations keep their numbers.
     schedule = learning.CheckpointSchedule
@@ -47,3 +56,27 @@ def warm_up() -> None:
         encode(workspace=workspace, corpus=corpus, out=f"{place}/tokens")
         read_version(workspace)
         environment._configured = None
+
+
+def serve(request: dict[str, Any]) -> int:
+    """In a fork: run the job and say on standard output what came of it."""
+    with os.fdopen(os.dup(1), "w") as result:
+        os.dup2(2, 1)  # what libraries print
+        if request["waits"]:
+            result.write(" ")
+            result.flush()
+            os.read(0, 1)
+        result.write(json.dumps(_told(request["job"], request["arguments"]), default=str))
+    return 0
+
+
+def _told(job: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """What came of a job."""
+    try:
+        found = getattr(crash_jobs, job, None) or getattr(witness_jobs, job)
+        with terminable(signal.SIGTERM, signal.SIGINT):
+            return {"result": found(**arguments), "error": ""}
+    except (BpelineError, KeyboardInterrupt, MemoryError) as error:
+        return {"result": None, "error": f"{type(error).__name__}: {error}", "typed": True}
+    except BaseException:
+        return {"result": None, "error": traceback.format_exc()}

@@ -36,7 +36,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from bpeline.tokenizer_core.digests import canonical_json, digest_of
+from published import rewrite_paths
 
 ARCHIVE = Path(__file__).parents[1] / "workspace_0_2.tar.xz"
 MADE_IN = Path("/srv/texts")  # in an archive, absolute paths begin with it
@@ -57,17 +57,11 @@ def unpacked(
     """
     with tarfile.open(archive) as packed:
         packed.extractall(directory, filter="data")
-    for name in databases_of(workspaces):
-        if (directory / name).exists():
-            _replace_everywhere(directory / name, str(MADE_IN), str(directory))
+    rewrite_paths(directory, str(MADE_IN), str(directory))
     for place in workspaces:
         catalogue = directory / place / "catalogue.sqlite"
         with closing(sqlite3.connect(catalogue)) as connection, connection:
             connection.execute("UPDATE runs SET host = ?", (socket.gethostname(),))
-        for record in (directory / place / "tables").glob("*.corpus.json"):
-            moved = json.loads(record.read_text("utf-8").replace(str(MADE_IN), str(directory)))
-            del moved["digest"]
-            record.write_bytes(canonical_json({**moved, "digest": digest_of(moved)}))
     said: dict[str, Any] = json.loads((directory / "expected.json").read_bytes())
     return said
 
@@ -76,18 +70,6 @@ def databases_of(workspaces: Sequence[str]) -> list[str]:
     """Those of workspaces, and of a Prefect server."""
     names = [f"{place}/{name}.sqlite" for place in workspaces for name in ("catalogue", "mlflow")]
     return [*names, "home/.prefect/prefect.db"]
-
-
-def _replace_everywhere(database: Path, old: str, new: str) -> None:
-    with closing(sqlite3.connect(database)) as connection, connection:
-        tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-        for (table,) in tables.fetchall():
-            for _, column, *_ in connection.execute(f"PRAGMA table_info('{table}')").fetchall():
-                connection.execute(
-                    f'UPDATE \'{table}\' SET "{column}" = replace("{column}", ?, ?) '
-                    f'WHERE instr("{column}", ?)',
-                    (old, new, old),
-                )
 
 
 # ---- the program ---------------------------------------------------------------------------------

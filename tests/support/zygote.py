@@ -1,8 +1,6 @@
-"""A process that has everything imported and compiled, and forks a copy for each case.
+"""Jobs in forks of `warm_process` that may be killed at any moment, seen from a test.
 
-Starting Python, MLflow and the kernels takes ten seconds; a fork takes a hundredth of one. The
-parent is started fresh, so no thread of a test runner is forked along. A job is a function of
-`crash_jobs` or `witness_jobs`, named with JSON arguments; it may be killed at any moment.
+A job is a function of `crash_jobs` or `witness_jobs`, named with JSON arguments.
 """
 
 from __future__ import annotations
@@ -11,15 +9,14 @@ import json
 import os
 import select
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-ROOT = Path(__file__).parents[2]
+from fork_server import ask, exit_code, fork_server
+
 PATIENCE = 120.0  # seconds after which a job counts as hanging
 HUNG = int(signal.SIGXCPU)  # said of one that was killed because it hung
 
@@ -56,22 +53,11 @@ class Ended:
 
 
 class Zygote:
-    """The parent, seen from a test."""
+    """The process whose forks run jobs."""
 
     def __init__(self) -> None:
-        places = [str(ROOT), str(ROOT / "tests/support")]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
-        for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
-            environment[variable] = "1"
-        self._process = subprocess.Popen(
-            [sys.executable, __file__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment,
-            text=True,
-            start_new_session=True,
-        )
-        assert self._read() == {"ready": True}
+        self._server = ExitStack()
+        self._place = self._server.enter_context(fork_server("warm_process"))
 
     def run(
         self,
@@ -91,70 +77,41 @@ class Zygote:
         """
         if kill_after is not None:
             signals = [*signals, (kill_after, signal.SIGKILL)]
-        asked = {"job": job, "signals": signals, "arguments": arguments}
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(asked, default=str) + "\n")
-        self._process.stdin.flush()
-        return Ended(**self._read())
+        return _Job(self._place, job, arguments).ended(signals)
 
     def run_together(self, jobs: list[tuple[str, dict[str, Any]]]) -> list[Ended]:
         """Run several jobs at the same time; they begin when all are forked."""
-        assert self._process.stdin is not None
-        asked = [{"job": job, "arguments": arguments} for job, arguments in jobs]
-        self._process.stdin.write(json.dumps({"together": asked}, default=str) + "\n")
-        self._process.stdin.flush()
-        return [Ended(**one) for one in self._read()]
+        gate, starting = os.pipe()
+        running = [_Job(self._place, job, arguments, gate) for job, arguments in jobs]
+        for one in running:
+            one.wait_until_forked()
+        os.write(starting, b"x" * len(running))
+        os.close(starting)
+        os.close(gate)
+        return [one.ended() for one in running]
 
     def close(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait(timeout=PATIENCE)
-        self._process.stdout.close()
-
-    def _read(self) -> Any:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, f"the zygote ended with {self._process.wait()}"
-        return json.loads(line)
+        self._server.close()
 
 
-def main() -> None:
-    """Serve jobs from standard input until it ends."""
-    # Standard output is for answers; what libraries print goes to standard error.
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    import gc
+class _Job:
+    """A fork at work on one job. With a gate it begins when it has read a byte from it."""
 
-    import warm_process
-
-    warm_process.warm_up()
-
-    gc.collect()
-    gc.freeze()
-    _answer(answers, {"ready": True})
-    for line in sys.stdin:
-        asked = json.loads(line)
-        if "together" in asked:
-            _answer(answers, _together(asked["together"]))
-        else:
-            child = _Child(asked["job"], asked["arguments"])
-            _answer(answers, child.ended(asked["signals"]))
-
-
-class _Child:
-    """A fork at work on one job."""
-
-    def __init__(self, job: str, arguments: dict[str, Any], gate: int | None = None) -> None:
+    def __init__(
+        self, place: str, job: str, arguments: dict[str, Any], gate: int | None = None
+    ) -> None:
         self._began = time.monotonic()
         self._reading, writing = os.pipe()
-        self._pid = os.fork()
-        if self._pid == 0:
-            os.close(self._reading)
-            _work(job, arguments, writing, gate)
+        request = {"job": job, "arguments": arguments, "waits": gate is not None}
+        with open(os.devnull, "rb") as nothing:
+            stdin = nothing.fileno() if gate is None else gate
+            self._server = ask(place, request, [stdin, writing, 2])
         os.close(writing)
 
-    def ended(self, signals: Sequence[tuple[float, int]] = ()) -> dict[str, Any]:
+    def wait_until_forked(self) -> None:
+        assert os.read(self._reading, 1) == b" ", "the fork ended before it began"
+
+    def ended(self, signals: Sequence[tuple[float, int]] = ()) -> Ended:
         """Wait for it, sending it signals as their times come; one that hangs is killed."""
         coming = [*signals, (max([after for after, _ in signals], default=0) + PATIENCE, HUNG)]
         said, hung = b"", False
@@ -169,67 +126,18 @@ class _Child:
             elif left <= 0:
                 del coming[0]
                 hung = number == HUNG
-                os.kill(self._pid, signal.SIGKILL if hung else number)
+                with suppress(OSError):  # it has ended meanwhile
+                    self._server.send(bytes([signal.SIGKILL if hung else number]))
                 if hung or number == signal.SIGKILL:
                     break
         os.close(self._reading)
-        _, status = os.waitpid(self._pid, 0)
-        number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-        told = json.loads(said) if said and not number else {"result": None, "error": ""}
-        return {
-            "signal": HUNG if hung else number,
-            "result": told["result"],
-            "error": told["error"],
-            "typed": told.get("typed", False),
-            "seconds": time.monotonic() - self._began,
-        }
-
-
-def _work(job: str, arguments: dict[str, Any], writing: int, gate: int | None) -> NoReturn:
-    """In the fork: run the job, tell what came of it, end without cleaning up."""
-    try:
-        if gate is not None:
-            os.read(gate, 1)
-        content = json.dumps(_told(job, arguments), default=str).encode()
-        while content:
-            content = content[os.write(writing, content) :]
-    finally:
-        os._exit(0)
-
-
-def _told(job: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """What came of a job."""
-    import traceback
-
-    import crash_jobs
-    import witness_jobs
-
-    from bpeline.flows.running.termination import terminable
-    from bpeline.tokenizer_core.errors import BpelineError
-
-    try:
-        found = getattr(crash_jobs, job, None) or getattr(witness_jobs, job)
-        with terminable(signal.SIGTERM, signal.SIGINT):
-            return {"result": found(**arguments), "error": ""}
-    except (BpelineError, KeyboardInterrupt, MemoryError) as error:
-        return {"result": None, "error": f"{type(error).__name__}: {error}", "typed": True}
-    except BaseException:
-        return {"result": None, "error": traceback.format_exc()}
-
-
-def _together(asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    gate, starting = os.pipe()
-    children = [_Child(one["job"], one["arguments"], gate) for one in asked]
-    os.write(starting, b"x" * len(children))
-    os.close(starting)
-    os.close(gate)
-    return [child.ended() for child in children]
-
-
-def _answer(answers: Any, value: Any) -> None:
-    answers.write(json.dumps(value) + "\n")
-    answers.flush()
-
-
-if __name__ == "__main__":
-    main()
+        with self._server:
+            code = exit_code(self._server)
+        told = json.loads(said) if said and code == 0 else {"result": None, "error": ""}
+        return Ended(
+            signal=HUNG if hung else max(0, -code),
+            result=told["result"],
+            error=told["error"],
+            typed=told.get("typed", False),
+            seconds=time.monotonic() - self._began,
+        )

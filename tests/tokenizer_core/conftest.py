@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import tokenizers
 
+from bpeline.tokenizer_core.counting.word_counts import WordCounts
+from bpeline.tokenizer_core.splitting.pretokenization import pre_tokens
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
@@ -76,6 +79,19 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> MakeTokenizer:
         return made[pattern, special_ids]
 
     return trained_by_huggingface
+
+
+@pytest.fixture(scope="session")
+def tokenizer(trained: MakeTokenizer) -> Tokenizer:
+    """GPT-2's pattern, with `SPECIALS` as the first ids; for tests to which words do not matter."""
+    return trained("gpt2")
+
+
+@pytest.fixture(scope="session")
+def words(english_and_code: str) -> WordCounts:
+    """Of 100,000 characters of `english_and_code`, by GPT-2's pattern."""
+    counts = Counter(word.encode() for word in pre_tokens(english_and_code[:100_000], "gpt2"))
+    return WordCounts.from_mapping(counts)
 
 
 def _train(pattern: SplitPattern, special_ids: str, path: Path) -> Tokenizer:

@@ -48,7 +48,7 @@ def test_there_is_none_where_there_is_no_python_to_run(
     monkeypatch.setattr(spawn, "_python_exe", python)
     assert python_to_run() is None
     assert another_python("") is None
-    with pytest.raises(WorkerLost, match=f"sys.executable is {python!r}") as lost:
+    with pytest.raises(WorkerLost, match=repr(python)) as lost:
         required_python("patterns run in processes", "use threads")
     assert "patterns run in processes" in lost.value.accepted
     assert lost.value.next_step.startswith("use threads")
@@ -88,7 +88,7 @@ def test_what_a_frozen_program_calls_python_is_itself(monkeypatch: pytest.Monkey
     monkeypatch.setattr(spawn, "_python_exe", os.fsencode(sys.executable))
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     assert python_to_run() is None
-    with pytest.raises(WorkerLost, match="in a frozen program"):
+    with pytest.raises(WorkerLost, match="frozen"):
         required_python("patterns run in processes", "use threads")
 
 

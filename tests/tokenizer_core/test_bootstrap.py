@@ -48,7 +48,7 @@ def test_the_same_documents_give_the_same_interval() -> None:
 
 
 def test_unpaired_and_empty_documents_are_refused() -> None:
-    with pytest.raises(InvalidOption, match="in pairs"):
+    with pytest.raises(InvalidOption, match="documents"):
         resampled_change(np.array([1, 2]), np.array([1]))
-    with pytest.raises(InvalidOption, match="in pairs"):
+    with pytest.raises(InvalidOption, match="documents"):
         resampled_change(np.array([0]), np.array([0]))

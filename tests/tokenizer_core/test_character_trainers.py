@@ -223,7 +223,7 @@ def reference_segmentation(words: dict[str, int], learned: oracle.Learned) -> li
 
 
 def test_what_cannot_be_trained_is_refused() -> None:
-    with pytest.raises(InvalidOption, match="no room"):
+    with pytest.raises(InvalidOption, match=r"\b5\b"):
         train_wordpiece(counted(TOY), 5)
     with pytest.raises(InvalidOption, match="score"):
         train_wordpiece(counted(TOY), 50, score="unigram")  # type: ignore[arg-type]
@@ -406,9 +406,9 @@ def test_a_checkpoint_of_other_settings_is_refused(tmp_path: Path) -> None:
         partial(train_frequency_bpe, min_word_count=3, sentences="none"),
         train_wordpiece,
     ):
-        with pytest.raises(InvalidOption, match="other settings"):
+        with pytest.raises(InvalidOption, match="settings"):
             train(counted(TOY), 99, resume_from=path)
-    with pytest.raises(InvalidOption, match="other word counts"):
+    with pytest.raises(InvalidOption, match="word counts"):
         train_char_bpe(counted({**TOY, "new": 1}), 5, resume_from=path)
 
 
@@ -430,8 +430,6 @@ def test_progress_is_told_to_the_end() -> None:
 @pytest.mark.parametrize("train", [train_char_bpe, train_wordpiece])
 def test_special_tokens_that_occur_in_the_words_are_refused(train: Any) -> None:
     counts = count_texts(["low lower lowest"] * 3, pattern="whitespace")
-    with pytest.raises(
-        InvalidSpecialToken, match="'low' occurs in the words, for instance in 'low"
-    ):
+    with pytest.raises(InvalidSpecialToken, match="'low'"):
         train(counts, 40, special_tokens=["<a>", "low"])
     assert train(counts, 40, special_tokens=["<a>"]).special_tokens.keys() == {"<a>"}

@@ -193,7 +193,7 @@ def test_what_cannot_be_continued_is_refused(tmp_path: Path) -> None:
     counts = random_counts(1)
     base = train_bpe(counts, 270)
     for wrong, message in (
-        ({"vocab_size": 100}, "were asked for"),
+        ({"vocab_size": 100}, r"\b100\b"),
         ({"vocab_size": 300, "tie_break": "greatest-bytes"}, "tie-break"),
         ({"vocab_size": 300, "min_count": 0}, "min_count"),
     ):
@@ -209,5 +209,6 @@ def test_what_cannot_be_continued_is_refused(tmp_path: Path) -> None:
         pattern_of_words(Tokenizer.load(path))
     pieces = tokenizers.Tokenizer(models.WordPiece({"[UNK]": 0, "a": 1}, unk_token="[UNK]"))
     pieces.save(str(path))
-    with pytest.raises(InvalidOption, match="no merges"):
+    with pytest.raises(InvalidOption) as refused:
         pattern_of_words(Tokenizer.load(path))
+    assert "merges" in refused.value.happened

@@ -177,7 +177,7 @@ def test_refusals_name_what_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9 au lait")
     with pytest.raises(EmptyCorpus, match=r"empty\.txt"):
         count_words(tmp_path / "empty.txt", special_tokens=SPECIALS)
-    with pytest.raises(InvalidUtf8, match=r"latin\.txt is not UTF-8 at byte 3"):
+    with pytest.raises(InvalidUtf8, match=r"latin\.txt.*byte 3\b"):
         count_words(tmp_path / "latin.txt")
     assert count_words(tmp_path / "latin.txt", invalid_utf8="replace").total == 4
     with pytest.raises(MissingSource):
@@ -211,7 +211,7 @@ def test_the_first_of_several_errors_is_told(tmp_path: Path, workers: int) -> No
     for number in range(40):
         content = b"good words" * 50 + (b" bad \xff" if number > 11 else b"")
         (tmp_path / f"{number:02}.txt").write_bytes(content)
-    with pytest.raises(InvalidUtf8, match=r"12\.txt is not UTF-8 at byte 505"):
+    with pytest.raises(InvalidUtf8, match=r"12\.txt.*byte 505\b"):
         count_words(tmp_path, workers=workers, chunk_bytes=64)
 
 
@@ -314,7 +314,7 @@ def test_patterns_that_drop_white_space_count_and_do_not_train_bytes(
     counts = count_words(tmp_path / "a.txt", name)
     assert counts.to_mapping() == expected
     assert counts.pattern.drops_gaps
-    with pytest.raises(InvalidPattern, match=f"'{name}' drops the text"):
+    with pytest.raises(InvalidPattern, match=f"'{name}'"):
         train_bpe(counts, 300)
 
 

@@ -118,7 +118,7 @@ def test_numpy_integers_are_ids(decoder: Decoder, size: int, same: Any) -> None:
 def test_what_is_no_whole_number_is_refused(decoder: Decoder, size: int, other: Any) -> None:
     for ids in ([65] * (size - 1) + [other], (*[65] * (size - 1), other)):
         for decode in (decoder.decode, lambda ids: decoder.text(ids, "replace")):
-            with pytest.raises(UnknownToken, match="no whole number"):
+            with pytest.raises(UnknownToken, match=type(other).__name__):
                 decode(ids)
 
 
@@ -132,7 +132,7 @@ def test_arrays_of_something_else_are_refused(decoder: Decoder, other: Any) -> N
     marked = WordDecoder({**VOCAB, 1_000: b""}, spaced=False)
     for one in (decoder, marked, Decoder(SPARSE)):
         for decode in (one.decode, lambda ids, one=one: one.text(ids, "replace")):
-            with pytest.raises(UnknownToken, match="holds no ids"):
+            with pytest.raises(UnknownToken, match=str(other.dtype)):
                 decode(other)
     assert decoder.decode(np.array([])) == b""
     assert decoder.decode(np.array([65, 66], object)) == b"AB"
@@ -142,7 +142,7 @@ def test_arrays_of_something_else_are_refused(decoder: Decoder, other: Any) -> N
 def test_words_are_decoded_from_whole_numbers_too(other: Any) -> None:
     decoder = WordDecoder({**VOCAB, 1: b""}, spaced=True)
     for ids in ([other], [65, other], iter([65, other])):
-        with pytest.raises(UnknownToken, match="no whole number"):
+        with pytest.raises(UnknownToken, match=type(other).__name__):
             decoder.text(ids, "replace")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,11 +29,6 @@ END = "<|endoftext|>"
 OTHER = "<|a|>"
 SHARD = 1_000
 PIECES = (37, 300, 1 << 22)
-
-
-@pytest.fixture(scope="module")
-def tokenizer(trained: Callable[..., Tokenizer]) -> Tokenizer:
-    return trained("gpt2")
 
 
 @pytest.fixture(scope="module")
@@ -196,7 +190,7 @@ def test_a_file_that_changed_is_not_taken_for_what_it_was(
     path.write_text("some text")
     shards = tokenizer.encode_files(path, tmp_path / "out")
     path.write_text("some other text")
-    with pytest.raises(CorpusChanged, match="had 9"):
+    with pytest.raises(CorpusChanged, match=r"\b15\b.*\b9\b"):
         shards.place(0).read()
     path.unlink()
     with pytest.raises(MissingSource):
@@ -218,7 +212,7 @@ def test_a_damaged_index_is_named_and_made_again(
     file.write_bytes(b"\xff" * len(content))
     damaged = TokenShards(out)
     assert tokenizer.decode(damaged[1]) == "text"  # ids do not depend on it
-    with pytest.raises(CorruptFile, match="cannot be"):
+    with pytest.raises(CorruptFile, match=file.name.partition(".")[0]):
         damaged.place(1)
     with pytest.raises(CorruptFile, match=file.name):
         damaged.verify()
@@ -240,7 +234,7 @@ def test_records_that_lead_nowhere_are_refused(tokenizer: Tokenizer, tmp_path: P
         places = np.load(file, mmap_mode="r+")
         places[name] = value
         places.flush()
-        with pytest.raises(CorruptFile, match="cannot be"):
+        with pytest.raises(CorruptFile, match=file.name):
             TokenShards(out).place(0)
 
 
@@ -301,7 +295,7 @@ def test_shards_of_an_earlier_version_are_read_and_written_anew(tmp_path: Path) 
     shards = TokenShards(out)
     shards.verify()
     assert [ids.tolist() for ids in shards] == documents
-    with pytest.raises(InvalidOption, match="without an index"):
+    with pytest.raises(InvalidOption, match="index"):
         shards.place(0)
     (tmp_path / "a.txt").write_text("to the<|end|>point")
     again = tokenizer.encode_files(

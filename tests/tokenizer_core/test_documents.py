@@ -84,9 +84,9 @@ def test_strict_names_the_file_and_the_byte(tmp_path: Path) -> None:
         for name in ("a.txt", "a.txt.gz"):
             file = write(tmp_path / name, raw)
             for chunk_bytes in (3, 7, 1000):
-                with pytest.raises(InvalidUtf8) as refusal:
+                told = rf"{name}.*byte {expected.value.start}\b"
+                with pytest.raises(InvalidUtf8, match=told):
                     counted(file, chunk_bytes)
-                assert f"{name} is not UTF-8 at byte {expected.value.start}" in str(refusal.value)
 
 
 @pytest.mark.parametrize("policy", ["replace", "ignore"])
@@ -196,9 +196,8 @@ def test_a_malformed_line_is_named(tmp_path: Path, line: str) -> None:
     good = '{"text": "good"}\n'
     file = write(tmp_path / "a.jsonl", good * 3 + line + "\n" + good)
     for chunk_bytes in (1, 20, 1000):
-        with pytest.raises(UnreadableSource) as refusal:
+        with pytest.raises(UnreadableSource, match=f"{3 * len(good)} .*{file.path}") as refusal:
             counted(file, chunk_bytes)
-        assert f"the line at byte {3 * len(good)} of {file.path}" in refusal.value.happened
         assert "'text'" in refusal.value.accepted
         assert refusal.value.next_step
 
@@ -215,7 +214,7 @@ def test_replace_mends_lines_too(tmp_path: Path) -> None:
     assert sum(chunk.replaced_utf8 for chunk in chunks) == 3
     given = [b"a\xff\xfe b", "c\ud800d", "\U0001f600"]
     assert count_texts(given, invalid_utf8="ignore").to_mapping() == words_of(chunks)
-    with pytest.raises(InvalidUtf8, match="at byte 11"):
+    with pytest.raises(InvalidUtf8, match=r"byte 11\b"):
         counted(file, 1000)
 
 

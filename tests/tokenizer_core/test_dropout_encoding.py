@@ -178,11 +178,11 @@ def test_dropout_that_never_happens_encodes_as_without(pattern: str, english_and
 def test_probabilities_and_numbers_out_of_range_are_refused(
     trained: Tokenizer, dropout: float
 ) -> None:
-    with pytest.raises(InvalidOption, match=r"from 0|a finite number"):
+    with pytest.raises(InvalidOption, match=str(dropout)):
         DropoutEncoding(trained, dropout)
-    with pytest.raises(InvalidOption, match="seed is -1"):
+    with pytest.raises(InvalidOption, match=r"seed.*-1"):
         DropoutEncoding(trained, 0.1, -1)
-    with pytest.raises(InvalidOption, match="sample is"):
+    with pytest.raises(InvalidOption, match="sample"):
         DropoutEncoding(trained, 0.1).encode("a", sample=1 << 64)
 
 
@@ -229,5 +229,5 @@ def test_files_have_the_same_ids_whatever_the_pieces_and_threads(
 def test_what_places_depend_on_is_not_replaced(trained: Tokenizer) -> None:
     with pytest.raises(InvalidOption, match="replace"):
         file_encoding_of(trained, invalid_utf8="replace", dropout=0.1)
-    with pytest.raises(InvalidOption, match="from 0"):
+    with pytest.raises(InvalidOption, match=r"1\.5"):
         file_encoding_of(trained, dropout=1.5)

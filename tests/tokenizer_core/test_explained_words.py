@@ -63,7 +63,7 @@ def test_each_decision_says_why() -> None:
     assert word.steps[0].why == "rank 0"
     assert word.steps[0].symbols == ("l", "o", "w", "es", "t", "</w>")
     (piece,) = explain_words(tokenizer_of("wordpiece"), "lowest")
-    assert piece.steps[0].why == "the longest at character 0"
+    assert "character 0" in piece.steps[0].why
     assert "frequency" in explain_words(tokenizer_of("frequency-bpe"), "lowest")[0].steps[0].why
     (unknown,) = explain_words(tokenizer_of("wordpiece"), "lowx")
     assert "unknown" in unknown.steps[-1].why

@@ -67,15 +67,15 @@ def test_the_certificate_is_refused_where_anything_moved() -> None:
     vocab, merges = dict(larger.vocab), larger.merges
     vocab[290], vocab[291] = vocab[291], vocab[290]
     moved = Tokenizer(vocab, merges, larger.special_tokens)
-    with pytest.raises(InvalidTokenizer, match="the id 290 stood for"):
+    with pytest.raises(InvalidTokenizer, match=r"\b290\b"):
         certify_extension(base, moved, [])
     reordered = Tokenizer(larger.vocab, sorted(merges, key=lambda m: len(m[0] + m[1])), SPECIALS)
-    with pytest.raises(InvalidTokenizer, match="merges do not begin"):
+    with pytest.raises(InvalidTokenizer, match="merges"):
         certify_extension(base, reordered, [])
     with pytest.raises(InvalidTokenizer, match="split pattern"):
         certify_extension(base, Tokenizer(larger.vocab, merges, SPECIALS, "cl100k"), [])
     whole = Tokenizer(larger.vocab, merges, SPECIALS, ignore_merges=True)
-    with pytest.raises(InvalidTokenizer, match="others"):
+    with pytest.raises(InvalidTokenizer, match="split pattern"):
         certify_extension(base, whole, [])
 
 
@@ -83,14 +83,14 @@ def test_what_cannot_be_extended_is_refused() -> None:
     base = train_bpe(words(3), 300)
     whole = Tokenizer({**base.vocab, 300: b"whole"}, base.merges)
     for tokenizer in (whole, Tokenizer(base.vocab, base.merges, ignore_merges=True)):
-        with pytest.raises(InvalidOption, match="cannot be extended"):
+        with pytest.raises(InvalidOption, match=str(tokenizer.vocab_size)):
             merges_to_continue(tokenizer, "smallest-ids")
     learned = learn_merges(words(4), 60).pairs()
-    with pytest.raises(InvalidTokenizer, match="do not begin"):
+    with pytest.raises(InvalidTokenizer, match="merges"):
         extended(base, learned, "smallest-ids")
     special = Tokenizer({**base.vocab, 300: b" zz"}, base.merges, [" zz"])
     counts = WordCounts.from_mapping({b" zz": 50})
-    with pytest.raises(InvalidSpecialToken, match="also an ordinary token"):
+    with pytest.raises(InvalidSpecialToken, match="' zz'"):
         grown(special, counts, 2, "smallest-ids")
 
 

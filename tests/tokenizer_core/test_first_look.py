@@ -113,13 +113,13 @@ def test_damaged_compression_is_left_to_whoever_reads_it() -> None:
 
 def test_a_bomb_is_not_set_off() -> None:
     bomb = zstandard.ZstdCompressor().compress(bytes(1 << 30))
-    with pytest.raises(UnreadableSource, match="begins as binary within Zstandard"):
+    with pytest.raises(UnreadableSource, match="Zstandard"):
         extension_for(bomb[:HEAD], "text")
 
 
 @pytest.mark.parametrize("text", ['{"id": 1, "body": "one"}\n', '[{"id": 1, "body": "one"}]'])
 def test_objects_without_the_member_are_refused_naming_theirs(text: str) -> None:
-    with pytest.raises(UnreadableSource, match="no member 'text'") as refusal:
+    with pytest.raises(UnreadableSource, match="'text'") as refusal:
         extension_for(text.encode(), "text")
     assert "'id', 'body'" in refusal.value.accepted
     assert extension_for(text.encode(), "body") == extension_for(text.encode(), None) != ".txt"
@@ -134,7 +134,7 @@ def test_objects_without_the_member_are_refused_naming_theirs(text: str) -> None
     ],
 )
 def test_what_is_no_corpus_is_refused(content: bytes, said: str) -> None:
-    with pytest.raises(UnreadableSource, match=f"standard input begins as {said}"):
+    with pytest.raises(UnreadableSource, match=said):
         extension_for(content, "text")
 
 
@@ -159,17 +159,17 @@ WORDS = "a naïve text of words, twice: words\n"
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
 # Name → content, what is said of it, and the file that its advice makes.
 WRONG: dict[str, tuple[bytes, str, str]] = {
-    "tar.txt.gz": (gzip.compress(tar_of(WORDS.encode())), "a tar archive within gzip", "*.d/*"),
-    "tar.md": (tar_of(WORDS.encode(), tarfile.USTAR_FORMAT), "a tar archive", "*.d/*"),
-    "pointer.txt": (LFS, "a Git LFS pointer", ""),
-    "pointer.bz2": (LFS, "a Git LFS pointer", ""),
-    "pointer.jsonl": (LFS, "a Git LFS pointer", ""),
-    "pointer.parquet": (LFS, "a Git LFS pointer", ""),
-    "annex.csv": (b"/annex/objects/SHA256E-s9--4d7a.csv\n", "a git-annex pointer", ""),
+    "tar.txt.gz": (gzip.compress(tar_of(WORDS.encode())), "tar.*gzip", "*.d/*"),
+    "tar.md": (tar_of(WORDS.encode(), tarfile.USTAR_FORMAT), "tar archive", "*.d/*"),
+    "pointer.txt": (LFS, "Git LFS", ""),
+    "pointer.bz2": (LFS, "Git LFS", ""),
+    "pointer.jsonl": (LFS, "Git LFS", ""),
+    "pointer.parquet": (LFS, "Git LFS", ""),
+    "annex.csv": (b"/annex/objects/SHA256E-s9--4d7a.csv\n", "git-annex", ""),
     "16.txt": (WORDS.encode("utf-16-le"), "UTF-16LE", "16.utf8.txt"),
     "16.csv.gz": (
         gzip.compress(f'text\n"{WORDS}"\n'.encode("utf-16-be")),
-        "UTF-16BE within gzip",
+        "UTF-16BE.*gzip",
         "*.utf8.csv",
     ),
     "32.jsonl": (json.dumps({"text": WORDS}).encode("utf-32-le"), "UTF-32LE", "32.utf8.jsonl"),
@@ -187,6 +187,12 @@ def typed(error: CorpusError, folder: Path) -> None:
     subprocess.run(["bash", "-ec", command], cwd=folder, check=True)
 
 
+SAYS = {
+    ".bz2": "bzip2", ".jsonl": "JSON lines", ".parquet": "Parquet", ".csv": "CSV",
+    ".zst": "Zstandard", ".arrow": "Arrow",
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("name", WRONG)
 def test_a_name_that_contradicts_its_content_is_an_error_that_says_both(
     name: str, tmp_path: Path
@@ -196,16 +202,16 @@ def test_a_name_that_contradicts_its_content_is_an_error_that_says_both(
     for policy in ("strict", "replace"):
         for path in (tmp_path, tmp_path / name, tmp_path / f"*{Path(name).suffix}"):
             if path != tmp_path or not name.endswith((".csv", ".bz2", ".csv.gz")):
-                with pytest.raises(CorpusError, match=f"{name}.*begins as {said} does") as refusal:
+                with pytest.raises(CorpusError, match=f"{name}.*{said}") as refusal:
                     count_words(path, invalid_utf8=policy)
     if "UTF" not in said:
-        assert "its name says" in refusal.value.happened
+        assert SAYS.get(Path(name).suffix, "text") in refusal.value.happened
     if said not in ("text", "Parquet", "gzip"):
-        with pytest.raises(UnreadableSource, match=f"standard input begins as {said} does"):
+        with pytest.raises(UnreadableSource, match=said):
             extension_for(content, "text")
     if said != "text":
         (tmp_path / "no extension").write_bytes(content)
-        with pytest.raises(CorpusError, match=f"begins as .*{said.split()[-1]}"):
+        with pytest.raises(CorpusError, match=said.split(".*")[-1]):
             count_words(tmp_path / "no extension")
     if new:
         typed(refusal.value, tmp_path)
@@ -252,8 +258,9 @@ ENCODED = {
 def test_the_likely_encoding_is_said_and_how_sure_that_is(encoding: str, tmp_path: Path) -> None:
     text = ENCODED[encoding] * 3
     (tmp_path / "a.txt").write_bytes(text.encode(encoding))
-    with pytest.raises(InvalidUtf8, match=f"very likely {encoding}, in which it says '") as refusal:
+    with pytest.raises(InvalidUtf8, match=encoding) as refusal:
         count_words(tmp_path)
+    assert "perhaps" not in refusal.value.happened
     typed(refusal.value, tmp_path)
     assert (tmp_path / "a.utf8.txt").read_text() == text
     (tmp_path / "a.txt").write_bytes(text[:9].encode(encoding))
@@ -264,9 +271,9 @@ def test_the_likely_encoding_is_said_and_how_sure_that_is(encoding: str, tmp_pat
 @pytest.mark.parametrize("content", [WORDS.encode() * 9 + b"\xff\xfe", b"\x80\x81\x98\x9d" * 99])
 def test_what_no_program_converts_is_advised_to_be_replaced(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(content)
-    with pytest.raises(InvalidUtf8, match=r"elsewhere|of no encoding") as refusal:
+    with pytest.raises(InvalidUtf8) as refusal:
         count_words(tmp_path)
-    assert refusal.value.next_step.startswith("add `--invalid-utf8 replace`")
+    assert "`--invalid-utf8 replace`" in refusal.value.next_step
     count_words(tmp_path, invalid_utf8="replace")
 
 

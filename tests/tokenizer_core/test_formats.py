@@ -69,7 +69,7 @@ def test_gpt2s_format_comes_back(tokenizer: Tokenizer, tmp_path: Path) -> None:
     told = {"pattern": tokenizer.pattern}
     assert Tokenizer.load(tmp_path, **told).digest == tokenizer.digest
     given = list(tokenizer.special_tokens)
-    with pytest.raises(InvalidOption, match="how text is cut"):
+    with pytest.raises(InvalidOption, match="pattern"):
         Tokenizer.load(tmp_path)
     assert Tokenizer.load(tmp_path, special_tokens=given, **told).digest == tokenizer.digest
     peer = tokenizers.models.BPE.from_file(
@@ -124,7 +124,7 @@ TOKENS_BESIDE: dict[str, tuple[str, Any, str]] = {
     "a flag": (
         "special_tokens_map.json",
         {"mask_token": {"content": "<|fin é|>", "lstrip": True}},
-        "with lstrip",
+        "lstrip",
     ),
     "a list": ("tokenizer_config.json", {"additional_special_tokens": ["<a>"]}, "'<a>'"),
     "a decoder": (
@@ -160,7 +160,7 @@ def test_gpt2s_class_beside_its_files_names_the_pattern(small: Tokenizer, tmp_pa
     with pytest.raises(InvalidTokenizer, match="add_prefix_space"):
         Tokenizer.load(tmp_path)
     config.write_text('{"tokenizer_class": "Qwen2Tokenizer"}')
-    with pytest.raises(InvalidOption, match="how text is cut"):
+    with pytest.raises(InvalidOption, match="pattern"):
         Tokenizer.load(tmp_path)
 
 
@@ -170,13 +170,13 @@ def test_gpt2s_class_beside_its_files_names_the_pattern(small: Tokenizer, tmp_pa
 def test_special_tokens_that_read_like_tokens_are_refused(tmp_path: Path) -> None:
     clash = Tokenizer(BYTES | {256: b" a", 257: "Ġa".encode()}, [(b" ", b"a")], ["Ġa"])
     for format_ in ("bpeline", "hf", "gpt2"):
-        with pytest.raises(InvalidTokenizer, match="reads like an ordinary token"):
+        with pytest.raises(InvalidTokenizer, match="'Ġa'"):
             clash.save(tmp_path / "x", format_)  # type: ignore[arg-type]
 
 
 def test_ids_out_of_order_do_not_fit_tiktoken(tmp_path: Path) -> None:
     vocab = BYTES | {256: b"bc", 257: b"ab"}
-    with pytest.raises(InvalidTokenizer, match="do not ascend"):
+    with pytest.raises(InvalidTokenizer, match="rank"):
         Tokenizer(vocab, [AB, (b"b", b"c")]).save(tmp_path / "x.tiktoken", "tiktoken")
 
 
@@ -201,11 +201,11 @@ def test_tokens_that_merges_do_not_make_do_not_fit_tiktoken(tmp_path: Path) -> N
         ([b"Y 256"], "line 257"),
         ([b"!!!! 256"], "line 257"),
         ([b" 256"], "line 257"),
-        ([b"eHl6 5"], "repeats"),
-        ([b"eHl6 999999999"], "repeats or exceeds"),
+        ([b"eHl6 5"], "line 257"),
+        ([b"eHl6 999999999"], "line 257"),
         ([b"eHl6 -1"], "line 257"),
         ([b"eHl6 " + b"9" * 5000], "line 257"),
-        ([base64.b64encode(b"a") + b" 256"], "both stand for"),
+        ([base64.b64encode(b"a") + b" 256"], "b'a'"),
     ],
 )
 def test_malformed_ranks_are_refused(lines: list[bytes], message: str, tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_malformed_ranks_are_refused(lines: list[bytes], message: str, tmp_path:
 
 def test_ranks_without_all_bytes_are_refused(tmp_path: Path) -> None:
     (tmp_path / "x.tiktoken").write_bytes(b"YQ== 0\n")
-    with pytest.raises(InvalidTokenizer, match="1 of the 256"):
+    with pytest.raises(InvalidTokenizer, match=r"\b1\b.*\b256\b"):
         Tokenizer.load(tmp_path / "x.tiktoken")
 
 
@@ -246,14 +246,14 @@ def test_a_special_token_that_the_vocab_lacks_is_refused(small: Tokenizer, tmp_p
 
 
 def test_the_format_is_told_from_names(small: Tokenizer, tmp_path: Path) -> None:
-    with pytest.raises(MissingSource, match="no tokenizer at"):
+    with pytest.raises(MissingSource, match="nothing"):
         Tokenizer.load(tmp_path / "nothing")
-    with pytest.raises(InvalidOption, match="cannot be told"):
+    with pytest.raises(InvalidOption, match=r"manifest\.json"):
         Tokenizer.load(tmp_path)
     with pytest.raises(InvalidOption, match="'pickle'"):
         small.save(tmp_path / "x", "pickle")  # type: ignore[arg-type]
     small.save(tmp_path / "tokenizer.other", "hf")
-    with pytest.raises(InvalidOption, match="cannot be told"):
+    with pytest.raises(InvalidOption, match=r"tokenizer\.other"):
         Tokenizer.load(tmp_path / "tokenizer.other")
     assert Tokenizer.load(tmp_path / "tokenizer.other", "hf").digest == small.digest
 

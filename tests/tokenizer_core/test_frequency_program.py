@@ -266,7 +266,7 @@ def test_trained_punkt_becomes_part_of_the_version(
             monkeypatch.setattr(pretokenization, "_FEW_BYTES", few)
             counts = count_words(path, "wordpunct", chunk_bytes=300, sentences=asked)
             assert counted(counts) == expected != words_of(path)
-    with pytest.raises(InvalidOption, match="the words were counted in sentences by punkt:"):
+    with pytest.raises(InvalidOption, match="punkt:"):
         train_frequency_bpe(counts, 3)  # by the untrained one
     trained = train_frequency_bpe(counts, 3, sentences="punkt:english")
     assert trained.digest != train_frequency_bpe(words_counted(path), 3).digest
@@ -277,9 +277,9 @@ def test_trained_punkt_becomes_part_of_the_version(
         again = Tokenizer.load(tmp_path / kept)
         assert again.digest == trained.digest
         assert again.encode(text).count(again.token_to_id("<line/>")) == len(english.tokenize(text))
-    with pytest.raises(InvalidOption, match="tables of Punkt for 'english'") as refused:
+    with pytest.raises(InvalidOption, match="'english'") as refused:
         count_words(path, "wordpunct", sentences="punkt:english")
-    assert refused.value.next_step == "type: python -m nltk.downloader punkt_tab"
+    assert "python -m nltk.downloader punkt_tab" in refused.value.next_step
 
 
 @pytest.mark.parametrize("sentences", ["punkt:english", "punkt:/nowhere", "punkt:", "words"])
@@ -288,10 +288,10 @@ def test_what_finds_no_sentences_is_refused_before_anything_is_read(
 ) -> None:
     monkeypatch.setattr(importlib.import_module("nltk.data"), "path", [str(tmp_path)])
     asked = {"paths": ["/nowhere.txt"], "name": "a", "algorithm": "frequency-bpe"}
-    with pytest.raises(InvalidOption, match=r"Punkt|no way to find"):
+    with pytest.raises(InvalidOption, match=sentences.removeprefix("punkt:") or sentences):
         TrainingRequest.checked(**asked, options={"sentences": sentences})
     monkeypatch.setitem(sys.modules, "nltk.tokenize.punkt", None)
-    with pytest.raises(InvalidOption, match="NLTK, which is not installed"):
+    with pytest.raises(InvalidOption, match="NLTK"):
         TrainingRequest.checked(**asked)
 
 
@@ -327,9 +327,9 @@ def test_counts_of_other_words_are_refused(tmp_path: Path) -> None:
         (within, {"sentences": "lines"}),
         (WordCounts.from_mapping({b"low": 1}), {}),
     ):
-        with pytest.raises(InvalidOption, match="the words were counted in"):
+        with pytest.raises(InvalidOption, match="sentences"):
             train_frequency_bpe(counts, 3, **how)
-    with pytest.raises(InvalidPattern, match="drops the text between"):
+    with pytest.raises(InvalidPattern, match="'wordpunct'"):
         train_bpe(within, 300)
 
 

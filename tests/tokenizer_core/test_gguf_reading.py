@@ -203,43 +203,43 @@ def test_user_defined_tokens_of_the_type_gpt2_are_those_of_llama_cpp(tmp_path: P
 LETTERS = ["a", "b", "ab"]
 LLAMA = ["<unk>", "<s>", "</s>", *BYTES]
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "no tokenizer": ({"general.name": "x"}, "no tokenizer"),
-    "tokens that are no text": (entries_of("gpt2", [1, 2]), "no tokenizer"),  # type: ignore[list-item]
+    "no tokenizer": ({"general.name": "x"}, r"tokenizer\.ggml\.model"),
+    "tokens that are no text": (entries_of("gpt2", [1, 2]), r"tokenizer\.ggml\.model"),  # type: ignore[list-item]
     "another type": (entries_of("bert", LETTERS), "'bert'"),
     "unigram": (entries_of("t5", LETTERS), "'t5'"),
-    "no pattern": (entries_of("gpt2", LETTERS), "no split pattern"),
+    "no pattern": (entries_of("gpt2", LETTERS), r"tokenizer\.ggml\.pre"),
     "an unknown pattern": (entries_of("gpt2", LETTERS, pre="tekken"), "'tekken'"),
     "a token twice": (entries_of("gpt2", ["a", "a"], pre="gpt-2"), "twice"),
     "kinds too few": (entries_of("gpt2", LETTERS, pre="gpt-2", token_type=[1]), "token_type"),
     "kinds unknown": (entries_of("gpt2", LETTERS, pre="gpt-2", token_type=[1, 1, 9]), "type 9"),
     "merges of one": (entries_of("gpt2", LETTERS, pre="gpt-2", merges=["ab"]), "merge 0"),
     "merges of three": (entries_of("gpt2", LETTERS, pre="gpt-2", merges=["a b ab"]), "merge 0"),
-    "merges of numbers": (entries_of("gpt2", LETTERS, pre="gpt-2", merges=[1]), "no text"),
-    "bytes missing": (entries_of("llama", LETTERS), "256 tokens of bytes"),
+    "merges of numbers": (entries_of("gpt2", LETTERS, pre="gpt-2", merges=[1]), "merges"),
+    "bytes missing": (entries_of("llama", LETTERS), r"\b256\b"),
     "scores too few": (entries_of("llama", LLAMA, scores=[0.5]), "scores"),
-    "scores that are none": (entries_of("llama", ["a"], scores=[float("nan")]), "no numbers"),
-    "a token of what is none": (entries_of("llama", [*LLAMA, "ab"]), "'a', no token"),
+    "scores that are none": (entries_of("llama", ["a"], scores=[float("nan")]), "scores"),
+    "a token of what is none": (entries_of("llama", [*LLAMA, "ab"]), "'ab'.*'a'"),
     "tokens that overlap": (
         entries_of("llama", [*LLAMA, "ab", "bc"], token_type=[2, 3, 3, *[6] * 256, 4, 4]),
-        "overlap",
+        "'ab'.*'bc'",
     ),
     "control tokens perhaps": (entries_of("llama", [*LLAMA, "<PRE>"]), "'<PRE>'"),
     "white space beside tokens": (
         entries_of("llama", LLAMA) | {"general.name": "Phi-3 mini"}, "phi-3",
     ),
     "tokens together": (
-        entries_of("llama", [*LLAMA, "<|return|>", "<|call|>", "<|end|>"]), "together",
+        entries_of("llama", [*LLAMA, "<|return|>", "<|call|>", "<|end|>"]), r"<\|end\|>",
     ),
-    "a prefix that is no flag": (entries_of("llama", LLAMA, add_space_prefix=1), "no flag"),
+    "a prefix that is no flag": (entries_of("llama", LLAMA, add_space_prefix=1), "_prefix"),
     "a token that is none": (entries_of("llama", LLAMA, bos_token_id="<s>"), "bos_token_id"),
     "no beginning to add": (
-        entries_of("gpt2", LETTERS, pre="gpt-2", add_bos_token=True), "names none",
+        entries_of("gpt2", LETTERS, pre="gpt-2", add_bos_token=True), "bos",
     ),
     "an array of arrays": ({"tokenizer.x": struct.pack("<IIQ", 9, 9, 1)}, "type 9"),
     "a value of no type": ({"tokenizer.x": struct.pack("<I", 13)}, "type 13"),
     "an endless array": ({"tokenizer.x": struct.pack("<IIQ", 9, 0, 1 << 60)}, "elements"),
     "endless text": ({"tokenizer.x": struct.pack("<IQ", 8, 1 << 60)}, "bytes"),
-    "an early end": ({"tokenizer.x": struct.pack("<IQ", 8, 9)}, "ends before"),
+    "an early end": ({"tokenizer.x": struct.pack("<IQ", 8, 9)}, "metadata"),
     "text that is none": ({"tokenizer.x": struct.pack("<IQ", 8, 1) + b"\xff"}, "UTF-8"),
 }  # fmt: skip
 
@@ -256,8 +256,8 @@ def test_what_we_do_not_know_exactly_is_refused(name: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("head", "said"),
     [
-        (b"GGML and more of it", "begin with GGUF"),
-        (b"GG", "ends before"),
+        (b"GGML and more of it", "GGUF"),
+        (b"GG", "metadata"),
         (struct.pack("<4sIQQ", b"GGUF", 1, 0, 0), "version 1"),
         (struct.pack(">4sIQQ", b"GGUF", 3, 0, 0), "version"),
         (struct.pack("<4sIQQ", b"GGUF", 3, 0, 1 << 40), "entries"),

@@ -72,22 +72,22 @@ def test_equal_words_add_up_and_columns_have_any_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        ({"word": ["a"], "count": [0]}, "below 1 in row 0"),
-        ({"word": ["a", "b"], "count": [1, -3]}, "below 1 in row 1"),
-        ({"word": ["a", ""], "count": [1, 1]}, "an empty word in row 1"),
-        ({"word": ["a", None], "count": [1, 1]}, "no word in row 1"),
-        ({"word": ["a", "b"], "count": [1, None]}, "no count in row 1"),
-        ({"word": ["a"], "count": [1.0]}, "no whole numbers"),
-        ({"word": [1], "count": [1]}, "no words"),
-        ({"token": ["a"], "count": [1]}, "no column 'word'"),
-        ({"word": ["a"], "count": pa.array([1 << 63], pa.uint64())}, "beyond"),
-        ({"word": pa.array([b"a\xff"]), "count": [1]}, "not UTF-8"),
-        ({"word": pa.array([b"a\x80"]), "count": [1]}, "not UTF-8"),
-        ({"word": ["two words"], "count": [1]}, "not one pre-token"),
-        ({"word": ["a", "don't", "x y"], "count": [1, 2, 3]}, "2 of 3 words"),
-        ({"word": ["a<end>"], "count": [1]}, "special token|not one pre-token"),
-        ({"word": ["aENDb"], "count": [1]}, "holds a special token"),
-        ({"word": ["a" * 9], "count": [1 << 60]}, "more text than"),
+        ({"word": ["a"], "count": [0]}, "row 0 "),
+        ({"word": ["a", "b"], "count": [1, -3]}, "row 1 .*'count'"),
+        ({"word": ["a", ""], "count": [1, 1]}, "row 1 .*'word'"),
+        ({"word": ["a", None], "count": [1, 1]}, "row 1 .*'word'"),
+        ({"word": ["a", "b"], "count": [1, None]}, "row 1 .*'count'"),
+        ({"word": ["a"], "count": [1.0]}, "double .*'count'"),
+        ({"word": [1], "count": [1]}, "int64 .*'word'"),
+        ({"token": ["a"], "count": [1]}, "'word'"),
+        ({"word": ["a"], "count": pa.array([1 << 63], pa.uint64())}, "row 0 .*'count'"),
+        ({"word": pa.array([b"a\xff"]), "count": [1]}, "UTF-8 .*'word'"),
+        ({"word": pa.array([b"a\x80"]), "count": [1]}, r"b'a\\x80'"),
+        ({"word": ["two words"], "count": [1]}, "'two words'"),
+        ({"word": ["a", "don't", "x y"], "count": [1, 2, 3]}, r"\b2\b.*\b3\b.*'x y'"),
+        ({"word": ["a<end>"], "count": [1]}, "a<end>"),
+        ({"word": ["aENDb"], "count": [1]}, "aENDb"),
+        ({"word": ["a" * 9], "count": [1 << 60]}, r"\b64\b"),
     ],
 )
 def test_what_is_no_word_count_is_refused_by_name(
@@ -102,7 +102,7 @@ def test_what_is_no_word_count_is_refused_by_name(
 def test_a_pattern_that_drops_text_refuses_words_that_it_drops(tmp_path: Path) -> None:
     reading = Reading(SplitPattern.named("whitespace"))
     assert read(written(tmp_path / "a.parquet", word=["low"], count=[2]), reading) == {b"low": 2}
-    with pytest.raises(UnreadableSource, match="not one pre-token"):
+    with pytest.raises(UnreadableSource, match="b' '"):
         read(written(tmp_path / "b.parquet", word=["low", " "], count=[2, 9]), reading)
 
 

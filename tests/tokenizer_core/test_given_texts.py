@@ -102,13 +102,13 @@ def test_errors_of_the_stream_and_of_items_end_the_counting() -> None:
     with pytest.raises(OSError, match="network"):
         count_texts(broken())
     for items, error, said in (
-        (["a", 5], InvalidOption, "item 1 holds int where text should be"),
-        ([{"body": "a"}], InvalidOption, "item 0 has no field 'text', but 'body'"),
-        ([{"text": None}], InvalidOption, "item 0 holds NoneType"),
-        (["a", "\ud800"], InvalidUtf8, "item 1 is not Unicode text"),
-        ([b"\xff"], InvalidUtf8, "item 0 is not Unicode text"),
-        ([], EmptyCorpus, "the texts hold no words"),
-        (["", ""], EmptyCorpus, "the texts hold no words"),
+        (["a", 5], InvalidOption, r"item 1 .*\bint\b"),
+        ([{"body": "a"}], InvalidOption, "item 0 .*'text'.*'body'"),
+        ([{"text": None}], InvalidOption, "item 0 .*NoneType"),
+        (["a", "\ud800"], InvalidUtf8, "item 1 "),
+        ([b"\xff"], InvalidUtf8, "item 0 "),
+        ([], EmptyCorpus, "words"),
+        (["", ""], EmptyCorpus, "words"),
         ("low", InvalidOption, "texts='low'"),
     ):
         with pytest.raises(error, match=said):
@@ -144,10 +144,10 @@ def test_what_could_be_names_of_files_is_asked_for(tmp_path: Path) -> None:
     path.write_text("low lower")
     assert count_words([str(path)]).to_mapping() == {b"low": 1, b" lower": 1}
     assert count_words(path for path in tmp_path.glob("*.txt")).total == 2
-    with pytest.raises(InvalidOption, match="names a file, and could be a text"):
+    with pytest.raises(InvalidOption, match=r"a\.txt"):
         count_words(str(one) for one in tmp_path.glob("*.txt"))
     assert count_texts(str(one) for one in [path]).total > 2, "whoever says so means texts"
-    with pytest.raises(InvalidOption, match="copies are looked for in files"):
+    with pytest.raises(InvalidOption, match="deduplicate"):
         count_words(({"text": "a"} for _ in range(2)), deduplicate=True)
 
 
@@ -163,7 +163,7 @@ def test_training_from_an_iterator_is_counting_and_training() -> None:
     )  # fmt: skip
     assert made.digest == expected.digest
     assert heard[-1].texts == 300
-    with pytest.raises(InvalidOption, match="no room for 256 bytes"):
+    with pytest.raises(InvalidOption, match=r"\b100\b.*\b256\b"):
         train_from_iterator(iter(texts), 100)
 
 
@@ -224,17 +224,17 @@ def test_counts_made_by_other_programs_are_read(kind: str) -> None:
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ({"token": ["a"], "count": [1]}, "no column 'word', but token, count"),
-        ({"word": ["a", None], "count": [1, 1]}, "the column 'word' has 1 nulls"),
-        ({"word": ["a"], "count": [1.5]}, "counts are double"),
-        ({"word": ["a"], "count": [0]}, "a count is below 1"),
-        ({"word": ["", "a"], "count": [1, 1]}, "a word is empty"),
+        ({"token": ["a"], "count": [1]}, "'word'.*token, count"),
+        ({"word": ["a", None], "count": [1, 1]}, r"'word'.*\b1\b"),
+        ({"word": ["a"], "count": [1.5]}, "double"),
+        ({"word": ["a"], "count": [0]}, "WHERE count > 0"),
+        ({"word": ["", "a"], "count": [1, 1]}, "word != ''"),
     ],
 )
 def test_arrow_data_that_are_no_counts_are_refused(table: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidOption, match=said):
         WordCounts.from_arrow(pyarrow.table(table))
-    with pytest.raises(InvalidOption, match="exports no Arrow data"):
+    with pytest.raises(InvalidOption, match=r"list.*Arrow"):
         WordCounts.from_arrow([("a", 1)])
 
 
@@ -278,7 +278,7 @@ def test_the_names_in_a_mapping_or_a_table_are_no_texts(take: Any) -> None:
     options = {"vocab_size": 300} if take is train_from_iterator else {}
     frame = pandas.DataFrame({"text": ["low lower"]})
     for given in ({"train": [{"text": "low"}], "test": []}, {"text": "low lower"}, frame):
-        said = rf"a {type(given).__name__} is given .* keys \['{next(iter(given))}'"
+        said = rf"{type(given).__name__} .*\['{next(iter(given))}'"
         with pytest.raises(InvalidOption, match=said):
             take(given, **options)
     assert take(frame["text"], **options) is not None

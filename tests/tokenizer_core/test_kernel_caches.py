@@ -100,7 +100,7 @@ def test_without_a_place_there_is_nothing_to_tell_but_why(home: Path) -> None:
     home.chmod(0o777)
     state = cache_state()
     assert state == machine_code.CacheState(None, refusal=state.refusal)
-    assert f"others can write to {home}" in str(state.refusal)
+    assert str(home) in str(state.refusal)
 
 
 def test_a_kernel_loads_no_linear_algebra_and_takes_it_from_nobody() -> None:

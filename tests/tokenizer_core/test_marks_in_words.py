@@ -101,5 +101,5 @@ def test_the_longest_token_and_the_most_frequent_one_find_marks_in_words() -> No
 
 
 def test_an_empty_mark_is_refused() -> None:
-    with pytest.raises(InvalidOption, match="empty"):
+    with pytest.raises(InvalidOption, match="'</w>'"):
         train_char_bpe(WordCounts.from_mapping({b"a": 1}, "whitespace"), 1, end_of_word="")

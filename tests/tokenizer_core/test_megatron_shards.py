@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,11 +62,6 @@ def reader(prefix: Path) -> tuple[list[NDArray[Any]], list[int]]:
         for length, pointer in zip(lengths.tolist(), pointers.tolist(), strict=True)
     ]
     return found, borders.tolist()
-
-
-@pytest.fixture(scope="module")
-def tokenizer(trained: Callable[..., Tokenizer]) -> Tokenizer:
-    return trained("gpt2")
 
 
 @pytest.fixture(scope="module")
@@ -174,11 +169,11 @@ def test_a_large_vocabulary_is_int32_all_the_way(tmp_path: Path) -> None:
 
 
 def test_what_the_format_cannot_say_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidOption, match="greatest id"):
+    with pytest.raises(InvalidOption, match="2147483648"):
         MEGATRON.dtype((1 << 31) + 1)
     assert MEGATRON.dtype(1 << 31) == "int32"
     writer = MEGATRON.write([tmp_path / "x.bin", tmp_path / "x.idx"], "uint16")
-    with pytest.raises(InvalidOption, match="a document has 2147483648 ids"):
+    with pytest.raises(InvalidOption, match="2147483648"):
         writer.add(np.empty(0, np.uint16), np.array([5, (1 << 31) + 5]))
     writer.close()
 
@@ -195,5 +190,5 @@ def test_an_index_that_is_none_is_found(damage: str, tmp_path: Path) -> None:
         "empty": b"",
     }[damage]
     (tmp_path / "x.idx").write_bytes(damaged)
-    with pytest.raises(CorruptFile, match="no index"):
+    with pytest.raises(CorruptFile, match=r"x\.idx"):
         MEGATRON.read([tmp_path / "x.bin", tmp_path / "x.idx"], np.dtype("<u2"))

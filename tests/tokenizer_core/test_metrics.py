@@ -24,11 +24,6 @@ HIGH_BYTES = {bytes([byte]) for byte in range(0x80, 0x100)}
 
 
 @pytest.fixture(scope="module")
-def tokenizer(trained: MakeTokenizer) -> Tokenizer:
-    return trained("gpt2")
-
-
-@pytest.fixture(scope="module")
 def documents(fuzz_texts: list[str]) -> list[bytes]:
     return [text.encode() for text in fuzz_texts[:1_500]]
 

@@ -241,32 +241,32 @@ def test_half_characters_are_read_as_elsewhere() -> None:
     [
         (step("Foo"), "'Foo'"),
         (step("ByteLevel"), "'ByteLevel'"),
-        ({}, "no type"),
-        ([], "no type"),
-        ("NFC", "no type"),
-        (sequence(None), "without type"),  # type: ignore[arg-type]
+        ({}, "type"),
+        ([], "type"),
+        ("NFC", "type"),
+        (sequence(None), "type"),  # type: ignore[arg-type]
         (step("Sequence"), "normalizers"),
-        (step("NFC", form=1), "'form' of NFC"),
+        (step("NFC", form=1), "'form'"),
         (step("Strip"), "strip_left"),
         (step("Strip", strip_left=1, strip_right=True), "strip_left"),
         (step("Prepend"), "prepend"),
-        (step("Prepend", prepend="x" * 5000), "5000 characters"),
-        (step("Prepend", prepend="\ud800"), "half a character"),
+        (step("Prepend", prepend="x" * 5000), "5000"),
+        (step("Prepend", prepend="\ud800"), "Prepend"),
         (replace("b", String=""), "String"),
-        (replace("b", Regex="x*"), "nothing at all"),
+        (replace("b", Regex="x*"), "'x*'"),
         (replace("b", Regex="("), "Regex"[1:]),
-        (replace("b", Regex=r"(?=ab)a"), "beyond an automaton"),
-        (replace("b", Regex=r"\w+"), "differently"),
+        (replace("b", Regex=r"(?=ab)a"), "'(?=ab)a'"),
+        (replace("b", Regex=r"\w+"), r"'\\w+'"),
         (replace("b", Regex="a", String="b"), "pattern"),
         (step("Replace", pattern="a", content="b"), "pattern"),
         (bert(None, True, None, True), "clean_text"),
-        (sequence(*[replace("a" * 1024, String="a")] * 2), "times as long"),
+        (sequence(*[replace("a" * 1024, String="a")] * 2), "1048576"),
         (sequence(*[step("NFC")] * 65), "steps"),
-        (precompiled(""), "as long as it says"),
-        (precompiled("!!"), "not base64"),
-        (precompiled("é"), "not base64"),
+        (precompiled(""), "trie"),
+        (precompiled("!!"), "base64"),
+        (precompiled("é"), "base64"),
         (precompiled(None), "precompiled_charsmap"),  # type: ignore[arg-type]
-        (precompiled("A" * (1 << 23)), "characters"),
+        (precompiled("A" * (1 << 23)), "8388608"),
     ],
 )
 def test_what_cannot_be_done_exactly_is_refused_by_name(part: Any, names: str) -> None:
@@ -281,7 +281,7 @@ def test_sequences_nested_without_end_are_refused() -> None:
     part = step("NFC")
     for _ in range(sys.getrecursionlimit()):
         part = sequence(part)
-    with pytest.raises(InvalidTokenizer, match="Sequences in Sequences"):
+    with pytest.raises(InvalidTokenizer, match="Sequence"):
         Normalizer.of_description(part)
 
 

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 import tokenizers
 
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}
-
-
-@pytest.fixture(scope="module")
-def tokenizer(trained: Callable[..., Tokenizer]) -> Tokenizer:
-    return trained("gpt2")
 
 
 def test_offsets_cover_the_text_and_show_the_tokens(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +28,6 @@ from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 END = "<|endoftext|>"
 LONG = "a long document " * 150
-
-
-@pytest.fixture(scope="module")
-def tokenizer(trained: Callable[..., Tokenizer]) -> Tokenizer:
-    return trained("gpt2")
 
 
 @pytest.fixture
@@ -133,9 +128,9 @@ def test_every_document_of_a_sequence_leads_back_to_its_row(
             assert found == ids[part.first : part.first + size]
             seen.add(place.id)
     assert len(seen) >= 58
-    with pytest.raises(InvalidOption, match="several documents"):
+    with pytest.raises(InvalidOption, match="parts"):
         packed.place(0)
-    with pytest.raises(InvalidOption, match="not packed"):
+    with pytest.raises(InvalidOption, match="--pack"):
         shards.parts(0)
     with pytest.raises(IndexError):
         packed.parts(len(packed))
@@ -203,17 +198,17 @@ def test_what_cannot_be_packed_is_said(
     tokenizer: Tokenizer, shards: TokenShards, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    for length, seed, told in ((0, 0, "length is 0"), (4, -1, "seed is -1"), (4, 1 << 64, "seed=")):
+    for length, seed, told in ((0, 0, r"\b0\b"), (4, -1, "seed.*-1"), (4, 1 << 64, "seed=")):
         with pytest.raises(InvalidOption, match=told):
             pack_shards(shards, out, length, seed=seed)
     packed = pack_shards(shards, out, 8)
-    with pytest.raises(InvalidOption, match="holds packed sequences"):
+    with pytest.raises(InvalidOption, match=f"{out} .*packed"):
         pack_shards(packed, tmp_path / "twice", 8)
     with shard_place(out).alone(), pytest.raises(WorkspaceLocked):
         pack_shards(shards, out, 8)
-    with pytest.raises(InvalidOption, match="packed sequences would take their place"):
+    with pytest.raises(InvalidOption, match=f"{shards.location}/packed"):
         pack_shards(shards, shards.location, 8)
-    with pytest.raises(InvalidOption, match=f"{out} holds packed sequences"):
+    with pytest.raises(InvalidOption, match=f"{out} .*packed"):
         tokenizer.encode_files(shards.place(0).path, out)
     shards.verify()
     packed.verify()

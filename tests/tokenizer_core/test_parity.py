@@ -400,11 +400,11 @@ def test_what_cannot_be_served_is_refused() -> None:
     development = counts_of(words_of(DEVELOPMENT))
     refused: list[tuple[dict[str, WordCounts], ParityRule, dict[str, Any], str]] = [
         ({"A": counts["A"]}, ParityRule(), {}, "1 language"),
-        (counts, ParityRule(alpha=0.5), {}, "alpha from 1"),
-        (counts, ParityRule(window=-1), {}, "window"),
-        (counts, ParityRule(ratios=(1.0,)), {}, "ratio"),
-        (counts, ParityRule(ratios=(1.0, 1.0, 0.0)), {}, "ratio"),
-        (counts, ParityRule(ratios=(1.0, 1.0, 1.0)), {"development": development}, "either"),
+        (counts, ParityRule(alpha=0.5), {}, r"alpha=0\.5"),
+        (counts, ParityRule(window=-1), {}, "window=-1"),
+        (counts, ParityRule(ratios=(1.0,)), {}, r"1\.0,\)"),
+        (counts, ParityRule(ratios=(1.0, 1.0, 0.0)), {}, r"0\.0\)"),
+        (counts, ParityRule(ratios=(1.0, 1.0, 1.0)), {"development": development}, "ratios"),
         (counts, ParityRule(), {"development": {"A": counts["A"]}}, "'B', 'C'"),
         (counts, ParityRule(), {"tie_break": "first-seen"}, "smallest-ids, greatest-bytes"),
     ]
@@ -412,13 +412,13 @@ def test_what_cannot_be_served_is_refused() -> None:
         with pytest.raises(InvalidOption, match=said):
             learn_parity_merges(languages, 5, rule, **options)
     other = {**counts, "C": count_texts(["kot"], "gpt2")}
-    with pytest.raises(InvalidOption, match="different split patterns"):
+    with pytest.raises(InvalidOption, match="pattern"):
         learn_parity_merges(other, 5)
-    with pytest.raises(EmptyCorpus, match="language C"):
+    with pytest.raises(EmptyCorpus, match=r"\bC\b"):
         learn_parity_merges({**counts, "C": WordCounts.from_pairs([], WORDS)}, 5)
 
 
 def test_counts_that_64_bits_cannot_add_up_are_refused() -> None:
     huge = WordCounts.from_mapping({b"a": 2**62, b"b": 2**62 - 9, b"c": 2**62, b"cd": 5})
-    with pytest.raises(CorpusError, match="symbols, counted as often as they occur"):
+    with pytest.raises(CorpusError, match=str(2**63 - 1)):
         train_parity_bpe({"a": huge, "b": WordCounts.from_mapping({b"ef": 3})}, 258)

@@ -283,13 +283,13 @@ def test_what_a_normalizer_makes_of_a_token_is_what_it_is_called() -> None:
 @pytest.mark.parametrize(
     ("added", "complaint"),
     [
-        ([AddedToken(1, "a"), AddedToken(2, "a")], "the same once"),
+        ([AddedToken(1, "a"), AddedToken(2, "a")], "'a'"),
         (
             [AddedToken(1, "A", normalized=True), AddedToken(2, "a", normalized=True)],
-            "the same once",
+            "'A'",
         ),
-        ([AddedToken(1, " ", normalized=True)], "leaves nothing"),
-        ([AddedToken(1, "a"), AddedToken(1, "b")], "the same id"),
+        ([AddedToken(1, " ", normalized=True)], "' '"),
+        ([AddedToken(1, "a"), AddedToken(1, "b")], "id"),
     ],
 )
 def test_tokens_that_cannot_be_told_apart_are_refused(

@@ -85,10 +85,10 @@ def test_texts_without_the_tokens_that_go_are_encoded_as_before(seed: int) -> No
     assert not gone & plan.new_ids.keys()
     assert gone | plan.new_ids.keys() == tokenizer.vocab.keys()
     broken = replace(plan, old_ids=plan.old_ids[::-1].copy())
-    with pytest.raises(InvalidTokenizer, match="encoded otherwise"):
+    with pytest.raises(InvalidTokenizer, match="'a'"):
         check_on(tokenizer, broken, ["a"])
     other = replace(plan, tokenizer=Tokenizer(BYTES | {256: b"<|end|>"}, [], ["<|end|>"], "cl100k"))
-    with pytest.raises(InvalidTokenizer, match=r"does not come back|encoded otherwise"):
+    with pytest.raises(InvalidTokenizer):
         check_on(tokenizer, other, texts)
 
 
@@ -103,6 +103,6 @@ def test_tokens_that_two_merges_make_stay() -> None:
 
 def test_nothing_to_drop_is_refused() -> None:
     for options in ((0, False), (-1, True)):
-        with pytest.raises(InvalidOption, match="which tokens can go"):
+        with pytest.raises(InvalidOption, match="--min-count"):
             require_something(*options)
     require_something(0, True)

@@ -70,7 +70,7 @@ def test_a_token_that_no_merge_makes_is_found_where_it_is_a_whole_pre_token(tmp_
 
 def test_a_pattern_that_the_file_does_not_name_is_asked_for(tmp_path: Path) -> None:
     path = rank_file(tmp_path / "x.tiktoken", [*BYTES, b"ab"])
-    with pytest.raises(InvalidOption, match="how text is cut") as refused:
+    with pytest.raises(InvalidOption) as refused:
         Tokenizer.load(path)
     assert "pattern='cl100k'" in refused.value.next_step
     assert f"{path},pattern=cl100k" in refused.value.next_step
@@ -94,7 +94,7 @@ def test_published_ranks_are_recognised_as_a_whole(
     told = {"pattern": "gpt2", "special_tokens": {"<|fin|>": 301}}
     assert Tokenizer.load(path, **told).special_tokens == {"<|fin|>": 301}
     rank_file(path, [*BYTES, b"ab", b"abc"])
-    with pytest.raises(InvalidOption, match="how text is cut"):
+    with pytest.raises(InvalidOption, match="pattern"):
         Tokenizer.load(path)
 
 
@@ -125,15 +125,15 @@ def test_ranks_in_a_model_file_are_told_from_sentencepiece(tmp_path: Path) -> No
     path = rank_file(tmp_path / "tokenizer.model", [*BYTES, b"ab"])
     assert Tokenizer.load(path, pattern="gpt2").encode("ab") == [256]
     path.write_bytes(b"\n\x0e\n\x05<unk>\x15\x00\x00\x00\x00\x18\x02")
-    with pytest.raises(InvalidTokenizer, match="a model of the type unigram"):
+    with pytest.raises(InvalidTokenizer, match="unigram"):
         Tokenizer.load(path)
 
 
 def test_details_that_a_format_does_not_have_are_refused(tmp_path: Path) -> None:
     path = rank_file(tmp_path / "x.tiktoken", BYTES)
     for told, why in (
-        ({"patern": "gpt2"}, "no detail 'patern'"),
-        ({"pattern": True}, "pattern of the format tiktoken was given without a value"),
+        ({"patern": "gpt2"}, "'patern'"),
+        ({"pattern": True}, "pattern=VALUE"),
     ):
         with pytest.raises(InvalidOption, match=why):
             Tokenizer.load(path, **told)
@@ -184,7 +184,7 @@ def test_tekken_is_ranks_behind_special_tokens(tmp_path: Path, fuzz_texts: list[
 
 def test_older_files_name_no_special_tokens(tmp_path: Path) -> None:
     path = tekken(tmp_path / "tekken.json", [*BYTES, b"x"], 22, special_tokens=None)
-    with pytest.raises(InvalidTokenizer, match="names no special tokens"):
+    with pytest.raises(InvalidTokenizer, match="v11"):
         Tokenizer.load(path)
     document = json.loads(path.read_text())
     document["config"]["version"] = "v3"
@@ -196,12 +196,12 @@ def test_older_files_name_no_special_tokens(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"vocab": {}}, "is not a tekken.json"),
+        ({"vocab": {}}, "tekken.json"),
         ({"config": {"default_vocab_size": "9"}}, "default_vocab_size 9"),
-        ({"vocab": []}, "has 0 ranks"),
-        ({"special_tokens": [{"rank": 1, "token_str": "<s>"}]}, "have gaps"),
-        ({"special_tokens": [{"rank": 9, "token_str": "<s>"}]}, "special token '<s>' with rank 9"),
-        ({"special_tokens": ["<s>"]}, "special token"),
+        ({"vocab": []}, r"\b0\b.*\b260\b"),
+        ({"special_tokens": [{"rank": 1, "token_str": "<s>"}]}, "special tokens"),
+        ({"special_tokens": [{"rank": 9, "token_str": "<s>"}]}, r"'<s>'.*\b9\b"),
+        ({"special_tokens": ["<s>"]}, "None"),
     ],
 )
 def test_malformed_tekken_files_are_refused(
@@ -218,11 +218,11 @@ def test_a_pattern_that_engines_may_read_differently_is_asked_for(tmp_path: Path
     document["config"]["pattern"] = r"\w+|\s"
     document["vocab"][5]["rank"] = 6
     path.write_text(json.dumps(document))
-    with pytest.raises(InvalidTokenizer, match="no rank 5"):
+    with pytest.raises(InvalidTokenizer, match="rank 5"):
         Tokenizer.load(path)
     document["vocab"][5]["rank"] = 5
     path.write_text(json.dumps(document))
-    with pytest.raises(InvalidTokenizer, match="split pattern") as refused:
+    with pytest.raises(InvalidTokenizer) as refused:
         Tokenizer.load(path)
     assert f"{path},pattern=" in refused.value.next_step
     assert Tokenizer.load(path, pattern="tekken").pattern.name == "tekken"

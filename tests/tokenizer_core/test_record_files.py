@@ -194,10 +194,10 @@ def test_a_directory_of_row_groups_and_texts_is_one_corpus(
 def test_a_column_that_is_not_there_or_not_text_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(table_of(["one"], "content"), path)
-    with pytest.raises(UnreadableSource, match=r"a\.parquet has no column 'text'") as refusal:
+    with pytest.raises(UnreadableSource, match=r"a\.parquet.*'text'") as refusal:
         count_words(path)
     assert "'id', 'content'" in refusal.value.accepted
-    with pytest.raises(UnreadableSource, match=r"int64 and no text in the column 'token_count'"):
+    with pytest.raises(UnreadableSource, match=r"int64.*'token_count'"):
         count_words(path, text_field="token_count")
     assert count_words(path, text_field="content").to_mapping() == {b"one": 1}
 
@@ -205,7 +205,7 @@ def test_a_column_that_is_not_there_or_not_text_is_named(tmp_path: Path) -> None
 def test_a_row_without_text_is_named_as_a_line_without_is(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"text": [*["x"] * 30, None]}), path, row_group_size=20)
-    with pytest.raises(UnreadableSource, match="no text in row 30"):
+    with pytest.raises(UnreadableSource, match="row 30 "):
         count_words(path)
 
 
@@ -214,7 +214,7 @@ def test_bytes_that_are_not_utf8_are_treated_as_elsewhere(tmp_path: Path) -> Non
     pq.write_table(pa.table({"text": pa.array(contents, pa.binary())}), tmp_path / "a.parquet")
     lines = b"".join(b'{"text": "%s"}\n' % one for one in contents)
     (tmp_path / "a.jsonl").write_bytes(lines)
-    with pytest.raises(InvalidUtf8, match=r"a\.parquet is not UTF-8"):
+    with pytest.raises(InvalidUtf8, match=r"a\.parquet"):
         count_words(tmp_path / "a.parquet")
     found = count_words(tmp_path / "a.parquet", invalid_utf8="replace")
     assert in_order(found) == in_order(count_words(tmp_path / "a.jsonl", invalid_utf8="replace"))
@@ -244,28 +244,28 @@ def test_brotli_is_refused_by_name(documents: list[str], tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.csv", "id,content\n1,x\n", "no column 'text'"),
-        ("a.csv", "", "no column 'text'"),
-        ("a.csv", "text,text\na,b\n", "several columns 'text'"),
-        ("a.csv", "id,text\n1,a,b\n", "3 cells in the row that begins at line 2"),
-        ("a.csv", 'text\n"never ends\n', "not well-formed at line 2"),
-        ("a.csv", 'id,text\n"1\n1","a ""b"""\n2,"never\n\nends\n', "not well-formed at line 4"),
-        ("a.tsv", 'id\ttext\n1\ta "b\n"2\n2"\t"never, "" ends\n', "not well-formed at line 4"),
-        ("a.csv", 'id,text\n1,"not ended\n2,"b"\n', "not well-formed at line 2"),
-        ("a.csv", 'id,text\n1,"a\nb",c\n', "3 cells in the row that begins at line 2"),
-        ("a.tsv", 'id\ttext\n1\t"a"b\n', "not well-formed at line 2"),
-        ("a.json", '{"data": [{"text": "a"}]}', "record 0 .* has no field 'text'"),
-        ("a.json", '[{"text": "a"}, {"text": 3}]', "record 1 .* something other than text"),
-        ("a.json", '[{"text": "a"}, 3]', "record 1 .* is not an object"),
-        ("a.json", '[{"text": "a"}', "the array has no end"),
-        ("a.json", '[{"text": "a"},\n]', "record 1 .* a comma stands before the end"),
-        ("a.json", '[{"text": "a"} {"text": "b"}]', "record 1 .* has no comma before it"),
-        ("a.json", '[{"text": "a"},,{"text": "b"}]', "record 1 .* is not an object"),
-        ("a.json", '[,{"text": "a"}]', "record 0 .* is not an object"),
-        ("a.json", '[{"text": "a",}]', "record 0 .* is not JSON"),
-        ("a.json", '[{"text": "a"}] x', "follows after the end"),
-        ("a.json", '[{"text": "a}]', "record 0 .* is not JSON"),
-        ("a.json", "", "holds no words"),
+        ("a.csv", "id,content\n1,x\n", "'text'.*'content'"),
+        ("a.csv", "", "'text'"),
+        ("a.csv", "text,text\na,b\n", "'text', 'text'"),
+        ("a.csv", "id,text\n1,a,b\n", r"\b3\b.*line 2\b"),
+        ("a.csv", 'text\n"never ends\n', r"line 2\b"),
+        ("a.csv", 'id,text\n"1\n1","a ""b"""\n2,"never\n\nends\n', r"line 4\b"),
+        ("a.tsv", 'id\ttext\n1\ta "b\n"2\n2"\t"never, "" ends\n', r"line 4\b"),
+        ("a.csv", 'id,text\n1,"not ended\n2,"b"\n', r"line 2\b"),
+        ("a.csv", 'id,text\n1,"a\nb",c\n', r"\b3\b.*line 2\b"),
+        ("a.tsv", 'id\ttext\n1\t"a"b\n', r"line 2\b"),
+        ("a.json", '{"data": [{"text": "a"}]}', "record 0 .*'text'.*'data'"),
+        ("a.json", '[{"text": "a"}, {"text": 3}]', "record 1 .*'text'"),
+        ("a.json", '[{"text": "a"}, 3]', "record 1 .*object"),
+        ("a.json", '[{"text": "a"}', "record 1 "),
+        ("a.json", '[{"text": "a"},\n]', "record 1 .*comma"),
+        ("a.json", '[{"text": "a"} {"text": "b"}]', "record 1 .*comma"),
+        ("a.json", '[{"text": "a"},,{"text": "b"}]', "record 1 .*object"),
+        ("a.json", '[,{"text": "a"}]', "record 0 .*object"),
+        ("a.json", '[{"text": "a",}]', "record 0 .*JSON"),
+        ("a.json", '[{"text": "a"}] x', "record 1 "),
+        ("a.json", '[{"text": "a}]', "record 0 .*JSON"),
+        ("a.json", "", "words"),
     ],
 )
 def test_tables_and_arrays_that_are_broken_are_named(
@@ -302,7 +302,7 @@ def test_bzip2_and_xz_are_read_whole_or_refused(
     assert count_words(path).to_mapping() == {b"one": 1, b" two": 1, b" three": 1}
     for broken in (members[:-30], b"", members + b"garbage"):
         path.write_bytes(broken)
-        with pytest.raises(UnreadableSource, match="is broken after byte"):
+        with pytest.raises(UnreadableSource, match=path.name):
             count_words(path)
 
 
@@ -337,11 +337,11 @@ def test_a_saved_dataset_is_its_documents_and_nothing_else(
         assert found.skipped.as_dict() == {
             "files": 0, "kinds": {}, "hidden": 0, "about_datasets": about,
         }  # fmt: skip
-        assert found.skipped.remark == f"skipped {about} descriptions of datasets"
+        assert str(about) in found.skipped.remark
         assert in_order(count_words(folder)) == expected
     assert in_order(count_words(tmp_path / "one" / "*")) == expected
     (one / "more.json").write_text("[]")
-    with pytest.raises(UnreadableSource, match=r"1 \.json would not be read"):
+    with pytest.raises(UnreadableSource, match=r"1 \.json"):
         search_sources(sources_of(one)).skipped.refuse()
     only = search_sources([Source(str(one / "dataset_info.json"))])
     assert [file.format for file in only.files] == ["json"], "who names it means it"
@@ -449,7 +449,7 @@ def test_a_bomb_ends_at_the_limit_of_memory(
     path = as_bomb(tmp_path / "bomb.parquet")
     assert path.stat().st_size < 1 << 16
     monkeypatch.setattr(column_files, "_MEMORY", 200 << 20)
-    with pytest.raises(UnreadableSource, match=r"bomb\.parquet takes more than 200 MiB"):
+    with pytest.raises(UnreadableSource, match=r"bomb\.parquet.*200 MiB"):
         count_words(path)
     monkeypatch.undo()
     with pytest.raises(UnreadableSource, match="decompression bomb"):
@@ -459,7 +459,7 @@ def test_a_bomb_ends_at_the_limit_of_memory(
 def test_decoding_that_takes_too_long_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = as_bomb(tmp_path / "slow.parquet")
     monkeypatch.setattr(column_files, "_SECONDS", 0.01)
-    with pytest.raises(UnreadableSource, match="processor time"):
+    with pytest.raises(UnreadableSource, match=r"0\.01 s"):
         count_words(path)
 
 
@@ -472,7 +472,7 @@ def test_a_decoder_that_crashes_is_an_error_that_names_the_file(
     for worker in column_files._workers.all:
         os.kill(worker.process.pid, signal.SIGSEGV)
         worker.process.wait()  # of one that is about to end nobody knows it yet
-    with pytest.raises(UnreadableSource, match=r"one\.parquet ended the process .*-11"):
+    with pytest.raises(UnreadableSource, match=r"one\.parquet.*-11"):
         list(chunks)
     assert len(list(read_chunks(ChunkGroup(file), READING))) > 0, "and others go on"
 

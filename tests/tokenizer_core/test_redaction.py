@@ -266,7 +266,7 @@ def test_which_addresses_may_be_kept(url: str, expected: bool) -> None:
     "value", ["s3://k:word@b/a", "english=s3://k:word@b/a", "place=https://token@h"]
 )
 def test_parameters_with_secrets_are_refused(value: str) -> None:
-    with pytest.raises(InvalidOption, match="password or a signature"):
+    with pytest.raises(InvalidOption, match=r"\*\*\*@"):
         refuse_secrets_in({"name": "news", "paths": ["a.txt", (value,)]})
 
 

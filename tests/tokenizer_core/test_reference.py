@@ -35,7 +35,7 @@ def test_the_tie_breaks_really_differ_on_a_tie() -> None:
 
 
 def test_an_unknown_tie_break_is_refused() -> None:
-    with pytest.raises(ValueError, match="no such tie-break"):
+    with pytest.raises(ValueError, match="random"):
         reference.train(TOY, 1, tie_break="random")
 
 

@@ -90,7 +90,7 @@ def test_a_url_names_a_file_a_folder_or_a_glob(put: Put) -> None:
     ]  # fmt: skip
     assert len(found(f"{place}/**/*.txt")) >= 2
     assert len(found(f"{place}/a.txt", f"{place}/*.txt", place)) <= 4  # each file once
-    with pytest.raises(MissingSource, match=r"no file matches .*nothing"):
+    with pytest.raises(MissingSource, match=r"nothing\*"):
         found(f"{place}/nothing*.txt")
     with pytest.raises(MissingSource):
         found(f"{place}/nothing.txt")
@@ -121,9 +121,9 @@ def test_a_store_is_looked_at_as_directories_are(put: Put) -> None:
     assert search.skipped.kinds["workspace of bpeline"] == 1
     assert search.skipped.kinds["token shards of bpeline"] == 2
     assert count_words([lines, dump]).to_mapping() == {b"low": 2}
-    with pytest.raises(UnreadableSource, match="begins as a Git LFS pointer does") as refusal:
+    with pytest.raises(UnreadableSource, match="Git LFS") as refusal:
         count_words(place)
-    assert refusal.value.next_step == "fetch the file, then type `git lfs pull`"
+    assert "`git lfs pull`" in refusal.value.next_step
 
 
 def vars_of(file: SourceFile) -> dict[str, object]:
@@ -201,25 +201,25 @@ def test_a_file_that_changes_while_it_is_read_is_refused(put: Put) -> None:
     source = open_source(file, 16)
     assert source.take(0, 100).bytes() == TEXT[:100]
     put("a.txt", TEXT[::-1])
-    with pytest.raises(CorpusChanged, match="written anew"):
+    with pytest.raises(CorpusChanged, match=r"a\.txt"):
         source.take(100, 200)
-    with pytest.raises(CorpusChanged, match="written anew"):
+    with pytest.raises(CorpusChanged, match=r"a\.txt"):
         open_source(file, 16)
     put("a.txt", TEXT + b"x")
-    with pytest.raises(CorpusChanged, match=r"it had \d+ bytes"):
+    with pytest.raises(CorpusChanged, match=str(len(TEXT))):
         open_source(file, 16)
 
 
 def test_a_file_that_goes_away_is_named(s3: S3Server) -> None:
     (file,) = found(s3.put("gone/a.txt", TEXT))
     s3.client().delete_object(Bucket=s3.bucket, Key="gone/a.txt")
-    with pytest.raises(CorpusChanged, match=r"s3://corpora/gone/a\.txt .*it is gone"):
+    with pytest.raises(CorpusChanged, match=r"s3://corpora/gone/a\.txt"):
         open_source(file, 16)
 
 
 def test_a_truncated_remote_file_is_broken(put: Put) -> None:
     url = put("a.txt.zst", zstandard.ZstdCompressor().compress(TEXT)[:-5])
-    with pytest.raises(UnreadableSource, match="is broken after byte"):
+    with pytest.raises(UnreadableSource, match=r"a\.txt\.zst"):
         count_words(url)
 
 
@@ -295,11 +295,11 @@ class QuietHandler(SimpleHTTPRequestHandler):
 @pytest.mark.parametrize(
     ("place", "error", "expected"),
     [
-        ("http://127.0.0.1:9/a.txt", UnreadableSource, "cannot be read: Cannot connect to host"),
-        ("{web}/503", UnreadableSource, "cannot be read: 503"),
-        ("{web}/403", UnreadableSource, "cannot be read: 403"),
-        ("{web}/404", MissingSource, "no file matches"),
-        ("{web}/410", MissingSource, "no file matches"),
+        ("http://127.0.0.1:9/a.txt", UnreadableSource, "127.0.0.1:9"),
+        ("{web}/503", UnreadableSource, "Service Unavailable"),
+        ("{web}/403", UnreadableSource, "Forbidden"),
+        ("{web}/404", MissingSource, "/404"),
+        ("{web}/410", MissingSource, "/410"),
     ],
 )
 def test_a_web_server_that_fails_has_no_missing_files(
@@ -318,7 +318,7 @@ def test_a_web_server_that_knows_no_ranges_gives_no_wrong_bytes(
     (tmp_path / "small.txt").write_bytes(TEXT)
     assert count_words(f"{web}/small.txt").digest == count_words(tmp_path / "small.txt").digest
     (tmp_path / "large.txt").write_bytes(TEXT * 12)  # more than one range
-    with pytest.raises(UnreadableSource, match="were asked for"):
+    with pytest.raises(UnreadableSource, match="1,114,112"):
         count_words(f"{web}/large.txt", chunk_bytes=200_000)
     with pytest.raises(MissingSource):
         found(f"{web}/nothing.txt")
@@ -327,12 +327,12 @@ def test_a_web_server_that_knows_no_ranges_gives_no_wrong_bytes(
 @pytest.mark.parametrize(
     ("url", "expected"),
     [
-        ("ftp://user:hunter2@host/a.txt", "holds a password"),
-        ("https://host/a.txt?X-Amz-Signature=hunter2", "holds a password"),
-        ("nonsense://host/a.txt", "Protocol not known: nonsense"),
-        ("zip://a.txt::file:///x.zip", "zip://a.txt::file:///x.zip holds `::`"),
-        ("http://[::1]:9/a.txt", "holds `::`"),
-        ("s3://bucket/secret", "Install s3fs to access S3"),
+        ("ftp://user:hunter2@host/a.txt", r"\*\*\*@host"),
+        ("https://host/a.txt?X-Amz-Signature=hunter2", r"=\*\*\*"),
+        ("nonsense://host/a.txt", "nonsense"),
+        ("zip://a.txt::file:///x.zip", "`::`"),
+        ("http://[::1]:9/a.txt", "`::`"),
+        ("s3://bucket/secret", "s3fs"),
     ],
 )
 def test_a_url_that_cannot_be_used_is_refused_in_three_parts(
@@ -362,7 +362,7 @@ def test_an_answer_that_does_not_end_is_not_waited_for(
     monkeypatch.setattr(remote_files, "ANSWER_SECONDS", 1.0)
     with nonsense(mode) as server:
         begin = time.monotonic()
-        with pytest.raises(OSError, match="no whole answer within 1 seconds"):
+        with pytest.raises(OSError, match="1 seconds"):
             remote_files.read_range(f"{server.url}/a.txt", 0, 100)
         assert time.monotonic() - begin < 60  # all that drips would take a day
 
@@ -409,11 +409,11 @@ def test_a_file_that_never_ends_is_read_as_far_as_it_may_go(
             fsspec.get_filesystem_class("s3").clear_instance_cache()
             url = "s3://bucket"
         try:
-            with pytest.raises(UnreadableSource, match="more came than"):
+            with pytest.raises(UnreadableSource, match="66,536"):
                 count_words(f"{url}/a.txt")
-            with pytest.raises(OSError, match="more came than"):
+            with pytest.raises(OSError, match="66,536"):
                 remote_files.read_range(f"{url}/a.txt", 0, 1000)
-            with pytest.raises(OSError, match="more came than"):
+            with pytest.raises(OSError, match="66,536"):
                 remote_files.read_file(f"{url}/a.txt", tmp_path / "target")
         finally:
             server.shutdown()
@@ -431,9 +431,7 @@ def test_a_file_of_another_length_than_told_is_no_copy(
     about = remote_files.describe(f"{web}/a.txt")
     short = dataclasses.replace(about, size=about.size + 1)
     monkeypatch.setattr(remote_files, "describe", lambda _: short)
-    with pytest.raises(
-        OSError, match=rf"{len(TEXT):,} bytes came of a file that has {short.size:,}"
-    ):
+    with pytest.raises(OSError, match=f"{len(TEXT):,} .*{short.size:,}"):
         remote_files.read_file(f"{web}/a.txt", tmp_path / "copy")
 
 
@@ -443,7 +441,7 @@ def test_who_asks_by_aiohttp_beside_us_is_not_counted() -> None:
             return len(await answer.read())
 
     with nonsense("deeply nested JSON") as server:
-        with receiving(100), pytest.raises(TooMuch, match="more than 100 bytes"):
+        with receiving(100), pytest.raises(TooMuch, match="100 bytes"):
             asyncio.run(ask(server.url))
         assert asyncio.run(ask(server.url)) == 600_001
 
@@ -513,10 +511,10 @@ def test_a_table_in_a_store_is_counted_like_the_local_one(
     assert len(search.files) == 1
     assert search.skipped.about_datasets == 1
     search.skipped.refuse()
-    with pytest.raises(UnreadableSource, match=f"{place}/{name} has no column 'body'") as refusal:
+    with pytest.raises(UnreadableSource, match=f"{place}/{name}.*'body'") as refusal:
         count_words(urls[0], text_field="body")
-    assert "type `--text-field " in refusal.value.next_step
+    assert "`--text-field " in refusal.value.next_step
     broken = s3.put(f"{place}-broken/{name}", local.read_bytes()[:300])
-    with pytest.raises(UnreadableSource, match=f"{place}-broken/{name} cannot be decoded"):
+    with pytest.raises(UnreadableSource, match=f"{place}-broken/{name}"):
         count_words(broken)
     assert not list((tmp_path / "copies").iterdir()), "no copy stays"

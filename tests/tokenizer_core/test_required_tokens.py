@@ -129,22 +129,22 @@ def test_an_interrupted_training_with_required_tokens_goes_on(tmp_path: Path) ->
     train_bpe(counts, 268, checkpoint=checkpoint, **options)  # type: ignore[arg-type]
     resumed = train_bpe(counts, 280, resume_from=checkpoint, **options)  # type: ignore[arg-type]
     assert resumed.merges == train_bpe(counts, 280, **options).merges  # type: ignore[arg-type]
-    with pytest.raises(InvalidOption, match="other settings"):
+    with pytest.raises(InvalidOption, match="settings"):
         train_bpe(counts, 280, resume_from=checkpoint, min_count=1)
 
 
 @pytest.mark.parametrize(
     ("tokens", "options", "named"),
     [
-        (["two words"], {}, "is cut by the split pattern 'gpt2': 'two', ' words'"),
-        ([""], {}, "at least one character"),
-        (["low", "low"], {}, "given twice"),
+        (["two words"], {}, "'gpt2': 'two', ' words'"),
+        ([""], {}, "''"),
+        (["low", "low"], {}, "'low'"),
         (["\ud800"], {}, "surrogate"),
         (["a" * 2000], {}, "2000 bytes"),
         ([" tokenizer"], {"max_token_bytes": 5}, "10 bytes"),
-        ("low", {}, "a list of strings"),
-        ([" tokenizer"], {"vocab_size": 260}, "takes 9 merges"),
-        ([3], {}, "in which 3 stands"),
+        ("low", {}, "='low'"),
+        ([" tokenizer"], {"vocab_size": 260}, "9 merges"),
+        ([3], {}, "=[3]"),
     ],
 )
 def test_tokens_that_cannot_be_are_refused_in_three_parts(
@@ -161,7 +161,7 @@ def test_tokens_that_cannot_be_are_refused_in_three_parts(
 def test_what_is_one_pre_token_depends_on_the_pattern() -> None:
     apart = SplitPattern(regex=r"\w|[^\w]")
     assert len(required_merges(["abc"], SplitPattern(regex=r"\w+|[^\w]+"))) == 2
-    with pytest.raises(InvalidOption, match="is cut"):
+    with pytest.raises(InvalidOption, match="'a', 'b', 'c'"):
         required_merges(["abc"], apart)
 
 
@@ -185,7 +185,7 @@ def test_a_special_token_that_is_ordinary_is_refused_before_anything_is_learned(
             special_tokens=[special],
             required_tokens=["tok", " tokenizer"],
         )
-    assert "also an ordinary token" in refusal.value.happened
+    assert repr(special) in refusal.value.happened
     assert refusal.value.next_step
 
 
@@ -239,6 +239,6 @@ def test_leaving_out_rare_words_is_a_setting_that_a_checkpoint_remembers() -> No
 def test_a_threshold_that_leaves_no_word_is_refused() -> None:
     with pytest.raises(EmptyCorpus) as refusal:
         train_bpe(WordCounts.from_mapping(WORDS), 300, min_word_count=7)
-    assert "at most 6" in refusal.value.accepted
+    assert "6" in refusal.value.accepted
     with pytest.raises(InvalidOption, match="min_word_count"):
         train_bpe(WordCounts.from_mapping(WORDS), 300, min_word_count=0)

@@ -270,9 +270,9 @@ def test_a_record_is_plain_json(small: Tokenizer) -> None:
 
 def test_documents_without_text_or_words_are_refused(small: Tokenizer) -> None:
     for nothing in ([], [b"", b""]):
-        with pytest.raises(EmptyCorpus, match="no text to perturb"):
+        with pytest.raises(EmptyCorpus):
             measure_robustness(small, {}, nothing)
-    with pytest.raises(EmptyCorpus, match="no text to perturb"):
+    with pytest.raises(EmptyCorpus):
         measure_robustness(words_alone(WordPiece()), {}, [b"  \n"])
     with pytest.raises(InvalidUtf8):
         measure_robustness(small, {}, [b"caf\xc3", b"\xa9"])

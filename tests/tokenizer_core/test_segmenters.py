@@ -193,11 +193,11 @@ def test_a_missing_segmenter_names_what_installs_it(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(segmenters, "version", missing)
     for name, extra in (("jieba", "bpeline[chinese]"), ("sudachi", "bpeline[japanese]")):
-        with pytest.raises(SegmenterUnavailable, match="cannot be found") as refused:
+        with pytest.raises(SegmenterUnavailable, match=name) as refused:
             SplitPattern.named(name)
         assert extra in refused.value.next_step
         record = {"name": name, "regex": SEGMENTERS[name].blocks, "digest": "0" * 64}
-        with pytest.raises(SegmenterUnavailable, match="cannot be found"):
+        with pytest.raises(SegmenterUnavailable, match=name):
             SplitPattern.from_record(record)
 
 
@@ -253,9 +253,9 @@ def test_a_tokenizer_over_segments_is_like_any_other(name: str, tmp_path: Path) 
         assert loaded.count(prefix) <= most
     segments = [segment.encode() for segment in pre_tokens(text, name)]
     assert loaded.encoder.encode_words(segments)[0].tolist() == ids
-    with pytest.raises(InvalidInput, match="no regex"):
+    with pytest.raises(InvalidInput, match=f"'{name}'"):
         tokenizer.save(tmp_path / "tokenizer.json", "hf")
-    with pytest.raises(InvalidPattern, match="no regex"):
+    with pytest.raises(InvalidPattern, match=f"'{name}'"):
         _ = tokenizer.pattern.regex_for_tiktoken
 
 
@@ -268,5 +268,5 @@ def test_a_tokenizer_is_not_loaded_without_its_segmenter(
     train_bpe(count_words(tmp_path / "a.txt", "jieba"), 300).save(tmp_path / "saved")
     monkeypatch.setattr(segmenters, "version", lambda _: "0.40")
     segmenters._identity.cache_clear()
-    with pytest.raises(BpelineError, match=r"jieba 0\.42\.1.*installed is jieba, jieba 0\.40"):
+    with pytest.raises(BpelineError, match=r"jieba 0\.42\.1.*jieba 0\.40"):
         Tokenizer.load(tmp_path / "saved")

@@ -149,7 +149,7 @@ def test_words_are_taken_whole_where_merges_are_ignored(kind: str) -> None:
     whole = ["▁the▁tea", "aaab", "▁▁▁▁▁▁▁", "▁мiр", "☃☃"]
     described["model"]["vocab"] |= {token: 5000 + i for i, token in enumerate(whole)}
     if kind == "left out":  # "aa☃ab" is not taken whole, and without ☃ it would be
-        with pytest.raises(InvalidTokenizer, match="left out of texts"):
+        with pytest.raises(InvalidTokenizer, match="'▁the▁tea'"):
             agree(described, whole)
         return
     agree(described, [*STRANGE, *whole, "▁the▁teas", "the", *random_texts(50, 2)])
@@ -213,7 +213,7 @@ def test_an_unknown_token_that_the_vocab_lacks_is_an_error_where_it_is_needed() 
     algorithm = SentencePieceBpe(byte_fallback=False, unknown="")
     encoder, decoder = coders(spec_of(["a", "b", "ab"], [("a", "b")], algorithm))
     assert encoder.encode_short(b"aab") == [0, 2]
-    with pytest.raises(UnknownToken, match="no tokens"):
+    with pytest.raises(UnknownToken):
         encoder.encode_short(b"abc")
     assert decoder.decode([0, 2]) == b"aab"
 
@@ -231,7 +231,7 @@ def test_neighbours_of_characters_that_are_left_out_merge() -> None:
 @pytest.mark.parametrize(
     ("tokens", "merges", "said"),
     [
-        (["a", *BYTES[:10]], [], "lacks 246"),
+        (["a", *BYTES[:10]], [], r"\b246\b"),
         (["a", *BYTES, "<0x0A>a"], [("<0x0A>", "a")], "<0x0A>"),
     ],
 )
@@ -308,7 +308,7 @@ def test_user_defined_tokens_are_found_first_and_never_merge() -> None:
     ids, ends = encoder.encode(text, np.array([[1, 9], [9, 9], [9, 12]]), np.array([3, 0, -1]))
     assert (ids.tolist(), ends.tolist()) == ([2, 1, 4, 3, 0, 5], [4, 5, 6])
     assert encoder.encode(text, np.empty((0, 2), np.int64), np.empty(0, np.int64))[0].size == 0
-    with pytest.raises(InvalidTokenizer, match="lacks the user-defined"):
+    with pytest.raises(InvalidTokenizer, match="'<x>'"):
         coders(spec_of(tokens, merges, SentencePieceBpe(False, None, user_defined=("<x>",))))
 
 

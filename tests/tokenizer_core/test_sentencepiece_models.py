@@ -230,14 +230,14 @@ def test_unused_pieces_that_nothing_makes_change_nothing(tmp_path: Path) -> None
 
 BYTES = b"".join(piece(f"<0x{byte:02X}>", 0, BYTE) for byte in range(256))
 REFUSED: dict[str, tuple[bytes, str]] = {
-    "nothing": (b"", "no pieces"),
+    "nothing": (b"", "pieces"),
     "text": (b"hello, this is no model", "protocol buffer"),
     "a group": (varint(1 << 3 | 3), "protocol buffer"),
     "a field beyond its end": (field(1, b"abc")[:-1], "protocol buffer"),
     "a number without end": (b"\x08" + b"\xff" * 11, "protocol buffer"),
     "field 0": (b"\x02\x00", "protocol buffer"),
-    "no unknown piece": (piece("a") + BPE_TRAINED, "0 unknown"),
-    "two unknown pieces": (UNK + piece("<u>", 0, UNKNOWN) + BPE_TRAINED, "2 unknown"),
+    "no unknown piece": (piece("a") + BPE_TRAINED, r"\b0\b.*unknown"),
+    "two unknown pieces": (UNK + piece("<u>", 0, UNKNOWN) + BPE_TRAINED, r"\b2\b.*unknown"),
     "a piece twice": (UNK + piece("a") + piece("a") + BPE_TRAINED, "twice"),
     "an empty piece": (UNK + piece("") + BPE_TRAINED, "0 bytes"),
     "a long piece": (UNK + piece("a" * 5000) + BPE_TRAINED, "5000 bytes"),
@@ -245,7 +245,7 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "a piece of another kind": (UNK + piece("a", 0, 9) + BPE_TRAINED, "type 9"),
     "an endless score": (UNK + piece("a", float("inf")) + BPE_TRAINED, "score"),
     "a score that is none": (UNK + piece("a", float("nan")) + BPE_TRAINED, "score"),
-    "some bytes": (UNK + piece("<0x41>", 0, BYTE) + BPE_TRAINED, "1 pieces of bytes"),
+    "some bytes": (UNK + piece("<0x41>", 0, BYTE) + BPE_TRAINED, r"\b1\b.*bytes"),
     "bytes without pieces": (UNK + piece("a") + field(2, whole(3, 2) + whole(35, 1)), "bytes"),
     "rules that are none": (UNK + piece("a") + BPE_TRAINED + field(3, field(2, b"abcdef")), "trie"),
     "rules beyond their end": (

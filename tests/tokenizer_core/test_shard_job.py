@@ -12,7 +12,6 @@ import subprocess
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -34,11 +33,6 @@ from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 END = "<|endoftext|>"
 SHARD = 1_000
-
-
-@pytest.fixture(scope="module")
-def tokenizer(trained: Callable[..., Tokenizer]) -> Tokenizer:
-    return trained("gpt2")
 
 
 @pytest.fixture(scope="module")
@@ -285,10 +279,10 @@ def test_tokens_of_other_files_are_not_lost_in_silence(
     out = tmp_path / "out"
     tokenizer.encode_files(paths[:2], out, shard_bytes=1)
     before = {path.name: path.read_bytes() for path in out.iterdir()}
-    with pytest.raises(InvalidOption, match=rf"of other files, such as {paths[1]}, and of none"):
+    with pytest.raises(InvalidOption, match=str(paths[1])):
         tokenizer.encode_files(paths[2], out)
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
-    with pytest.warns(UserWarning, match=rf"not named any more go .*: those of {paths[0]}$"):
+    with pytest.warns(UserWarning, match=str(paths[0])):
         assert len(tokenizer.encode_files(paths[1:], out, shard_bytes=1)) == 2
     with warnings.catch_warnings():
         warnings.simplefilter("error")

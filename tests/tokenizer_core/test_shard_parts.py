@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,11 +24,6 @@ from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 END = "<|endoftext|>"
 SHARD = 1_000
-
-
-@pytest.fixture(scope="module")
-def tokenizer(trained: Callable[..., Tokenizer]) -> Tokenizer:
-    return trained("gpt2")
 
 
 @pytest.fixture
@@ -108,7 +103,7 @@ def test_what_a_run_refuses_parts_refuse_too(
         pytest.fail("refused before anything is written")
 
     encoding = file_encoding_of(tokenizer, END)
-    with pytest.raises(InvalidOption, match="shard_bytes is 0"):
+    with pytest.raises(InvalidOption, match="shard_bytes"):
         ShardJob(encoding, files, shard_place(tmp_path / "out"), BIN, 0).run_by_parts(never)
 
     def meanwhile(_: Sequence[ShardPart]) -> list[list[ShardRecord]]:

@@ -84,7 +84,7 @@ def test_only_bytes_are_read_where_they_lie(english_and_code: str) -> None:
     expected = encoder.encode_whole(Text.of(b"some text")).tolist()
     assert encoder.encode_short(b"some text") == expected
     for other in (bytearray(b"some text"), memoryview(b"some text"), "some text", Bytes(b"some")):
-        with pytest.raises(TypeError, match="expected bytes"):
+        with pytest.raises(TypeError, match=type(other).__name__):
             encoder.encode_short(other)  # type: ignore[arg-type]
     for other in (bytearray(b"some text"), Bytes(b"some text"), Str("some text"), None, [], 5):
         assert encoder.encode_at_once(other) is None  # type: ignore[arg-type]

@@ -128,5 +128,5 @@ def test_a_file_that_changes_is_told(tmp_path: Path) -> None:
         counted(found, Reading(SplitPattern.named("gpt2")), 1 << 20)
     (tmp_path / "17.txt").write_bytes(b"low\xff")
     found[17:18] = find_source_files(sources_of(tmp_path / "17.txt"))
-    with pytest.raises(InvalidUtf8, match=r"17\.txt is not UTF-8 at byte 3"):
+    with pytest.raises(InvalidUtf8, match=r"17\.txt.*byte 3\b"):
         counted(found, Reading(SplitPattern.named("gpt2")), 1 << 20)

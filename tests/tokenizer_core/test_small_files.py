@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,11 +22,6 @@ from bpeline.tokenizer_core.shards.shard_plan import Piece, whole_files
 END = "<|endoftext|>"
 NIGHT = pytest.mark.night
 PARTS = ["lower and lowest", " ", "", "é", "\0", "\ufeff", END, END + END, "\n\n", "日本", "x" * 70]
-
-
-@pytest.fixture(scope="module")
-def tokenizer(trained: Callable[..., Tokenizer]) -> Tokenizer:
-    return trained("gpt2")
 
 
 @pytest.fixture(scope="module")
@@ -129,5 +123,5 @@ def test_a_file_that_changes_is_told(tokenizer: Tokenizer, tmp_path: Path) -> No
         gather_files(file_encoding_of(tokenizer, END), found, 2)
     (tmp_path / "17.txt").write_bytes(b"low\xff")
     found[17:18] = find_source_files(sources_of(tmp_path / "17.txt"))
-    with pytest.raises(InvalidUtf8, match=r"17\.txt is not UTF-8 at byte 3"):
+    with pytest.raises(InvalidUtf8, match=r"17\.txt.*byte 3\b"):
         gather_files(file_encoding_of(tokenizer, END), found, 2)

@@ -176,9 +176,9 @@ def test_of_files_that_cannot_be_read_the_first_is_told(
 
     monkeypatch.setattr(SmallFiles, "read", after_changes)
     for bad, expected, told in (
-        (17, InvalidUtf8, "17.txt is not UTF-8 at byte 3"),
+        (17, InvalidUtf8, r"17\.txt.*byte 3\b"),
         (22, CorpusChanged, "20.txt"),
-        (0, InvalidUtf8, "00.txt is not UTF-8 at byte 3"),
+        (0, InvalidUtf8, r"00\.txt.*byte 3\b"),
     ):
         (tmp_path / "20.txt").write_bytes(b"lower")
         (tmp_path / "25.txt").write_bytes(b"lower")

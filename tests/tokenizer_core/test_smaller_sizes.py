@@ -72,12 +72,12 @@ def test_character_bpe_is_served_in_smaller_sizes_too() -> None:
 
 @pytest.mark.parametrize("size", [0, 257, 10_000])
 def test_impossible_sizes_are_refused(size: int) -> None:
-    with pytest.raises(InvalidOption, match="was asked for") as caught:
+    with pytest.raises(InvalidOption, match=f"{size:,}") as caught:
         of_size(trained(300), size)
     assert "258" in caught.value.accepted
 
 
 def test_algorithms_without_an_order_are_refused() -> None:
     vocab = {0: b"[UNK]", 1: b"a", 2: b"##a"}
-    with pytest.raises(InvalidOption, match="no merges in order"):
+    with pytest.raises(InvalidOption, match="wordpiece"):
         of_size(Tokenizer(vocab, [], ["[UNK]"], algorithm=WordPiece()), 2)

@@ -43,7 +43,7 @@ def test_a_directory_in_the_place_of_a_file_is_refused_and_not_kept_open(
     (tmp_path / name).unlink()
     (tmp_path / name).mkdir()
     opened = _opened_in(tmp_path)
-    with pytest.raises(UnreadableSource, match="is a directory"):
+    with pytest.raises(UnreadableSource, match=f"{name} .*directory"):
         open_source(file, 0)
     assert _opened_in(tmp_path) == opened == []
 
@@ -85,7 +85,7 @@ def test_truncated_and_damaged_compression_is_never_a_shorter_corpus(
         with pytest.raises(UnreadableSource) as refusal:
             counted(file_of(tmp_path / name), 1000)
         assert name in refusal.value.happened
-        assert f"within the first {size} of {size} bytes on disk" in refusal.value.happened
+        assert f"{size} bytes" in refusal.value.happened
         assert refusal.value.next_step
     for damage in (len(packed) // 2, len(packed) - 3):
         broken = bytearray(packed)
@@ -106,9 +106,9 @@ def test_where_a_file_ends_too_early_is_said(tmp_path: Path, name: str) -> None:
     compress = lzma.compress if name.endswith("xz") else gzip.compress
     packed = compress(content.encode())
     (tmp_path / name).write_bytes(packed[: len(packed) // 2])
-    with pytest.raises(UnreadableSource, match="ends inside of") as refusal:
+    with pytest.raises(UnreadableSource) as refusal:
         counted(file_of(tmp_path / name), 1000)
-    found = re.search(r"after byte (\d+) of its text", refusal.value.happened)
+    found = re.search(r"byte (\d+)", refusal.value.happened)
     assert found is not None
     assert len(content) // 4 < int(found[1]) < len(content)
 
@@ -116,7 +116,7 @@ def test_where_a_file_ends_too_early_is_said(tmp_path: Path, name: str) -> None:
 def test_what_is_not_compressed_at_all_is_refused(tmp_path: Path) -> None:
     for name in ("a.txt.gz", "a.txt.zst"):
         (tmp_path / name).write_bytes(b"plain text " * 100)
-        with pytest.raises(UnreadableSource, match="begins as text does, and its name says"):
+        with pytest.raises(UnreadableSource, match=name):
             counted(file_of(tmp_path / name), 100)
 
 
@@ -126,7 +126,7 @@ def test_a_decompression_bomb_is_refused_before_it_fills_the_memory(
 ) -> None:
     monkeypatch.setattr("bpeline.tokenizer_core.corpus.source_bytes._RATIO_MATTERS_FROM", 1 << 20)
     file = write(tmp_path / name, bytes(20 << 20))
-    with pytest.raises(UnreadableSource, match="bomb"):
+    with pytest.raises(UnreadableSource, match="decompression bomb"):
         counted(file, 1 << 20)
 
 
@@ -203,7 +203,7 @@ def test_a_pipe_in_the_place_of_a_file_does_not_hang(tmp_path: Path) -> None:
     file = write(tmp_path / "a.txt", "words")
     (tmp_path / "a.txt").unlink()
     os.mkfifo(tmp_path / "a.txt")
-    with pytest.raises(UnreadableSource, match="pipe"):
+    with pytest.raises(UnreadableSource, match=r"a\.txt .*pipe"):
         counted(file, 100)
 
 

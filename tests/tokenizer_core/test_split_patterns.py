@@ -14,7 +14,7 @@ from tiktoken_ext import openai_public
 from tokenizers import Regex, pre_tokenizers
 
 from bpeline.tokenizer_core import reference
-from bpeline.tokenizer_core.errors import InvalidOption, InvalidPattern
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidPattern, PatternExceedsLimit
 from bpeline.tokenizer_core.splitting import split_patterns
 from bpeline.tokenizer_core.splitting.named_patterns import (
     DROPPING_PATTERNS,
@@ -131,21 +131,22 @@ def test_a_record_gives_an_equal_pattern_back(pattern: SplitPattern) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"digest": "0" * 64}, "other Unicode tables"),
-        ({"digest": None}, "other Unicode tables"),
-        ({"regex": None}, "no record"),
-        ({"regex": r"\w+"}, "not that of"),
-        ({"regex": "(", "name": None}, "does not compile"),
-        ({"name": 5}, "name that is none"),
-        ({"name": None}, "between matches"),
-        ({"between": "kept"}, "between matches"),
+        ({"digest": "0" * 64}, "Unicode"),
+        ({"digest": None}, "Unicode"),
+        ({"regex": None}, "record"),
+        ({"regex": r"\w+"}, "'whitespace'"),
+        ({"regex": "(", "name": None}, "compile"),
+        ({"name": 5}, "name"),
+        ({"name": None}, "None"),
+        ({"between": "kept"}, "'whitespace'"),
     ],
 )
 def test_a_changed_record_is_refused(change: dict[str, object], message: str) -> None:
     record = SplitPattern.named("whitespace").as_record()
-    with pytest.raises(InvalidPattern, match=message):
+    with pytest.raises(InvalidPattern) as refused:
         SplitPattern.from_record({**record, **change})
-    with pytest.raises(InvalidPattern, match="no record"):
+    assert message in refused.value.happened
+    with pytest.raises(InvalidPattern):
         SplitPattern.from_record(r"\S+")
 
 
@@ -197,7 +198,7 @@ def test_an_unknown_name_is_not_taken_for_a_regex(name: str) -> None:
 def test_a_mistyped_name_is_answered_with_the_nearest() -> None:
     with pytest.raises(InvalidOption) as caught:
         SplitPattern.parse("cl100")
-    assert caught.value.next_step == "write 'cl100k'"
+    assert "'cl100k'" in caught.value.next_step
 
 
 def test_a_literal_word_can_still_be_a_regex_on_purpose() -> None:
@@ -208,7 +209,7 @@ def test_a_literal_word_can_still_be_a_regex_on_purpose() -> None:
 def test_a_name_is_no_regex(name: str) -> None:
     with pytest.raises(InvalidPattern) as caught:
         SplitPattern(name)
-    assert caught.value.next_step == f"write SplitPattern.named({name!r})"
+    assert f"SplitPattern.named({name!r})" in caught.value.next_step
 
 
 @pytest.mark.parametrize(("name", "spelling"), PUBLISHED)
@@ -232,23 +233,23 @@ def test_known_spellings_really_are_equal(name: str, spelling: str) -> None:
 
 
 def test_a_name_cannot_be_put_on_another_regex() -> None:
-    with pytest.raises(InvalidPattern, match="not that of the split pattern 'gpt2'"):
+    with pytest.raises(InvalidPattern, match="'gpt2'"):
         SplitPattern(regex=r"\w+", name="gpt2")
-    with pytest.raises(InvalidPattern, match="not that of the split pattern 'mine'"):
+    with pytest.raises(InvalidPattern, match="'mine'"):
         SplitPattern(regex=r"\w+", name="mine")
 
 
 @pytest.mark.parametrize(
     ("pattern", "complaint"),
     [
-        (r"[a", "does not compile"),
-        (r"(?P<n>a)(?P=m)", "does not compile"),
-        (r"a**", "does not compile"),
-        (r"(?r)\w+", "searches backwards"),
-        ("a" * 4097, "too long"),
-        ("é" * 2049, "too long"),
-        ("\ud800", "not UTF-8"),
-        ("", "is ''"),
+        (r"[a", "position 2"),
+        (r"(?P<n>a)(?P=m)", "position 11"),
+        (r"a**", "position 2"),
+        (r"(?r)\w+", "(?r)"),
+        ("a" * 4097, "4097"),
+        ("é" * 2049, "2049"),
+        ("\ud800", "UTF-8"),
+        ("", "''"),
     ],
 )
 def test_an_unusable_regex_is_refused_in_three_parts(pattern: str, complaint: str) -> None:
@@ -381,7 +382,7 @@ def test_kimi_as_published_is_known_and_its_parts_are_refused() -> None:
 )  # fmt: skip
 def test_a_regex_that_explodes_when_it_is_compiled_is_refused(pattern: str) -> None:
     before = time.process_time()
-    with pytest.raises(InvalidPattern, match=r"too large when its repetitions|in free spacing"):
+    with pytest.raises(PatternExceedsLimit):
         SplitPattern(pattern)
     assert time.process_time() - before < 0.5
 

@@ -163,7 +163,7 @@ def test_it_goes_on_behind_what_is_there(
     monkeypatch.setattr(StorePlace, "publish", counted)
     with pytest.raises(KeyboardInterrupt):
         encoded(tokenizer, files, url)
-    with pytest.raises(MissingSource, match=r"no manifest\.json in s3://"):
+    with pytest.raises(MissingSource, match=r"manifest\.json"):
         TokenShards(url)
     monkeypatch.setattr(StorePlace, "publish", publish)
     resumed: list[str] = []
@@ -182,7 +182,7 @@ def test_it_goes_on_behind_what_is_there(
     # A file fewer: what no longer belongs to the tokens goes, and the rest is not written again.
     (files / "3.txt").unlink()
     resumed.clear()
-    with pytest.warns(UserWarning, match=rf"not named any more go from {url}: .*3\.txt$"):
+    with pytest.warns(UserWarning, match=rf"{url}.*3\.txt"):
         fewer = encoded(tokenizer, files, url)
     assert len(resumed) <= 1
     kept = {name.partition(".")[0] for name in names_below(url)} - {"manifest"}
@@ -201,11 +201,11 @@ def test_two_jobs_with_one_url_do_not_lose_shards_of_each_other(
             job.append(encoded(tokenizer, other, url))
 
     job: list[TokenShards] = []
-    with pytest.raises(WorkspaceLocked, match=f"another process .* to {url} meanwhile"):
+    with pytest.raises(WorkspaceLocked, match=url):
         encoded(tokenizer, files, url, on_shard=meanwhile)
     TokenShards(url).verify()
     assert TokenShards(url).manifest == job[0].manifest
-    with pytest.raises(InvalidOption, match=rf"{url} holds the tokens of other files"):
+    with pytest.raises(InvalidOption, match=f"{url} .*{other}"):
         encoded(tokenizer, files, url)
     # Of the same files in the same way, both make the same.
     same = s3.url(f"{tmp_path.name}/same")
@@ -225,16 +225,16 @@ def test_what_was_damaged_or_lost_in_the_store_is_told_and_mended(
     good = shards.file(shards.records[1].files[0]).read_bytes()
     key = f"{tmp_path.name}/tokens/{name}"
     s3.put(key, bytes(len(good)))
-    with pytest.raises(CorruptFile, match="is not what was written"):
+    with pytest.raises(CorruptFile, match=name):
         shards.verify()  # not its own earlier copy
-    with pytest.raises(CorruptFile, match=rf"{url}: {name} is not what was written"):
+    with pytest.raises(CorruptFile, match=f"{url}.*{name}"):
         TokenShards(url).verify()
     s3.put(key, good[:-2])
-    with pytest.raises(CorruptFile, match="does not have the size"):
+    with pytest.raises(CorruptFile, match="size"):
         TokenShards(url)
     encoded(tokenizer, files, url).verify()
     other = train_from_iterator(["other text, other tokens"], vocab_size=260)
-    with pytest.raises(InvalidOption, match=f"{url} holds the tokens of another tokenizer"):
+    with pytest.raises(InvalidOption, match=f"{url} .*{tokenizer.digest[:12]}"):
         encoded(other, files, url)
 
 
@@ -254,16 +254,16 @@ def test_packed_sequences_go_into_a_store(
 def test_a_store_that_does_not_answer_is_named(
     tokenizer: Tokenizer, files: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(StorageError, match="the store of s3://no-such-bucket/tokens cannot be us"):
+    with pytest.raises(StorageError, match="s3://no-such-bucket/tokens"):
         encoded(tokenizer, files, "s3://no-such-bucket/tokens")
     monkeypatch.setattr(remote_files, "_PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(S3FileSystem, "retries", 1)  # of five, each after a longer pause
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     s3.stop()
     try:
-        with pytest.raises(StorageError, match="cannot be used"):
+        with pytest.raises(StorageError, match=s3.url("tokens")):
             encoded(tokenizer, files, s3.url("tokens"))
     finally:
         s3.start()
-    with pytest.raises(InvalidOption, match="a password or a signature"):
+    with pytest.raises(InvalidOption, match=r"\*\*\*@bucket"):
         encoded(tokenizer, files, "s3://key:secret@bucket/tokens")

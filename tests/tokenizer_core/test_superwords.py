@@ -211,7 +211,7 @@ def test_superwords_cut_at_punctuation_are_refused_by_gguf_and_told_how(tmp_path
     made.save(tmp_path / "x.gguf", "gguf")
     assert Tokenizer.load(tmp_path / "x.gguf").digest == made.digest
     other = train_superbpe(base, lines_of(PHRASES), 264, transition_size=260)
-    with pytest.raises(InvalidOption, match="at punctuation too") as refused:
+    with pytest.raises(InvalidOption, match=r"llama\.cpp") as refused:
         other.save(tmp_path / "y.gguf", "gguf")
     assert "--cuts digits" in refused.value.next_step
     with pytest.raises(InvalidOption, match="'punctuation', 'digits'"):
@@ -265,7 +265,7 @@ def test_special_tokens_stay_and_what_cannot_be_is_refused() -> None:
             train_superbpe(base, lines, size, transition_size=transition)
     twice = [(b"a", b"b"), (b"b", b"c"), (b"ab", b"c"), (b"a", b"bc")]
     vocab = [bytes([byte]) for byte in range(256)] + [b"ab", b"bc", b"abc"]
-    with pytest.raises(InvalidOption, match="two merges"):
+    with pytest.raises(InvalidOption, match="259"):
         train_superbpe(
             Tokenizer(dict(enumerate(vocab)), twice), lines_of(texts), 300, transition_size=260
         )

@@ -84,7 +84,7 @@ def test_ids_are_those_of_tokenizers(description: dict[str, Any]) -> None:
     assert [*ours.before, 2, *ours.behind] == ours.around([2])
     theirs = their_ids(description, "a b", "b")
     if theirs is None:
-        with pytest.raises(InvalidOption, match="makes no pairs"):
+        with pytest.raises(InvalidOption, match="pairs"):
             ours.around([1, 2], [2])
     else:
         assert ours.around([1, 2], [2]) == theirs
@@ -118,21 +118,21 @@ def test_sequences_of_any_processors(amounts: Amounts, seed: int, point: int) ->
 @pytest.mark.parametrize(
     ("description", "complaint"),
     [
-        (None, "the post-processor is None"),
-        ({"type": "Truncate"}, "the post-processor is Truncate"),
-        ({"type": ["Sequence"]}, "the post-processor is "),
-        ({**BERT, "sep": ["[SEP]"]}, "BertProcessing lacks a part"),
-        ({**BERT, "sep": ["[SEP]", -1]}, "BertProcessing lacks a part"),
-        ({**BERT, "offsets": 1}, "BertProcessing has the part 'offsets'"),
-        ({**ROBERTA, "trim_offsets": None}, "RobertaProcessing lacks a part"),
-        (template("S $C"), "TemplateProcessing lacks a part"),
-        (template("S $B"), "names 'B', which is not there"),
-        (template("S $A Q"), "names 'Q', which is not there"),
-        (template("S"), "holds a text 0 times"),
-        (template("$A $A"), "holds a text 2 times"),
-        (sequence(template("S $A E"), template("$A")), "is given 3 sequences"),
-        (sequence(None), "the post-processor is None"),  # type: ignore[arg-type]
-        ({"type": "Sequence", "processors": 3}, "Sequence lacks a part"),
+        (None, "None"),
+        ({"type": "Truncate"}, "Truncate"),
+        ({"type": ["Sequence"]}, "['Sequence']"),
+        ({**BERT, "sep": ["[SEP]"]}, "BertProcessing"),
+        ({**BERT, "sep": ["[SEP]", -1]}, "BertProcessing"),
+        ({**BERT, "offsets": 1}, "'offsets'"),
+        ({**ROBERTA, "trim_offsets": None}, "RobertaProcessing"),
+        (template("S $C"), "TemplateProcessing"),
+        (template("S $B"), "'B'"),
+        (template("S $A Q"), "'Q'"),
+        (template("S"), " 0 "),
+        (template("$A $A"), " 2 "),
+        (sequence(template("S $A E"), template("$A")), " 3 "),
+        (sequence(None), "None"),  # type: ignore[arg-type]
+        ({"type": "Sequence", "processors": 3}, "Sequence"),
     ],
 )
 def test_what_tokenizers_cannot_do_with_a_text_is_refused(description: Any, complaint: str) -> None:

@@ -90,7 +90,7 @@ def test_a_training_goes_on_from_its_checkpoint_and_from_no_other(tmp_path: Path
     whole = learn_merges(counts, 20, **options).pairs()
     learn_merges(counts, 3, checkpoint=place, **options)
     assert learn_merges(counts, 20, resume_from=place, **options).pairs() == whole
-    with pytest.raises(InvalidOption, match="other settings"):
+    with pytest.raises(InvalidOption, match="settings"):
         learn_merges(counts, 20, resume_from=place, min_count=1)
 
 
@@ -198,17 +198,17 @@ def test_a_tokenizer_holds_no_number_of_four_digits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("forbid", "tokens", "said"),
     [
-        ([r"\d"], [], "byte b'0' matches"),
-        (["x*"], [], "matches --forbid x"),
-        (["[^a-z]{1}"], [], "always tokens"),
-        (["(a"], [], "does not compile"),
-        ([""], [], "is not a regex"),
-        (["(?:a{1000}){1000}"], [], "too large"),
-        (["[a&&b]c"], [], "operator"),
-        ([], ["a"], "always tokens"),
-        ([], [""], "no token"),
-        ([], ["hex:4"], "no token"),
-        ([], ["\ud800"], "no token"),
+        ([r"\d"], [], "b'0'"),
+        (["x*"], [], "--forbid x"),
+        (["[^a-z]{1}"], [], "--forbid [^a-z]{1}"),
+        (["(a"], [], "position 2"),
+        ([""], [], "--forbid ''"),
+        (["(?:a{1000}){1000}"], [], "{1000}){1000}"),
+        (["[a&&b]c"], [], "[a&&b]"),
+        ([], ["a"], "b'a'"),
+        ([], [""], "''"),
+        ([], ["hex:4"], "hex:4"),
+        ([], ["\ud800"], r"\ud800"),
     ],
 )
 def test_what_cannot_be_forbidden_is_refused(
@@ -225,13 +225,13 @@ def test_a_regex_that_backtracks_without_end_is_an_error(monkeypatch: pytest.Mon
     monkeypatch.setattr(token_rules, "_SEARCH_SECONDS", 0.05)
     allows = TokenRules.checked([r"b(?:a|aa)+$"]).judge()
     assert allows is not None
-    with pytest.raises(InvalidOption, match="takes more than"):
+    with pytest.raises(InvalidOption, match="--forbid"):
         allows(b"b" + b"a" * 300 + b"b")
 
 
 def test_a_required_token_cannot_be_forbidden() -> None:
     counts = WordCounts.from_mapping({b"2024": 9})
-    with pytest.raises(InvalidOption, match="the given merges make"):
+    with pytest.raises(InvalidOption, match="b'2024'"):
         train_bpe(counts, 300, required_tokens=["2024"], forbid=["digits"])
 
 

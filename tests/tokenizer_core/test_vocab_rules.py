@@ -19,35 +19,35 @@ AB = (b"a", b"b")
 @pytest.mark.parametrize(
     ("vocab", "merges", "specials", "message"),
     [
-        (BYTES | {-1: b"ab"}, [], (), "the id -1"),
-        (BYTES | {1 << 24: b"ab"}, [], (), "the id 16777216"),
-        (BYTES | {2**70: b"ab"}, [], (), "the id"),
-        ({True: b"x"} | {i: t for i, t in BYTES.items() if i != 1}, [], (), "the id True"),
-        (BYTES | {"256": b"ab"}, [], (), "the id '256'"),
-        (BYTES | {256.0: b"ab"}, [], (), "the id 256.0"),
-        (BYTES | {256: "ab"}, [], (), "the token of id 256"),
-        (BYTES | {256: b""}, [], (), "0 bytes"),
-        (BYTES | {256: b"a" * 65_537}, [], (), "65537 bytes"),
-        (BYTES | {256: b"a"}, [], (), "both stand for b'a'"),
-        ({i: t for i, t in BYTES.items() if i > 1}, [], (), "lacks 2 of the 256 .*0x00, 0x01"),
-        ([b"a"], [], (), "vocab is a list"),
-        (BYTES, [AB], (), "merge 0 makes b'ab'"),
-        (BYTES | {256: b"ab"}, [(b"ab", b"c")], (), "merge 0 makes b'abc'"),
-        (BYTES | {256: b"xyz"}, [(b"xy", b"z")], (), "merge 0 joins b'xy', which the vocab lacks"),
+        (BYTES | {-1: b"ab"}, [], (), "-1"),
+        (BYTES | {1 << 24: b"ab"}, [], (), "16777216"),
+        (BYTES | {2**70: b"ab"}, [], (), str(2**70)),
+        ({True: b"x"} | {i: t for i, t in BYTES.items() if i != 1}, [], (), "True"),
+        (BYTES | {"256": b"ab"}, [], (), "'256'"),
+        (BYTES | {256.0: b"ab"}, [], (), r"256\.0"),
+        (BYTES | {256: "ab"}, [], (), "256.*'ab'"),
+        (BYTES | {256: b""}, [], (), "256.* 0 "),
+        (BYTES | {256: b"a" * 65_537}, [], (), "65537"),
+        (BYTES | {256: b"a"}, [], (), "97.*256.*b'a'"),
+        ({i: t for i, t in BYTES.items() if i > 1}, [], (), "0x00, 0x01"),
+        ([b"a"], [], (), "list"),
+        (BYTES, [AB], (), "merge 0 .*b'ab'"),
+        (BYTES | {256: b"ab"}, [(b"ab", b"c")], (), "merge 0 .*b'abc'"),
+        (BYTES | {256: b"xyz"}, [(b"xy", b"z")], (), "merge 0 .*b'xy'"),
         (
             BYTES | {256: b"abc", 257: b"ab"},
             [(b"ab", b"c")],
             (),
-            "merge 0 joins b'ab', which no merge makes",
+            "merge 0 .*b'ab'",
         ),
-        (BYTES | {256: b"ab"}, [AB, AB], (), "merge 1, .* is given twice"),
-        (BYTES | {256: b"ab"}, [(b"a", b"b", b"c")], (), "merge 0 is"),
-        (BYTES | {256: b"ab"}, [("a", "b")], (), "merge 0 is"),
-        (BYTES | {256: b"ab"}, [AB], ["ab"], "merge 0 makes b'ab', which the vocab lacks"),
-        (BYTES, [], ["<s>"], "does not hold the special token '<s>'"),
-        (BYTES | {256: b"<s>"}, [], {"<s>": 257}, "does not hold the special token '<s>'"),
-        (BYTES | {256: b"<s>"}, [], {"<t>": 256}, "does not hold the special token '<t>'"),
-        (BYTES, [], ["a"], "'a' is a single byte"),
+        (BYTES | {256: b"ab"}, [AB, AB], (), "merge 1"),
+        (BYTES | {256: b"ab"}, [(b"a", b"b", b"c")], (), "merge 0"),
+        (BYTES | {256: b"ab"}, [("a", "b")], (), "merge 0"),
+        (BYTES | {256: b"ab"}, [AB], ["ab"], "merge 0 .*b'ab'"),
+        (BYTES, [], ["<s>"], "'<s>'"),
+        (BYTES | {256: b"<s>"}, [], {"<s>": 257}, "'<s>'"),
+        (BYTES | {256: b"<s>"}, [], {"<t>": 256}, "'<t>'"),
+        (BYTES, [], ["a"], "'a'"),
     ],
 )
 def test_what_contradicts_itself_is_refused(
@@ -61,7 +61,7 @@ def test_what_contradicts_itself_is_refused(
 
 
 def test_special_tokens_patterns_and_caches_are_checked() -> None:
-    with pytest.raises(InvalidSpecialToken, match="twice"):
+    with pytest.raises(InvalidSpecialToken, match="'<s>'"):
         Tokenizer(BYTES | {256: b"<s>"}, [], ["<s>", "<s>"])
     with pytest.raises(InvalidPattern):
         Tokenizer(BYTES, [], (), "(")
@@ -73,6 +73,6 @@ def test_a_merge_bomb_is_refused_before_anything_grows() -> None:
     tokens = [b"a" * 2**power for power in range(17)]
     merges = [(token, token) for token in tokens]  # the last one makes 128 KiB
     vocab = BYTES | {256 + i: token for i, token in enumerate(tokens[1:])}
-    with pytest.raises(InvalidTokenizer, match="merge 16 makes"):
+    with pytest.raises(InvalidTokenizer, match="merge 16 "):
         Tokenizer(vocab, merges)
     assert Tokenizer(vocab, merges[:-1]).encode("a" * 2**16) == [256 + 15]

@@ -112,20 +112,20 @@ def test_two_tokens_of_the_same_bytes_are_kept_for_the_check_that_names_them() -
     left, right = np.array([97, 98, 256, 97]), np.array([98, 99, 99, 257])
     made = vocab_from_merges(left, right, range(256), ["<a>"])
     assert [made.vocab[id_] for id_ in (259, 260)] == [b"abc", b"abc"]
-    with pytest.raises(InvalidTokenizer, match=r"259 and 260 both stand for b'abc'"):
+    with pytest.raises(InvalidTokenizer, match=r"259.*260.*b'abc'"):
         Tokenizer(made.vocab, made.merges, made.special_tokens)
 
 
 @pytest.mark.parametrize("special_ids", ["first", "last"])
 def test_a_special_token_that_merges_make_is_refused(special_ids: SpecialIds) -> None:
-    with pytest.raises(InvalidSpecialToken, match="'hi' is also an ordinary token"):
+    with pytest.raises(InvalidSpecialToken, match="'hi'"):
         vocab_from_merges(np.array([104]), np.array([105]), range(256), ["<a>", "hi"], special_ids)
 
 
 def test_a_token_that_is_too_long_is_named() -> None:
     doubled = np.array([97, *range(256, 272)])  # 2 … 131,072 bytes
     made = vocab_from_merges(doubled, doubled, range(256))
-    with pytest.raises(InvalidTokenizer, match="the token of id 272 has 131072 bytes"):
+    with pytest.raises(InvalidTokenizer, match=r"272.*131072"):
         Tokenizer(made.vocab, made.merges)
 
 

@@ -181,7 +181,7 @@ def test_every_module_with_entry_kernels_is_compiled_and_told(
 def test_a_module_that_cannot_be_compiled_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     program = "import sys\nfor line in sys.stdin: assert 'utf8' not in line; print(1, flush=True)"
     monkeypatch.setattr(warm_up, "_PROGRAM", program)
-    with pytest.raises(BpelineError, match=r"scanning\.utf8 cannot be compiled: [^\0]*Assertion"):
+    with pytest.raises(BpelineError, match=r"scanning\.utf8[^\0]*Assertion"):
         list(compile_all())
 
 
@@ -198,7 +198,7 @@ def test_without_a_python_kernels_are_compiled_in_this_process(
         raise RuntimeError(f"{name[-4:]} is of another LLVM")
 
     monkeypatch.setattr(warm_up, "compile_module", failing)
-    with pytest.raises(BpelineError, match=r"cannot be compiled: RuntimeError: .* another LLVM"):
+    with pytest.raises(BpelineError, match=r"RuntimeError: .* another LLVM"):
         list(compile_all())
 
 

@@ -114,7 +114,7 @@ def test_vocab_txt_keeps_a_wordpiece(wordpiece: Tokenizer, tmp_path: Path) -> No
     theirs = tokenizers.models.WordPiece.from_file(str(tmp_path / "vocab.txt"), unk_token="[UNK]")
     assert theirs.token_to_id("##a") == loaded.token_to_id("##a")
     (tmp_path / "vocab.txt").write_text("[UNK]\na\na\n")
-    with pytest.raises(InvalidTokenizer, match="twice"):
+    with pytest.raises(InvalidTokenizer, match=r"/vocab\.txt"):
         Tokenizer.load(tmp_path / "vocab.txt", **told)
 
 
@@ -122,7 +122,7 @@ def test_what_vocab_txt_does_not_say_is_asked_for(wordpiece: Tokenizer, tmp_path
     path = tmp_path / "vocab.txt"
     wordpiece.save(path, "wordpiece")
     for told in ({}, {"pattern": "wordpunct"}, {"without_normalizer": True}):
-        with pytest.raises(InvalidTokenizer, match="does not say what is done to texts") as refused:
+        with pytest.raises(InvalidTokenizer, match=r"vocab\.txt") as refused:
             Tokenizer.load(path, **told)
         assert f"{path},without_normalizer,pattern=whitespace" in refused.value.next_step
         assert f"{path},uncased" in refused.value.next_step
@@ -143,7 +143,7 @@ def test_vocab_txt_is_read_as_bert_reads_it(lowercase: bool, tmp_path: Path) -> 
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(beside | {"cls_token": "[CLS]"}))
     assert Tokenizer.load(path).digest == ours.digest
     (tmp_path / "added_tokens.json").write_text('{"[NEW]": 17}')
-    with pytest.raises(InvalidTokenizer, match=r"declares the token '\[NEW\]'"):
+    with pytest.raises(InvalidTokenizer, match=r"'\[NEW\]'"):
         Tokenizer.load(path)
 
 
@@ -215,7 +215,7 @@ def test_the_files_come_back_with_pattern_and_marks(files: Path, tmp_path: Path)
 
 def test_files_that_contradict_each_other_are_refused(files: Path) -> None:
     (files / "idx_to_vocab.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(InvalidTokenizer, match="contradicts"):
+    with pytest.raises(InvalidTokenizer, match=r"idx_to_vocab\.json .*vocab_to_idx\.json"):
         Tokenizer.load(files, pattern="wordpunct", sentences="lines")
     (files / "freqs.json").write_text('{"ab": -1}', encoding="utf-8")
     with pytest.raises(InvalidTokenizer):
@@ -229,12 +229,12 @@ def test_marks_of_another_name_are_given(files: Path) -> None:
 
 @pytest.mark.parametrize("details", [{}, {"pattern": "wordpunct"}, {"sentences": "lines"}])
 def test_how_text_is_cut_is_never_assumed(files: Path, details: dict[str, str]) -> None:
-    with pytest.raises(InvalidTokenizer, match=r"no bpeline\.json") as refused:
+    with pytest.raises(InvalidTokenizer, match=r"bpeline\.json") as refused:
         Tokenizer.load(files, **details)
     assert f"{files},sentences=punkt,pattern=wordpunct" in refused.value.next_step
     assert refused.value.exit_code == 2
     (files / "bpeline.json").write_text('{"algorithm": {"name": "frequency-bpe"}}')
-    with pytest.raises(InvalidTokenizer, match="another algorithm"):
+    with pytest.raises(InvalidTokenizer, match=r"/bpeline\.json"):
         Tokenizer.load(files)
 
 
@@ -250,10 +250,10 @@ def test_characters_in_no_merge_of_a_codes_file_are_asked_for(
     unmerged: Tokenizer, tmp_path: Path
 ) -> None:
     path = tmp_path / "x.codes"
-    with pytest.warns(UserWarning, match=r"2 here, .* finds <unk> instead.* are ',z'") as told:
+    with pytest.warns(UserWarning, match=r"\b2\b.*<unk>.*',z'") as told:
         unmerged.save(path, "subword-nmt")
     assert told[0].filename == __file__
-    with pytest.raises(InvalidOption, match="any other would be <unk>") as refused:
+    with pytest.raises(InvalidOption, match="<unk>") as refused:
         Tokenizer.load(path)
     assert "characters='qxz'" in refused.value.next_step
     assert f"{path},characters=qxz" in refused.value.next_step

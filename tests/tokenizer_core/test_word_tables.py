@@ -125,9 +125,9 @@ def test_memory_that_the_system_does_not_give_is_no_error_of_files(
         raise OSError(errno.ENOMEM, "Cannot allocate memory")
 
     monkeypatch.setattr(mmap, "mmap", full)
-    with pytest.raises(MemoryError, match="no 8 MB: Cannot allocate memory"):
+    with pytest.raises(MemoryError, match=r"8 MB.*Cannot allocate memory"):
         in_pages(1_000_000, np.int64)
-    with pytest.raises(MemoryError, match="no 8 MB: Cannot allocate memory"):
+    with pytest.raises(MemoryError, match=r"8 MB.*Cannot allocate memory"):
         in_lines(1 << 20, np.int64)
 
 

@@ -98,7 +98,7 @@ def test_tokens_that_llama_cpp_takes_whole_are_refused(tmp_path: Path) -> None:
     merges = [(b"a", b"b")]
     for pattern, ignoring in (("llama3", False), ("gpt2", True)):
         tokenizer = Tokenizer(vocab, merges, pattern=pattern, ignore_merges=ignoring)
-        with pytest.raises(InvalidTokenizer, match="whole"):
+        with pytest.raises(InvalidTokenizer, match="257"):
             tokenizer.save(tmp_path / "x.gguf", "gguf")
     for pattern, ignoring in (("llama3", True), ("gpt2", False)):
         tokenizer = Tokenizer(vocab, merges, pattern=pattern, ignore_merges=ignoring)
@@ -121,12 +121,12 @@ def test_sentencepiece_holds_character_bpe_whose_words_end_in_a_symbol(tmp_path:
         "wordpunct": train_char_bpe(cuts, 2),
         "space": train_char_bpe(space, 2),
         "gaps": of_size_with_gap(train_char_bpe(words, 9)),
-        "two merges": Tokenizer(
+        "'aba'": Tokenizer(
             {0: b"<unk>", 1: b"a", 2: b"b", 3: b"</w>", 4: b"ab", 5: b"ba", 6: b"aba"},
             [(b"a", b"b"), (b"b", b"a"), (b"ab", b"a"), (b"a", b"ba")],
             algorithm=train_char_bpe(words, 1).algorithm,
         ),
-        "do not make": Tokenizer(
+        "merges .*'aba'": Tokenizer(
             {0: b"<unk>", 1: b"a", 2: b"b", 3: b"</w>", 4: b"ab", 5: b"ba", 6: b"aba"},
             [(b"a", b"b"), (b"b", b"a"), (b"a", b"ba")],
             algorithm=train_char_bpe(words, 1).algorithm,

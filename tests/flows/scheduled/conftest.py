@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from published import copied
 from served import Served, serving
 
 
@@ -19,7 +19,7 @@ def served(
 ) -> Iterator[Served]:
     """``bpeline server --deploy``, with a small corpus beside its workspace; one for all files."""
     folder = tmp_path_factory.mktemp("served")
-    shutil.copytree(fresh_workspace, folder / "home")
+    copied(fresh_workspace, folder / "home")
     (folder / "corpus").mkdir()
     pieces = [english_and_code[at : at + 800] for at in range(0, 80_000, 800)]
     (folder / "corpus" / "documents.txt").write_text("<|end|>".join(pieces), encoding="utf-8")
