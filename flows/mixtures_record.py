@@ -40,7 +40,7 @@ def table_of(mixtures: Mixtures) -> list[tuple[str, ...]]:
 
 
 def draw_mixtures(mixtures: Mixtures, path: Path) -> Path:
-    """Draw bytes per token of every slice over the choices, as SVG or PNG by the path's suffix."""
+    """Draw bytes per token of every slice over the choices, as SVG."""
     values = {
         name: [choice.bytes_per_token[name] for choice in mixtures.choices]
         for name in mixtures.slices

@@ -25,7 +25,6 @@ from warm_commands import warm_commands
 
 # Set before any dependency is imported: some read these at import.
 os.environ.update(
-    MPLBACKEND="Agg",
     DO_NOT_TRACK="true",
     MLFLOW_DISABLE_TELEMETRY="true",
     PREFECT_SERVER_ANALYTICS_ENABLED="false",

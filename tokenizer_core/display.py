@@ -1,11 +1,12 @@
-"""What people see in a terminal and in a notebook: tokens, tables, lines; measures nothing."""
+"""Tokens, tables and texts as terminals, notebooks and pages show them."""
 
 from __future__ import annotations
 
 import html
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+import regex
 
 from bpeline.tokenizer_core.redaction import without_controls
 
@@ -18,6 +19,7 @@ _STYLE = (
 _SPECIAL = "outline:1px solid currentColor;"
 _MOST = 2_000  # tokens shown in a page
 _SEEN = {"\n": "⏎\n", "\t": "→\t"}
+_INVISIBLE = regex.compile(r"[^\P{C}\n]|[^\P{Z} ]|\p{Default_Ignorable_Code_Point}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,14 @@ def shown_token(id_: int, token: bytes, special: bool) -> ShownToken:
     return ShownToken(id_, text, special)
 
 
+def printable(text: str) -> str:
+    """Text of users in which invisible characters and direction marks are numbers: ``[U+202E]``."""
+    if text.isascii() and text.isprintable():
+        return text
+    shown: str = _INVISIBLE.sub(lambda match: f"[U+{ord(match.group()):04X}]", text)
+    return shown
+
+
 def card(facts: dict[str, str], sample: ShownTokens) -> str:
     """Facts about a tokenizer and a coloured sample, as HTML for a notebook."""
     return f"{table((), facts.items())}{sample._repr_html_()}"
@@ -113,56 +123,3 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], caption: str = ""
     shown = "".join(f"<tr>{''.join(cells)}</tr>" for cells in lines)
     below = f'<p style="opacity:.7">{html.escape(caption)}</p>' if caption else ""
     return f"<table>{shown}</table>{below}"
-
-
-def line_chart(title: str, lines: Mapping[str, Sequence[tuple[float, float]]]) -> str:
-    """Lines over a logarithmic x-axis as SVG for a notebook; points say their values.
-
-    Args:
-        title: what y is.
-        lines: name → (x, y) in order of x, all x above 0; at least one point.
-    """
-    points = [point for line in lines.values() for point in line]
-    xs, ys = [math.log(x) for x, _ in points], [y for _, y in points]
-    left, right, top, bottom = 60, 460, 30, 200
-    width, height = max(xs) - min(xs) or 1.0, max(ys) - min(ys) or 1.0
-
-    def place(x: float, y: float) -> tuple[float, float]:
-        across = left + (right - left) * (math.log(x) - min(xs)) / width
-        return across, bottom - (bottom - top) * (y - min(ys)) / height
-
-    axes = f'd="M{left} {top}V{bottom}H{right}" fill="none" stroke="currentColor"'
-    drawn = [
-        f'<text x="{left}" y="16">{html.escape(title)}</text>',
-        f'<path {axes} opacity=".4"/>',
-    ]
-    drawn += [
-        f'<text x="{left - 6}" y="{place(points[0][0], y)[1] + 4:.0f}" text-anchor="end">'
-        f"{y:.4g}</text>"
-        for y in sorted({min(ys), max(ys)})
-    ]
-    drawn += [
-        f'<text x="{place(x, min(ys))[0]:.0f}" y="{bottom + 18}" text-anchor="middle">'
-        f"{x:,.0f}</text>"
-        for x in sorted({min(x for x, _ in points), max(x for x, _ in points)})
-    ]
-    for number, (name, line) in enumerate(lines.items()):
-        colour = f"hsl({_HUES[number % len(_HUES)]},65%,50%)"
-        placed = [place(x, y) for x, y in line]
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in placed)
-        drawn.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        drawn += [
-            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"><title>'
-            f"{html.escape(name)} {at:,.0f}: {value:.6g}</title></circle>"
-            for (x, y), (at, value) in zip(placed, line, strict=True)
-        ]
-        if len(lines) > 1:
-            drawn.append(
-                f'<text x="{right + 8}" y="{top + 16 * number}" fill="{colour}">'
-                f"{html.escape(name[:24])}</text>"
-            )
-    wide = right + (190 if len(lines) > 1 else 30)
-    return (
-        f'<svg viewBox="0 0 {wide} {bottom + 30}" width="{wide}" role="img" '
-        f'style="max-width:100%;font:12px sans-serif" fill="currentColor">{"".join(drawn)}</svg>'
-    )

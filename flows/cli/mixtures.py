@@ -44,7 +44,7 @@ from bpeline.tokenizer_core.errors import InvalidOption
 @click.option(
     "--picture",
     type=FILE,
-    help="Where to draw it: .svg or .png.  [default: NAME-mixtures.svg here]",
+    help="Where to draw it, a .svg file.  [default: NAME-mixtures.svg here]",
 )
 def mixtures(
     corpus: str,
@@ -67,9 +67,9 @@ def mixtures(
     from bpeline.flows.wording import aligned
     from bpeline.registry.environment import addresses
 
-    if picture is not None and picture.suffix not in (".svg", ".png"):
+    if picture is not None and picture.suffix != ".svg":
         raise InvalidOption(
-            f"--picture is {picture}", "accepted: a .svg or .png file", "type `--picture m.svg`"
+            f"--picture is {picture}", "expected a .svg file", "type `--picture m.svg`"
         )
     parameters = {
         key: list(value) if isinstance(value, tuple) else value

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from bpeline.flows.pages.charts import Chart, Series, bar_chart, line_chart
 from bpeline.flows.pages.contents import ReportContents, merged_ids, saved_by_last, training_curve
 from bpeline.flows.requests import ORDINARY
 from bpeline.flows.wording import language_costs
 from bpeline.registry.measured import ROBUSTNESS_COLUMNS
+from bpeline.tokenizer_core.charts import Chart, Line
 from bpeline.tokenizer_core.evaluation import GINI_OF_TEXTS
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 _CURVE = "compression/bytes_per_token"
 _SLICE = "bytes_per_token/"
@@ -29,7 +30,7 @@ def compression(contents: ReportContents) -> dict[str, Any]:
         "choice": _choice(contents.chosen_size),
         "ranks": _ranks(contents),
         "gains": _gains(contents),
-        "lengths": _lengths(contents),
+        "lengths": token_lengths(contents.tokenizer),
         "slices": _slices(contents.metrics),
         "costs": language_costs(contents.metrics, ORDINARY, GINI_OF_TEXTS, contents.sources),
         "robustness": _robustness(contents),
@@ -60,18 +61,18 @@ def _sizes(contents: ReportContents) -> dict[str, Any] | None:
     use, series = contents.use, []
     trained = training_curve(contents.tokenizer, use) if use else []
     if trained:
-        series.append(Series("training", trained))
+        series.append(Line("training", trained))
     measured = {
         key: curve
         for key, curve in contents.curves.items()
         if len(curve) > 1 and "bytes_per_token" in key
     }
     for key in sorted(measured, key=lambda one: (one != _CURVE, one))[:4]:
-        series.append(Series(_name_of(key), measured[key], dots=True))
+        series.append(Line(_name_of(key), measured[key], dots=True))
     if not series:
         return None
     return {
-        "chart": line_chart(
+        "chart": Chart(
             "Bytes per token over the vocabulary size", "vocabulary size", "bytes per token", series
         ),
         "saved_by_last": saved_by_last(use) if use is not None and len(use.gains) > 10 else None,
@@ -86,9 +87,9 @@ def _choice(chosen: Mapping[str, Any] | None) -> dict[str, Any] | None:
     costs = [(size, cost / 1e6) for size, _, cost in chosen["curve"]]
     (least,) = (point for point in costs if point[0] == chosen["vocab_size"])
     return {
-        "chart": line_chart(
+        "chart": Chart(
             "What a byte of text costs over the vocabulary size", "vocabulary size",
-            "MFLOPs per byte", [Series("cost", costs), Series("chosen", [least], dots=True)],
+            "MFLOPs per byte", [Line("cost", costs), Line("chosen", [least], dots=True)],
         ),
         "said": chosen["said"],
         "model": chosen["model"]["title"],
@@ -115,9 +116,9 @@ def _ranks(contents: ReportContents) -> dict[str, Any] | None:
     ranks = np.unique(np.geomspace(1, len(counts), 80).astype(np.int64))
     points = [(int(rank), int(counts[rank - 1])) for rank in ranks]
     return {
-        "chart": line_chart(
+        "chart": Chart(
             "Occurrences of tokens by rank", "tokens, most frequent first", "occurrences",
-            [Series("training text", points)], y_log=True,
+            [Line("training text", points)], y_log=True,
         ),
         "rare": int((use.left[merged_ids(contents.tokenizer)] < 100).sum()),
     }  # fmt: skip
@@ -134,25 +135,25 @@ def _gains(contents: ReportContents) -> dict[str, Any] | None:
     sums = np.add.reduceat(gains, edges[:-1] - 1) / np.diff(edges)
     points = [(float(edge), float(one)) for edge, one in zip(edges[:-1], sums, strict=True)]
     return {
-        "chart": line_chart(
+        "chart": Chart(
             "Tokens that each merge saves", "rank of the merge", "tokens saved",
-            [Series("training text", points)], y_log=True,
+            [Line("training text", points)], y_log=True,
         ),
         "last": int(gains[-1]),
     }  # fmt: skip
 
 
-def _lengths(contents: ReportContents) -> Chart:
+def token_lengths(tokenizer: Tokenizer) -> Chart:
+    """How many tokens have which length, special tokens apart."""
     lengths = Counter(
         min(len(token), _LONGEST_BAR)
-        for id_, token in contents.tokenizer.vocab.items()
-        if not contents.tokenizer.is_special(id_)
+        for id_, token in tokenizer.vocab.items()
+        if not tokenizer.is_special(id_)
     )
-    bars = [
-        (f"{length}{'+' if length == _LONGEST_BAR else ''}", float(lengths[length]))
-        for length in range(1, max(lengths, default=1) + 1)
-    ]
-    return bar_chart("Tokens by length", "bytes of a token", "tokens", bars)
+    shown = range(1, max(lengths, default=1) + 1)
+    names = [f"{length}{'+' if length == _LONGEST_BAR else ''}" for length in shown]
+    bars = [lengths[length] for length in shown]
+    return Chart("Tokens by length", "bytes of a token", "tokens", bars=bars, names=names)
 
 
 def _slices(metrics: Mapping[str, float]) -> dict[str, Any]:

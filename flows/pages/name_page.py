@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from bpeline.flows.pages.charts import Chart, Spot, legend_fits, short_number, spot_chart
 from bpeline.flows.pages.rendering import render
 from bpeline.flows.wording import SHOWN_CONFIDENCE, megabytes, number_text
 from bpeline.registry.name_history import (
@@ -19,6 +18,7 @@ from bpeline.registry.name_history import (
     PastVersion,
 )
 from bpeline.registry.tracking import DRIFTED, DRIFTED_VALUES, model_link
+from bpeline.tokenizer_core.charts import COLOURS, Chart, Line, Point, short_number
 from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN, RARE, depends_on_text
 
 if TYPE_CHECKING:
@@ -69,6 +69,9 @@ def page_of_name(history: NameHistory, ui: str = "") -> str:
         "candidate": _with_alias(history, _CANDIDATE),
         "newest": newest,
         "cost": _cost_chart(history),
+        "has_intervals": any(
+            one.change and SHOWN_CONFIDENCE in one.change.intervals for one in history.compared
+        ),
         "stuck": [one.version for one in newest if one.version.stuck],
         "not_compared": [one for one in history.versions if one.not_compared],
         "versions": [_version_cells(one) for one in newest],
@@ -152,21 +155,21 @@ def _cost_chart(history: NameHistory) -> Chart | None:
          if one.version is history.reference and one.bytes_per_token is not None), None
     )  # fmt: skip
     kinds = sorted({(one.version.vocab_size, one.version.pattern) for one in compared})
-    legend = _legend(kinds)
-    series: dict[str, list[Spot]] = {name: [] for name in legend.values()}
+    points: dict[tuple[int, str], list[Point]] = {kind: [] for kind in kinds}
     for place, one in enumerate(compared):
-        name = legend[one.version.vocab_size, one.version.pattern]
-        series[name].append(_spot(place, one, reference))
-    return spot_chart(
+        kind = one.version.vocab_size, one.version.pattern
+        points[kind].append(_point(place, one, reference))
+    names = _kind_names(kinds)
+    return Chart(
         f"Tokens per 1,000 bytes of the versions of {history.name}",
         "version",
         "tokens per 1,000 bytes",
-        [str(one.version.number) for one in compared],
-        series,
+        [Line(names[kind], points[kind], dots=True) for kind in kinds],
+        names=[str(one.version.number) for one in compared],
     )
 
 
-def _legend(kinds: Sequence[tuple[int, str]]) -> dict[tuple[int, str], str]:
+def _kind_names(kinds: Sequence[tuple[int, str]]) -> dict[tuple[int, str], str]:
     """Names of sizes and patterns, by what differs; one for all where there are too many."""
     sizes, patterns = ({*values} for values in zip(*kinds, strict=True))
     names = {
@@ -176,22 +179,22 @@ def _legend(kinds: Sequence[tuple[int, str]]) -> dict[tuple[int, str], str]:
         )
         for size, pattern in kinds
     }
-    return names if legend_fits([*names.values()]) else dict.fromkeys(kinds, "")
+    return names if len(kinds) <= len(COLOURS) else dict.fromkeys(kinds, "")
 
 
-def _spot(place: int, one: PastVersion, reference: float | None) -> Spot:
+def _point(place: int, one: PastVersion, reference: float | None) -> Point:
     assert one.bytes_per_token is not None
     version, cost = one.version, _cost(one.bytes_per_token)
-    said = (
+    text = (
         f"{version.reference}: {cost:.2f} tokens per 1,000 bytes; {version.vocab_size:,} ids, "
         f"{_short(version.pattern)}, {version.created_at[:10]}"
     )
     ends = one.change.intervals.get(SHOWN_CONFIDENCE) if one.change else None
-    low, high = ends if ends and reference is not None else (None, None)
-    ringed, line = CHAMPION in version.aliases, f"{version.vocab_size} {version.pattern}"
-    if low is None or high is None or reference is None:
-        return Spot(place, cost, said, line, ringed=ringed)
-    return Spot(place, cost, said, line, reference * (1 + low), reference * (1 + high), ringed)
+    ringed = CHAMPION in version.aliases
+    if not ends or reference is None:
+        return Point(place, cost, text, ringed=ringed)
+    low, high = (reference * (1 + end) for end in ends)
+    return Point(place, cost, text, low, high, ringed)
 
 
 def _short(pattern: str) -> str:
@@ -256,23 +259,20 @@ def _kind(low: float, high: float) -> str:
 def _drift_chart(history: NameHistory) -> Chart | None:
     """Tokens per 1,000 bytes of new text, and of the own text of the version that was watched."""
     observations = history.observations or ()
-    series = {
-        name: [
-            Spot(place, _cost(one.metrics[key]), _observed(history, one), _watched(history, one))
-            for place, one in enumerate(observations)
-            if one.metrics.get(key, 0) > 0
-        ]
-        for name, key in (("new text", NEW_TEXT_COST), ("its own text", OWN_TEXT_COST))
-    }
-    series = {name: spots for name, spots in series.items() if spots}
-    if not series:
+    points: dict[tuple[str, str], list[Point]] = {}
+    for name, key in (("new text", NEW_TEXT_COST), ("its own text", OWN_TEXT_COST)):
+        for place, one in enumerate(observations):
+            if one.metrics.get(key, 0) > 0:
+                point = Point(place, _cost(one.metrics[key]), _observed(history, one))
+                points.setdefault((name, _watched(history, one)), []).append(point)
+    if not points:
         return None
-    return spot_chart(
+    return Chart(
         f"Tokens per 1,000 bytes of new text, {len(observations)} observations",
         "observation",
         "tokens per 1,000 bytes",
-        [str(one.number) for one in observations],
-        series,
+        [Line(name, line, dots=True) for (name, _), line in points.items()],
+        names=[str(one.number) for one in observations],
     )
 
 

@@ -20,8 +20,10 @@ from jinja2.runtime import Context
 from markupsafe import Markup
 
 from bpeline.flows.pages.kept_templates import KeptTemplates
-from bpeline.flows.pages.visible import cut_pieces, seen
+from bpeline.flows.pages.visible import cut_pieces
 from bpeline.flows.wording import number_text
+from bpeline.tokenizer_core.charts import Bars, Chart, inline_svg
+from bpeline.tokenizer_core.display import printable
 
 
 def render(template: str, values: Mapping[str, Any]) -> str:
@@ -45,6 +47,7 @@ def _environment() -> Environment:
     )
     made.filters |= {
         "number": number_text,
+        "drawn": _drawn,
         "pieces": cut_pieces,
         "sha256": _sha256,
         "signed": "{:+,}".format,
@@ -59,7 +62,11 @@ def _environment() -> Environment:
 @pass_context
 def _shown(_: Context, value: object) -> str:
     """What the templates made themselves stays as it is; all else may come from anywhere."""
-    return value if isinstance(value, Markup) else seen(str(value))
+    return value if isinstance(value, Markup) else printable(str(value))
+
+
+def _drawn(chart: Chart | Bars) -> Markup:
+    return Markup(inline_svg(chart))
 
 
 @cache

@@ -11,7 +11,6 @@ import regex
 
 # Controls, direction marks, joiners, unusual spaces, what fonts leave out: shown by their number.
 _HIDDEN = regex.compile(r"[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}]")
-_UNSEEN = regex.compile(r"[^\P{C}\n]|[^\P{Z} ]|\p{Default_Ignorable_Code_Point}")
 _MARK = regex.compile(r"\p{M}")
 _SPELLED = {" ": "␣", "\n": r"\n", "\r": r"\r", "\t": r"\t"}
 _RUN = 8  # as many of one character are written out
@@ -57,11 +56,3 @@ def cut_pieces(token: bytes) -> list[tuple[bool, str]]:
         cut.append((hidden, text if hidden else text[:room]))
         room -= len(text)
     return cut
-
-
-def seen(text: str) -> str:
-    """Somebody's text; what would be invisible or turn other text around is a number."""
-    if text.isascii() and text.isprintable():
-        return text
-    shown: str = _UNSEEN.sub(lambda found: f"[U+{ord(found.group()):04X}]", text)
-    return shown

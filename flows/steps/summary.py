@@ -23,7 +23,8 @@ from bpeline.flows.wording import (
 )
 from bpeline.registry.records import PublishedVersion
 from bpeline.registry.version_files import uncertified
-from bpeline.tokenizer_core.display import line_chart, table
+from bpeline.tokenizer_core.charts import curves_in_notebook
+from bpeline.tokenizer_core.display import table
 from bpeline.tokenizer_core.evaluation import (
     GINI_OF_TEXTS,
     NEW_TEXT,
@@ -148,8 +149,7 @@ class TrainingSummary:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the lines of a terminal, and compression by vocabulary size."""
-        drawn = line_chart("bytes/token by number of ids", {"": self.curve}) if self.curve else ""
-        return f"{table((), self._rows_from_here().items())}{drawn}"
+        return f"{table((), self._rows_from_here().items())}{curves_in_notebook({'': self.curve})}"
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values, with ``reference``."""

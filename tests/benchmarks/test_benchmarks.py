@@ -258,7 +258,7 @@ def test_every_measurement_compares_with_its_first_contestant() -> None:
         assert measurement.named(measurement.baseline).package is None
 
 
-def test_charts_are_small_and_transparent(corpus: Path, tmp_path: Path) -> None:
+def test_charts_are_small(corpus: Path, tmp_path: Path) -> None:
     from benchmarks.charts import bars, curves
 
     bars([result_of(corpus, [A])], tmp_path / "bars.svg")

@@ -7,7 +7,6 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
-from itertools import pairwise
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
@@ -16,7 +15,6 @@ from browser import Page as Browser
 from browser import browsing, installed_browser
 from click.testing import Result
 
-from bpeline.flows.pages.charts import Spot, spot_chart
 from bpeline.flows.pages.name_page import page_of_name
 from bpeline.registry.catalogue import AliasMove, Deletion
 from bpeline.registry.evaluation_sets import changes_from, kept_measurement, parts_of
@@ -106,7 +104,7 @@ def test_the_curve_shows_the_versions_of_one_text_alone() -> None:
         ([(8000, "gpt2"), (16000, "gpt2"), (8000, "gpt2")], [1, 2], ["8k ids", "16k ids"]),
         ([(8000, "gpt2"), (8000, "cl100k"), (16000, "gpt2")], [1, 1, 1],
          ["8k ids cl100k", "8k ids gpt2", "16k ids gpt2"]),
-        ([(size, "gpt2") for size in (*range(8), *range(8))], [2] * 8, []),
+        ([(size, "gpt2") for size in (*range(9), *range(9))], [2] * 9, []),
         ([(8000, "gpt2"), (8000, "gpt2")], [2], []),
     ],
     ids=["patterns", "sizes", "both", "many", "one"],
@@ -119,9 +117,9 @@ def test_a_line_joins_versions_of_one_size_and_pattern(
         for number, (size, pattern) in enumerate(kinds, 1)
     ]
     page = page_of_name(history(*versions))
-    paths = re.findall(r'<path class="s\d" d="M([^"]*)"', page)
+    paths = re.findall(r'<path d="M([^"]*)" fill="none" stroke="rgb', page)
     assert sorted(path.count("L") + 1 for path in paths) == corners
-    assert re.findall(r'class="name">([^<]*)</text>', page)[2:] == legend
+    assert re.findall(r'rx="2" fill="[^"]*"/><text[^>]*>([^<]*)</text>', page) == legend
 
 
 def test_nothing_that_compares_is_said_so() -> None:
@@ -129,27 +127,6 @@ def test_nothing_that_compares_is_said_so() -> None:
     page = Page(page_of_name(history(version(1, 3.0, not_compared=told), reference=None)))
     assert "svg" not in page.tags
     assert "evaluation set" in page.text
-
-
-def test_a_chart_puts_every_value_in_its_field() -> None:
-    spots = [Spot(place, 200 + place, "", "", 190.0, 300.0 + place) for place in range(40)]
-    chart = spot_chart("", "", "", [str(one) for one in range(40)], {"a": spots, "b": spots[::7]})
-    inside = [*((x, y) for x, y, *_ in chart.spots), *((x, low) for x, low, *_ in chart.intervals)]
-    inside += [(x, high) for x, _, high, _ in chart.intervals]
-    assert len(chart.spots) == 40 + 6
-    for x, y in inside:
-        assert chart.left < x < chart.right
-        assert chart.top <= y <= chart.bottom
-    ends = [x for x, _ in chart.names]
-    assert min(after - before for before, after in pairwise(ends)) >= 12
-
-
-def test_one_value_has_a_chart_too() -> None:
-    chart = spot_chart("", "", "", ["1"], {"": [Spot(0, 5.0, "", "")]})
-    assert chart.legend == []
-    ((x, y, *_),) = chart.spots
-    assert chart.left < x < chart.right
-    assert chart.top <= y <= chart.bottom
 
 
 def test_what_people_typed_neither_acts_nor_hides() -> None:

@@ -264,7 +264,7 @@ def test_mixtures_are_compared_and_drawn_and_nothing_is_registered(
     assert heavier["metrics"]["bytes_per_token/lines"] == lines_of["lines=40"]
     (tmp_path / "few.txt").write_text("a few words of text")
     table = bpeline(
-        "mixtures", "corpus.toml", "--weights", "lines=3", "--vocab-size", 400, "--picture", "m.png"
+        "mixtures", "corpus.toml", "--weights", "lines=3", "--vocab-size", 400, "--picture", "m.svg"
     )
     assert "docs share" in table.stdout
     few = bpeline("mixtures", "two/1", "--weights", "lines=40", "--eval", "t=few.txt").stdout
@@ -273,7 +273,7 @@ def test_mixtures_are_compared_and_drawn_and_nothing_is_registered(
         change = one["metrics"].get("vs_present-mixture_percent/lines")
         assert (change is None) is (title == "as it is")
         assert change is None or (change < 0) is (lines_of[title] > lines_of["as it is"])
-    assert (tmp_path / "m.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (tmp_path / "m.svg").read_text()
 
 
 @pytest.mark.night
@@ -287,6 +287,7 @@ def test_mixtures_are_compared_and_drawn_and_nothing_is_registered(
         (["corpus.toml", "--temperatures", "hot"], "--temperatures is 'hot'"),
         (["corpus.toml", "--temperatures", "-1"], "temperature is -1.0"),
         (["corpus.toml", "--weights", "docs=1", "--picture", "m.txt"], "--picture is m.txt"),
+        (["corpus.toml", "--weights", "docs=1", "--picture", "m.png"], "expected a .svg file"),
     ],
 )
 def test_choices_that_are_none_are_refused(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from own_time import own_time
 
-from bpeline.registry.figures import draw_sweep
+from bpeline.registry.figures import draw_observations, draw_sweep
 from bpeline.registry.opening import Registry, open_registry, tracking_settings
 from bpeline.registry.publishing.publish import publish_version
 from bpeline.registry.publishing.registration import register_once
@@ -109,17 +109,13 @@ def test_files_figures_and_report_are_kept_under_an_absolute_place(
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
-    figures = (
-        draw_sweep({"gpt2": [(512, 2.0), (256, 1.0)]}, tmp_path / "curve.svg", "news"),
-        draw_sweep({"gpt2": [(512, 2.0), (256, 1.0)]}, tmp_path / "curve.png", "news"),
-    )
+    figures = (draw_sweep({"gpt2": [(512, 2.0), (256, 1.0)]}, tmp_path / "curve.svg", "news"),)
     record(registry, replace(made(b"the"), figures=figures))
     place = registry.workspace.mlflow_artifacts
     kept = {str(path.relative_to(place)).split("artifacts/")[1] for path in place.rglob("*.*")}
     assert kept == {
         *(f"tokenizer/{name}" for name in FORMAT_FILES),
         "figures/curve.svg",
-        "figures/curve.png",
         "report.md",
         "params.json",
     }
@@ -132,6 +128,20 @@ def test_pictures_of_the_same_numbers_are_the_same_bytes(tmp_path: Path) -> None
     assert first == draw_sweep(curve, tmp_path / "2.svg").read_bytes()
     assert first != draw_sweep({"gpt2": [(256, 1.0), (512, 1.8)]}, tmp_path / "3.svg").read_bytes()
     assert b"<svg" in first
+
+
+@pytest.mark.parametrize(
+    ("watched", "lines"),
+    [({1: 3.0, 2: 3.0, 3: 3.0}, 1), ({1: 3.0, 2: 4.0, 3: 4.0}, 2), ({2: 3.0, 3: 3.0}, 2)],
+    ids=["one version", "two versions", "one that is not known"],
+)
+def test_a_line_of_observations_ends_with_its_version(
+    watched: dict[int, float], lines: int, tmp_path: Path
+) -> None:
+    series = {"all": [(1, 3.4), (2, 3.3), (3, 3.2)]}
+    picture = draw_observations(series, watched, tmp_path / "a.svg", level=3.5).read_text()
+    assert picture.count('stroke="rgb') == lines + 1
+    assert picture.count("stroke-dasharray") == 1
 
 
 def test_long_and_odd_parameters_are_cut_visibly_and_kept_whole_beside(

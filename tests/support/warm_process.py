@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from functools import cache
 from typing import Any
 
-os.environ.update(MPLBACKEND="Agg", DO_NOT_TRACK="true", MLFLOW_DISABLE_TELEMETRY="true")
+os.environ.update(DO_NOT_TRACK="true", MLFLOW_DISABLE_TELEMETRY="true")
 os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
 
 import crash_jobs

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bpeline.tokenizer_core import Tokenizer, WordCounts, count_texts, evaluate, train_bpe
-from bpeline.tokenizer_core.display import line_chart, table
+from bpeline.tokenizer_core.display import table
 from bpeline.tokenizer_core.evaluation import Curve, EvaluationText, evaluate_texts
 
 
@@ -65,29 +65,13 @@ def test_a_notebook_shows_what_a_tokenizer_is(tokenizer: Tokenizer) -> None:
         assert said in page
 
 
-def test_tables_and_lines_are_escaped_and_take_the_colours_of_the_page() -> None:
+def test_tables_are_escaped_and_take_the_colours_of_the_page() -> None:
     shown = table(("", "<b>"), [("a & b", "1")], "<i>")
     assert text_of(shown) == "<b>a & b1<i>"
     assert "<b>" not in shown
     assert "<i>" not in shown
-    drawn = line_chart("<b>", {"<i>": [(512, 2.0), (1024, 2.5)], "two": [(512, 1.0)]})
-    parsed = ElementTree.fromstring(drawn)
-    assert [len(one.get("points", "").split()) for one in parsed.iter("polyline")] == [2, 1]
-    assert [one.text for one in parsed.iter("title")] == [
-        "<i> 512: 2",
-        "<i> 1,024: 2.5",
-        "two 512: 1",
-    ]
-    assert "currentColor" in drawn
-    for page in (shown, drawn):
-        assert "background" not in page, "that of the page: light or dark"
-        assert not re.search("#[0-9a-f]{3}|black|white", page)
-
-
-def test_one_point_is_a_chart_too() -> None:
-    (only,) = ElementTree.fromstring(line_chart("", {"": [(300, 1.0)]})).iter("circle")
-    assert 0 <= float(only.get("cx", "")) <= 460
-    assert 0 <= float(only.get("cy", "")) <= 230
+    assert "background" not in shown, "that of the page: light or dark"
+    assert not re.search("#[0-9a-f]{3}|black|white", shown)
 
 
 def test_evaluations_and_curves_show_themselves() -> None:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.charts import curves_in_notebook
 from bpeline.tokenizer_core.counting import WordCounts
-from bpeline.tokenizer_core.display import line_chart
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
@@ -31,7 +31,7 @@ class Curve(tuple[tuple[int, float], ...]):
         return ", ".join(f"{size:,}: {value:.6g}" for size, value in self)
 
     def _repr_html_(self) -> str:
-        return line_chart("by number of ids", {"": self}) if self else "no curve"
+        return curves_in_notebook({"": self}) or "no curve"
 
 
 _FIRST_SIZE = 512

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.arguments import checked
-from bpeline.tokenizer_core.display import line_chart, table
+from bpeline.tokenizer_core.charts import curves_in_notebook
+from bpeline.tokenizer_core.display import table
 from bpeline.tokenizer_core.encoding import unreachable_tokens
 from bpeline.tokenizer_core.errors import EmptyCorpus, WrongKind
 from bpeline.tokenizer_core.evaluation.compression_curve import Curve, curves_of, gains_on
@@ -135,7 +136,7 @@ class CompressionReport:
             "documents that do not come back": f"{self.roundtrip_failures:,}",
         }
         measured_on = f"{self.documents:,} documents, {self.bytes:,} bytes"
-        drawn = line_chart("bytes/token by number of ids", {"": self.curve}) if self.curve else ""
+        drawn = curves_in_notebook({"": self.curve})
         return f"{table((), facts.items(), measured_on)}{drawn}"
 
     def as_dict(self) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.display import line_chart, table
+from bpeline.tokenizer_core.charts import curves_in_notebook
+from bpeline.tokenizer_core.display import table
 from bpeline.tokenizer_core.evaluation.bootstrap import resampled_changes
 from bpeline.tokenizer_core.evaluation.compression_curve import Curve, gains_on
 from bpeline.tokenizer_core.evaluation.measuring import Measured, added, measure
@@ -233,8 +234,7 @@ def slices_shown(slices: Mapping[str, Measurement], caption: str = "") -> str:
         (name, *("" if key not in one.metrics else f"{one.metrics[key]:,.6g}" for key in shown))
         for name, one in slices.items()
     ]
-    curves = {name: one.curve for name, one in slices.items() if one.curve}
-    drawn = line_chart("bytes/token by number of ids", curves) if curves else ""
+    drawn = curves_in_notebook({name: one.curve for name, one in slices.items()})
     return f"{table(('', *shown), rows, caption)}{drawn}"
 
 
