@@ -13,7 +13,7 @@ from benchmarks import limits, pages, zoo
 from benchmarks.measurements import MEASUREMENTS
 from benchmarks.results import RESULTS, changes, save
 from benchmarks.runner import results_of
-from benchmarks.tables import aligned, plain
+from benchmarks.tables import plain, table_of
 
 
 def main() -> None:
@@ -24,7 +24,7 @@ def main() -> None:
         for name in MEASUREMENTS:
             if rows := changes(name, options.output):
                 headings = ("dates", "case", "who", "CPU s before", "CPU s", "share")
-                print("\n".join([name, *aligned([headings, *rows]), ""]))
+                print("\n".join([name, *table_of(headings, rows).lines(), ""]))
     elif options.what == "limits":
         limits.measure(options.file)
     elif options.what == "zoo":

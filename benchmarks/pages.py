@@ -20,7 +20,6 @@ from benchmarks.tables import (
     HEADINGS,
     THREADS_HEADINGS,
     algorithms_table,
-    as_markdown,
     cluster_table,
     combining_table,
     encoding_headlines,
@@ -33,6 +32,7 @@ from benchmarks.tables import (
     rows,
     scaling,
     storing_table,
+    table_of,
     threads_rows,
     title,
     training_headlines,
@@ -164,7 +164,7 @@ def block(results: Sequence[Mapping[str, Any]], has_scaling: bool = False) -> st
         f"![Seconds to train on each file, by trainer]({_relative('training.svg')})",
     ]
     for result in results:
-        parts += [f"**{title([result])}**", as_markdown(HEADINGS, rows(result))]
+        parts += [f"**{title([result])}**", table_of(HEADINGS, rows(result)).markdown()]
     if has_scaling:
         parts.append(
             f"![Seconds against corpus size and vocabulary size]({_relative('scaling.svg')})"
@@ -210,7 +210,7 @@ def threads_block(results: Sequence[Mapping[str, Any]]) -> str:
         "`python -m benchmarks threads FILE…` measures it."
     )
     rows = [row for result in results for row in threads_rows(result)]
-    table = as_markdown(THREADS_HEADINGS, rows)
+    table = table_of(THREADS_HEADINGS, rows).markdown()
     return "\n\n".join(["## One thread and two", _wrapped(said), table])
 
 

@@ -7,6 +7,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.measurement import OURS
+from bpeline.tokenizer_core.tables import Table
 
 Result = Mapping[str, Any]
 HEADINGS = (
@@ -143,9 +144,9 @@ def _encoding_row(name: str, one: Result, result: Result) -> tuple[str, ...]:
 
 def plain(result: Result) -> str:
     """Aligned columns, and where anyone differs from us."""
-    lines = [title([result]), *aligned([_kind(result)[1], *rows(result)])]
+    lines = [title([result]), *table_of(_kind(result)[1], rows(result)).lines()]
     if result["measurement"] == "threads":
-        lines += aligned([THREADS_HEADINGS, *threads_rows(result)])
+        lines += table_of(THREADS_HEADINGS, threads_rows(result)).lines()
     for name, one in result["contestants"].items():
         if one.get("divergence"):
             index, ours, theirs = one["divergence"]
@@ -172,25 +173,9 @@ def threads_rows(result: Result) -> list[tuple[str, ...]]:
     return lines
 
 
-def aligned(table: Sequence[Sequence[str]]) -> list[str]:
-    """Lines with the first and the last column to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    lines = []
-    for row in table:
-        cells = [row[0].ljust(widths[0])]
-        cells += [cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:-1], strict=True)]
-        lines.append("  ".join([*cells, row[-1]]).rstrip())
-    return lines
-
-
-def as_markdown(headings: Sequence[str], table: Sequence[Sequence[str]]) -> str:
+def table_of(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """A table with the first and the last column to the left, the others to the right."""
-    marks = ["---", *["---:"] * (len(headings) - 2), "---"]
-    return "\n".join(_piped(row) for row in (headings, marks, *table))
-
-
-def _piped(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+    return Table(columns, rows, left=(0, len(columns) - 1))
 
 
 def encoding_markdown(results: Sequence[Result]) -> str:
@@ -216,7 +201,7 @@ def encoding_markdown(results: Sequence[Result]) -> str:
         else:
             row = _encoding_row(name, last[name], results[-1])
             lines.append((*line, row[3], row[4], *row[7:]))
-    return as_markdown(tuple(columns), lines)
+    return table_of(tuple(columns), lines).markdown()
 
 
 def _speed_if_any(one: Result, result: Result) -> float:
@@ -247,7 +232,9 @@ def loading_markdown(loading: Result) -> str:
         (name, f"{seconds:.2f}", f"{megabytes:.0f}")
         for seconds, name, megabytes in sorted(measured)
     ]
-    return as_markdown((f"loading {loading['vocab_size']:,} tokens", "seconds", "MB"), table)
+    return table_of(
+        (f"loading {loading['vocab_size']:,} tokens", "seconds", "MB"), table
+    ).markdown()
 
 
 def training_headlines(results: Sequence[Result]) -> str:
@@ -265,13 +252,13 @@ def training_headlines(results: Sequence[Result]) -> str:
             f"{ours['peak_megabytes']:,.0f} MB",
             f"{same[leanest]['peak_megabytes']:,.0f} MB ({leanest})",
         ))  # fmt: skip
-    return as_markdown(
+    return table_of(
         (
             *("file to merges", "bpeline, CPU", "strongest peer", "HuggingFace"),
             *("bpeline, memory", "leanest peer"),
         ),
         rows,
-    )
+    ).markdown()
 
 
 def encoding_headlines(results: Sequence[Result]) -> str:
@@ -289,13 +276,13 @@ def encoding_headlines(results: Sequence[Result]) -> str:
             _ratio(others, "tiktoken", 1),
             _ratio(others, "HuggingFace", 1),
         ))  # fmt: skip
-    return as_markdown(
+    return table_of(
         (
             *("file to ids, MB per CPU second", "bpeline", "strongest peer"),
             *("bpeline, again", "strongest peer, again", "tiktoken", "HuggingFace"),
         ),
         rows,
-    )
+    ).markdown()
 
 
 def _is_ours(name: str) -> bool:
@@ -335,22 +322,15 @@ def algorithms_table(result: Result) -> str:
         for name, one in result["contestants"].items()
         if "runs" in one
     }
-    head = f"| {result['file']}, {result['bytes'] / 1e6:.1f} MB | CPU s | times byte-bpe |"
-    rows = [
-        f"| {name} | {cpu:.2f} | {cpu / least['byte-bpe']:.2f} |" for name, cpu in least.items()
-    ]
-    return "\n".join([head, "|---|---:|---:|", *rows])
+    head = f"{result['file']}, {result['bytes'] / 1e6:.1f} MB", "CPU s", "times byte-bpe"
+    rows = [(name, f"{cpu:.2f}", f"{cpu / least['byte-bpe']:.2f}") for name, cpu in least.items()]
+    return Table(head, rows).markdown()
 
 
 def cluster_table(result: Result) -> str:
     """Threads and cluster side by side."""
     runs = [result["contestants"][name]["runs"] for name in ("threads", "cluster")]
-    lines = [
-        f"**{result['file']}: {result['bytes'] / 1e6:,.0f} MB, {result['threads']} threads or "
-        f"processes, median of {len(runs[0])} runs in turn**\n",
-        "|  | threads, CPU s | cluster, CPU s | CPU ratio | ratio |",
-        "| --- | ---: | ---: | ---: | ---: |",
-    ]
+    rows = []
     for step in ("counting", "encoding"):
         cpu, wall = (
             [[run[of][step] for run in group] for group in runs] for of in ("cpu_phases", "phases")
@@ -359,9 +339,12 @@ def cluster_table(result: Result) -> str:
             f"{median(here / there for here, there in zip(*spent, strict=False)):.2f}"
             for spent in (cpu, wall)
         ]
-        cells = [f"{median(one):.2f}" for one in cpu] + ratios
-        lines.append(f"| {step} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append((step, *(f"{median(one):.2f}" for one in cpu), *ratios))
+    table = Table(("", "threads, CPU s", "cluster, CPU s", "CPU ratio", "ratio"), rows)
+    return (
+        f"**{result['file']}: {result['bytes'] / 1e6:,.0f} MB, {result['threads']} threads or "
+        f"processes, median of {len(runs[0])} runs in turn**\n\n{table.markdown()}"
+    )
 
 
 def night_table(result: Result) -> str:
@@ -370,100 +353,102 @@ def night_table(result: Result) -> str:
     sizes = f"{result['bytes'] / 1e6:,.0f} MB in {result['files']} files"
     new = f"{result['new_bytes'] / 1e6:,.0f} MB new"
 
-    def row(name: str, figure: Callable[[Result], float]) -> str:
+    def row(name: str, figure: Callable[[Result], float]) -> tuple[str, ...]:
         scratch, tonight = (median(map(figure, group)) for group in runs)
-        return f"| {name} | {scratch:.2f} | {tonight:.2f} | {tonight / scratch:.0%} |"
+        return name, f"{scratch:.2f}", f"{tonight:.2f}", f"{tonight / scratch:.0%}"
 
-    lines = [f"| {sizes} | from scratch, s | {new}, s | share |", "|---|---:|---:|---:|"]
-    lines.append(row("whole command, CPU", lambda run: run["cpu_seconds"]))
-    lines.append(row("whole command", lambda run: run["seconds"]))
-    corpus = row(
-        "what follows the corpus", lambda run: sum(run["steps"][step] for step in OF_THE_CORPUS)
-    )
-    steps = runs[1][0]["steps"]
-    return "\n".join(
-        [*lines, corpus, *(row(f"· {step}", lambda run, s=step: run["steps"][s]) for step in steps)]
-    )
+    rows = [
+        row("whole command, CPU", lambda run: run["cpu_seconds"]),
+        row("whole command", lambda run: run["seconds"]),
+        row(
+            "what follows the corpus", lambda run: sum(run["steps"][step] for step in OF_THE_CORPUS)
+        ),
+    ]
+    rows += [row(f"· {step}", lambda run, s=step: run["steps"][s]) for step in runs[1][0]["steps"]]
+    return Table((sizes, "from scratch, s", f"{new}, s", "share"), rows).markdown()
 
 
 def combining_table(result: Result) -> str:
     """What adding up took, and how much memory."""
-    lines = [
-        "| how | distinct words | CPU s | seconds | peak, GB |",
-        "| --- | ---: | ---: | ---: | ---: |",
+    rows = [
+        (
+            name,
+            one["verdict"].partition(" ")[0],
+            f"{one['cpu_seconds']:.0f}",
+            f"{one['seconds']:.0f}",
+            f"{one['peak_megabytes'] / 1e3:.2f}",
+        )
+        for name, one in result["contestants"].items()
     ]
-    for name, one in result["contestants"].items():
-        words = one["verdict"].partition(" ")[0]
-        times = f"{one['cpu_seconds']:.0f} | {one['seconds']:.0f}"
-        lines.append(f"| {name} | {words} | {times} | {one['peak_megabytes'] / 1e3:.2f} |")
-    return "\n".join(lines)
+    return Table(("how", "distinct words", "CPU s", "seconds", "peak, GB"), rows).markdown()
 
 
 def growth_table(results: Sequence[Result]) -> str:
     """Words, seconds and memory of texts and of their beginnings."""
-    lines = [
-        "| text | MB | distinct words | of these once | counting, MB/CPU s | learning, CPU s "
-        "| counting, MB of memory | learning |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
+    columns = (
+        *("text", "MB", "distinct words", "of these once", "counting, MB/CPU s"),
+        *("learning, CPU s", "counting, MB of memory", "learning"),
+    )
+    rows = []
     for result in sorted(results, key=lambda one: (one["file"], one["bytes"])):
         if result["bytes"] < LARGE:
             continue
         one = result["contestants"][OURS]
         cpu, memory = one["cpu_phases"], one["megabytes"]
-        lines.append(
-            f"| `{result['file']}` | {result['bytes'] / 1e6:,.0f} | {one['distinct']:,.0f} "
-            f"| {one['once'] / one['distinct']:.0%} "
-            f"| {result['bytes'] / 1e6 / cpu['counting']:.0f} | {cpu['merging']:.2f} "
-            f"| {memory['counting']:.0f} | {memory['merging']:.0f} |"
-        )
-    return "\n".join(lines)
+        rows.append((
+            f"`{result['file']}`", f"{result['bytes'] / 1e6:,.0f}", f"{one['distinct']:,.0f}",
+            f"{one['once'] / one['distinct']:.0%}",
+            f"{result['bytes'] / 1e6 / cpu['counting']:.0f}", f"{cpu['merging']:.2f}",
+            f"{memory['counting']:.0f}", f"{memory['merging']:.0f}",
+        ))  # fmt: skip
+    return Table(columns, rows).markdown()
 
 
 def storing_table(results: Sequence[Result]) -> str:
     """What it costs to keep word counts of each chunk, and to add them up."""
-    lines = [
-        "| text | MB | rows of all chunks | bytes/row on disk | counting and keeping, MB/CPU s "
-        "| combining, M rows/CPU s |",
-        "| --- | ---: | ---: | ---: | ---: | ---: |",
-    ]
+    columns = (
+        *("text", "MB", "rows of all chunks", "bytes/row on disk"),
+        *("counting and keeping, MB/CPU s", "combining, M rows/CPU s"),
+    )
+    rows = []
     for result in sorted(results, key=lambda one: str(one["file"])):
         one = result["contestants"][OURS]
-        cpu, rows_, size = one["cpu_phases"], one["shard_rows"], result["bytes"] / 1e6
-        lines.append(
-            f"| `{result['file']}` | {size:,.0f} | {rows_:,.0f} | {one['shard_bytes'] / rows_:.1f} "
-            f"| {size / (cpu['counting'] + cpu['keeping']):.0f} "
-            f"| {rows_ / 1e6 / cpu['combining']:.1f} |"
-        )
-    return "\n".join(lines)
+        cpu, kept, size = one["cpu_phases"], one["shard_rows"], result["bytes"] / 1e6
+        rows.append((
+            f"`{result['file']}`", f"{size:,.0f}", f"{kept:,.0f}",
+            f"{one['shard_bytes'] / kept:.1f}",
+            f"{size / (cpu['counting'] + cpu['keeping']):.0f}",
+            f"{kept / 1e6 / cpu['combining']:.1f}",
+        ))  # fmt: skip
+    return Table(columns, rows).markdown()
 
 
 def evaluation_table(results: Sequence[Result]) -> str:
     """Medians of the phases, by processor and by the clock."""
-    lines = [
-        "| file | ids | measured | figures, CPU s | perturbations, CPU s | both, CPU s | seconds |",
-        "|---|---:|---|---:|---:|---:|---:|",
-    ]
+    columns = (
+        *("file", "ids", "measured", "figures, CPU s", "perturbations, CPU s", "both, CPU s"),
+        "seconds",
+    )
+    rows = []
     for result in results:
         for name, one in result["contestants"].items():
             phases = [
                 median(run["cpu_phases"][phase] for run in one["runs"])
                 for phase in ("figures", "perturbations")
             ]
-            times = [*phases, one["cpu_seconds"], one["seconds"]]
-            shown = " | ".join(f"{seconds:.2f}" for seconds in times)
-            lines.append(f"| {result['file']} | {result['vocab_size']:,} | {name} | {shown} |")
-    return "\n".join(lines)
+            times = [f"{time:.2f}" for time in (*phases, one["cpu_seconds"], one["seconds"])]
+            rows.append((result["file"], f"{result['vocab_size']:,}", name, *times))
+    return Table(columns, rows, left=(0, 2)).markdown()
 
 
 def orchestration_table(result: Result) -> str:
     """Medians, and the median of the differences of pairs."""
-    rows = ["|  | without, s | with, s | more, s |", "|---|---:|---:|---:|"]
+    rows = []
     for name, key in (("whole command", "seconds"), ("processor", "cpu_seconds")):
         without, served = (
             [run[key] for run in result["contestants"][kind]["runs"]]
             for kind in ("without", "with")
         )
         more = median(b - a for a, b in zip(without, served, strict=False))
-        rows.append(f"| {name} | {median(without):.2f} | {median(served):.2f} | {more:.2f} |")
-    return "\n".join(rows)
+        rows.append((name, f"{median(without):.2f}", f"{median(served):.2f}", f"{more:.2f}"))
+    return Table(("", "without, s", "with, s", "more, s"), rows).markdown()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.corpora import documents
-from benchmarks.tables import aligned
+from benchmarks.tables import table_of
 from bpeline.tokenizer_core.errors import BpelineError
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def measure(folder: Path, texts: Sequence[Path] = ()) -> int:
         texts: files whose documents are encoded, besides the texts made here.
     """
     outcomes = [outcome_of(path, folder, texts) for path in tokenizers_below(folder)]
-    print("\n".join(aligned([HEADINGS, *(one.row() for one in outcomes)])))
+    print("\n".join(table_of(HEADINGS, [one.row() for one in outcomes]).lines()))
     kinds = [one.outcome for one in outcomes]
     print("; ".join(f"{kind}: {kinds.count(kind)}" for kind in sorted(set(kinds))))
     return kinds.count("WRONG")

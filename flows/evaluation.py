@@ -53,6 +53,7 @@ from bpeline.tokenizer_core.evaluation import (
 )
 from bpeline.tokenizer_core.shards import NO_SEPARATOR
 from bpeline.tokenizer_core.splitting import SplitPattern
+from bpeline.tokenizer_core.tables import Table
 
 UNNAMED = "text"  # the slice of files that were given without a name
 
@@ -113,7 +114,7 @@ def evaluate(reference: str) -> list[Measured]:
 def robustness(measured: Measured) -> list[dict[str, Any]]:
     """Robustness of what was measured, by kind and language; errors as `robustness_on_set`."""
     rows = robustness_on_set(open_registry(make=False), measured)
-    return [dict(zip(ROBUSTNESS_COLUMNS, row, strict=True)) for row in rows]
+    return Table(ROBUSTNESS_COLUMNS, rows).json()
 
 
 @checked

@@ -16,6 +16,7 @@ from bpeline.registry.recertifying import Outcome, Recertified, recertified
 from bpeline.registry.references import parse_registered, validate_name
 from bpeline.registry.versions import list_versions
 from bpeline.tokenizer_core.errors import UnknownVersion
+from bpeline.tokenizer_core.tables import Table
 
 EXPORT_CHANGED = "bpeline.export.changed"
 _WORDS: dict[Outcome, str] = {
@@ -64,12 +65,10 @@ class Recertification:
 
     def as_markdown(self) -> str:
         """A table, for Prefect."""
-        lines = [f"# {self.outcome}", "", "| version | export | | today |", "|---|---|---|---|"]
-        lines += [
-            f"| {one.version} | {one.format} | {_WORDS[one.outcome]} | {_in_cell(one.said)} |"
-            for one in self.exports
-        ]
-        lines += ["", *(f"- {remark}" for remark in self.remarks())]
+        rows = [(one.version, one.format, _WORDS[one.outcome], one.said) for one in self.exports]
+        table = Table(("version", "export", "", "today"), rows, left=range(4))
+        lines = [f"# {self.outcome}", "", table.markdown(), ""]
+        lines += [f"- {remark}" for remark in self.remarks()]
         return "\n".join(lines) + "\n"
 
     def remarks(self) -> Iterator[str]:
@@ -170,7 +169,3 @@ def _told(one: Recertified) -> str:
         "before": one.before,
     }
     return tell(EXPORT_CHANGED, one.version.name, payload, format=one.format)
-
-
-def _in_cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")

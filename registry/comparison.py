@@ -22,7 +22,7 @@ from bpeline.registry.word_counts import WordCountStore
 from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.corpus import Reading, SkippedFiles, Source, search_sources
 from bpeline.tokenizer_core.counting import documents_of
-from bpeline.tokenizer_core.display import number_text, table
+from bpeline.tokenizer_core.display import number_text
 from bpeline.tokenizer_core.errors import CorruptFile, UnknownEvaluationSet
 from bpeline.tokenizer_core.evaluation import (
     ALL,
@@ -41,6 +41,7 @@ from bpeline.tokenizer_core.evaluation import (
     first_diverging_merge,
 )
 from bpeline.tokenizer_core.shards import separators_of
+from bpeline.tokenizer_core.tables import Table
 
 if TYPE_CHECKING:
     from bpeline.registry.workspace import Workspace
@@ -146,8 +147,8 @@ class VersionComparison:
             for one in self.slices
         ]  # fmt: skip
         interval = f"{CONFIDENCE:.0%} interval"
-        sliced = table(("slice", "documents", "bytes", "tokens", interval), changes)
-        return f"{sliced if changes else ''}{table(heads, both, '; '.join(said))}"
+        sliced = Table(("slice", "documents", "bytes", "tokens", interval), changes).html()
+        return f"{sliced if changes else ''}{Table(heads, both).html('; '.join(said))}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ FLOORS = {
         ("address_space", "cache_directory"),
         ("another_python", "arguments", "kernels"),
         ("bounded_downloads", "bounded_files", "digests", "durable_files", "optional_libraries",
-         "processors", "text", "urls"),
+         "processors", "tables", "text", "urls"),
         ("remote_files", "sealed_manifests"),
         ("splitting",),
         ("normalization",),

@@ -1,14 +1,14 @@
-"""Tokens, tables and texts as terminals, notebooks and pages show them."""
+"""Tokens and numbers as terminals, notebooks and pages show them."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import regex
 
 from bpeline.tokenizer_core.redaction import without_controls
+from bpeline.tokenizer_core.tables import Table
 
 # Colours that text is read on, light or dark: neighbours differ, and the order says nothing.
 _HUES = (210, 30, 130, 280, 0, 170)
@@ -81,7 +81,7 @@ def printable(text: str) -> str:
 
 def card(facts: dict[str, str], sample: ShownTokens) -> str:
     """Facts about a tokenizer and a coloured sample, as HTML for a notebook."""
-    return f"{table((), facts.items())}{sample._repr_html_()}"
+    return f"{Table((), list(facts.items())).html()}{sample._repr_html_()}"
 
 
 def megabytes(size: int) -> str:
@@ -98,28 +98,3 @@ def number_text(value: float | None, sign: str = "") -> str:
     if value is None:
         return ""
     return format(value, f"{sign},.0f" if value == int(value) else f"{sign},.6g")
-
-
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
-    """A table for a notebook: names to the left, figures to the right, everything escaped.
-
-    Colours are the page's, so it is read on light and on dark ones.
-
-    Args:
-        heads: of the columns; without, the first cell of each row is a head.
-        rows: the cells of each.
-        caption: a sentence below.
-    """
-
-    def cell(tag: str, text: str, place: int) -> str:
-        side = "left" if place == 0 or not heads else "right"
-        return f'<{tag} style="text-align:{side}">{html.escape(text)}</{tag}>'
-
-    lines = [[cell("th", text, place) for place, text in enumerate(heads)]] if heads else []
-    for row in rows:
-        lines.append([
-            cell("td" if heads or place else "th", text, place) for place, text in enumerate(row)
-        ])  # fmt: skip
-    shown = "".join(f"<tr>{''.join(cells)}</tr>" for cells in lines)
-    below = f'<p style="opacity:.7">{html.escape(caption)}</p>' if caption else ""
-    return f"<table>{shown}</table>{below}"

@@ -11,7 +11,7 @@ import click
 
 from bpeline.flows.cli.options import FILE, answer, command, project_option
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.redaction import in_one_line
+from bpeline.tokenizer_core.tables import Table
 
 if TYPE_CHECKING:
     from bpeline.registry.aliases import AliasChange
@@ -138,30 +138,26 @@ def history(name: str, alias: str | None, as_json: bool) -> None:
 
     moves = alias_history(name, alias)
     deleted = [] if alias else deleted_versions(name)
-    told = [(move.at, asdict(move), _move_line(name, move)) for move in moves]
-    told += [(one.at, {**asdict(one), "kind": "delete"}, _deletion_line(one)) for one in deleted]
+    told = [(move.at, asdict(move), _move_row(name, move)) for move in moves]
+    told += [(one.at, {**asdict(one), "kind": "delete"}, _deletion_row(one)) for one in deleted]
     told.sort(key=lambda one: one[0], reverse=True)  # stable: moves of one instant stay in order
-    answer(as_json, [values for _, values, _ in told], [line for _, _, line in told])
+    table = Table((), [row for _, _, row in told], left=range(5))
+    answer(as_json, [values for _, values, _ in told], table.lines())
 
 
-def _move_line(name: str, move: AliasMove) -> str:
+def _move_row(name: str, move: AliasMove) -> tuple[str, ...]:
     before, after = (
         "nowhere" if number is None else f"{name}/{number}"
         for number in (move.from_number, move.to_number)
     )
     places = f"stays {after}" if before == after else f"{before} → {after}"
     when = move.at[:16].replace("T", " ")
-    return _line(when, move.alias, places, move.by, move.reason)
+    return when, move.alias, places, move.by, move.reason
 
 
-def _deletion_line(one: Deletion) -> str:
+def _deletion_row(one: Deletion) -> tuple[str, ...]:
     when, place = one.at[:16].replace("T", " "), f"{one.reference} was deleted"
-    return _line(when, "", place, one.by, one.reason)
-
-
-def _line(when: str, alias: str, places: str, by: str, reason: str) -> str:
-    alias, by, reason = map(in_one_line, (alias, by, reason))
-    return f"{when}  {alias:<12}  {places:<24}  {by:<12}  {reason}".rstrip()
+    return when, "", place, one.by, one.reason
 
 
 def _say(change: AliasChange, as_json: bool) -> None:

@@ -16,6 +16,7 @@ from bpeline.flows.cli.options import (
     project_option,
 )
 from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.tables import Table
 
 
 @command(
@@ -134,10 +135,11 @@ def evaluate(
 
 def measured_lines(one: Any, costs: dict[str, float]) -> list[str]:
     """What a version measured on its set, slice by slice, for people."""
-    from bpeline.flows.wording import aligned, megabytes
+    from bpeline.flows.wording import megabytes
     from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN
 
-    rows = [("", "text", "bytes/token", "tokens/word", *["MFLOPs/byte"] * bool(costs))]
+    columns = ("", "text", "bytes/token", "tokens/word", *["MFLOPs/byte"] * bool(costs))
+    rows = []
     for name, part in one.found.slices.items():
         metrics = part.metrics
         rows.append((
@@ -147,15 +149,16 @@ def measured_lines(one: Any, costs: dict[str, float]) -> list[str]:
             f"{metrics['words/fertility']:.4f}",
             *([f"{costs[name] / 1e6:,.1f}"] if costs else []),
         ))  # fmt: skip
-    return [f"{one.version} on {one.made}", *(f"  {line}" for line in aligned(rows))]
+    return [f"{one.version} on {one.made}", *(f"  {line}" for line in Table(columns, rows).lines())]
 
 
 def _set_lines(listed: list[Any]) -> list[str]:
-    from bpeline.flows.wording import aligned, megabytes
+    from bpeline.flows.wording import megabytes
 
     if not listed:
         return ["no name has an evaluation set yet: the first training of a name makes it"]
-    rows = [("name", "set", "text", "documents", "size", "since (UTC)", "why")]
+    columns = ("name", "set", "text", "documents", "size", "since (UTC)", "why")
+    rows = []
     for one in listed:
         named, when = one.named, one.named.at[:16].replace("T", " ")
         which = f"{named.digest[:8]}{'' if one.current else ' (before)'}"
@@ -170,7 +173,7 @@ def _set_lines(listed: list[Any]) -> list[str]:
                 named.name, which, f"{text.name}{labels}", f"{text.documents:,}",
                 f"{megabytes(text.bytes)}{provisional}", when, why,
             ))  # fmt: skip
-    return aligned(rows)
+    return Table(columns, rows).lines()
 
 
 def _set_json(one: Any) -> dict[str, Any]:

@@ -18,9 +18,10 @@ import click
 
 from bpeline.flows.cli.options import FILE, command
 from bpeline.flows.cli.standard_input import standard_input
-from bpeline.flows.wording import bordered, counted
+from bpeline.flows.wording import counted
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.redaction import Unescaped
+from bpeline.tokenizer_core.tables import Table
 
 if TYPE_CHECKING:
     from bpeline.registry.querying import Answer
@@ -115,7 +116,8 @@ def _print_table(answer: Answer, most: int) -> None:
         for values in _columns_of(shown, len(columns))
     ]
     cells = [[_cell(value) for value in row] for row in shown]
-    for line in bordered(columns, cells, numbers):
+    left = [at for at, number in enumerate(numbers) if not number]
+    for line in Table(columns, cells, left).lines(bordered=True):
         click.echo(line)
     more = next(rows, None) is not None
     click.echo(

@@ -10,6 +10,7 @@ import click
 
 from bpeline.flows.cli.options import FILE, answer, command, echo_json, reached
 from bpeline.tokenizer_core.redaction import in_one_line
+from bpeline.tokenizer_core.tables import Table
 
 BYTES_PER_TOKEN = "compression/bytes_per_token"
 OTHER_TEXT = "*"
@@ -42,7 +43,7 @@ def versions(name: str | None, html: Path | None, as_json: bool) -> None:
         line = as_typed(f"no version {whose}is registered; type `bpeline train --demo` to make one")
         answer(as_json, [], [line, *gone, *wrote])
         return
-    rows = [("version", "vocab", "bytes/token", "digest", "created (UTC)", "aliases")]
+    rows = []
     for version in found:
         ratio = version.metrics.get(BYTES_PER_TOKEN)
         rows.append((
@@ -51,10 +52,10 @@ def versions(name: str | None, html: Path | None, as_json: bool) -> None:
             "" if ratio is None else f"{ratio:.4f}{'' if version.comparable else OTHER_TEXT}",
             version.digest[:12],
             version.created_at[:16].replace("T", " "),
-            in_one_line(" ".join(version.aliases)),
+            " ".join(version.aliases),
         ))  # fmt: skip
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    columns = ("version", "vocab", "bytes/token", "digest", "created (UTC)", "aliases")
+    lines = Table(columns, rows, left=range(len(columns))).lines()
     if any(BYTES_PER_TOKEN in one.metrics and not one.comparable for one in found):
         lines.append(as_typed(
             f"{OTHER_TEXT} measured on other text than the evaluation set of its name, so these "
@@ -82,7 +83,7 @@ def show(reference: str, recipe: bool, as_json: bool) -> None:
         _show_recipe(reference, as_json)
         return
     from bpeline.flows.versions import version_details
-    from bpeline.flows.wording import aligned, statistics_table
+    from bpeline.flows.wording import statistics_table
 
     details = version_details(reference)
     if as_json:
@@ -93,7 +94,7 @@ def show(reference: str, recipe: bool, as_json: bool) -> None:
             continue
         if title == "sources":
             click.echo("\nsources")
-            for line in aligned(statistics_table(values)):
+            for line in Table.of(statistics_table(values)).lines():
                 click.echo(f"  {line}")
             continue
         if title == "development":
@@ -103,7 +104,7 @@ def show(reference: str, recipe: bool, as_json: bool) -> None:
                  ", ".join(one["files"]))
                 for one in values
             ]  # fmt: skip
-            for line in aligned([("source", "digest", "documents", "bytes", "files"), *rows]):
+            for line in Table(("source", "digest", "documents", "bytes", "files"), rows).lines():
                 click.echo(f"  {line}")
             continue
         if not isinstance(values, dict):
@@ -117,11 +118,11 @@ def show(reference: str, recipe: bool, as_json: bool) -> None:
 
 def _show_recipe(reference: str, as_json: bool) -> None:
     from bpeline.flows.versions import recipe_of
-    from bpeline.flows.wording import aligned
 
     found = recipe_of(reference)
     rows = [(str(one.id), one.token, " ".join(map(str, one.old_ids))) for one in found]
-    answer(as_json, [asdict(one) for one in found], aligned([("id", "token", "old ids"), *rows]))
+    table = Table(("id", "token", "old ids"), rows)
+    answer(as_json, [asdict(one) for one in found], table.lines())
 
 
 def _text(value: Any) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from bpeline.flows.wording import (
     SHOWN_CONFIDENCE,
-    aligned,
     ids_text,
     megabytes,
     number_text,
@@ -26,6 +25,7 @@ from bpeline.tokenizer_core.evaluation import (
     VocabDifference,
     WordChange,
 )
+from bpeline.tokenizer_core.tables import Table
 
 _OF_SLICES = (BYTES_PER_TOKEN, "words/fertility")
 SLICE_TITLES = (
@@ -48,7 +48,7 @@ def comparison_lines(compared: VersionComparison, words: int = 10) -> list[str]:
     if compared.documents is None:
         return lines
     if len(compared.slices) > 1:
-        lines += ["", *aligned([SLICE_TITLES, *slice_rows(compared)])]
+        lines += ["", *_slices(compared).lines()]
     for title, changes in word_lists(compared.documents.segmentation):
         if changes:
             lines += ["", title, *_change_lines(changes[:words])]
@@ -108,18 +108,18 @@ def _both(first: str, second: str) -> str:
 
 def comparison_markdown(compared: VersionComparison) -> str:
     """The whole comparison for Prefect and for reports."""
-    lines = [f"# {compared.first} → {compared.second}", "", "| | |", "|---|---|"]
-    lines += [f"| {subject} | {_cell(statement)} |" for subject, statement in facts(compared)]
+    # Tokens may hold a backslash, which Markdown takes off.
+    said = [(subject, statement.replace("\\", "\\\\")) for subject, statement in facts(compared)]
+    tables = [Table(("", ""), said, left=(0, 1))]
     if len(compared.slices) > 1:
-        lines += [
-            "",
-            f"| {' | '.join(SLICE_TITLES)} |",
-            f"|---{'|---:' * (len(SLICE_TITLES) - 1)}|",
-        ]
-        lines += [f"| {' | '.join(row)} |" for row in slice_rows(compared)]
-    titles, *rows = (f"| {' | '.join(row)} |" for row in _metric_rows(compared))
-    lines += ["", titles, "|---|---:|---:|---:|", *rows]
-    return "\n".join(lines) + "\n"
+        tables.append(_slices(compared))
+    tables.append(_metrics(compared))
+    parts = [f"# {compared.first} → {compared.second}", *(one.markdown() for one in tables)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _slices(compared: VersionComparison) -> Table:
+    return Table(SLICE_TITLES, slice_rows(compared))
 
 
 def slice_rows(compared: VersionComparison) -> list[tuple[str, ...]]:
@@ -171,16 +171,16 @@ def compared_metrics(metrics: Iterable[MetricPair]) -> list[MetricPair]:
 
 
 def _metric_lines(compared: VersionComparison) -> list[str]:
-    titles, *rows = _metric_rows(compared)
-    return [*aligned([titles, *rows]), ""] if rows else []
+    table = _metrics(compared)
+    return [*table.lines(), ""] if table.rows else []
 
 
-def _metric_rows(compared: VersionComparison) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = [("metric", compared.first, compared.second, "difference")]
+def _metrics(compared: VersionComparison) -> Table:
+    rows = []
     for one in compared_metrics(compared.metrics):
         difference = number_text(one.difference, "+")
         rows.append((one.key, number_text(one.first), number_text(one.second), difference))
-    return rows
+    return Table(("metric", compared.first, compared.second, "difference"), rows)
 
 
 def _change_lines(changes: Sequence[WordChange]) -> Iterator[str]:
@@ -220,8 +220,3 @@ def _words(segmentation: Segmentation) -> str:
         f"{segmentation.occurrences:,} occurrences; {segmentation.stability:.1%} of the places "
         "where either cuts inside words are the same"
     )
-
-
-def _cell(text: str) -> str:
-    """Text inside a Markdown table: tokens may hold what ends a cell."""
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from bpeline.flows.wording import aligned, markdown_table, megabytes, token_text
+from bpeline.flows.wording import megabytes, token_text
 from bpeline.registry.gates import Verdict
 from bpeline.registry.tracking import DRIFTED, DRIFTED_VALUES
 from bpeline.tokenizer_core.corpus import SkippedFiles
@@ -19,6 +19,7 @@ from bpeline.tokenizer_core.evaluation import (
     TextDrift,
     of_slice,
 )
+from bpeline.tokenizer_core.tables import Table
 
 FORMAT = 2
 Outcome = Literal["drifted", "not drifted", "not judged"]
@@ -160,11 +161,12 @@ class DriftReport:
             origin = self.origins[name]
             own = origin or "nothing: the version was not evaluated on it"
             lines.append(f"compared with {own}")
-            lines += [f"  {line}" for line in aligned([("", *HEAD), *rows_of(one)])]
+            lines += [f"  {line}" for line in Table(("", *HEAD), rows_of(one)).lines()]
         words = self.slices[ALL].new_words
         if words:
             lines += ["", f"new frequent words: {len(words):,}; those that cost most:"]
-            lines += [f"  {line}" for line in aligned([WORD_HEAD, *map(_word_row, words[:10])])]
+            table = Table(WORD_HEAD, [*map(_word_row, words[:10])])
+            lines += [f"  {line}" for line in table.lines()]
         lines += [f"note: {note}" for note in self.notes]
         if self.link:
             lines += ["", f"observation {self.observation} in MLflow: {self.link}"]
@@ -176,11 +178,11 @@ class DriftReport:
         for name, one in self.slices.items():
             parts += ["", f"## {name}", "", f"{_size(one)}; compared with "
                       f"{self.origins[name] or 'nothing'}", ""]  # fmt: skip
-            parts.append(markdown_table([("metric", *HEAD), *rows_of(one)]))
+            parts.append(Table(("metric", *HEAD), rows_of(one)).markdown())
         words = self.slices[ALL].new_words[:WORDS_SHOWN]
         if words:
-            table = markdown_table([WORD_HEAD, *map(_word_row, words)])
-            parts += ["", "## New frequent words", "", table]
+            table = Table(WORD_HEAD, [*map(_word_row, words)])
+            parts += ["", "## New frequent words", "", table.markdown()]
         parts += ["", *(f"*{note}*" for note in self.notes)]
         return "\n".join(parts).rstrip() + "\n"
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bpeline.flows.wording import counted, megabytes
 from bpeline.tokenizer_core.evaluation import ALL, BYTES_PER_TOKEN
+from bpeline.tokenizer_core.tables import Table
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 OURS = "<!-- This card was written by bpeline. -->"
@@ -162,11 +163,5 @@ def _evaluation(details: Mapping[str, Any], evaluation: Mapping[str, Any] | None
     yield _table(("texts", "documents", *_MEASURED.values()), rows)
 
 
-def _table(titles: Sequence[str], rows: Any) -> str:
-    lines = [_row(titles), "|" + "---|" * len(titles), *map(_row, rows)]
-    return "\n".join(lines) + "\n"
-
-
-def _row(cells: Sequence[object]) -> str:
-    shown = (str(one).replace("|", "\\|").replace("\n", " ") for one in cells)
-    return f"| {' | '.join(shown)} |"
+def _table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    return f"{Table(titles, list(rows), left=range(len(titles))).markdown()}\n"

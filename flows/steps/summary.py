@@ -24,7 +24,6 @@ from bpeline.flows.wording import (
 from bpeline.registry.records import PublishedVersion
 from bpeline.registry.version_files import uncertified
 from bpeline.tokenizer_core.charts import curves_in_notebook
-from bpeline.tokenizer_core.display import table
 from bpeline.tokenizer_core.evaluation import (
     GINI_OF_TEXTS,
     NEW_TEXT,
@@ -32,6 +31,7 @@ from bpeline.tokenizer_core.evaluation import (
     SPEEDS,
     TOO_FEW_DOCUMENTS,
 )
+from bpeline.tokenizer_core.tables import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,8 @@ class TrainingSummary:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the lines of a terminal, and compression by vocabulary size."""
-        return f"{table((), self._rows_from_here().items())}{curves_in_notebook({'': self.curve})}"
+        facts = Table((), list(self._rows_from_here().items()))
+        return f"{facts.html()}{curves_in_notebook({'': self.curve})}"
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values, with ``reference``."""

@@ -5,40 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bpeline.tokenizer_core.redaction import in_one_line
+from bpeline.tokenizer_core.tables import Table
 
 
 def aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Rows of text in columns, the first one to the left and all others to the right."""
-    rows = [tuple(map(in_one_line, row)) for row in rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for first, *cells in rows:
-        shown = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
-        lines.append("  ".join([first.ljust(widths[0]), *shown]).rstrip())
-    return lines
-
-
-def bordered(
-    titles: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[bool]
-) -> list[str]:
-    """Cells between bars, so that spaces at the edge of a word are seen; numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
-    lines = ["-+-".join("-" * width for width in widths)]
-    for row in (titles, *rows):
-        cells = (
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(row, widths, numbers, strict=True)
-        )
-        lines.append(" | ".join(cells).rstrip())
-    return [lines[1], lines[0], *lines[2:]]
+    """`Table.lines` of rows below a row of titles."""
+    return Table.of(rows).lines()
 
 
 def markdown_table(rows: Sequence[tuple[str, ...]]) -> str:
-    """Rows of text as a table of Markdown, the first row being titles."""
-    head, *body = ([cell.replace("|", "\\|") for cell in row] for row in rows)
-    rule = ["---", *["---:"] * (len(head) - 1)]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *body))
+    """`Table.markdown` of rows below a row of titles."""
+    return Table.of(rows).markdown()
 
 
 COLUMNS = {

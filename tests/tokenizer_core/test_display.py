@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from bpeline.tokenizer_core import Tokenizer, WordCounts, count_texts, evaluate, train_bpe
-from bpeline.tokenizer_core.display import table
 from bpeline.tokenizer_core.evaluation import Curve, EvaluationText, evaluate_texts
 
 
@@ -63,15 +62,6 @@ def test_a_notebook_shows_what_a_tokenizer_is(tokenizer: Tokenizer) -> None:
     page = text_of(tokenizer._repr_html_())
     for said in ("264", "byte-bpe", "gpt2", "<|end|>", tokenizer.digest[:16], "brown fox"):
         assert said in page
-
-
-def test_tables_are_escaped_and_take_the_colours_of_the_page() -> None:
-    shown = table(("", "<b>"), [("a & b", "1")], "<i>")
-    assert text_of(shown) == "<b>a & b1<i>"
-    assert "<b>" not in shown
-    assert "<i>" not in shown
-    assert "background" not in shown, "that of the page: light or dark"
-    assert not re.search("#[0-9a-f]{3}|black|white", shown)
 
 
 def test_evaluations_and_curves_show_themselves() -> None:

@@ -19,6 +19,7 @@ from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.derived import token_counts
 from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.tables import Table
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
@@ -94,12 +95,7 @@ class LanguageChoices:
 
     def as_text(self) -> str:
         """The table for a terminal."""
-        rows = [("", "joint", "separate"), *self.rows()]
-        widths = [max(len(row[column]) for row in rows) for column in range(3)]
-        return "\n".join(
-            f"{title:<{widths[0]}}  {joint:>{widths[1]}}  {apart:>{widths[2]}}".rstrip()
-            for title, joint, apart in rows
-        )
+        return "\n".join(Table(("", "joint", "separate"), self.rows()).lines())
 
 
 @checked

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.charts import curves_in_notebook
-from bpeline.tokenizer_core.display import table
 from bpeline.tokenizer_core.encoding import unreachable_tokens
 from bpeline.tokenizer_core.errors import EmptyCorpus, WrongKind
 from bpeline.tokenizer_core.evaluation.compression_curve import Curve, curves_of, gains_on
@@ -23,6 +22,7 @@ from bpeline.tokenizer_core.evaluation.token_distribution import (
     token_distribution,
 )
 from bpeline.tokenizer_core.evaluation.token_fragments import fragment_tokens
+from bpeline.tokenizer_core.tables import Table
 from bpeline.tokenizer_core.text import utf8_of
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
@@ -137,7 +137,7 @@ class CompressionReport:
         }
         measured_on = f"{self.documents:,} documents, {self.bytes:,} bytes"
         drawn = curves_in_notebook({"": self.curve})
-        return f"{table((), facts.items(), measured_on)}{drawn}"
+        return f"{Table((), list(facts.items())).html(measured_on)}{drawn}"
 
     def as_dict(self) -> dict[str, Any]:
         """Everything as JSON values, with the definitions the figures rest on."""

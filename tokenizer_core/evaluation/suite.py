@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.charts import curves_in_notebook
-from bpeline.tokenizer_core.display import table
 from bpeline.tokenizer_core.evaluation.bootstrap import resampled_changes
 from bpeline.tokenizer_core.evaluation.compression_curve import Curve, gains_on
 from bpeline.tokenizer_core.evaluation.measuring import Measured, added, measure
@@ -30,6 +29,7 @@ from bpeline.tokenizer_core.evaluation.metric_names import (
 from bpeline.tokenizer_core.evaluation.metrics import CompressionReport, report, vocab_figures
 from bpeline.tokenizer_core.evaluation.parity import Parity, parity
 from bpeline.tokenizer_core.evaluation.word_drift import divergence
+from bpeline.tokenizer_core.tables import Table
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
@@ -235,7 +235,7 @@ def slices_shown(slices: Mapping[str, Measurement], caption: str = "") -> str:
         for name, one in slices.items()
     ]
     drawn = curves_in_notebook({name: one.curve for name, one in slices.items()})
-    return f"{table(('', *shown), rows, caption)}{drawn}"
+    return f"{Table(('', *shown), rows).html(caption)}{drawn}"
 
 
 def slices_of(texts: Sequence[EvaluationText]) -> tuple[Slice, ...]:
