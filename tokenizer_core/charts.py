@@ -34,6 +34,8 @@ _BAR_LENGTH, _BAR_STEP = 270, 16
 _BAR_ROWS = 40
 _BAR_NAME = 60  # characters of a row's name that have room
 _ZOOM = 1.5  # of a file
+_MIDDLE, _END = ' text-anchor="middle"', ' text-anchor="end"'
+_PALE = ' opacity=".75"'
 _STYLE = (
     "svg{color:#222}.ground{fill:#fff}@media(prefers-color-scheme:dark)"
     "{svg{color:#e6e8ea}.ground{fill:#15181b}}"
@@ -106,12 +108,11 @@ class Chart:
             left = max(left, 0.7 * _LETTER * longest)
         x_of, ticks = self._x_axis([point.x for point in points], left, tilted)
         bottom = _BOTTOM + _BELOW + (0.5 * _LETTER * longest if tilted else 0)
-        colours = {line.name: "" for line in self.lines}
-        colours = {name: COLOURS[at % len(COLOURS)] for at, name in enumerate(colours)}
+        colours = _colours(line.name for line in self.lines)
         legend, height = _legend(colours, left, _WIDTH - left, bottom)
         elements = [
             _axes(left, [(y_of(tick), short_number(tick)) for tick in y_ticks], ticks, tilted),
-            _text((left + _RIGHT) / 2, bottom - 8, self.x_title, "middle"),
+            _text((left + _RIGHT) / 2, bottom - 8, self.x_title, _MIDDLE),
             _text(4, 14, self.y_title),
             *self._upright_bars(x_of, y_of, left),
             *(e for line in self.lines for e in self._line(line, colours[line.name], x_of, y_of)),
@@ -125,7 +126,10 @@ class Chart:
         """Where an x is drawn, and the names below the axis, none on top of another."""
         if self.names:
             x_of = _scale([-0.5, len(self.names) - 0.5], left, _RIGHT, float)
-            named = [(x_of(at), name) for at, name in enumerate(self.names)]
+            named = [
+                (x_of(at), name if len(name) <= _TILTED_LENGTH else f"{name[:_TILTED_LENGTH]}…")
+                for at, name in enumerate(self.names)
+            ]
         else:
             own = sorted(set(xs))
             ticks = own if len(own) <= _OWN_TICKS else _log_ticks(xs)
@@ -204,24 +208,24 @@ class Bars:
         width = max(left + _BAR_LENGTH + 70, _WIDTH)
         step = _BAR_STEP * len(self.values) + (4 if len(self.values) == 1 else 8)
         most = max((value for series in self.values.values() for value in series), default=0) or 1
+        colours = _colours(self.values)
         elements = [
-            _text(left - 6, 7 + step * row + _BAR_STEP * len(self.values) / 2, name, "end")
+            _text(left - 6, 7 + step * row + _BAR_STEP * len(self.values) / 2, name, _END)
             for row, name in enumerate(names)
         ]
-        for at, series in enumerate(self.values.values()):
+        for at, (name, series) in enumerate(self.values.items()):
             for row, value in enumerate(series[:_BAR_ROWS]):
                 y, length = 4 + step * row + _BAR_STEP * at, _BAR_LENGTH * value / most
-                colour = self.colours[row] if self.colours else COLOURS[at % len(COLOURS)]
+                colour = self.colours[row] if self.colours else colours[name]
                 elements += [
                     f'<rect x="{left:.1f}" y="{y}" width="{length:.1f}" height="14" '
                     f'fill="{colour}"/>',
-                    _text(left + length + 4, y + 11, self.value_format.format(value), ticks=True),
+                    _text(left + length + 4, y + 11, self.value_format.format(value), _PALE),
                 ]
         bottom = 8 + step * len(names)
         if self.axis:
             bottom += 20
             elements.append(_text(left, bottom - 8, self.axis))
-        colours = {name: COLOURS[at % len(COLOURS)] for at, name in enumerate(self.values)}
         legend, height = _legend(colours, left, width - left, bottom)
         return Drawing(width, bottom + height, "".join([*elements, legend]))
 
@@ -248,7 +252,7 @@ def svg_file(title: str, charts: Sequence[Chart | Bars], *, across: bool = False
         drawn = chart.draw()
         x, y = (width, float(top)) if across else (0.0, height or top)
         if len(charts) > 1:
-            elements.append(_text(x + 4, y + 16, chart.title, weight=' font-weight="600"'))
+            elements.append(_text(x + 4, y + 16, chart.title, ' font-weight="600"'))
             y += 24
         elements.append(
             f'<svg x="{x:g}" y="{y:g}" width="{drawn.width:g}" height="{drawn.height:g}">\n'
@@ -256,7 +260,7 @@ def svg_file(title: str, charts: Sequence[Chart | Bars], *, across: bool = False
         )
         width = width + drawn.width if across else max(width, drawn.width)
         height = max(height, y + drawn.height) if across else y + drawn.height
-    heading = _text(4, 16, title, weight=' font-size="13"') if title else ""
+    heading = _text(4, 16, title, ' font-size="13"') if title else ""
     body = "\n".join(elements).replace("><", ">\n<")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" '
@@ -288,19 +292,20 @@ def _axes(
 ) -> str:
     grid = "".join(f"M{left:.1f},{y:.1f}H{_RIGHT}" for y, _ in levels)
     line = 'fill="none" stroke="currentColor" opacity='
-    below = [
-        _text(x, _BOTTOM + 14, f"{name[: _TILTED_LENGTH - 1]}…", "end", ticks=True, tilted=True)
-        if tilted and len(name) > _TILTED_LENGTH
-        else _text(x, _BOTTOM + 16 - 2 * tilted, name, "end" if tilted else "middle", ticks=True,
-                   tilted=tilted)
-        for x, name in names
-    ]  # fmt: skip
-    return "".join([
+    below = _BOTTOM + (14 if tilted else 16)
+    elements = [
         f'<path d="{grid}" {line}".15"/>',
         f'<path d="M{left:.1f},{_BOTTOM}H{_RIGHT}" {line}".5"/>',
-        *(_text(left - 8, y + 4, name, "end", ticks=True) for y, name in levels),
-        *below,
-    ])  # fmt: skip
+        *(_text(left - 8, y + 4, name, _END + _PALE) for y, name in levels),
+    ]
+    for x, name in names:
+        placed = f'{_END} transform="rotate(-30 {x:.1f} {below})"' if tilted else _MIDDLE
+        elements.append(_text(x, below, name, placed + _PALE))
+    return "".join(elements)
+
+
+def _colours(names: Iterable[str]) -> dict[str, str]:
+    return {name: COLOURS[at % len(COLOURS)] for at, name in enumerate(dict.fromkeys(names))}
 
 
 def _legend(colours: Mapping[str, str], left: float, room: float, top: float) -> tuple[str, float]:
@@ -321,15 +326,8 @@ def _legend(colours: Mapping[str, str], left: float, room: float, top: float) ->
     return "".join(elements), _LEGEND_ROW * (row + 1)
 
 
-def _text(
-    x: float, y: float, text: str, anchor: str = "start", *, ticks: bool = False,
-    tilted: bool = False, weight: str = "",
-) -> str:  # fmt: skip
-    place = f'x="{x:.1f}" y="{y:.1f}"'
-    place += f' transform="rotate(-30 {x:.1f} {y:.1f})"' if tilted else ""
-    side = "" if anchor == "start" else f' text-anchor="{anchor}"'
-    pale = ' opacity=".75"' if ticks else ""
-    return f'<text {place}{side} fill="currentColor"{pale}{weight}>{_escaped(text)}</text>'
+def _text(x: float, y: float, text: str, attributes: str = "") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" fill="currentColor"{attributes}>{_escaped(text)}</text>'
 
 
 def _tooltip(text: str) -> str:

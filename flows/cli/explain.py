@@ -81,7 +81,7 @@ def explain(
         answer(as_json, told, _lines_of_words(explained_words))
         return
     explained = tokenizer.explain(content)
-    lines = (line for one in explained for line in _table(one))
+    lines = (line for one in explained for line in _lines_of(one))
     answer(as_json, [_json_of(one) for one in explained], lines)
 
 
@@ -210,7 +210,7 @@ def _json_of_tree(
     }
 
 
-def _table(one: ExplainedPreToken) -> Iterator[str]:
+def _lines_of(one: ExplainedPreToken) -> Iterator[str]:
     """A pre-token, its tokens, its merges."""
     tokens = "  ".join(f"{_shown(t)} {i}" for t, i in zip(one.tokens, one.ids, strict=True))
     yield f"{_shown(one.word)}  at byte {one.begin}  ->  {tokens}"
