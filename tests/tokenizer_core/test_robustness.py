@@ -107,8 +107,14 @@ def counted(tokenizer: Tokenizer, documents: list[str], seed: int) -> dict[str, 
     return found
 
 
-@pytest.mark.night
-@pytest.mark.parametrize("which", ["gpt2", "cl100k", "wordpiece", "frequency-bpe"])
+@pytest.mark.parametrize(
+    "which",
+    [
+        "gpt2",
+        *(pytest.param(one, marks=pytest.mark.night)
+          for one in ("cl100k", "wordpiece", "frequency-bpe")),
+    ],
+)  # fmt: skip
 def test_counts_are_those_of_single_documents(
     which: str, trained: MakeTokenizer, amounts: Amounts, seed: int
 ) -> None:
