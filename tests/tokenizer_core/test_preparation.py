@@ -206,6 +206,8 @@ def test_pieces_and_ids_are_those_of_tokenizers(amounts: Amounts, seed: int, poi
         # A token inside of the white space that the one before took is found all the same.
         ([token("<m>", rstrip=True), token(" b"), token(" ")], "a<m>   b <m> <m>  "),
         ([token("<m>", rstrip=True), token(" ", lstrip=True)], "<m> "),
+        # Nor does one that was not accepted keep white space from the next.
+        ([token(" ", single_word=True), token("left", lstrip=True)], "a\n left"),
         # What is switched off covers its characters.
         ([token("<a>", special=True), token("a>"), token("<")], "x<a>b<a a>"),
         ([token("<a>", special=True), token("<a")], "<a><a"),
