@@ -84,9 +84,9 @@ FLOORS = {
         ("drift", "versions"),
         ("hub",),
         ("diagnosis", "encode_dataset", "evaluation", "extend", "importing", "languages_record",
-         "mixtures_record", "prune", "recertify", "renaming", "resume", "sweep_garbage",
+         "prune", "recertify", "renaming", "resume", "sweep_garbage",
          "sweep_record", "train_tokenizer", "verify_record", "watch_drift"),
-        ("mixtures", "prefect_flows", "superwords", "sweep", "train_languages", "verify_version"),
+        ("prefect_flows", "superwords", "sweep", "train_languages", "verify_version"),
         ("cli",),
     ),
 }  # fmt: skip

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .baselines import WORDS_ALONE as WORDS_ALONE
     from .baselines import load_baselines as load_baselines
     from .corpus_files import corpus_sources as corpus_sources
-    from .corpus_files import read_corpus_file as read_corpus_file
+    from .corpus_files import is_version as is_version
     from .corpus_files import with_weights as with_weights
     from .demo import DEMO as DEMO
     from .demo import DEMO_HELD_OUT as DEMO_HELD_OUT

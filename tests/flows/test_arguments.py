@@ -15,7 +15,6 @@ from bpeline.flows import evaluation
 from bpeline.flows.encode_dataset import encode_dataset
 from bpeline.flows.extend import extension_parameters
 from bpeline.flows.importing import import_tokenizer
-from bpeline.flows.mixtures import compare_mixtures
 from bpeline.flows.prune import prune
 from bpeline.flows.recertify import recertify
 from bpeline.flows.renaming import rename
@@ -97,8 +96,14 @@ REFUSED: dict[Callable[..., Any], dict[str, object]] = {
     encode_dataset: {"reference": 3, "paths": "a.txt", "threads": "2"},
     watch_drift: {"name": 3, "paths": "a.txt"},
     recertify: {"versions": "news"},
-    sweep: {"paths": "a.txt", "name": 3, "vocab_sizes": 300, "patterns": "gpt2"},
-    compare_mixtures: {"corpus": 3, "weights": {"a": 1.0}, "temperatures": 0.5},
+    sweep: {
+        "paths": "a.txt",
+        "name": 3,
+        "vocab_sizes": 300,
+        "patterns": "gpt2",
+        "weights": {"a": 1.0},
+        "temperatures": 0.5,
+    },
     prune: {"reference": 3, "output": None, "paths": "a.txt", "min_count": "3"},
     rename: {"reference": 3, "names": ["a"]},
     verify_version: {"reference": 3, "reuse_counts": "no"},

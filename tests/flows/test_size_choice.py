@@ -337,16 +337,9 @@ def test_where_no_size_can_be_chosen_the_command_says_why(corpus: Path, bpeline:
         assert "type " in refused.stderr or "add `--model-shape" in refused.stderr
 
 
-def test_mixtures_have_one_size(bpeline: Command, tmp_path: Path) -> None:
-    listed = "".join(f'[[source]]\nname = "{one}"\nfiles = ["{one}.txt"]\n' for one in "ab")
-    (tmp_path / "c.toml").write_text(listed)
-    for one in "ab":
-        (tmp_path / f"{one}.txt").write_text("some words " * 50)
-    asked = ("--vocab-size", "auto", "--weights", "a=2")
-    refused = bpeline("mixtures", tmp_path / "c.toml", *asked)
-    assert refused.exit_code == 2
+def test_sweeps_choose_no_size(corpus: Path) -> None:
     with pytest.raises(InvalidOption):
-        sweep(["c.toml"], "n", [300], largest_size=9_000, model_shape=None)
+        sweep(["corpus"], "n", [300], largest_size=9_000, model_shape=None)
 
 
 def test_a_new_project_is_told_auto(bpeline: Command, corpus: Path) -> None:

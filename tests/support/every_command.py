@@ -31,7 +31,7 @@ COMMANDS = [
     "history v",
     "import tokenizer.json --name w",
     "init text.txt --name v",
-    "mixtures v/1 --weights text=2",
+    "sweep v/1 --weights text=2",
     "promote v/1",
     "prune v/1 --min-count 5 -o plan.json",
     "push --help",
