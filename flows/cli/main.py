@@ -70,7 +70,6 @@ COMMANDS = {
     "export": ("export",),
     "extend": ("extend",),
     "superwords": ("superwords",),
-    "size": ("size",),
     "gc": ("gc",),
     "imports": ("import",),
     "init": ("init",),
@@ -91,7 +90,10 @@ COMMANDS = {
 }
 FILE_OF = {name: file for file, names in COMMANDS.items() for name in names}
 # Commands of earlier versions → what to type instead.
-FORMER = {"mixtures": "bpeline sweep news@champion --weights de=2 --temperatures 2,5"}
+FORMER = {
+    "mixtures": "bpeline sweep news@champion --weights de=2 --temperatures 2,5",
+    "size": "bpeline evaluate news@champion --sizes --model-shape llama-3.1-8b",
+}
 
 
 class Commands(click.Group):

@@ -42,7 +42,7 @@ COMMANDS = {
     "evaluate --sets": ("evaluate", "--sets"),
     "extend": ("extend", "t/1", "--vocab-size", 290),
     "superwords": ("superwords", "t/1", "--vocab-size", 290),
-    "size": ("size", "t/1", "--model-shape", "llama-3.1-8b"),
+    "evaluate --sizes": ("evaluate", "t/1", "--sizes", "--model-shape", "llama-3.1-8b"),
     "prune": ("prune", "t/1", "--min-count", 5, "-o", "plan.json"),
     "sweep": ("sweep", "corpus.txt", "--name", "sizes", "--sizes", "270"),
     "sweep --temperatures": ("sweep", "corpus.toml", "--sizes", "270", "--temperatures", "1,2"),

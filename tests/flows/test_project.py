@@ -490,7 +490,7 @@ def test_a_project_that_is_not_there_is_named_once_and_as_a_shell_takes_it(
 
 
 def test_sets_are_listed_and_nothing_else_is_done_beside(bpeline: Command) -> None:
-    for beside in (("--set-from", "a.txt"), ("--model-shape", "llama-3.2-1b")):
+    for beside in (("--set-from", "a.txt"), ("--model-shape", "llama-3.2-1b"), ("--sizes",)):
         refused = bpeline("evaluate", "--sets", *beside)
         assert refused.exit_code == 2
         assert "--sets" in refused.stderr

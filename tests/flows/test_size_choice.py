@@ -212,7 +212,8 @@ def test_the_registered_size_is_the_one_that_costs_least(
     assert "What sizes cost middle.toml" in page
     assert record["said"] in page
     assert record["said"] in bpeline("show", "news/1").stdout
-    assert "1,024 to 2,048" in (bpeline("size", "news/1", "--model-shape", "middle.toml").stdout)
+    sizes = bpeline("evaluate", "news/1", "--sizes", "--model-shape", "middle.toml").stdout
+    assert "1,024 to 2,048" in sizes
     # What makes it again asks no text: the shape may be gone.
     (tmp_path / "middle.toml").unlink()
     assert Lineage.of(registry, version).request["vocab_size"] == size
