@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bpeline.flows.extend import across_spaces
+from bpeline.flows.derive import across_spaces
 from bpeline.flows.requests import (
     BYTE_BPE,
     PLAIN,

@@ -126,9 +126,10 @@ def evaluate(
     else:
         first, measured, skipped_files = [], evaluation.evaluate(reference), {}
     costs = [{} if model is None else evaluation.serving_costs(one, model) for one in measured]
-    cheapest = [{}] * len(measured)
-    if sizes and model is not None:
-        cheapest = [_cheapest_size(one, reference, model) for one in measured]
+    cheapest: list[dict[str, Any]] = [
+        _cheapest_size(one, reference, model) if sizes and model is not None else {}
+        for one in measured
+    ]
     lines = [*first]
     cost = "" if model is None else model.metric(FLOPS_PER_BYTE)
     for one, of_slices, of_sizes in zip(measured, costs, cheapest, strict=True):

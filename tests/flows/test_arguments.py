@@ -12,16 +12,19 @@ import numpy as np
 import pytest
 
 from bpeline.flows import evaluation
+from bpeline.flows.derive import extension_parameters, prune, rename, superword_parameters
 from bpeline.flows.encode_dataset import encode_dataset
-from bpeline.flows.extend import extension_parameters
 from bpeline.flows.importing import import_tokenizer
-from bpeline.flows.prune import prune
 from bpeline.flows.recertify import recertify
-from bpeline.flows.renaming import rename
 from bpeline.flows.requests import DatasetRequest, ImportRequest, TrainingRequest
+from bpeline.flows.requests.derived_requests import (
+    ExtensionRequest,
+    PruneRequest,
+    RenameRequest,
+    SuperwordsRequest,
+)
 from bpeline.flows.requests.other_requests import DriftRequest, GarbageRequest, RecertifyRequest
 from bpeline.flows.requests.request import Request
-from bpeline.flows.superwords import superword_parameters
 from bpeline.flows.sweep import sweep
 from bpeline.flows.train_tokenizer import train_tokenizer
 from bpeline.flows.verify_version import verify_version
@@ -36,6 +39,10 @@ REQUESTS: dict[type[Request], dict[str, Any]] = {
     DatasetRequest: {"reference": "n/1", "paths": ["a.txt"]},
     GarbageRequest: {},
     RecertifyRequest: {},
+    ExtensionRequest: {"reference": "n/1", "vocab_size": 300},
+    SuperwordsRequest: {"reference": "n/1", "vocab_size": 300},
+    PruneRequest: {"reference": "n/1", "output": "plan.json"},
+    RenameRequest: {"reference": "n/1", "names": {"a": "b"}},
 }
 
 
