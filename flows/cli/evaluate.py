@@ -191,11 +191,9 @@ def _cheapest_size(measured: Any, reference: str, model: NamedShape) -> dict[str
 
 
 def _size_lines(measured: Any, found: dict[str, Any]) -> list[str]:
-    from bpeline.flows.wording import aligned
-
     least = min(cost["flops_per_byte"] for cost in found["sizes"])
-    rows = [("ids", "bytes/token", "GFLOPs/token", "of it vocab", "MFLOPs/byte", "")]
-    rows += [
+    columns = ("ids", "bytes/token", "GFLOPs/token", "of it vocab", "MFLOPs/byte", "")
+    rows = [
         (
             f"{cost['vocab_size']:,}",
             f"{cost['bytes_per_token']:.4f}",
@@ -214,7 +212,8 @@ def _size_lines(measured: Any, found: dict[str, Any]) -> list[str]:
         said = found["chosen"] or said
     elif found["at_edge"] == "smallest":
         said = "no smaller size was asked about"
-    return [*(f"  {line}" for line in aligned(rows)), f"  least: {found['least']:,} ids; {said}"]
+    lines = [*Table(columns, rows).lines(), f"least: {found['least']:,} ids; {said}"]
+    return [f"  {line}" for line in lines]
 
 
 def _set_lines(listed: list[Any]) -> list[str]:
