@@ -132,15 +132,14 @@ def serving_costs(measured: Measured, model: NamedShape) -> dict[str, dict[str, 
 
 
 @checked
-def cheapest_size_of(reference: str, shape: ModelShape) -> tuple[Measured, CheapestSize]:
+def cheapest_size_of(measured: Measured, shape: ModelShape) -> CheapestSize:
     """At which of its sizes a version costs a model least, on the evaluation set of its name.
 
     Raises:
         InvalidOption: a version whose first merges make no tokenizer.
-        UnknownVersion, UnknownEvaluationSet, RegistryUnreachable: as `evaluate`.
+        RegistryUnreachable: the version is to be fetched, and MLflow does not answer.
     """
     registry = open_registry(make=False)
-    measured = evaluate_version(registry, resolve(registry, parse_registered(reference)))
     tokenizer = load_version(registry, measured.version)
     if not has_curve(tokenizer):
         raise InvalidOption(
@@ -154,7 +153,7 @@ def cheapest_size_of(reference: str, shape: ModelShape) -> tuple[Measured, Cheap
     gains, full = tokenizer.merge_gains(counts), tokenizer.vocab_size
     size = int((counts.counts * np.diff(counts.offsets)).sum())
     sizes = sizes_between(max(SMALLEST_SIZE, full - len(gains)), full)
-    return measured, cheapest_size(shape, bytes_per_token_at(tokenizer, size, gains, sizes))
+    return cheapest_size(shape, bytes_per_token_at(tokenizer, size, gains, sizes))
 
 
 def chosen_size(version: ResolvedVersion, model: NamedShape) -> str:

@@ -1,18 +1,19 @@
-"""Many vocab sizes, split patterns and variants side by side; nothing is registered.
+"""Many vocab sizes, split patterns, variants and mixtures side by side; nothing is registered.
 
 The merges of byte-level BPE are a prefix order, so the largest size of a pattern is trained and
 serves the others; other algorithms learn every size. Counts and what was learned stay in the
-workspace, so training the one that was chosen takes no time.
+workspace, so training the one that was chosen takes no time. A mixture is other weights of the
+named sources, or another temperature: all mixtures are learned from the same counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bpeline.flows.extend import across_spaces
+from bpeline.flows.derive import across_spaces
 from bpeline.flows.requests import (
     BYTE_BPE,
     PLAIN,
@@ -20,7 +21,10 @@ from bpeline.flows.requests import (
     VARIANTS,
     TrainingRequest,
     choices_of,
+    decimal,
+    is_version,
     transition_size,
+    with_weights,
 )
 from bpeline.flows.running import RECORD
 from bpeline.flows.steps import (
@@ -33,53 +37,71 @@ from bpeline.flows.steps import (
     try_sizes,
 )
 from bpeline.flows.sweep_record import Combination, Sweep, record_sweep
+from bpeline.registry.lineage import Lineage
+from bpeline.registry.loading import resolve
+from bpeline.registry.opening import open_registry
 from bpeline.registry.records import CorpusInput
+from bpeline.registry.references import parse_registered
 from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.companions import kind_of
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation import NamedShape
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
+_HOW = {"workers", "table_memory", "rules"}  # of a version's request, what is not asked for again
+
 
 @checked
 def sweep(
     paths: Sequence[str | Path],
-    name: str,
-    vocab_sizes: Sequence[int],
+    name: str | None = None,
+    vocab_sizes: Sequence[int] = (),
     patterns: Sequence[str] = (),
     workspace: str | None = None,
     model_shape: NamedShape | None = None,
     variants: Sequence[str] = (),
+    weights: Sequence[Mapping[str, float]] = (),
+    temperatures: Sequence[float] = (),
     **parameters: Any,
 ) -> Sweep:
-    """Measure every size with every pattern and variant, and record it in MLflow.
+    """Measure every size with every pattern, variant and mixture, and record it in MLflow.
 
     Args:
-        paths, name, workspace: as for `train_tokenizer`.
+        paths, name, workspace: as for `train_tokenizer`. Where mixtures are compared, a registered
+            version that was trained on named sources may stand for its corpus, and for its name,
+            size, pattern and other parameters where these are not given.
         vocab_sizes: numbers of ids.
         patterns: split patterns: names or regexes; that of the algorithm when there are none.
         model_shape: also say what text costs this model.
         variants: names of `VARIANTS`; ``plain`` alone when there are none. With ``superbpe`` the
             plain one is tried too: it gives nine tenths of the ids.
+        weights: source → weight, for each mixture; sources left out keep their weights.
+        temperatures: each is a mixture of its own, with the weights as they are.
         parameters: others of `train_tokenizer`: algorithm, special_tokens, held_out, evaluation …
 
     Raises:
         BpelineError: what was asked for, read or written cannot be; the workspace stays good.
     """
     refuse_choice(parameters)
-    algorithm = parameters.get("algorithm", BYTE_BPE)
+    told = {key: value for key, value in parameters.items() if value is not None}
+    told |= {"paths": list(map(str, paths))} | ({} if name is None else {"name": name})
+    if (weights or temperatures) and is_version(told["paths"]):
+        told = _request_of(told.pop("paths")[0], workspace) | told
+    algorithm = told.get("algorithm", BYTE_BPE)
     choices_of(algorithm)  # refuses what there is none of
-    sizes, patterns = sorted(set(vocab_sizes), reverse=True), list(dict.fromkeys(patterns))
-    patterns = patterns or [kind_of(algorithm).default_pattern]
+    sizes = sorted(set(vocab_sizes or [told.get("vocab_size", 0)]) - {0}, reverse=True)
+    usual_pattern = told.get("pattern", kind_of(algorithm).default_pattern)
+    patterns = list(dict.fromkeys(patterns)) or [usual_pattern]
     variants = list(dict.fromkeys(variants)) or [PLAIN]
     if unknown := [one for one in variants if one not in VARIANTS]:
         raise InvalidOption(
             f"there is no variant {unknown[0]!r}", ", ".join(VARIANTS), "variants=['plain']"
         )
-    if not sizes or len(sizes) * len(patterns) * len(variants) > MOST_TRIALS:
+    mixtures = 1 + len(weights) + len(temperatures)
+    if not sizes or len(sizes) * len(patterns) * len(variants) * mixtures > MOST_TRIALS:
         raise InvalidOption(
-            f"{len(sizes)} sizes, {len(patterns)} patterns and {len(variants)} variants were asked "
-            "for",
+            f"{len(sizes)} sizes, {len(patterns)} patterns, {len(variants)} variants and "
+            f"{mixtures} mixtures were asked for",
             f"at least one of each, and {MOST_TRIALS} combinations at most",
             "type `--sizes 8000,16000,32000 --pattern gpt2`",
         )
@@ -91,14 +113,17 @@ def sweep(
                 f"leave out --algorithm, or --variant {SUPERBPE}",
             )
         variants = [PLAIN, *(one for one in variants if one != PLAIN)]  # whose words it begins with
-    asked = _Asked({**parameters, "paths": list(map(str, paths)), "name": name}, tuple(sizes))
+    asked = _Asked(told, tuple(sizes)).with_mixtures(patterns[0], weights, temperatures)
     for pattern in patterns:
         for variant in variants:
             asked.requests(pattern, variant)  # refuses now what cannot be trained later
-    first = asked.requests(patterns[0], variants[0])[0]
-    varied = {"vocab_size": sizes, "pattern": patterns}
+    requests = {title: of_sizes[0] for title, of_sizes in asked.requests(patterns[0]).items()}
+    first = next(iter(requests.values()))
+    varied: dict[str, Any] = {"vocab_size": sizes, "pattern": patterns}
     if variants != [PLAIN]:
         varied["variant"] = variants
+    if len(requests) > 1:
+        varied["mixtures"] = list(requests)
     with sweeping(first, varied, workspace) as run:
         with prepared(run.registry.tracker) as preparing:
             setup = set_up_evaluation(first, run.registry)
@@ -106,55 +131,114 @@ def sweep(
             combinations: list[Combination] = []
             inputs: list[CorpusInput] = []
             for pattern in patterns:
-                words = None
+                words: dict[str, Tokenizer] = {}
                 for variant in variants:
                     preparing.join()
                     title = pattern if variant == PLAIN else f"{pattern} {variant}"
-                    requests = asked.requests(pattern, variant, words)
-                    trials, read = try_sizes(run, requests, setup, title)
-                    combinations += (Combination.of(trial, pattern, variant) for trial in trials)
-                    if not inputs and trials[0].evaluated.warning:
-                        run.note(trials[0].evaluated.warning)
+                    tried, read = try_sizes(
+                        run, asked.requests(pattern, variant, words), setup, title
+                    )
+                    for mixture, trials in tried.items():
+                        combinations += (
+                            Combination.of(trial, pattern, variant, mixture) for trial in trials
+                        )
+                        if variant == PLAIN and SUPERBPE in variants:
+                            words[mixture] = trials[-1].evaluated.tokenizer
+                            keep_words(words[mixture], run.workspace)
+                    evaluated = next(iter(tried.values()))[0].evaluated
+                    if not inputs and evaluated.warning:
+                        run.note(evaluated.warning)
                     inputs = inputs or read
                     # What the first pattern held out is what the others are measured on, too.
-                    setup = replace(setup, made=trials[0].evaluated.made, replaceable=False)
-                    if variant == PLAIN and SUPERBPE in variants:
-                        words = trials[-1].evaluated.tokenizer
-                        keep_words(words, run.workspace)
+                    setup = replace(setup, made=evaluated.made, replaceable=False)
         if model_shape is not None:
             combinations = [one.costing(model_shape) for one in combinations]
             run.note(f"FLOPs are of {model_shape}")
-        done = Sweep(name, run.id, tuple(combinations), notes=tuple(run.notes), model=model_shape)
+        notes = tuple(run.notes)
+        done = Sweep(first.name, run.id, tuple(combinations), notes=notes, model=model_shape)
         with run.step(RECORD) as outcome:
-            done = record_sweep(done, first, inputs, run.registry)
+            done = record_sweep(done, requests, inputs, run.registry)
             outcome(f"{len(combinations)} runs in MLflow")
         return done
 
 
+def _request_of(reference: str, workspace: str | None) -> dict[str, Any]:
+    """What the training of a version was asked for."""
+    parsed = parse_registered(reference)
+    registry = open_registry(workspace, make=False)
+    lineage = Lineage.of(registry, resolve(registry, parsed))
+    if not lineage.request.get("sources"):
+        raise InvalidOption(
+            f"{lineage.version} was not trained on named sources",
+            "a version that was, or a corpus file that names its sources",
+            "type `bpeline sweep corpus.toml --weights de=2 --temperatures 2,5 --sizes 32000`",
+        )
+    return {key: value for key, value in lineage.request.items() if key not in _HOW}
+
+
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What all trainings of a sweep are told, and their sizes, the largest first."""
+    """What the trainings of a sweep are told.
+
+    Attributes:
+        told: what all are told.
+        sizes: the largest first.
+        mixtures: title → what its trainings are told besides; the present mixture first.
+    """
 
     told: Mapping[str, Any]
     sizes: tuple[int, ...]
+    mixtures: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"": {}})
+
+    def with_mixtures(
+        self, pattern: str, weights: Sequence[Mapping[str, float]], temperatures: Sequence[float]
+    ) -> _Asked:
+        """The same with mixtures to compare, where there are any.
+
+        Raises:
+            InvalidOption: a source that is not there, or none that differs from the present one.
+        """
+        present = self.requests(pattern)[""][0]
+        if not weights and not temperatures:
+            return self
+        named = {"paths": [], "sources": present.sources, "temperature": present.temperature}
+        mixtures: dict[str, Mapping[str, Any]] = {"as it is": {}}
+        for some in weights:
+            changed = with_weights(present.named_sources, some)
+            title = " ".join(f"{name}={decimal(weight)}" for name, weight in some.items())
+            spelt = tuple(spelling for one in changed for spelling in one.spelt())
+            mixtures[title] = {**named, "sources": spelt}
+        for temperature in temperatures:
+            if temperature != present.temperature:
+                mixtures[f"T={decimal(temperature)}"] = {**named, "temperature": temperature}
+        if len(mixtures) == 1:
+            raise InvalidOption(
+                "the only mixture to compare is the one that there is",
+                "other weights of sources, or another temperature",
+                "type `--weights de=2,en=1 --weights de=4 --temperatures 2,5`",
+            )
+        return replace(self, mixtures=mixtures)
 
     def requests(
-        self, pattern: str, variant: str, words: Tokenizer | None = None
-    ) -> list[TrainingRequest]:
-        """One for each size.
+        self, pattern: str, variant: str = PLAIN, words: Mapping[str, Tokenizer] | None = None
+    ) -> dict[str, list[TrainingRequest]]:
+        """By mixture, one for each size.
 
         Args:
-            words: the plain training of the pattern, where it was tried: what superwords follow.
+            words: the plain training of each mixture, where it was tried: what superwords follow.
 
         Raises:
             InvalidOption: a training that cannot be.
         """
-        told = {**self.told, **VARIANTS[variant]}
-        made = []
-        for size in self.sizes:
-            own: dict[str, Any] = {"pattern": pattern, "vocab_size": size}
-            if variant == SUPERBPE and words is not None:
-                known = min(transition_size(size), words.vocab_size)
-                own |= across_spaces(words, known)
-            made.append(TrainingRequest.checked(**told | own))
+        made: dict[str, list[TrainingRequest]] = {}
+        for title, mixture in self.mixtures.items():
+            made[title] = []
+            for size in self.sizes:
+                own: dict[str, Any] = {"pattern": pattern, "vocab_size": size}
+                if variant == SUPERBPE and words:
+                    plain = words[title]
+                    known = min(transition_size(size), plain.vocab_size)
+                    own |= across_spaces(plain, known)
+                told = {**self.told, **mixture, **VARIANTS[variant], **own}
+                made[title].append(TrainingRequest.checked(**told))
         return made

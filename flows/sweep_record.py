@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from bpeline.flows.requests import (
     CHAMPION,
     ORDINARY,
     PLAIN,
+    PRESENT,
     UNRESTRICTED,
     VARIANTS,
     WORDS_ALONE,
     TrainingRequest,
+    decimal,
 )
-from bpeline.flows.steps import Trial, logged_change, measured_on, nested_run, record_trials
+from bpeline.flows.steps import SourceStatistics, Trial, logged_change
 from bpeline.flows.wording import markdown_table, number_text
-from bpeline.registry.figures import draw_sweep
+from bpeline.registry.catalogue import NamedSet
+from bpeline.registry.figures import draw_choices, draw_sweep
 from bpeline.registry.opening import Registry
-from bpeline.registry.records import CorpusInput, SweepChild
+from bpeline.registry.records import CorpusInput, SweepChild, SweepRecord
+from bpeline.registry.tracking import run_link
 from bpeline.tokenizer_core.evaluation import (
     ALL,
     BYTES_PER_TOKEN,
@@ -51,7 +56,8 @@ def table_of(sweep: Sweep) -> list[tuple[str, ...]]:
     several = any(one.gini is not None for one in sweep.combinations)
     rows = [
         (
-            "pattern", *["variant"] * varied, "vocab", *COLUMNS,
+            "pattern", *["variant"] * varied, *["mixture"] * sweep.compares_mixtures, "vocab",
+            *sweep.combinations[0].figures,
             *["MFLOPs/byte"] * (least is not None), *["Gini"] * several,
             *["tokens against plain"] * varied, "tokens against champion",
         )
@@ -60,8 +66,9 @@ def table_of(sweep: Sweep) -> list[tuple[str, ...]]:
         rows.append((
             one.pattern,
             *[one.variant] * varied,
+            *[one.mixture] * sweep.compares_mixtures,
             f"{one.vocab_size:,}",
-            *(number_text(one.metrics.get(name)) for name in COLUMNS.values()),
+            *one.figures.values(),
             *([] if cost is None else [f"{cost / 1e6:,.1f}{' least' * (cost == least)}"]),
             *[number_text(one.gini)] * several,
             *[one.against_plain] * varied,
@@ -71,34 +78,63 @@ def table_of(sweep: Sweep) -> list[tuple[str, ...]]:
 
 
 def record_sweep(
-    sweep: Sweep, request: TrainingRequest, inputs: Sequence[CorpusInput], registry: Registry
+    sweep: Sweep,
+    requests: Mapping[str, TrainingRequest],
+    inputs: Sequence[CorpusInput],
+    registry: Registry,
 ) -> Sweep:
     """Draw it and tell MLflow; the sweep with a link to its run.
+
+    Args:
+        requests: one of each mixture, by its title.
 
     Raises:
         RegistryUnreachable: MLflow does not answer; what was learned stays in the workspace.
     """
-    asked = {key: value for key, value in request.as_config().items() if value not in (None, [])}
-    sizes = sorted({one.vocab_size for one in sweep.combinations})
-    patterns = list(dict.fromkeys(one.pattern for one in sweep.combinations))
-    titles = dict.fromkeys(one.title for one in sweep.combinations)
-    lines = {title: tuple(_line(sweep.combinations, title)) for title in titles}
-    title = f"{sweep.name}: {len(sweep.combinations)} combinations, {sweep.measured_on}"
-    link = record_trials(
-        registry,
-        lambda directory: draw_sweep(lines, directory / "sweep.svg", title),
-        name=sweep.name,
-        title=f"sweep-{sweep.run_id[:8]}",
-        params={**asked, "vocab_size": sizes, "pattern": patterns, **_for_model(sweep)},
-        curves={f"sweep_bytes_per_token/{_plain(p)}": c for p, c in lines.items()},
-        children=tuple(
-            replace(child, params={**child.params, **_for_model(sweep)})
-            for child in (_child(one, request) for one in sweep.combinations)
-        ),
-        inputs=tuple(inputs),
-        table=f"{markdown_table(table_of(sweep))}\n\n{sweep.measured_on}\n",
+    first, combinations = next(iter(requests.values())), sweep.combinations
+    asked = {key: value for key, value in first.as_config().items() if value not in (None, [], {})}
+    asked |= {
+        "vocab_size": sorted({one.vocab_size for one in combinations}),
+        "pattern": list(dict.fromkeys(one.pattern for one in combinations)),
+        **_for_model(sweep),
+    }
+    if sweep.compares_mixtures:
+        asked["mixtures"] = ", ".join(requests)
+    lines = {} if sweep.compares_mixtures else _lines(combinations)
+    named = registry.catalogue.evaluation_set(sweep.name)
+    with registry.workspace.temporary_directory("trials") as directory:
+        record = SweepRecord(
+            name=sweep.name,
+            title=f"sweep-{sweep.run_id[:8]}",
+            params=asked,
+            curves={f"sweep_bytes_per_token/{_plain(p)}": c for p, c in lines.items()},
+            children=tuple(
+                _child(one, requests[one.mixture], named, _for_model(sweep)) for one in combinations
+            ),
+            inputs=tuple(inputs),
+            figures=(_draw(sweep, directory),),
+            table=f"{markdown_table(table_of(sweep))}\n\n{sweep.measured_on}\n",
+        )
+        run = registry.tracker.record_sweep(record)
+    return replace(
+        sweep, link=run_link(registry.tracker.settings.ui, run.experiment_id, run.run_id)
     )
-    return replace(sweep, link=link)
+
+
+def _draw(sweep: Sweep, directory: Path) -> Path:
+    """Bytes per token over the sizes; where mixtures are compared, of every slice over these."""
+    combinations, first = sweep.combinations, sweep.combinations[0]
+    if not sweep.compares_mixtures:
+        title = f"{sweep.name}: {len(combinations)} combinations, {sweep.measured_on}"
+        return draw_sweep(_lines(combinations), directory / "sweep.svg", title)
+    values = {
+        name: [one.bytes_per_token[name] for one in combinations] for name in first.bytes_per_token
+    }
+    titles, size = [one.mixture for one in combinations], f" {first.vocab_size:,} ids,"
+    if len(set(titles)) < len(titles):
+        titles, size = [f"{one.title} {one.vocab_size:,}" for one in combinations], ""
+    title = f"{sweep.name}:{size} bytes per token by mixture"
+    return draw_choices(values, titles, directory / "mixtures.svg", title)
 
 
 def _for_model(sweep: Sweep) -> dict[str, str]:
@@ -106,17 +142,43 @@ def _for_model(sweep: Sweep) -> dict[str, str]:
     return {} if sweep.model is None else {"model_shape": str(sweep.model)}
 
 
-def _line(combinations: Sequence[Combination], title: str) -> Iterator[tuple[int, float]]:
+def _lines(combinations: Sequence[Combination]) -> dict[str, tuple[tuple[int, float], ...]]:
+    """By title, bytes per token of each size."""
+    lines: dict[str, tuple[tuple[int, float], ...]] = {}
     for one in combinations:
-        if one.title == title:
-            yield one.vocab_size, one.metrics[BYTES_PER_TOKEN]
+        point = one.vocab_size, one.metrics[BYTES_PER_TOKEN]
+        lines[one.title] = (*lines.get(one.title, ()), point)
+    return lines
 
 
-def _child(one: Combination, request: TrainingRequest) -> SweepChild:
-    params = {**request.as_config(), "pattern": one.pattern, "vocab_size": one.vocab_size}
-    params |= VARIANTS[one.variant]
-    title = f"{_plain(one.title)}-{one.vocab_size}"
-    return nested_run(title, one.vocab_size, params, one.metrics, one.curves, one.record)
+def _child(
+    one: Combination, request: TrainingRequest, named: NamedSet | None, more: Mapping[str, str]
+) -> SweepChild:
+    """A combination as MLflow shows it, without parameters that say nothing.
+
+    Args:
+        request: one of its mixture.
+        named: the name's evaluation set, which need not be what it was measured on.
+        more: parameters besides.
+    """
+    own = {"pattern": one.pattern, "vocab_size": one.vocab_size, **VARIANTS[one.variant]}
+    params = {**request.as_config(), **own, **more}
+    if one.mixture:
+        weights = ", ".join(f"{s.source}={decimal(s.weight)}" for s in one.sources)
+        params |= {"weights": weights, "temperature": request.temperature}
+    mixture = re.sub(r"[^A-Za-z0-9.=_-]+", "-", one.mixture)
+    title = "-".join(filter(None, (_plain(one.training), mixture, str(one.vocab_size))))
+    digest = (one.record["set"] or {}).get("digest", "")
+    return SweepChild(
+        title,
+        one.vocab_size,
+        {key: value for key, value in params.items() if value not in (None, [], {})},
+        one.metrics,
+        one.curves,
+        one.record,
+        digest,
+        named.number if named is not None and named.digest == digest else 0,
+    )
 
 
 def _plain(pattern: str) -> str:
@@ -127,11 +189,14 @@ def _plain(pattern: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """One size of one pattern and variant.
+    """One size of one pattern, variant and mixture.
 
     Attributes:
         pattern, vocab_size: which one; the size is smaller than asked where no pair was left.
+        bytes_per_token: by slice: everything, sources, languages, domains.
+        sources: of every named source its weight after temperature, its share and more.
         variant: one of `VARIANTS`.
+        mixture: ``as it is``, ``de=2 en=1`` or ``T=5``; empty where none are compared.
         metrics: as a training would log them.
         curves: name → (vocab size, value), the compression curve too.
         against_champion: change in tokens, as a share; None without a champion.
@@ -145,13 +210,36 @@ class Combination:
     curves: dict[str, tuple[tuple[int, float], ...]]
     against_champion: float | None
     record: dict[str, Any]
+    bytes_per_token: dict[str, float]
+    sources: tuple[SourceStatistics, ...]
     variant: str = PLAIN
+    mixture: str = ""
     gini: float | None = None
+
+    @property
+    def training(self) -> str:
+        """Pattern and variant."""
+        return self.pattern if self.variant == PLAIN else f"{self.pattern} {self.variant}"
 
     @property
     def title(self) -> str:
         """What its line is called."""
-        return self.pattern if self.variant == PLAIN else f"{self.pattern} {self.variant}"
+        return f"{self.training} {self.mixture}".rstrip()
+
+    @property
+    def figures(self) -> dict[str, str]:
+        """The columns of its row; of a mixture bytes/token and shares of every slice and source."""
+        if not self.mixture:
+            return {title: number_text(self.metrics.get(name)) for title, name in COLUMNS.items()}
+        slices = {
+            f"bytes/token {name}": f"{value:.4f} {logged_change(self.metrics, PRESENT, name)}"
+            for name, value in self.bytes_per_token.items()
+        }
+        shares = {
+            f"{one.source} share": f"{one.weighted_share:.1%} (×{one.weight:.4g})"
+            for one in self.sources
+        }
+        return {**slices, **shares}
 
     @property
     def against_plain(self) -> str:
@@ -162,13 +250,23 @@ class Combination:
         return ""
 
     @classmethod
-    def of(cls, trial: Trial, pattern: str, variant: str = PLAIN) -> Combination:
+    def of(cls, trial: Trial, pattern: str, variant: str = PLAIN, mixture: str = "") -> Combination:
         """What was measured with a pattern, as it was asked for."""
-        against, size = trial.against_champion([ALL]).get(ALL), trial.vocab_size
         evaluation = trial.evaluated.evaluation
-        gini = gini_of_texts(evaluation.parts, evaluation.slices)
+        champion = evaluation.opponents.get(CHAMPION)
         return cls(
-            pattern, size, against_champion=against, variant=variant, gini=gini, **trial.logged
+            pattern,
+            trial.vocab_size,
+            against_champion=None if champion is None else champion.changes[ALL].value,
+            bytes_per_token={
+                part.name: evaluation.slices[part.name].metrics[BYTES_PER_TOKEN]
+                for part in evaluation.distinct_parts
+            },
+            sources=trial.words.sources,
+            variant=variant,
+            mixture=mixture,
+            gini=gini_of_texts(evaluation.parts, evaluation.slices),
+            **trial.logged,
         )
 
     def costing(self, model: NamedShape) -> Combination:
@@ -190,6 +288,16 @@ class Sweep:
     model: NamedShape | None = None
 
     @property
+    def compares_mixtures(self) -> bool:
+        """Whether other weights or temperatures were tried."""
+        return bool(self.combinations[0].mixture)
+
+    @property
     def measured_on(self) -> str:
-        """Which texts the figures are of."""
-        return measured_on(self.combinations[0].record)
+        """Which texts the figures are of, and the champion that they are compared with."""
+        record = self.combinations[0].record
+        digest, champion = (record["set"] or {}).get("digest"), record["compared"].get(CHAMPION)
+        said = f"measured on {f'evaluation set {digest[:8]}' if digest else 'texts of its own'}"
+        if self.compares_mixtures:
+            said += ", changes in tokens are from the mixture as it is"
+        return said if champion is None else f"{said}, the champion is {champion['reference']}"

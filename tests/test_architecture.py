@@ -83,10 +83,10 @@ FLOORS = {
         ("steps",),
         ("drift", "versions"),
         ("hub",),
-        ("diagnosis", "encode_dataset", "evaluation", "extend", "importing", "languages_record",
-         "mixtures_record", "prune", "recertify", "renaming", "resume", "sweep_garbage",
+        ("derive", "diagnosis", "encode_dataset", "evaluation", "importing", "languages_record",
+         "recertify", "resume", "sweep_garbage",
          "sweep_record", "train_tokenizer", "verify_record", "watch_drift"),
-        ("mixtures", "prefect_flows", "superwords", "sweep", "train_languages", "verify_version"),
+        ("prefect_flows", "sweep", "train_languages", "verify_version"),
         ("cli",),
     ),
 }  # fmt: skip

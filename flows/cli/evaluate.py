@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,11 +18,15 @@ from bpeline.flows.cli.options import (
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.tables import Table
 
+if TYPE_CHECKING:
+    from bpeline.tokenizer_core.evaluation import NamedShape
+
 
 @command(
     "bpeline evaluate --sets                       # which texts versions are measured on",
     "bpeline evaluate news@champion",
     "bpeline evaluate news@champion --model-shape llama-3.1-8b",
+    "bpeline evaluate news@champion --sizes --model-shape llama-3.1-8b   # the cheapest size",
     "bpeline evaluate news                         # every version that an alias points to",
     "bpeline evaluate news --set-from 'german:language=de=held-out/de/*.txt'",
     "bpeline evaluate --set-from bpeline.toml      # what its tables [[evaluation]] say",
@@ -40,6 +44,12 @@ from bpeline.tokenizer_core.tables import Table
 )
 @project_option
 @model_shape_option
+@click.option(
+    "--sizes",
+    is_flag=True,
+    help="Also say which of its sizes costs the model of --model-shape least. The first merges of "
+    "a version are a smaller tokenizer; the cost is FLOPs for a byte of the evaluation set.",
+)
 @click.option("--reason", default="", show_default=False, help="Why, for the record.")
 @click.option(
     "--text-field",
@@ -56,6 +66,7 @@ def evaluate(
     sets: bool,
     sources: tuple[str, ...],
     model_shape: str | None,
+    sizes: bool,
     reason: str,
     text_field: str | None,
     separator: str | None,
@@ -75,11 +86,17 @@ def evaluate(
     from bpeline.tokenizer_core.evaluation import model_shape as named_shape
 
     model = None if model_shape is None else named_shape(model_shape)
-    if sets and (sources or model is not None):
+    if sets and (sources or sizes or model is not None):
         raise InvalidOption(
-            "--sets was given beside --set-from or --model-shape",
+            "--sets was given beside --set-from, --sizes or --model-shape",
             "--sets lists evaluation sets: it changes none, and measures no version",
             "leave --sets out, or the others",
+        )
+    if sizes and model is None:
+        raise InvalidOption(
+            "--sizes names no model",
+            "what a vocabulary costs depends on the model it is for",
+            f"type `bpeline evaluate {reference or 'news'} --sizes --model-shape llama-3.1-8b`",
         )
     if sets:
         listed = evaluation.list_sets(reference)
@@ -109,10 +126,15 @@ def evaluate(
     else:
         first, measured, skipped_files = [], evaluation.evaluate(reference), {}
     costs = [{} if model is None else evaluation.serving_costs(one, model) for one in measured]
+    cheapest: list[dict[str, Any]] = [
+        _cheapest_size(one, reference, model) if sizes and model is not None else {}
+        for one in measured
+    ]
     lines = [*first]
     cost = "" if model is None else model.metric(FLOPS_PER_BYTE)
-    for one, of_slices in zip(measured, costs, strict=True):
+    for one, of_slices, of_sizes in zip(measured, costs, cheapest, strict=True):
         lines += measured_lines(one, {name: figures[cost] for name, figures in of_slices.items()})
+        lines += _size_lines(one, of_sizes) if of_sizes else []
     if model is not None:
         lines.append(f"model: {model}")
     told = [
@@ -126,9 +148,10 @@ def evaluate(
                 for name, part in one.found.slices.items()
             },
             "robustness": evaluation.robustness(one) if as_json else [],
+            **({"sizes": of_sizes} if of_sizes else {}),
             **skipped_files,
         }
-        for one, of_slices in zip(measured, costs, strict=True)
+        for one, of_slices, of_sizes in zip(measured, costs, cheapest, strict=True)
     ]
     answer(as_json, told, lines)
 
@@ -150,6 +173,47 @@ def measured_lines(one: Any, costs: dict[str, float]) -> list[str]:
             *([f"{costs[name] / 1e6:,.1f}"] if costs else []),
         ))  # fmt: skip
     return [f"{one.version} on {one.made}", *(f"  {line}" for line in Table(columns, rows).lines())]
+
+
+def _cheapest_size(measured: Any, reference: str, model: NamedShape) -> dict[str, Any]:
+    """What the sizes of a version cost a model, and which costs least."""
+    from bpeline.flows.evaluation import cheapest_size_of, chosen_size
+
+    found, version = cheapest_size_of(measured, model.shape), measured.version
+    least = found.best.vocab_size
+    return {
+        "sizes": [{**asdict(cost), "flops_per_byte": cost.flops_per_byte} for cost in found.shown],
+        "least": least,
+        "at_edge": found.at_edge or None,
+        "chosen": chosen_size(version, model) or None,
+        "load": f"{version if reference == version.name else reference}:{least}",
+    }
+
+
+def _size_lines(measured: Any, found: dict[str, Any]) -> list[str]:
+    least = min(cost["flops_per_byte"] for cost in found["sizes"])
+    columns = ("ids", "bytes/token", "GFLOPs/token", "of it vocab", "MFLOPs/byte", "")
+    rows = [
+        (
+            f"{cost['vocab_size']:,}",
+            f"{cost['bytes_per_token']:.4f}",
+            f"{cost['flops_per_token'] / 1e9:,.3f}",
+            f"{cost['vocab_share']:.1%}",
+            f"{cost['flops_per_byte'] / 1e6:,.1f}",
+            "least"
+            if cost["vocab_size"] == found["least"]
+            else f"{cost['flops_per_byte'] / least - 1:+.2%}",
+        )
+        for cost in found["sizes"]
+    ]
+    said = f"load it as {found['load']}, which needs no training"
+    if found["at_edge"] == "largest":
+        said = f"{measured.version} has no more ids: a larger vocabulary may cost less"
+        said = found["chosen"] or said
+    elif found["at_edge"] == "smallest":
+        said = "no smaller size was asked about"
+    lines = [*Table(columns, rows).lines(), f"least: {found['least']:,} ids; {said}"]
+    return [f"  {line}" for line in lines]
 
 
 def _set_lines(listed: list[Any]) -> list[str]:

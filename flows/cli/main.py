@@ -62,24 +62,19 @@ COMMANDS = {
     "compress": ("compress", "expand"),
     "count": ("count",),
     "decode": ("decode",),
+    "derive": ("extend", "superwords", "prune", "rename"),
     "doctor": ("doctor",),
     "drift": ("drift",),
     "encode": ("encode",),
     "evaluate": ("evaluate",),
     "explain": ("explain",),
     "export": ("export",),
-    "extend": ("extend",),
-    "superwords": ("superwords",),
-    "size": ("size",),
     "gc": ("gc",),
     "imports": ("import",),
     "init": ("init",),
-    "mixtures": ("mixtures",),
-    "prune": ("prune",),
     "push": ("push",),
     "recertify": ("recertify",),
     "removal": ("delete", "dismiss"),
-    "renaming": ("rename",),
     "repair": ("repair",),
     "report": ("report",),
     "server": ("server", "deploy", "ui"),
@@ -91,6 +86,11 @@ COMMANDS = {
     "versions": ("versions", "show"),
 }
 FILE_OF = {name: file for file, names in COMMANDS.items() for name in names}
+# Commands of earlier versions → what to type instead.
+FORMER = {
+    "mixtures": "bpeline sweep news@champion --weights de=2 --temperatures 2,5",
+    "size": "bpeline evaluate news@champion --sizes --model-shape llama-3.1-8b",
+}
 
 
 class Commands(click.Group):
@@ -124,6 +124,12 @@ class Commands(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
+            if args[0] in FORMER:
+                raise InvalidOption(
+                    f"the command {args[0]} is part of another one",
+                    "one of the commands of this version",
+                    f"type `{FORMER[args[0]]}`",
+                ) from error
             said = f"{error.message.rstrip('.')}{likely(args[0], FILE_OF)}"
             raise click.UsageError(said, error.ctx) from error
 

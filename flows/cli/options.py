@@ -33,7 +33,7 @@ _READING = {
 # What changes the workspace; it is said which, unless it is in this directory.
 _WRITING = {
     "delete", "deploy", "dismiss", "drift", "encode", "evaluate", "extend", "gc", "import",
-    "mixtures", "promote", "prune", "recertify", "rename", "repair", "resume", "rollback", "server",
+    "promote", "prune", "recertify", "rename", "repair", "resume", "rollback", "server",
     "superwords", "sweep", "train",
 }  # fmt: skip
 TYPED = "bpeline.typed"  # in a context's `meta`: the words after `bpeline`

@@ -17,7 +17,7 @@ from bpeline.tokenizer_core.redaction import Unescaped, escaped
 
 # These commands, and all others with one of these parameters, only answer.
 ANSWERS = frozenset({
-    "compare", "count", "decode", "explain", "history", "show", "size", "sql", "steps", "verify",
+    "compare", "count", "decode", "explain", "history", "show", "sql", "steps", "verify",
     "versions",
 })  # fmt: skip
 LOOKS_WITH = ("only_list", "plan", "show_steps")

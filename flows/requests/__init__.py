@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .baselines import WORDS_ALONE as WORDS_ALONE
     from .baselines import load_baselines as load_baselines
     from .corpus_files import corpus_sources as corpus_sources
-    from .corpus_files import read_corpus_file as read_corpus_file
+    from .corpus_files import is_version as is_version
     from .corpus_files import with_weights as with_weights
     from .demo import DEMO as DEMO
     from .demo import DEMO_HELD_OUT as DEMO_HELD_OUT
@@ -32,6 +32,11 @@ if TYPE_CHECKING:
     from .demo import DEMO_VOCAB_SIZE as DEMO_VOCAB_SIZE
     from .demo import demo_place as demo_place
     from .demo import with_demo as with_demo
+    from .derived_requests import DerivedRequest as DerivedRequest
+    from .derived_requests import ExtensionRequest as ExtensionRequest
+    from .derived_requests import PruneRequest as PruneRequest
+    from .derived_requests import RenameRequest as RenameRequest
+    from .derived_requests import SuperwordsRequest as SuperwordsRequest
     from .evaluation_texts import EVALUATION as EVALUATION
     from .evaluation_texts import evaluation_sources as evaluation_sources
     from .evaluation_texts import is_named as is_named

@@ -24,7 +24,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bpeline.flows.requests.source_spelling import NamedSource, SourceKind, check_weight
+from bpeline.flows.requests.source_spelling import (
+    NamedSource,
+    SourceKind,
+    check_weight,
+    is_file,
+)
 from bpeline.tokenizer_core.errors import InvalidOption
 
 CORPUS = SourceKind(
@@ -59,15 +64,26 @@ def read_corpus_file(path: Path) -> tuple[list[str], float | None]:
     return spelt, None if temperature is None else float(temperature)
 
 
+def is_version(paths: Sequence[str]) -> bool:
+    """Whether a sweep of mixtures was given a version, whose sources it weighs, and no files."""
+    return len(paths) == 1 and not is_file(paths[0])
+
+
 def with_weights(
     sources: Sequence[NamedSource], weights: Mapping[str, float]
 ) -> tuple[NamedSource, ...]:
     """The same sources with other weights; those that are not named keep theirs.
 
     Raises:
-        InvalidOption: a source that is not there, or an impossible weight.
+        InvalidOption: no sources, one that is not there, or an impossible weight.
     """
     names = [source.name for source in sources]
+    if not names:
+        raise InvalidOption(
+            "the corpus has no named sources",
+            "a corpus file or `--source` options, or a version that was trained on named sources",
+            "type `bpeline sweep corpus.toml --weights de=2 --sizes 32000`",
+        )
     for name, weight in weights.items():
         if name not in names:
             raise InvalidOption(

@@ -299,7 +299,8 @@ class TrainingRequest(Request):
         if len(paths) == 1 and is_file(paths[0]):
             listed, temperature = read_corpus_file(Path(paths[0]))
             paths, sources = [], listed + sources
-            given.setdefault("temperature", temperature)
+            if temperature is not None:
+                given.setdefault("temperature", temperature)
         algorithm = given.get("algorithm", BYTE_BPE)
         choices = choices_of(algorithm)
         usual = {

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from .importing import summarize_import as summarize_import
     from .learning import learn as learn
     from .learning import learned_from as learned_from
-    from .mixture_requests import requests_of_mixtures as requests_of_mixtures
     from .other_versions import logged_change as logged_change
     from .preparation import compiled_ahead as compiled_ahead
     from .preparation import prepared as prepared
@@ -63,13 +62,8 @@ if TYPE_CHECKING:
     from .training_plan import plan_training as plan_training
     from .trials import MOST_TRIALS as MOST_TRIALS
     from .trials import Trial as Trial
-    from .trials import count_once as count_once
-    from .trials import measured_on as measured_on
-    from .trials import nested_run as nested_run
-    from .trials import record_trials as record_trials
     from .trials import refuse_choice as refuse_choice
     from .trials import sweeping as sweeping
-    from .trials import try_out as try_out
     from .trials import try_sizes as try_sizes
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

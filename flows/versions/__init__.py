@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from .name_page import write_name_page as write_name_page
     from .origin import TokenOrigin as TokenOrigin
     from .origin import token_origin as token_origin
-    from .recipes import recipe_of as recipe_of
     from .report import write_report as write_report
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -53,8 +53,8 @@ extend v/1 --vocab-size 330
 superwords v/2 --vocab-size 340 --name s
 rename v/1 <|end|>=<|stop|>
 prune v/2 --min-count 3 -o plan.json
-size v/2 --model-shape llama-3.2-1b
-mixtures two/1 --weights a=2
+evaluate v/2 --sizes --model-shape llama-3.2-1b
+sweep two/1 --weights a=2
 sweep one.txt --name sizes --sizes 290,300
 steps toy.txt --algorithm char-bpe --merges 3
 compress one.txt -o one.small

@@ -12,17 +12,19 @@ import numpy as np
 import pytest
 
 from bpeline.flows import evaluation
+from bpeline.flows.derive import extension_parameters, prune, rename, superword_parameters
 from bpeline.flows.encode_dataset import encode_dataset
-from bpeline.flows.extend import extension_parameters
 from bpeline.flows.importing import import_tokenizer
-from bpeline.flows.mixtures import compare_mixtures
-from bpeline.flows.prune import prune
 from bpeline.flows.recertify import recertify
-from bpeline.flows.renaming import rename
 from bpeline.flows.requests import DatasetRequest, ImportRequest, TrainingRequest
+from bpeline.flows.requests.derived_requests import (
+    ExtensionRequest,
+    PruneRequest,
+    RenameRequest,
+    SuperwordsRequest,
+)
 from bpeline.flows.requests.other_requests import DriftRequest, GarbageRequest, RecertifyRequest
 from bpeline.flows.requests.request import Request
-from bpeline.flows.superwords import superword_parameters
 from bpeline.flows.sweep import sweep
 from bpeline.flows.train_tokenizer import train_tokenizer
 from bpeline.flows.verify_version import verify_version
@@ -37,6 +39,10 @@ REQUESTS: dict[type[Request], dict[str, Any]] = {
     DatasetRequest: {"reference": "n/1", "paths": ["a.txt"]},
     GarbageRequest: {},
     RecertifyRequest: {},
+    ExtensionRequest: {"reference": "n/1", "vocab_size": 300},
+    SuperwordsRequest: {"reference": "n/1", "vocab_size": 300},
+    PruneRequest: {"reference": "n/1", "output": "plan.json"},
+    RenameRequest: {"reference": "n/1", "names": {"a": "b"}},
 }
 
 
@@ -97,8 +103,14 @@ REFUSED: dict[Callable[..., Any], dict[str, object]] = {
     encode_dataset: {"reference": 3, "paths": "a.txt", "threads": "2"},
     watch_drift: {"name": 3, "paths": "a.txt"},
     recertify: {"versions": "news"},
-    sweep: {"paths": "a.txt", "name": 3, "vocab_sizes": 300, "patterns": "gpt2"},
-    compare_mixtures: {"corpus": 3, "weights": {"a": 1.0}, "temperatures": 0.5},
+    sweep: {
+        "paths": "a.txt",
+        "name": 3,
+        "vocab_sizes": 300,
+        "patterns": "gpt2",
+        "weights": {"a": 1.0},
+        "temperatures": 0.5,
+    },
     prune: {"reference": 3, "output": None, "paths": "a.txt", "min_count": "3"},
     rename: {"reference": 3, "names": ["a"]},
     verify_version: {"reference": 3, "reuse_counts": "no"},

@@ -42,10 +42,10 @@ COMMANDS = {
     "evaluate --sets": ("evaluate", "--sets"),
     "extend": ("extend", "t/1", "--vocab-size", 290),
     "superwords": ("superwords", "t/1", "--vocab-size", 290),
-    "size": ("size", "t/1", "--model-shape", "llama-3.1-8b"),
+    "evaluate --sizes": ("evaluate", "t/1", "--sizes", "--model-shape", "llama-3.1-8b"),
     "prune": ("prune", "t/1", "--min-count", 5, "-o", "plan.json"),
-    "mixtures": ("mixtures", "corpus.toml", "--vocab-size", 270, "--temperatures", "1,2"),
     "sweep": ("sweep", "corpus.txt", "--name", "sizes", "--sizes", "270"),
+    "sweep --temperatures": ("sweep", "corpus.toml", "--sizes", "270", "--temperatures", "1,2"),
     "delete": ("delete", "t/1"),
     "encode -o": ("encode", "t@champion", "corpus.txt", "-o", "ids"),
     "count": ("count", "t@champion", "corpus.txt"),
@@ -53,8 +53,8 @@ COMMANDS = {
 }
 # Those that run as flows, or that speak to Prefect themselves.
 ON_PREFECT = (
-    "train", "sweep", "extend", "superwords", "mixtures", "verify", "drift", "resume", "encode -o",
-    "gc", "prune", "promote", "rollback", "evaluate", "doctor",
+    "train", "sweep", "sweep --temperatures", "extend", "superwords", "verify", "drift", "resume",
+    "encode -o", "gc", "prune", "promote", "rollback", "evaluate", "doctor",
 )  # fmt: skip
 
 

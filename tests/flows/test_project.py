@@ -462,13 +462,12 @@ def test_the_file_holds_for_its_own_name_below_files_and_options_that_are_typed(
         f'[[source]]\nname = "{n}"\nfiles = ["corpus/part-{n}.txt"]\n' for n in (0, 1)
     )
     (tmp_path / "two.toml").write_text(sources)
-    mixed = ("mixtures", "two.toml", "--weights", "0=2", "--json")
-    for name, said, size in (("news", f"note: as {path} says", 600), ("other", not_read, 400)):
-        asked = (*mixed, "--name", name, *(("--vocab-size", "400") if size == 400 else ()))
-        done = bpeline(*asked)
+    mixed = ("sweep", "two.toml", "--weights", "0=2", "--sizes", "400", "--json")
+    for name, said in (("news", f"note: as {path} says"), ("other", not_read)):
+        done = bpeline(*mixed, "--name", name)
         assert done.exit_code == 0, done.stderr
         assert said in done.stderr
-        assert json.loads(done.stdout)["vocab_size"] == size
+        assert json.loads(done.stdout)["combinations"][0]["mixture"] == "as it is"
     assert bpeline("evaluate", "news", "--set-from", "set.jsonl").exit_code == 0
 
 
@@ -491,7 +490,7 @@ def test_a_project_that_is_not_there_is_named_once_and_as_a_shell_takes_it(
 
 
 def test_sets_are_listed_and_nothing_else_is_done_beside(bpeline: Command) -> None:
-    for beside in (("--set-from", "a.txt"), ("--model-shape", "llama-3.2-1b")):
+    for beside in (("--set-from", "a.txt"), ("--model-shape", "llama-3.2-1b"), ("--sizes",)):
         refused = bpeline("evaluate", "--sets", *beside)
         assert refused.exit_code == 2
         assert "--sets" in refused.stderr

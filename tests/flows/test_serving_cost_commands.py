@@ -1,4 +1,4 @@
-"""``--model-shape`` of evaluate, compare and sweep, and ``bpeline size``."""
+"""``--model-shape`` of evaluate, compare and sweep, and ``evaluate --sizes``."""
 
 from __future__ import annotations
 
@@ -91,11 +91,14 @@ def test_every_command_says_the_same_cost(corpus: Path, bpeline: Command) -> Non
     compared = json.loads(printed("compare", "news/1", "news/2", *shape, "--json"))
     (pair,) = [one for one in compared["metrics"] if one["key"] == per_byte]
     assert pair["second"] == pytest.approx(cost)
-    sizes = json.loads(printed("size", "news/2", *shape, "--json"))
+    (evaluated,) = json.loads(printed("evaluate", "news/2", "--sizes", *shape, "--json"))
+    sizes = evaluated["sizes"]
     assert sizes["sizes"][-1]["flops_per_byte"] == pytest.approx(cost)
     assert (sizes["least"], sizes["at_edge"]) == (size, "largest")
     assert sizes["load"] == f"news/2:{size}"
-    shown = printed("size", "news/2", *shape)
+    (of_name,) = json.loads(printed("evaluate", "news", "--sizes", *shape, "--json"))
+    assert of_name["sizes"] == sizes, "by the name alone, the version that an alias points to"
+    shown = printed("evaluate", "news/2", "--sizes", *shape)
     assert "a larger vocabulary may cost less" in shown
     options = ("--name", "news", "--sizes", "300,400", *shape, *held_out, "--json")
     swept = json.loads(printed("sweep", "corpus", *options))
@@ -119,5 +122,7 @@ def test_every_command_says_the_same_cost(corpus: Path, bpeline: Command) -> Non
     assert "+1.00%" in refused.stderr
     printed("promote", "news/1")
     printed("promote", "news/2", "--rules", "rules.toml")
-    assert bpeline("size", "news/2").exit_code == 2
+    refused = bpeline("evaluate", "news/2", "--sizes")
+    assert refused.exit_code == 2
+    assert "type `bpeline evaluate news/2 --sizes --model-shape llama-3.1-8b`" in refused.stderr
     assert bpeline("compare", "news/1", "news/2", "--model-shape", "none").exit_code == 2

@@ -212,7 +212,8 @@ def test_the_registered_size_is_the_one_that_costs_least(
     assert "What sizes cost middle.toml" in page
     assert record["said"] in page
     assert record["said"] in bpeline("show", "news/1").stdout
-    assert "1,024 to 2,048" in (bpeline("size", "news/1", "--model-shape", "middle.toml").stdout)
+    sizes = bpeline("evaluate", "news/1", "--sizes", "--model-shape", "middle.toml").stdout
+    assert "1,024 to 2,048" in sizes
     # What makes it again asks no text: the shape may be gone.
     (tmp_path / "middle.toml").unlink()
     assert Lineage.of(registry, version).request["vocab_size"] == size
@@ -337,16 +338,9 @@ def test_where_no_size_can_be_chosen_the_command_says_why(corpus: Path, bpeline:
         assert "type " in refused.stderr or "add `--model-shape" in refused.stderr
 
 
-def test_mixtures_have_one_size(bpeline: Command, tmp_path: Path) -> None:
-    listed = "".join(f'[[source]]\nname = "{one}"\nfiles = ["{one}.txt"]\n' for one in "ab")
-    (tmp_path / "c.toml").write_text(listed)
-    for one in "ab":
-        (tmp_path / f"{one}.txt").write_text("some words " * 50)
-    asked = ("--vocab-size", "auto", "--weights", "a=2")
-    refused = bpeline("mixtures", tmp_path / "c.toml", *asked)
-    assert refused.exit_code == 2
+def test_sweeps_choose_no_size(corpus: Path) -> None:
     with pytest.raises(InvalidOption):
-        sweep(["c.toml"], "n", [300], largest_size=9_000, model_shape=None)
+        sweep(["corpus"], "n", [300], largest_size=9_000, model_shape=None)
 
 
 def test_a_new_project_is_told_auto(bpeline: Command, corpus: Path) -> None:

@@ -232,48 +232,77 @@ def test_an_interrupted_run_is_resumed_with_its_weights(
 
 
 @pytest.mark.night
-def test_mixtures_are_compared_and_drawn_and_nothing_is_registered(
+def test_mixtures_are_compared_and_nothing_is_registered(
     bpeline: Command, lines: Path, tmp_path: Path
 ) -> None:
     trained(bpeline, "corpus.toml")
     said = bpeline(
-        "mixtures", "two/1", "--weights", "lines=40", "--weights", "docs=0", "--temperatures",
+        "sweep", "two/1", "--weights", "lines=40", "--weights", "docs=0", "--temperatures",
         "1,2", "--json",
     )  # fmt: skip
     assert said.exit_code == 0, said.output
     found = json.loads(said.stdout)
-    choices = {one["title"]: one for one in found["choices"]}
+    choices = {one["mixture"]: one for one in found["combinations"]}
     assert list(choices) == ["as it is", "lines=40", "docs=0", "T=1"]
-    assert found["choices"][0]["bytes_per_token"].keys() == {"all", "docs", "lines"}
+    assert (found["name"], choices["T=1"]["vocab_size"]) == ("two", 500)
+    assert choices["as it is"]["bytes_per_token"].keys() == {"all", "docs", "lines"}
     lines_of = {title: one["bytes_per_token"]["lines"] for title, one in choices.items()}
     assert lines_of["T=1"] < lines_of["as it is"] < lines_of["lines=40"]
     assert choices["docs=0"]["sources"][0]["weighted_share"] == 0
-    assert (tmp_path / "two-mixtures.svg").read_text().count("lines=40") >= 1
     assert len(json.loads(bpeline("versions", "--json").stdout)) == 1
     assert '"published": []' in bpeline("resume", "--json").stdout
 
     tracker = open_registry().tracker
     experiment = tracker._client.get_experiment_by_name("two")
     runs = tracker._client.search_runs([experiment.experiment_id])
-    nested = {r.info.run_name for r in runs if "mlflow.parentRunId" in r.data.tags}
-    assert nested == {"as-it-is", "lines=40", "docs=0", "T=1"}
+    nested = {r.info.run_name: r.data for r in runs if "mlflow.parentRunId" in r.data.tags}
+    assert nested.keys() == {f"gpt2-{one}-500" for one in ("as-it-is", "lines=40", "docs=0", "T=1")}
+    assert nested["gpt2-T=1-500"].params["temperature"] == "1.0"
+    assert nested["gpt2-docs=0-500"].params["weights"].startswith("docs=0, lines=")
+    (parent,) = [r for r in runs if r.data.params.get("mixtures")]
+    (figure,) = tracker._client.list_artifacts(parent.info.run_id, "figures")
+    drawn = Path(tracker._client.download_artifacts(parent.info.run_id, figure.path, str(tmp_path)))
+    assert "lines=40" in drawn.read_text()
 
     # What the report says is what training gives.
     heavier = trained(bpeline, "--source", "docs:language=en=corpus/part-[01].txt", "--source",
                       "lines:text_field=said:weight=40=lines", "--temperature", 2)  # fmt: skip
     assert heavier["metrics"]["bytes_per_token/lines"] == lines_of["lines=40"]
     (tmp_path / "few.txt").write_text("a few words of text")
-    table = bpeline(
-        "mixtures", "corpus.toml", "--weights", "lines=3", "--vocab-size", 400, "--picture", "m.svg"
-    )
-    assert "docs share" in table.stdout
-    few = bpeline("mixtures", "two/1", "--weights", "lines=40", "--eval", "t=few.txt").stdout
+    few = bpeline("sweep", "two/1", "--weights", "lines=40", "--eval", "t=few.txt").stdout
     assert "few documents" in few.splitlines()[3]
+    assert "register:  bpeline train --source NAME=FILES --name two --vocab-size N" in few
     for title, one in choices.items():
         change = one["metrics"].get("vs_present-mixture_percent/lines")
         assert (change is None) is (title == "as it is")
         assert change is None or (change < 0) is (lines_of[title] > lines_of["as it is"])
-    assert "<svg" in (tmp_path / "m.svg").read_text()
+
+
+@pytest.mark.night
+def test_mixtures_are_one_more_dimension_of_a_sweep(bpeline: Command, lines: Path) -> None:
+    """Each size of a mixture meets the same size of the present one; words are counted once."""
+    asked = ("sweep", "corpus.toml", "--weights", "lines=3", "--sizes", "300,400", "--text-field")
+    asked += ("said", "--held-out", "0.3")
+    ended = bpeline(*asked, "--variant", "superbpe", "--json")
+    assert ended.exit_code == 0, ended.output
+    found = json.loads(ended.stdout)
+    assert found["name"] == "corpus"
+    combinations = found["combinations"]
+    assert [(one["variant"], one["mixture"], one["vocab_size"]) for one in combinations] == [
+        (variant, mixture, size)
+        for variant in ("plain", "superbpe")
+        for mixture in ("as it is", "lines=3")
+        for size in (300, 400)
+    ]
+    by = {(one["variant"], one["mixture"], one["vocab_size"]): one for one in combinations}
+    for size in (300, 400):
+        present, other = (by["plain", mixture, size] for mixture in ("as it is", "lines=3"))
+        ratio = other["bytes_per_token"]["lines"] / present["bytes_per_token"]["lines"]
+        change = other["metrics"]["vs_present-mixture_percent/lines"]
+        assert 100 * (1 / ratio - 1) == pytest.approx(change, abs=0.01)
+    assert ended.stderr.count("count words") == 2, "once for each way to cut text"
+    titles = bpeline(*asked).stdout.splitlines()[1]
+    assert [one in titles for one in ("mixture", "bytes/token docs", "docs share")] == [True] * 3
 
 
 @pytest.mark.night
@@ -281,13 +310,12 @@ def test_mixtures_are_compared_and_drawn_and_nothing_is_registered(
     ("arguments", "said"),
     [
         (["two/1", "--weights", "docs=1"], "was not trained on named sources"),
-        (["corpus.toml"], "choices to compare"),
+        (["corpus", "lines", "--weights", "docs=1", "--name", "x"], "has no named sources"),
+        (["corpus.toml", "--temperatures", "2"], "the one that there is"),
         (["corpus.toml", "--weights", "nobody=1"], "no source nobody"),
         (["corpus.toml", "--weights", "docs=x"], "--weights is 'docs=x'"),
         (["corpus.toml", "--temperatures", "hot"], "--temperatures is 'hot'"),
         (["corpus.toml", "--temperatures", "-1"], "temperature is -1.0"),
-        (["corpus.toml", "--weights", "docs=1", "--picture", "m.txt"], "--picture is m.txt"),
-        (["corpus.toml", "--weights", "docs=1", "--picture", "m.png"], "expected a .svg file"),
     ],
 )
 def test_choices_that_are_none_are_refused(
@@ -295,8 +323,17 @@ def test_choices_that_are_none_are_refused(
 ) -> None:
     if arguments[0] == "two/1":
         trained(bpeline, "corpus")
-    ended = bpeline("mixtures", *arguments)
+    sizes = () if arguments[0] == "two/1" else ("--sizes", "300")
+    ended = bpeline("sweep", *arguments, *sizes)
     assert (ended.exit_code, said in ended.stderr) == (2, True), ended.output
+
+
+def test_a_corpus_file_needs_no_temperature(bpeline: Command, lines: Path) -> None:
+    file = Path("corpus.toml")
+    file.write_text(file.read_text().replace("temperature = 2\n", ""))
+    assert "temperature" not in file.read_text()
+    plan = bpeline("train", file, "--name", "two", "--plan")
+    assert plan.exit_code == 0, plan.output
 
 
 @pytest.mark.parametrize(

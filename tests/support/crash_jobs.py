@@ -16,8 +16,8 @@ from disturbed import disturbed
 from mlflow_tables import made_once, nothing_kept
 from workspace_state import sha256, swept_state_of
 
+from bpeline.flows.derive import superword_parameters
 from bpeline.flows.resume import publish_waiting as flow_publish_waiting
-from bpeline.flows.superwords import superword_parameters
 from bpeline.flows.train_tokenizer import train_tokenizer
 from bpeline.registry import load_tokenizer, promote
 from bpeline.registry.deletion import delete_versions
@@ -50,7 +50,8 @@ def train(**named: Any) -> None:
 def train_superwords(workspace: str, words: str) -> None:
     """Learn merges across spaces behind the words of a version, named by its digest, likewise."""
     with suppress(RegistryUnreachable):
-        train_tokenizer(**superword_parameters(words, VOCAB_SIZE + 40, VOCAB_SIZE - 10))
+        asked = superword_parameters(words, VOCAB_SIZE + 40, transition_size=VOCAB_SIZE - 10)
+        train_tokenizer(**asked)
 
 
 @disturbed(state=swept_state_of)  # where nothing waits any more, nothing is written or swept

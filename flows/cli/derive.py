@@ -1,0 +1,232 @@
+"""``bpeline extend``, ``superwords``, ``prune`` and ``rename``: a version becomes another one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from bpeline.flows.cli.options import (
+    DIRECTORY,
+    PATH,
+    SIZE,
+    answer,
+    chosen_size_options,
+    command,
+)
+
+if TYPE_CHECKING:
+    from bpeline.flows.steps import TrainingSummary
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def _training_options(function: Function) -> Function:
+    """The version and the options of a training that continues it."""
+    for option in reversed((
+        click.argument("reference", metavar="REF"),
+        click.argument("paths", nargs=-1),
+        click.option(
+            "--vocab-size",
+            type=SIZE,
+            metavar="NUMBER|auto",
+            required=True,
+            help="Number of ids of the new version; with auto the one at which text costs a model "
+            "least.",
+        ),
+        chosen_size_options,
+        click.option("--name", help="Name to register under.  [default: that of the version]"),
+        click.option(
+            "--reserve", type=int, default=0, help="Slots among the new ids, the last ones."
+        ),
+        click.option(
+            "--round-to",
+            type=int,
+            default=1,
+            help="More slots, until the number of ids is a multiple.",
+        ),
+        click.option(
+            "--rules",
+            type=click.Path(dir_okay=False),
+            help="A .toml file of rules; the new version becomes champion if all hold. Those that "
+            "the version itself was trained with are not asked again.",
+        ),
+        click.option(
+            "--plan",
+            is_flag=True,
+            help="Only say what is cached, what would be read and learned, and whether an alias "
+            "moves.",
+        ),
+        click.option("--workers", type=int, help="Threads for counting.  [default: all cores]"),
+    )):  # fmt: skip
+        function = option(function)
+    return function
+
+
+def _train(
+    parameters_of: Callable[..., dict[str, Any]],
+    *,
+    rules: str | None,
+    workers: int | None,
+    plan: bool,
+    as_json: bool,
+    **asked: Any,
+) -> TrainingSummary | None:
+    """Train what goes on from a version, or say what that would do."""
+    from bpeline.flows.cli.train import print_plan, print_summary, run_training
+
+    more = {"rules": rules, "workers": workers}
+    parameters = parameters_of(**asked)
+    parameters |= {key: value for key, value in more.items() if value is not None}
+    if plan:
+        print_plan(parameters, as_json)
+        return None
+    summary: TrainingSummary = run_training(parameters)
+    print_summary(summary, as_json)
+    return summary
+
+
+@command(
+    "bpeline extend news@champion --vocab-size 64000",
+    "bpeline extend news/3 more/*.txt --vocab-size 40000 --json",
+    "bpeline extend news@champion --vocab-size 64000 --rules rules.toml",
+    "bpeline extend news@champion --vocab-size auto --model-shape llama-3.2-1b",
+    "bpeline extend news@champion --vocab-size 64000 --plan",
+)
+@_training_options
+def extend(as_json: bool, **asked: Any) -> None:
+    """Continue a version to more ids; every old id keeps its meaning.
+
+    More merges are learned behind those of the version, from PATHS, else from the corpus it was
+    trained on, whose chunks are not counted again. With them, texts get shorter; ids of new tokens
+    follow all old ones, so rows are added at the end of a model's table of embeddings. The new
+    version remembers the old one, and a certificate of what was kept.
+
+    REF is name@alias, name/number or a digest.
+    """
+    from bpeline.flows.derive import extension_of, extension_parameters
+
+    summary = _train(extension_parameters, as_json=as_json, **asked)
+    kept = None if summary is None else extension_of(summary.directory)
+    if kept is not None and not as_json:
+        click.echo(f"kept:    {kept}")
+
+
+@command(
+    "bpeline superwords news@champion --vocab-size 32000 --transition-size 28800",
+    "bpeline superwords news/3 --vocab-size 64000 --name news-super --json",
+    "bpeline superwords news@champion --vocab-size 32000 --cuts digits --name news-llama",
+    "bpeline superwords news/3 --vocab-size auto --model-shape llama-3.2-1b --name news-super",
+    "bpeline superwords news@champion --vocab-size 64000 --plan",
+)
+@_training_options
+@click.option(
+    "--transition-size",
+    type=int,
+    help="How many of its ids the version gives.  [default: all]",
+)
+@click.option(
+    "--cuts",
+    type=click.Choice(["punctuation", "digits"]),
+    default="punctuation",
+    show_default=True,
+    help="Where superwords end: at numbers and runs of punctuation, or at numbers alone, digits by "
+    "three from the right, which llama.cpp reads (--format gguf).",
+)
+def superwords(**asked: Any) -> None:
+    """Go on from the words of a version to tokens of several words.
+
+    The first ids of the version stay as words; merges across spaces follow, learned from PATHS,
+    else from the corpus that the version was trained on, in lines. Ids are others than those of the
+    version. The same text takes fewer tokens; `bpeline compare` says how many.
+
+    REF is name@alias, name/number or a digest.
+    """
+    from bpeline.flows.derive import superword_parameters
+
+    _train(superword_parameters, **asked)
+
+
+@command(
+    "bpeline prune news/3 --drop-unreachable --min-count 5 -o plan.json",
+    "bpeline prune news/3 our-data/*.jsonl --min-count 100 -o plan.json --save-to pruned/",
+)
+@click.argument("reference", metavar="REF")
+@click.argument("files", nargs=-1)
+@click.option("--drop-unreachable", is_flag=True, help="Tokens go that no text leads to.")
+@click.option(
+    "--min-count",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=False,
+    help="Tokens go that occur less often.",
+)
+@click.option("-o", "--output", required=True, type=PATH, help="The plan, JSON.")
+@click.option(
+    "--save-to", type=DIRECTORY, help="Save the tokenizer that is left in this directory."
+)
+def prune(
+    reference: str,
+    files: tuple[str, ...],
+    drop_unreachable: bool,
+    min_count: int,
+    output: Path,
+    save_to: Path | None,
+    as_json: bool,
+) -> None:
+    """Plan which tokens of a version can go, and how ids change.
+
+    Tokens are counted in FILES, else in the words the version was trained on. Special tokens,
+    bytes, and what other tokens are made of stay. The plan maps old ids to new ones and back: a
+    table of embeddings E becomes E[old_of_new]. Texts without the tokens that go are encoded as
+    before; the plan says how many of a sample are not. Nothing is registered.
+
+    REF is name@alias, name/number, a digest or a path.
+    """
+    from bpeline.flows.derive import prune as plan_pruning
+
+    plan = plan_pruning(
+        reference,
+        output,
+        files,
+        min_count=min_count,
+        drop_unreachable=drop_unreachable,
+        save_to=save_to,
+    )
+    sizes, tokens, sample = plan["vocab_size"], plan["tokens"], plan["sample"]
+    more = 100 * (tokens["after"] / tokens["before"] - 1) if tokens["before"] else 0.0
+    answer(as_json, plan, [
+        f"{len(plan['dropped']):,} of {sizes['before']:,} tokens can go",
+        f"{plan['kept_as_parts']:,} more were to, but other tokens are made of them",
+        f"the counted words take {more:.3f} % more tokens",
+        f"{sample['changed']:,} of {sample['texts']:,} sample texts change",
+        *(f"wrote {path}" for path in (output, save_to) if path is not None),
+    ])  # fmt: skip
+
+
+@command(
+    "bpeline rename news@champion '<|reserved_0|>=<|tool|>' '<|reserved_1|>=<|image|>'",
+    "bpeline rename llama3/1 '<|reserved_special_token_0|>=<|think|>' --json",
+)
+@click.argument("reference", metavar="REF")
+@click.argument("names", nargs=-1, required=True, metavar="OLD=NEW...")
+def rename(reference: str, names: tuple[str, ...], as_json: bool) -> None:
+    """Give special tokens of a version other names, such as slots kept by `train --reserve`.
+
+    No id changes, so a model that was trained with the version goes on with the new one. It is
+    registered under the same name, and candidate points to it.
+
+    REF is name@alias, name/number or a digest.
+    """
+    from bpeline.flows.derive import names_of
+    from bpeline.flows.derive import rename as rename_tokens
+
+    done = rename_tokens(reference, names_of(names))
+    new = "newly registered" if done.version.newly_registered else "registered before: nothing new"
+    answer(as_json, done.as_dict(), [
+        f"{done.version.reference} ({new}): the ids of {done.base}, with other names",
+        *(f"  {done.ids[new]:>8,}  {old} → {new}" for old, new in done.names.items()),
+        f"{done.slots_left:,} slots are left",
+    ])  # fmt: skip
