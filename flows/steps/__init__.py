@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .chunk_plan import plan_chunks as plan_chunks
     from .chunk_plan import remarks_on as remarks_on
     from .combining import combine_counts as combine_counts
+    from .continuing import keep_words as keep_words
     from .counting import CountedCorpus as CountedCorpus
     from .counting import count_words as count_words
     from .dataset_encoding import EncodedDataset as EncodedDataset
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
     from .summarizing import Trained as Trained
     from .summarizing import summarize as summarize
     from .summary import TrainingSummary as TrainingSummary
-    from .superword_learning import keep_words as keep_words
     from .token_screening import screen_tokens as screen_tokens
     from .training_plan import plan_training as plan_training
     from .trials import MOST_TRIALS as MOST_TRIALS

@@ -20,7 +20,7 @@ from bpeline.flows.steps.chunk_plan import CorpusPlan
 from bpeline.flows.steps.combining import CountedWords
 from bpeline.flows.steps.evaluation_setup import EvaluationSetup
 from bpeline.flows.steps.learning import Learned
-from bpeline.flows.steps.merge_learning import learned_merges
+from bpeline.flows.steps.merge_learning import learn_merges
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.aliases import present_version
 from bpeline.registry.comparison import VersionComparison, compare_evaluated
@@ -304,11 +304,11 @@ def evaluate(
         references[label] = other.digest[:8]
     if request.token_rules:
         free = request.without_token_rules
-        others[UNRESTRICTED] = learned_merges(words, free, workspace).tokenizer(free)
+        others[UNRESTRICTED] = learn_merges(words, free, workspace).tokenizer(free)
         references[UNRESTRICTED] = f"the same training without: {request.token_rules}"
     if request.serves_alike:
         plain = request.without_parity
-        others[ORDINARY] = learned_merges(words, plain, workspace).tokenizer(plain)
+        others[ORDINARY] = learn_merges(words, plain, workspace).tokenizer(plain)
         references[ORDINARY] = "the same training without --parity"
     if request.transition_size:
         words_before = load_tokenizer(request.extends, workspace)

@@ -14,9 +14,8 @@ from bpeline.flows.steps.chunk_plan import CorpusPlan
 from bpeline.flows.steps.combining import CountedWords
 from bpeline.flows.steps.evaluating import texts_to_measure
 from bpeline.flows.steps.evaluation_setup import EvaluationSetup
-from bpeline.flows.steps.learning import Learned
+from bpeline.flows.steps.learning import Learned, learn_unwatched
 from bpeline.flows.steps.merge_learning import given_merges
-from bpeline.flows.steps.superword_learning import learned_superwords
 from bpeline.registry.opening import Registry
 from bpeline.tokenizer_core.counting import count_texts
 from bpeline.tokenizer_core.errors import EmptyCorpus
@@ -187,7 +186,7 @@ def choose_size(
     )
     decided = request.of_size(choice.size)
     if request.transition_size:
-        return Sized(decided, learned_superwords(words, decided, registry.workspace), choice)
+        return Sized(decided, learn_unwatched(words, decided, registry.workspace), choice)
     merges = min(decided.merges, learned.merges)
     kept = replace(learned, merges=merges, wanted=merges, resumed=min(learned.resumed, merges))
     return Sized(decided, kept, choice)
