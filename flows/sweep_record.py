@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bpeline.flows.requests import (
-    CHAMPION,
     ORDINARY,
     PLAIN,
     UNRESTRICTED,
@@ -21,6 +20,7 @@ from bpeline.flows.wording import markdown_table, number_text
 from bpeline.registry.figures import draw_sweep
 from bpeline.registry.opening import Registry
 from bpeline.registry.records import CorpusInput, SweepChild
+from bpeline.registry.references import CHAMPION
 from bpeline.tokenizer_core.evaluation import (
     ALL,
     BYTES_PER_TOKEN,

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .publishing import corpus_inputs as corpus_inputs
     from .publishing import evaluation_inputs as evaluation_inputs
     from .publishing import made_with as made_with
+    from .publishing import publication_of as publication_of
     from .publishing import publish as publish
     from .remaking import DEVELOPMENT as DEVELOPMENT
     from .remaking import Check as Check

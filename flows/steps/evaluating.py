@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bpeline.flows.requests import (
-    CHAMPION,
     ORDINARY,
     UNRESTRICTED,
     WORDS_ALONE,
@@ -42,6 +41,7 @@ from bpeline.registry.lineage import Lineage
 from bpeline.registry.loading import ResolvedVersion, load_tokenizer, load_version
 from bpeline.registry.measured import MeasuredSource, evaluation_record
 from bpeline.registry.opening import Registry
+from bpeline.registry.references import CHAMPION
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import (

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bpeline.flows.requests import AUTO, CHAMPION, TrainingRequest
+from bpeline.flows.requests import AUTO, TrainingRequest
 from bpeline.flows.running import (
     COMBINE_COUNTS,
     COUNT_WORDS,
@@ -29,6 +29,7 @@ from bpeline.flows.steps.runs import TrainingRun, cannot_begin
 from bpeline.registry.catalogue import NamedSet
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.records import CorpusInput, SweepChild, SweepRecord
+from bpeline.registry.references import CHAMPION
 from bpeline.registry.tracking import run_link
 from bpeline.tokenizer_core.corpus import LEFT_OUT_RULE
 from bpeline.tokenizer_core.errors import InvalidOption
