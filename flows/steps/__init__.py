@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from . import shard_encoding as shard_encoding
     from .chunk_plan import CorpusPlan as CorpusPlan
     from .chunk_plan import plan_chunks as plan_chunks
     from .chunk_plan import remarks_on as remarks_on
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from .dataset_encoding import encode as encode
     from .dataset_encoding import pack as pack
     from .dataset_encoding import record as record
+    from .dataset_encoding import write_shards as write_shards
     from .document_notes import notes_on_documents as notes_on_documents
     from .evaluating import evaluate as evaluate
     from .evaluating import evaluate_imported as evaluate_imported
