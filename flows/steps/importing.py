@@ -157,7 +157,7 @@ def summarize_import(
             f"type `bpeline evaluate {request.name} --set-from FILES`"
         )
     else:
-        measured_on = evaluated.measured_on
+        measured_on = str(evaluated.on)
         run.note(evaluated.warning)
     metrics = {} if evaluated is None else metrics_of(evaluated)
     if failures := int(metrics.get("evaluated/roundtrip_failures", 0)):

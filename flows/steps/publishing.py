@@ -148,7 +148,7 @@ class NewVersion:
             pages=(*page_files(self.contents, pages), *_table_files(tables, pages)),
             report=summary.as_markdown(),
             evaluation_set="" if made is None else made.digest,
-            set_number=0 if evaluated is None else evaluated.set_number,
+            set_number=0 if evaluated is None else evaluated.on.set_number,
         )
 
 

@@ -176,12 +176,12 @@ def choose_size(
     )
     smallest = request.smallest_size_after(0 if given is None else len(given))
     found = _cheapest(learned, measured.texts, request, smallest)
-    made = measured.made
+    made = measured.on.made
     choice = SizeChoice(
         request.model,
         found,
         request.vocab_size,
-        measured.title,
+        str(measured.on),
         "" if made is None else made.digest,
     )
     decided = request.of_size(choice.size)
