@@ -46,6 +46,7 @@ from bpeline.registry.environment import PROJECT_TABLE as TRAIN
 from bpeline.registry.environment import find_project as find_project
 from bpeline.registry.environment import read_settings
 from bpeline.registry.gates import ABOVE_RULES, read_rules
+from bpeline.registry.references import CHAMPION
 from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, MissingSource, likely
 from bpeline.tokenizer_core.evaluation import model_shape
 from bpeline.tokenizer_core.urls import absolute_name, is_url
@@ -172,7 +173,7 @@ class Project:
             )
         shared = ("include", "strict", "invalid_utf8")
         told = {name: self.parameters[name] for name in shared if name in self.parameters}
-        asked = {"reference": f"{self.name}@champion", "paths": paths, **told}
+        asked = {"reference": f"{self.name}@{CHAMPION}", "paths": paths, **told}
         if fields != {DatasetRequest.model_fields["text_field"].default}:
             asked["text_field"] = fields.pop()
         return asked
