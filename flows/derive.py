@@ -10,7 +10,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,7 @@ from bpeline.flows.requests import (
     SuperwordsRequest,
     asks,
 )
-from bpeline.flows.steps import made_with
-from bpeline.registry.environment import this_user
+from bpeline.flows.steps import made_with, publication_of
 from bpeline.registry.evaluating import evaluate_version
 from bpeline.registry.exports import certificate_texts
 from bpeline.registry.imported import imported_in, keep_originals, kept_files
@@ -458,23 +456,17 @@ def _renamed_publication(
     base, row = lineage.version, lineage.row
     catalogue = lineage.registry.catalogue
     found = catalogue.metrics(base.name, base.digest)
-    now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    said = "\n".join(f"- `{old}` → `{new}`" for old, new in names.items())
-    return Publication(
-        name=base.name,
-        digest=tokenizer.digest,
-        tokenizer_directory=directory,
-        run_id=f"rename-{uuid.uuid4().hex}",
+    lines = "\n".join(f"- `{old}` → `{new}`" for old, new in names.items())
+    return publication_of(
+        tokenizer,
+        directory,
+        base.name,
+        f"rename-{uuid.uuid4().hex}",
         corpus_digest=row.corpus_digest if row is not None else "",
         counts_digest=row.counts_digest if row is not None else "",
-        vocab_size=tokenizer.vocab_size,
-        pattern=tokenizer.pattern.title,
         params={"renamed_from": str(base), "renamed": dict(names)},
         metrics={one.key: one.value for one in found if one.key != CURVE_METRIC},
         curve=tuple((one.step, one.value) for one in found if one.key == CURVE_METRIC),
         tags={"renamed_from": str(base)},
-        report=f"# {base}, special tokens renamed\n\n{said}\n\nIds and figures are those of it.",
-        created_at=now,
-        started_at=now,
-        started_by=this_user(),
+        report=f"# {base}, special tokens renamed\n\n{lines}\n\nIds and figures are those of it.",
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bpeline.flows.comparisons import comparison_markdown
 from bpeline.flows.requests import ImportRequest, asks
 from bpeline.flows.running import CERTIFY, EVALUATE, PROMOTE, PUBLISH, READ_FILES
@@ -54,7 +56,8 @@ def import_tokenizer(request: ImportRequest, workspace: str | None) -> ImportSum
             with run.step(PROMOTE) as outcome:
                 promotion = promote_if_better(version, setup.rules, run.workspace)
                 outcome(promotion.outcome)
-        summary = summary.published(version, run.seconds, tuple(run.notes), promotion)
+        summary = summary.published(version, run.seconds, promotion)
+        summary = replace(summary, notes=tuple(run.notes))
         if evaluated is not None and evaluated.comparison is not None:
             compared = evaluated.comparison.called(version.reference)
             run.progress.compared(version.reference, comparison_markdown(compared))

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.flows.requests import (
-    CHAMPION,
     ORDINARY,
     PLAIN,
     PRESENT,
@@ -25,6 +24,7 @@ from bpeline.registry.catalogue import NamedSet
 from bpeline.registry.figures import draw_choices, draw_sweep
 from bpeline.registry.opening import Registry
 from bpeline.registry.records import CorpusInput, SweepChild, SweepRecord
+from bpeline.registry.references import CHAMPION
 from bpeline.registry.tracking import run_link
 from bpeline.tokenizer_core.evaluation import (
     ALL,

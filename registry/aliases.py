@@ -21,6 +21,7 @@ from bpeline.registry.moves import (
 )
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.references import (
+    CHAMPION,
     ByNumber,
     parse_registered,
     validate_alias,
@@ -85,7 +86,7 @@ class AliasChange:
 @checked
 def promote(
     reference: str,
-    alias: str = "champion",
+    alias: str = CHAMPION,
     by: str = "",
     reason: str = "",
     workspace: Workspace | Path | str | None = None,
@@ -221,7 +222,7 @@ def _with_changed_ids(
 @checked
 def rollback(
     name: str,
-    alias: str = "champion",
+    alias: str = CHAMPION,
     by: str = "",
     reason: str = "",
     workspace: Workspace | Path | str | None = None,

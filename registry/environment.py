@@ -11,15 +11,16 @@ import getpass
 import os
 import shlex
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from bpeline.tokenizer_core.arguments import checked
-from bpeline.tokenizer_core.bounded_files import read_bounded
+from bpeline.tokenizer_core.bounded_files import read_bounded, read_toml
 from bpeline.tokenizer_core.digests import digest_of
-from bpeline.tokenizer_core.errors import BpelineError, NotTrusted
+from bpeline.tokenizer_core.errors import BpelineError, NotTrusted, likely
 from bpeline.tokenizer_core.urls import is_url, refuse_secrets
 
 HOME_VARIABLE = "BPELINE_HOME"
@@ -33,6 +34,7 @@ DEFAULT_HOME = Path(".bpeline")
 PROJECT_FILE = "bpeline.toml"
 PREFECT_FILES = (".env", "prefect.toml", "pyproject.toml")  # which Prefect reads where it starts
 PROJECT_TABLE = "train"  # which no file of sources or rules alone has
+_LARGEST_SETTINGS = 1 << 20  # bytes of a project's file, or of one of sources or rules
 
 # What MLflow reads from the environment, some of it at its first import. Set only where the user
 # has not: somebody who chose another time-out keeps it.
@@ -213,6 +215,28 @@ def find_project() -> Path | None:
     if _project is not None:
         return _project
     return _found_project()
+
+
+def read_settings(
+    path: Path, unusable: Callable[[str], Exception], known: Collection[str] = ()
+) -> dict[str, Any]:
+    """Read a TOML file of settings: a project's, or one of sources or rules alone.
+
+    Args:
+        unusable: makes the error from a reason.
+        known: the members of a file that is not a project's; empty accepts any.
+
+    Raises:
+        Exception: what ``unusable`` returns; the file is not TOML or has other members.
+    """
+    try:
+        content = read_toml(path, _LARGEST_SETTINGS)
+    except (OSError, ValueError) as error:  # TOML's and UTF-8's errors are ValueErrors
+        raise unusable(getattr(error, "strerror", None) or str(error)) from error
+    strange = sorted(content.keys() - {*known})
+    if known and strange and PROJECT_TABLE not in content:
+        raise unusable(f"it has {', '.join(f'{name}{likely(name, known)}' for name in strange)}")
+    return content
 
 
 def _found_project() -> Path | None:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from bpeline.registry.environment import PROJECT_TABLE
-from bpeline.tokenizer_core.bounded_files import read_toml
+from bpeline.registry.environment import PROJECT_TABLE, read_settings
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.errors import (
     InvalidOption,
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 ABOVE_RULES = ("gain", "certified")  # what may stand above the tables of a file of rules
 GAIN = 0.01  # share of tokens; a smaller one does not pay for encoding all data again
-LARGEST_FILE = 1 << 20  # bytes
 _NEW = "new text of its training"
 _MOST_DOCUMENTS = 1_000_000  # a difference that takes more is called none
 _COST_WITH_INTERVAL = (FLOPS_PER_BYTE,)  # of a rule that names a model
@@ -187,20 +186,16 @@ def read_rules(
     Raises:
         InvalidOption: no such file, not TOML, or a rule that says something else than a rule can.
     """
-    try:
-        content = read_toml(path, LARGEST_FILE)
-    except (OSError, ValueError) as error:  # TOML's and UTF-8's errors are ValueErrors
-        raise _unusable(path, getattr(error, "strerror", None) or str(error)) from error
-    shared = PROJECT_TABLE in content
-    within = content.get(table, {}) if shared and table else content
-    tables = within.pop("rule", None) if isinstance(within, dict) else None
-    gain = GAIN if table else content.pop("gain", GAIN)
-    certified = None if table else content.pop("certified", None)
-    known = ("rule", *ABOVE_RULES)
-    strange = [] if shared else [f"{name}{likely(name, known)}" for name in content]
-    if strange or not isinstance(tables, list) or not tables:
-        called = f"{table}.rule" if shared and table else "rule"
-        raise _unusable(path, f"it has {', '.join(strange) or f'no [[{called}]]'}")
+    above = () if table else ABOVE_RULES
+    content = read_settings(path, partial(_unusable, path), ("rule", *above))
+    is_within = bool(table) and PROJECT_TABLE in content
+    within = content.get(table, {}) if is_within else content
+    tables = within.get("rule") if isinstance(within, dict) else None
+    if not isinstance(tables, list) or not tables:
+        raise _unusable(path, f"it has no [[{f'{table}.rule' if is_within else 'rule'}]]")
+    gain, certified = GAIN, None
+    if not table:
+        gain, certified = content.get("gain", GAIN), content.get("certified")
     if isinstance(gain, bool) or not isinstance(gain, (int, float)) or not 0 <= gain < 1:
         raise _unusable(path, f"the gain is {gain!r}")
     if certified is not None and certified is not True:

@@ -62,7 +62,7 @@ from bpeline.registry.evaluation_sets import (
 from bpeline.registry.gates import Evidence, Rule
 from bpeline.registry.loading import ResolvedVersion, load_version, resolve
 from bpeline.registry.opening import Registry
-from bpeline.registry.references import ByNumber
+from bpeline.registry.references import CHAMPION, ByNumber
 from bpeline.tokenizer_core.bounded_files import read_json
 from bpeline.tokenizer_core.digests import canonical_json, sealed, unsealed
 from bpeline.tokenizer_core.durable_files import DURABLE
@@ -89,7 +89,6 @@ if TYPE_CHECKING:
 EVALUATION_FILE = "evaluation.json"
 FORMAT = 1
 CHOSEN_SIZES = "chosen_sizes"
-_CHAMPION = "champion"  # the label of what ``champion`` pointed to
 
 
 def metrics_of(registry: Registry, version: ResolvedVersion) -> dict[str, float]:
@@ -139,7 +138,7 @@ def robustness_table(record: Mapping[str, Any]) -> list[tuple[Any, ...]]:
     measured = {ALL: whole, **record.get("robustness_by_language", {})} if whole else {}
     rows = []
     for language, found in measured.items():
-        champion = found["tokenizers"].get(_CHAMPION, {"kinds": {}})["kinds"]
+        champion = found["tokenizers"].get(CHAMPION, {"kinds": {}})["kinds"]
         effects = found["tokenizers"][""]["kinds"]
         for kind, applied in sorted(found["applied"].items(), key=_by_family):
             effect = effects[kind]
@@ -252,7 +251,7 @@ def _on_new_text(
 ) -> dict[str, Change]:
     """What its training measured of both on text that is not in the set, and not learned from."""
     record = evaluation_of(registry, version) or {}
-    champion = record.get("compared", {}).get(_CHAMPION, {})
+    champion = record.get("compared", {}).get(CHAMPION, {})
     if present is None or champion.get("digest") != present.digest or not record["held_out"]:
         return {}
     return {
@@ -262,7 +261,7 @@ def _on_new_text(
             one["documents"],
             {float(key): tuple(ends) for key, ends in one["intervals"].items()},
         )
-        for name, one in record.get("new_compared", {}).get(_CHAMPION, {}).items()
+        for name, one in record.get("new_compared", {}).get(CHAMPION, {}).items()
     }
 
 

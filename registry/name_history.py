@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from bpeline.registry.catalogue import utc_now
 from bpeline.registry.evaluation_sets import changes_from, has_set, kept_measurement, read_set
-from bpeline.registry.references import validate_name
+from bpeline.registry.references import CHAMPION, validate_name
 from bpeline.registry.tracking import DRIFTED
 from bpeline.registry.version_files import PAGES
 from bpeline.registry.versions import deleted_versions, list_versions
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from bpeline.registry.versions import ListedVersion
     from bpeline.tokenizer_core.evaluation import Change
 
-CHAMPION = "champion"
 MOST_CHANGES = 50  # of more versions, the latest
 
 NEW_TEXT_COST = f"drift/{of_slice(BYTES_PER_TOKEN, ALL)}"

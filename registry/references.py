@@ -14,6 +14,9 @@ from bpeline.tokenizer_core.errors import InvalidOption
 
 SHORTEST_DIGEST_PREFIX = 8
 
+CHAMPION = "champion"  # the alias in use; also the label of its figures
+CANDIDATE = "candidate"  # the alias of the latest publication
+
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 # MLflow allows no dot in an alias and reads "v3" and "latest" as versions.
 _ALIAS = re.compile(r"(?!v[0-9]+$|latest$)[a-z0-9][a-z0-9_-]{0,63}")

@@ -21,6 +21,8 @@ from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
 from bpeline.tokenizer_core.errors import (
     CorruptFile,
     InvalidInput,
+    InvalidTokenizer,
+    MissingSource,
     PromotionNotJudged,
     PromotionRefused,
     StorageError,
@@ -141,6 +143,17 @@ def holds_version(workspace: Workspace, digest: str) -> bool:
         StorageError: the store does not answer.
     """
     return fetch_directory(workspace, workspace.version_directory(digest), FORMAT_FILES[-1])
+
+
+def is_whole(workspace: Workspace, digest: str) -> bool:
+    """Whether the workspace has the files of a version, undamaged."""
+    try:
+        if holds_version(workspace, digest):
+            load_verified(workspace.version_directory(digest), digest)
+            return True
+    except (CorruptFile, InvalidTokenizer, MissingSource):
+        pass
+    return False
 
 
 def is_published_here(workspace: Workspace, digest: str) -> bool:

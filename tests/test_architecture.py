@@ -428,6 +428,38 @@ def test_no_exception_outlives_its_reason() -> None:
     assert [name for name in MAY_CHANGE if not list(changes_in(ROOT / name))] == []
 
 
+ONE_OF_EACH = {  # what only one file of flows calls
+    "Publication": "flows/steps/publishing.py",
+    "sharing": "flows/steps/learned.py",
+    "tokenizer.encode_files": "flows/steps/dataset_encoding.py",
+    "Evaluated": "flows/steps/evaluating.py",
+}
+
+
+@pytest.mark.parametrize("called", ONE_OF_EACH)
+def test_one_file_does_what_several_did(called: str) -> None:
+    callers = [
+        name_of(path)
+        for path in FILES
+        if name_of(path).startswith("flows/")
+        and any(ast.unparse(call.func) == called for call in calls_in(path))
+    ]
+    assert callers == [ONE_OF_EACH[called]]
+
+
+@pytest.mark.parametrize("alias", ["champion", "candidate"])
+def test_an_alias_is_spelt_in_one_file(alias: str) -> None:
+    assigned = [
+        name_of(path)
+        for path in FILES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Constant)
+        and node.value.value == alias
+    ]
+    assert assigned == ["registry/references.py"]
+
+
 # What reads a file without a limit or waits for a pipe, and what parses without a limit of depth.
 READS = {"json.load", "json.loads", "json.JSONDecoder", "tomllib.load", "tomllib.loads"}
 READS |= {"open", "gzip.open", "np.load", "np.fromfile"}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bpeline.flows.cli.options import FILE, answer, command, project_option
+from bpeline.registry.references import CHAMPION
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.tables import Table
 
@@ -33,7 +34,7 @@ by_option = click.option(
     'bpeline promote news@champion --lock --reason "model 7 learns with it"',
 )
 @click.argument("reference", metavar="REF")
-@click.option("--to", "alias", default="champion", help="The alias to move.")
+@click.option("--to", "alias", default=CHAMPION, help="The alias to move.")
 @click.option(
     "--rules",
     "rules_file",
@@ -112,7 +113,7 @@ def _of_the_project(reference: str) -> Path | None:
     'bpeline rollback news --reason "numbers split badly"', "bpeline rollback news --alias staging"
 )
 @click.argument("name")
-@click.option("--alias", default="champion", help="The alias to take back.")
+@click.option("--alias", default=CHAMPION, help="The alias to take back.")
 @click.option("--force", is_flag=True, help="Move an alias that is locked, and lift the lock.")
 @reason_option
 @by_option

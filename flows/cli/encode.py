@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-import time
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +20,8 @@ from bpeline.flows.cli.options import (
 )
 from bpeline.flows.cli.standard_input import with_standard_input
 from bpeline.flows.cli.text_arguments import text_of
-from bpeline.flows.engines import LOCAL, check_engine
-from bpeline.flows.running import for_stream, listening
+from bpeline.flows.engines import check_engine
+from bpeline.flows.running import ENCODE, for_stream, listening, progress
 from bpeline.tokenizer_core.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -214,11 +212,10 @@ def _encode_files(
     **keywords: Any,
 ) -> None:
     """Encode files into token shards and say how it went."""
-    from bpeline.flows.steps import notes_on_documents, pack_beside
+    from bpeline.flows.steps import pack_beside, write_shards
     from bpeline.flows.wording import counted
     from bpeline.registry import load_tokenizer
     from bpeline.tokenizer_core.corpus import Source
-    from bpeline.tokenizer_core.shards import separators_of
 
     check_engine(engine)
     keywords["shard_bytes"] = keywords.pop("shard_megabytes") << 20
@@ -227,40 +224,32 @@ def _encode_files(
     include = keywords.pop("include")
     found = found_by(files, include, keywords.pop("strict"))
     sources = [Source(one, include=include) for one in files]
-    total = sum(file.size for file in found.files)
-    notes = [*filter(None, [found.skipped.remark])]
-    notes += notes_on_documents(found.files, tokenizer, keywords["separator"])
-    keywords["separator"] = separators_of(tokenizer, keywords["separator"], encoded=True)
     if dropout:
         keywords |= {"dropout": dropout, "seed": seed}
-    progress = for_stream(sys.stderr)
-    meeting_place = _meeting_place()
+    listener = for_stream(sys.stderr)
+    shared = _meeting_place()
 
     def held(documents: int, tokens: int) -> str:
         return f"{counted(documents, 'document')}, {counted(tokens, 'token')}"
 
     def say(shard: ShardRecord) -> None:
-        progress.part_finished(f"{shard.name}: {held(shard.documents, shard.tokens)}")
+        listener.part_finished(f"{shard.name}: {held(shard.documents, shard.tokens)}")
 
-    begun = time.monotonic()
-    with listening(progress):
-        for note in notes:
-            progress.note(note)
-        progress.step_started("encode", total, "bytes")
-        if engine == LOCAL:
-            advanced = partial(progress.step_advanced, "encode")
-            shards = tokenizer.encode_files(
-                sources, output, on_shard=say, on_progress=advanced, **keywords
-            )
-        else:
-            from bpeline.flows.steps import shard_encoding
-
-            shards = shard_encoding.encode_files(
-                tokenizer, sources, output, engine, meeting_place, on_shard=say, **keywords
-            )
+    total = sum(file.size for file in found.files)
+    with listening(listener), progress.telling(ENCODE, total, "bytes") as outcome:
+        shards, notes = write_shards(
+            tokenizer,
+            sources,
+            found,
+            output,
+            engine=engine,
+            shared=shared,
+            on_shard=say,
+            **keywords,
+        )
         counts = shards.manifest
         held_by_all = held(counts["documents"], counts["tokens"])
-        progress.step_finished("encode", time.monotonic() - begun, held_by_all)
+        outcome.append(held_by_all)
     lines = [
         f"{output}: {held_by_all}, {counts['bytes']:,} bytes in "
         f"{counted(len(shards.records), 'shard')} "
@@ -272,7 +261,7 @@ def _encode_files(
     told = {**counts, "skipped": found.skipped.as_dict(), "notes": notes}
     if pack is not None:
         packed, notes_on_packing = pack_beside(
-            shards, pack, seed, engine, keywords["threads"], meeting_place
+            shards, pack, seed, engine, keywords["threads"], shared
         )
         lines += notes_on_packing
         told |= {"packed": {"path": packed.location, **packed.manifest}}

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from bpeline.flows.pages.rendering import render
 from bpeline.flows.wording import SHOWN_CONFIDENCE, megabytes, number_text
 from bpeline.registry.name_history import (
-    CHAMPION,
     NEW_TEXT_COST,
     OWN_TEXT_COST,
     WATCHED,
     NameHistory,
     PastVersion,
 )
+from bpeline.registry.references import CANDIDATE, CHAMPION
 from bpeline.registry.tracking import DRIFTED, DRIFTED_VALUES, model_link
 from bpeline.tokenizer_core.charts import COLOURS, Chart, Line, Point, short_number
 from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN, RARE, depends_on_text
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from bpeline.registry.records import PastObservation
 
 _LONGEST_PATTERN = 60  # characters
-_CANDIDATE = "candidate"
 # In the table of figures; what depends on text is marked where that is another text.
 _FIGURES = (
     (BYTES_PER_TOKEN, "bytes/token"),
@@ -66,7 +65,7 @@ def page_of_name(history: NameHistory, ui: str = "") -> str:
         "links": links,
         "aliases": _aliases(history),
         "champion": _with_alias(history, CHAMPION),
-        "candidate": _with_alias(history, _CANDIDATE),
+        "candidate": _with_alias(history, CANDIDATE),
         "newest": newest,
         "cost": _cost_chart(history),
         "has_intervals": any(

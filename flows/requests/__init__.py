@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from .algorithm_options import WORD_SENTENCES as WORD_SENTENCES
     from .algorithm_options import check_options as check_options
     from .algorithm_options import choices_of as choices_of
-    from .baselines import CHAMPION as CHAMPION
     from .baselines import ORDINARY as ORDINARY
     from .baselines import PRESENT as PRESENT
     from .baselines import UNRESTRICTED as UNRESTRICTED

@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bpeline.registry.references import CHAMPION
 from bpeline.tokenizer_core.errors import InvalidOption
 
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.tokenizer import Tokenizer
 
-CHAMPION = "champion"
 UNRESTRICTED = "unrestricted"  # the same training, but that any token may be made
 ORDINARY = "ordinary"  # the same training, but that each merge serves all text together
 WORDS_ALONE = "words-alone"  # as many ids of the words that superwords go on from

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from bpeline.flows.requests.request import Request
+from bpeline.registry.references import CHAMPION
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation import LEAST_WATCHED_BYTES, LEAST_WATCHED_DOCUMENTS
 
@@ -21,7 +22,7 @@ class DriftRequest(Request):
         description='files, directories and globs of new text; "python:stdlib" is the Python '
         "standard library's own source text",
     )
-    alias: str = Field("champion", description="which of its versions is watched")
+    alias: str = Field(CHAMPION, description="which of its versions is watched")
     sources: tuple[str, ...] = Field(
         (),
         description="more of it with names and labels, spelt as for an evaluation; each is a "

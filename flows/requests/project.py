@@ -29,6 +29,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -36,15 +37,16 @@ from typing import Any
 from bpeline.flows.requests.corpus_files import CORPUS
 from bpeline.flows.requests.evaluation_texts import EVALUATION
 from bpeline.flows.requests.other_requests import DatasetRequest, DriftRequest
-from bpeline.flows.requests.source_spelling import LARGEST_FILE, NamedSource, SourceKind
+from bpeline.flows.requests.source_spelling import NamedSource, SourceKind
 from bpeline.flows.requests.training_request import TrainingRequest
 from bpeline.flows.requests.variants import VARIANTS
 from bpeline.registry.drift_rules import read_drift_rules
 from bpeline.registry.environment import PROJECT_FILE as PROJECT_FILE
 from bpeline.registry.environment import PROJECT_TABLE as TRAIN
 from bpeline.registry.environment import find_project as find_project
+from bpeline.registry.environment import read_settings
 from bpeline.registry.gates import ABOVE_RULES, read_rules
-from bpeline.tokenizer_core.bounded_files import read_toml
+from bpeline.registry.references import CHAMPION
 from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, MissingSource, likely
 from bpeline.tokenizer_core.evaluation import model_shape
 from bpeline.tokenizer_core.urls import absolute_name, is_url
@@ -171,7 +173,7 @@ class Project:
             )
         shared = ("include", "strict", "invalid_utf8")
         told = {name: self.parameters[name] for name in shared if name in self.parameters}
-        asked = {"reference": f"{self.name}@champion", "paths": paths, **told}
+        asked = {"reference": f"{self.name}@{CHAMPION}", "paths": paths, **told}
         if fields != {DatasetRequest.model_fields["text_field"].default}:
             asked["text_field"] = fields.pop()
         return asked
@@ -207,10 +209,7 @@ def read_project(path: Path) -> Project:
             "the name of a project's file that is there",
             f"type `bpeline init corpus/ --name news --project {quote(str(path))}`",
         )
-    try:
-        content = read_toml(path, LARGEST_FILE)
-    except (OSError, ValueError) as error:  # TOML's and UTF-8's errors are ValueErrors
-        raise _unusable(path, str(error)) from error
+    content = read_settings(path, partial(_unusable, path))
     _refuse_strange(path, "it", content, (*_TABLES, *_ABOVE))
     for table in (TRAIN, SWEEP, DRIFT, SCHEDULE, ROLES):
         if not isinstance(content.get(table, {}), dict):

@@ -13,11 +13,11 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bpeline.registry.environment import PROJECT_TABLE
-from bpeline.tokenizer_core.bounded_files import read_toml
+from bpeline.registry.environment import read_settings
 from bpeline.tokenizer_core.corpus import (
     SkippedFiles,
     Source,
@@ -29,7 +29,6 @@ from bpeline.tokenizer_core.errors import InvalidOption, likely
 from bpeline.tokenizer_core.evaluation import ALL
 from bpeline.tokenizer_core.urls import absolute_name, is_url
 
-LARGEST_FILE = 1 << 20  # bytes
 _WORD = r"[A-Za-z0-9_-]{1,64}"
 _VALUES = {
     "language": _WORD,
@@ -140,17 +139,8 @@ class SourceKind:
         Raises:
             InvalidOption: not such a file.
         """
-        try:
-            content = read_toml(path, LARGEST_FILE)
-        except (OSError, ValueError) as error:  # TOML's and UTF-8's errors are ValueErrors
-            raise self.unusable(path, getattr(error, "strerror", None) or str(error)) from error
-        tables = content.pop(self.table, None)
-        known = (self.table, *others)
-        strange = set() if PROJECT_TABLE in content else content.keys() - {*known}
-        if strange:
-            said = (f"{name}{likely(name, known)}" for name in sorted(strange))
-            raise self.unusable(path, f"it has {', '.join(said)}")
-        return self.from_tables(tables, path), content
+        content = read_settings(path, partial(self.unusable, path), (self.table, *others))
+        return self.from_tables(content.pop(self.table, None), path), content
 
     def from_tables(self, tables: Any, path: Path) -> list[NamedSource]:
         """The sources that the tables of a file say; errors as `from_file`."""

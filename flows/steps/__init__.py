@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from . import shard_encoding as shard_encoding
     from .chunk_plan import CorpusPlan as CorpusPlan
     from .chunk_plan import plan_chunks as plan_chunks
     from .chunk_plan import remarks_on as remarks_on
     from .combining import combine_counts as combine_counts
+    from .continuing import keep_words as keep_words
     from .counting import CountedCorpus as CountedCorpus
     from .counting import count_words as count_words
     from .dataset_encoding import EncodedDataset as EncodedDataset
     from .dataset_encoding import encode as encode
     from .dataset_encoding import pack as pack
     from .dataset_encoding import record as record
+    from .dataset_encoding import write_shards as write_shards
     from .document_notes import notes_on_documents as notes_on_documents
     from .evaluating import evaluate as evaluate
     from .evaluating import evaluate_imported as evaluate_imported
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from .publishing import corpus_inputs as corpus_inputs
     from .publishing import evaluation_inputs as evaluation_inputs
     from .publishing import made_with as made_with
+    from .publishing import publication_of as publication_of
     from .publishing import publish as publish
     from .remaking import DEVELOPMENT as DEVELOPMENT
     from .remaking import Check as Check
@@ -57,7 +59,6 @@ if TYPE_CHECKING:
     from .summarizing import Trained as Trained
     from .summarizing import summarize as summarize
     from .summary import TrainingSummary as TrainingSummary
-    from .superword_learning import keep_words as keep_words
     from .token_screening import screen_tokens as screen_tokens
     from .training_plan import plan_training as plan_training
     from .trials import MOST_TRIALS as MOST_TRIALS

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ from bpeline.registry.opening import Registry
 from bpeline.registry.records import CorpusInput, DatasetRecord
 from bpeline.registry.tracking import run_link
 from bpeline.registry.workspace import Workspace
-from bpeline.tokenizer_core.corpus import Source, search_sources
+from bpeline.tokenizer_core.corpus import FoundFiles, Source, search_sources
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.sealed_manifests import MANIFEST
-from bpeline.tokenizer_core.shards import TokenShards, separators_of, shard_files
+from bpeline.tokenizer_core.shards import ShardRecord, TokenShards, separators_of, shard_files
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.urls import is_url
 
 
@@ -119,6 +121,46 @@ class EncodedDataset:
         return "\n".join(lines) + "\n"
 
 
+def write_shards(
+    tokenizer: Tokenizer,
+    sources: Sequence[Source],
+    found: FoundFiles,
+    place: str,
+    *,
+    engine: str,
+    shared: Path,
+    separator: str | None,
+    on_shard: Callable[[ShardRecord], None] | None = None,
+    **options: Any,
+) -> tuple[TokenShards, list[str]]:
+    """Encode files into token shards, in threads or on an engine's workers.
+
+    Args:
+        found: the files of ``sources``.
+        place: the directory of the shards, or the URL of a store.
+        engine: see `flows.engines.working`.
+        shared: a directory that all workers see, where ``place`` is a URL.
+        separator: what was asked for, see `separators_of`.
+        on_shard, options: as for `Tokenizer.encode_files`.
+
+    Returns:
+        The shards, and notes: what was skipped, where documents end.
+    """
+    listener = progress.current()
+    notes = [*filter(None, [found.skipped.remark])]
+    notes += notes_on_documents(found.files, tokenizer, separator)
+    for note in notes:
+        listener.note(note)
+    options["separator"] = separators_of(tokenizer, separator, encoded=True)
+    options["on_shard"] = on_shard
+    if engine == LOCAL:
+        advance = partial(listener.step_advanced, ENCODE.name)
+        shards = tokenizer.encode_files(list(sources), place, on_progress=advance, **options)
+    else:
+        shards = encode_files(tokenizer, sources, place, engine, shared, **options)
+    return shards, notes
+
+
 @step(ENCODE)
 def encode(
     reference: str,
@@ -134,29 +176,14 @@ def encode(
         BpelineError: as for `Tokenizer.encode_files`.
     """
     tokenizer = load_tokenizer(reference, workspace)
-    options = dict(asked)
-    for later in ("pack", "seed"):
-        options.pop(later, None)
+    options = {key: value for key, value in asked.items() if key not in ("pack", "seed")}
     engine = options.pop("engine", None) or LOCAL
-    listener = progress.current()
     found = search_sources(sources)
-    notes = [*filter(None, [found.skipped.remark])]
-    notes += notes_on_documents(found.files, tokenizer, options["separator"])
-    options["separator"] = separators_of(tokenizer, options["separator"], encoded=True)
-    for note in notes:
-        listener.note(note)
     begin = time.perf_counter()
     before = _written_at(place)
-    if engine == LOCAL:
-        shards = tokenizer.encode_files(
-            list(sources),
-            place,
-            on_progress=lambda amount: listener.step_advanced(ENCODE.name, amount),
-            **options,
-        )
-    else:
-        meeting_place = workspace.temporary
-        shards = encode_files(tokenizer, list(sources), place, engine, meeting_place, **options)
+    shards, notes = write_shards(
+        tokenizer, sources, found, place, engine=engine, shared=workspace.temporary, **options
+    )
     seconds = time.perf_counter() - begin
     now = _written_at(place)
     new = [one for one in shards.records if now[one.name] != before.get(one.name)]

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bpeline.flows.requests import (
-    CHAMPION,
     ORDINARY,
     UNRESTRICTED,
     WORDS_ALONE,
@@ -20,7 +19,7 @@ from bpeline.flows.steps.chunk_plan import CorpusPlan
 from bpeline.flows.steps.combining import CountedWords
 from bpeline.flows.steps.evaluation_setup import EvaluationSetup
 from bpeline.flows.steps.learning import Learned
-from bpeline.flows.steps.merge_learning import learned_merges
+from bpeline.flows.steps.merge_learning import learn_merges
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.aliases import present_version
 from bpeline.registry.comparison import VersionComparison, compare_evaluated
@@ -42,6 +41,8 @@ from bpeline.registry.lineage import Lineage
 from bpeline.registry.loading import ResolvedVersion, load_tokenizer, load_version
 from bpeline.registry.measured import MeasuredSource, evaluation_record
 from bpeline.registry.opening import Registry
+from bpeline.registry.records import DevelopmentText
+from bpeline.registry.references import CHAMPION
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import (
@@ -82,48 +83,98 @@ HELD_OUT, TRAINING = "held-out", "training"  # what these are called where no so
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredOn:
+    """What kind of text a tokenizer is measured on.
+
+    Attributes:
+        made: the evaluation set; None where the name has none.
+        set_number: of it among those of the name, from 1; 0 for a set of no name yet.
+        held_out: whether training has not seen the text.
+    """
+
+    made: EvaluationSet | None
+    set_number: int
+    held_out: bool
+
+    def __str__(self) -> str:
+        return str(self.made or "text of this training's own, which is no evaluation set")
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredTexts:
+    """The texts that a tokenizer is measured on.
+
+    Attributes:
+        on: what kind of text.
+        texts: with their documents.
+        own: texts of this training's own.
+    """
+
+    on: MeasuredOn
+    texts: list[EvaluationText]
+    own: Sequence[Text]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainedTokens:
+    """How the words trained on use the tokens.
+
+    Attributes:
+        made: the tokens of these words.
+        use: how often each occurs.
+        usage: how they use the vocabulary; None for algorithms other than byte-level BPE.
+    """
+
+    made: MadeTokens
+    use: TokenUse
+    usage: TokenUsage | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluated:
     """What was measured, and on what.
 
     Attributes:
         tokenizer: the new one, as learned.
-        evaluation: the figures, on the evaluation set.
-        made: that set; None where there is nothing but training text.
-        set_number: of the set among those the name has had, from 1; 0 for a set of no name yet.
+        on: what kind of text.
+        sources: of the texts.
+        evaluation: the figures.
+        references: label → what the tokenizers compared with are called.
+        parallel: whether the texts of all languages say the same.
+        comparison: to the present champion; None when there is none.
         new: on text of this training's own that is not in the set; None where there is none.
-        left_out: digest of the set whose passages were left out of training, although nothing
-            else held them out; empty where there was no need.
         robustness: on the set with its text changed; None where there is none, of trials, and
             where it cannot be measured, see `may_be_perturbed`.
-        remark: why it was not measured on what was asked for; empty as a rule.
-        sources: what the texts were.
-        held_out: whether training had not seen them.
-        parallel: whether the texts of all languages say the same.
-        references: label → what the tokenizers compared with are called.
-        made_tokens: those of the words trained on; None where nothing was trained.
-        use: how often each occurs in them; likewise.
-        usage: how the words trained on use the vocab; None for other algorithms.
-        comparison: to the present champion; None when there is none.
         languages: robustness of every language of several that has enough documents.
+        trained: on the words trained on; None where nothing was trained.
+        left_out: digest of the set whose passages were left out of training, although nothing
+            else held them out; empty where there was no need.
+        remark: why it was not measured on what was asked for; empty as a rule.
     """
 
     tokenizer: Tokenizer
-    evaluation: Evaluation
+    on: MeasuredOn
     sources: tuple[MeasuredSource, ...]
-    held_out: bool
-    parallel: bool
+    evaluation: Evaluation
     references: Mapping[str, str]
-    made_tokens: MadeTokens | None
-    use: TokenUse | None
-    usage: TokenUsage | None
-    comparison: VersionComparison | None
-    made: EvaluationSet | None = None
-    set_number: int = 0
+    parallel: bool = False
+    comparison: VersionComparison | None = None
     new: Evaluation | None = None
-    left_out: str = ""
     robustness: Robustness | None = None
-    remark: str = ""
     languages: Mapping[str, Robustness] = field(default_factory=dict)
+    trained: TrainedTokens | None = None
+    left_out: str = ""
+    remark: str = ""
+
+    @property
+    def made(self) -> EvaluationSet | None:
+        """The evaluation set measured on; None for other texts."""
+        return self.on.made
+
+    @property
+    def usage(self) -> TokenUsage | None:
+        """How the words trained on use the vocabulary, if that is known."""
+        return None if self.trained is None else self.trained.usage
 
     @property
     def report(self) -> CompressionReport:
@@ -140,7 +191,7 @@ class Evaluated:
             new=self.new,
             sources=self.sources,
             references=self.references,
-            held_out=self.held_out,
+            held_out=self.on.held_out,
             parallel=self.parallel,
             usage=self.usage,
             robustness=self.robustness,
@@ -155,17 +206,12 @@ class Evaluated:
     @property
     def kind(self) -> str:
         """What kind of text it was: ``held-out``, ``training``, or from which sources."""
-        if not self.held_out:
+        if not self.on.held_out:
             return TRAINING
         if not any(source.files for source in self.sources):
             return HELD_OUT
         names = [source.name for source in self.sources]
         return names[0] if len(names) == 1 else "evaluation"
-
-    @property
-    def measured_on(self) -> str:
-        """Which texts, for people."""
-        return _named(self.made)
 
     @property
     def outcome(self) -> str:
@@ -199,7 +245,7 @@ class Evaluated:
 
     @property
     def _weakness(self) -> str:
-        if not self.held_out:
+        if not self.on.held_out:
             return "no document was held out: evaluated on training text, which flatters"
         if not self.is_small:
             return ""
@@ -212,33 +258,6 @@ class Evaluated:
         if self.made is not None:
             said += ". The evaluation set is provisional: the next training with enough replaces it"
         return f"{said}; hold out more (`--held-out 0.1`) or give more text (`--eval`)"
-
-
-@dataclass(frozen=True, slots=True)
-class MeasuredTexts:
-    """What a training is measured on.
-
-    Attributes:
-        texts: with their documents.
-        made: the evaluation set that these are; None where they are none.
-        set_number: of it among those of the name.
-        own: texts of this training's own.
-    """
-
-    texts: list[EvaluationText]
-    made: EvaluationSet | None
-    set_number: int
-    own: list[Text]
-
-    @property
-    def held_out(self) -> bool:
-        """Whether training has not seen them."""
-        return self.made is not None or bool(self.own)
-
-    @property
-    def title(self) -> str:
-        """For people."""
-        return _named(self.made)
 
 
 def texts_to_measure(
@@ -264,7 +283,8 @@ def texts_to_measure(
         texts = texts_of(registry.workspace, made)
     else:
         texts = [_as_evaluated(one) for one in own or [_training_text(plan)]]
-    return MeasuredTexts(texts, made, number, own)
+    on = MeasuredOn(made, number, made is not None or bool(own))
+    return MeasuredTexts(on, texts, own)
 
 
 @step(EVALUATE)
@@ -304,11 +324,11 @@ def evaluate(
         references[label] = other.digest[:8]
     if request.token_rules:
         free = request.without_token_rules
-        others[UNRESTRICTED] = learned_merges(words, free, workspace).tokenizer(free)
+        others[UNRESTRICTED] = learn_merges(words, free, workspace).tokenizer(free)
         references[UNRESTRICTED] = f"the same training without: {request.token_rules}"
     if request.serves_alike:
         plain = request.without_parity
-        others[ORDINARY] = learned_merges(words, plain, workspace).tokenizer(plain)
+        others[ORDINARY] = learn_merges(words, plain, workspace).tokenizer(plain)
         references[ORDINARY] = "the same training without --parity"
     if request.transition_size:
         words_before = load_tokenizer(request.extends, workspace)
@@ -316,40 +336,19 @@ def evaluate(
             others[WORDS_ALONE] = of_size(words_before, request.learned_size)
             references[WORDS_ALONE] = "as many ids of the tokenizer of words"
     measuring = texts_to_measure(words, plan, setup, request, registry, adopts=adopts)
-    texts, made = measuring.texts, measuring.made
-    evaluation, measured = evaluate_texts(tokenizer, others, texts, setup.parallel)
-    if evaluation.report.roundtrip_failures and request.over_bytes:
-        raise InvalidTokenizer(
-            f"{evaluation.report.roundtrip_failures} of {evaluation.report.documents:,} documents "
-            "did not come back from encoding and decoding as they were",
-            "every document survives: this is a defect of bpeline",
-            "report it; nothing was published",
-        )
-    if made is not None and adopts:
-        _keep(workspace, evaluation, measured, made, tokenizer, champion)
+    evaluated = _evaluated(
+        tokenizer, champion, others, references, measuring, setup, request, registry,
+        keeps=adopts, lossless=request.over_bytes, development=learned.development,
+    )  # fmt: skip
     trained_on = WordCountStore(workspace).open_table(words.table)
     made_tokens = MadeTokens.of(tokenizer, trained_on)
     use = token_use(tokenizer, trained_on, made_tokens)
-    perturbed = texts if made is not None and adopts else ()
-    robustness, languages = _robustness(tokenizer, champion, perturbed)
-    return Evaluated(
-        tokenizer,
-        evaluation,
-        _sources(texts, made),
-        measuring.held_out,
-        setup.parallel,
-        references,
-        made_tokens,
-        use,
-        token_usage(tokenizer, use) if has_curve(tokenizer) else None,
-        _compared(registry, request.name, learned, tokenizer, champion, evaluation, measured, made),
-        made,
-        measuring.set_number,
-        _on_new_text(tokenizer, champion, measuring.own, made, texts),
-        setup.made.digest if setup.made is not None and words.looked_into(plan.reading) else "",
-        robustness,
-        setup.remark,
-        languages,
+    usage = token_usage(tokenizer, use) if has_curve(tokenizer) else None
+    looked_into = setup.made is not None and words.looked_into(plan.reading)
+    return replace(
+        evaluated,
+        trained=TrainedTokens(made=made_tokens, use=use, usage=usage),
+        left_out=setup.made.digest if setup.made is not None and looked_into else "",
     )
 
 
@@ -377,31 +376,78 @@ def evaluate_imported(
         texts = texts_of(workspace, made)
     else:
         texts = [_as_evaluated(one) for one in setup.given]
-    evaluation, measured = evaluate_texts(tokenizer, others, texts, setup.parallel)
-    if made is not None:
-        _keep(workspace, evaluation, measured, made, tokenizer, champion)
-    robustness, languages = _robustness(tokenizer, champion, texts if made is not None else ())
-    return Evaluated(
-        tokenizer,
-        evaluation,
-        _sources(texts, made),
-        True,
-        setup.parallel,
-        references,
-        None,
-        None,
-        None,
-        _compared(registry, request.name, None, tokenizer, champion, evaluation, measured, made),
-        made,
-        number,
-        _on_new_text(tokenizer, champion, setup.given, made, texts),
-        robustness=robustness,
-        remark=setup.remark,
-        languages=languages,
+    measuring = MeasuredTexts(MeasuredOn(made, number, held_out=True), texts, setup.given)
+    return _evaluated(
+        tokenizer, champion, others, references, measuring, setup, request, registry, keeps=True
     )
 
 
 _Champion = tuple[ResolvedVersion, Tokenizer] | None
+
+
+def _evaluated(
+    tokenizer: Tokenizer,
+    champion: _Champion,
+    others: Mapping[str, Tokenizer],
+    references: Mapping[str, str],
+    measuring: MeasuredTexts,
+    setup: EvaluationSetup,
+    request: TrainingRequest | ImportRequest,
+    registry: Registry,
+    *,
+    keeps: bool,
+    lossless: bool = False,
+    development: tuple[DevelopmentText, ...] = (),
+) -> Evaluated:
+    """Measure a tokenizer and its opponents.
+
+    Args:
+        keeps: whether the measurements of an evaluation set are kept, and robustness is measured.
+        lossless: whether decoding must give every document back.
+        development: of the new tokenizer.
+
+    Raises:
+        InvalidTokenizer: it does not.
+    """
+    texts, made = measuring.texts, measuring.on.made
+    evaluation, measured = evaluate_texts(tokenizer, others, texts, setup.parallel)
+    report = evaluation.report
+    if report.roundtrip_failures and lossless:
+        raise InvalidTokenizer(
+            f"{report.roundtrip_failures} of {report.documents:,} documents "
+            "did not come back from encoding and decoding as they were",
+            "every document survives: this is a defect of bpeline",
+            "report it; nothing was published",
+        )
+    if made is not None and keeps:
+        _keep(registry.workspace, evaluation, measured, made, tokenizer, champion)
+    robustness, languages = _robustness(
+        tokenizer, champion, texts if made is not None and keeps else ()
+    )
+    comparison = None
+    if champion is not None:
+        compared = compare_evaluated(
+            (str(champion[0]), champion[1], measured[CHAMPION]),
+            (f"{request.name} (new)", tokenizer, measured[""]),
+            evaluation,
+            CHAMPION,
+            str(measuring.on),
+        )
+        before = Lineage.of(registry, champion[0]).development
+        comparison = replace(compared, development=(before, development))
+    return Evaluated(
+        tokenizer=tokenizer,
+        on=measuring.on,
+        sources=_sources(texts, made),
+        evaluation=evaluation,
+        references=references,
+        parallel=setup.parallel,
+        comparison=comparison,
+        new=_on_new_text(tokenizer, champion, measuring.own, made, texts),
+        robustness=robustness,
+        languages=languages,
+        remark=setup.remark,
+    )
 
 
 def _opponents(
@@ -430,33 +476,6 @@ def _keep(
         which[CHAMPION] = (champion[0].digest, champion[1].vocab_size)
     for found in measurements_of(evaluation, measured, made, which):
         keep_measurement(workspace, found)
-
-
-def _compared(
-    registry: Registry,
-    name: str,
-    learned: Learned | None,
-    tokenizer: Tokenizer,
-    champion: _Champion,
-    evaluation: Evaluation,
-    measured: Mapping[str, Measured],
-    made: EvaluationSet | None,
-) -> VersionComparison | None:
-    if champion is None:
-        return None
-    compared = compare_evaluated(
-        (str(champion[0]), champion[1], measured[CHAMPION]),
-        (f"{name} (new)", tokenizer, measured[""]),
-        evaluation,
-        CHAMPION,
-        _named(made),
-    )
-    own = () if learned is None else learned.development
-    return replace(compared, development=(Lineage.of(registry, champion[0]).development, own))
-
-
-def _named(made: EvaluationSet | None) -> str:
-    return str(made or "text of this training's own, which is no evaluation set")
 
 
 def _own_texts(

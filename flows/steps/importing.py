@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from bpeline.flows.name_page import show_name_page
-from bpeline.flows.pages import ReportContents
 from bpeline.flows.requests import ImportRequest
 from bpeline.flows.running import CERTIFY, PUBLISH, READ_FILES, step
 from bpeline.flows.steps.evaluating import Evaluated
-from bpeline.flows.steps.evaluation_figures import draw_figures
 from bpeline.flows.steps.evaluation_metrics import curves_of, metrics_of
 from bpeline.flows.steps.import_summary import ImportSummary
 from bpeline.flows.steps.publishing import (
-    evaluation_inputs,
+    NewVersion,
     installed_version,
     made_with,
-    note_remarks,
-    number_pages,
-    page_files,
-    robustness_file,
-    tags_of,
+    register,
+    report_contents,
 )
 from bpeline.flows.steps.runs import TrainingRun, asked
 from bpeline.flows.wording import counted, megabytes
-from bpeline.registry.environment import this_user
 from bpeline.registry.evaluating import evaluate_version
 from bpeline.registry.exports import ORIGINAL, Certificate, certify_originals
 from bpeline.registry.hub import SCHEME, HubReference, fetch
@@ -41,31 +34,13 @@ from bpeline.registry.imported import (
     keep_originals,
 )
 from bpeline.registry.loading import resolve
-from bpeline.registry.measured import robustness_table, write_evaluation
-from bpeline.registry.publishing import publish_version
-from bpeline.registry.records import (
-    CURVE_METRIC,
-    LIBRARY,
-    CorpusInput,
-    Publication,
-    PublishedVersion,
-)
+from bpeline.registry.measured import write_evaluation
+from bpeline.registry.records import LIBRARY, CorpusInput, PublishedVersion
 from bpeline.registry.references import ByPath, parse_reference, parse_registered
 from bpeline.registry.screening import screen
-from bpeline.registry.version_files import (
-    certificate_path,
-    holds_version,
-    load_verified,
-    write_exports,
-)
-from bpeline.registry.workspace import Workspace
+from bpeline.registry.version_files import certificate_path, write_exports
 from bpeline.tokenizer_core.durable_files import DURABLE
-from bpeline.tokenizer_core.errors import (
-    CorruptFile,
-    InvalidOption,
-    InvalidTokenizer,
-    MissingSource,
-)
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
 from bpeline.tokenizer_core.evaluation import ALL, BYTES_PER_TOKEN
 from bpeline.tokenizer_core.formats import bpeline, declared_roles, format_of
 from bpeline.tokenizer_core.tokenizer import Tokenizer
@@ -182,7 +157,7 @@ def summarize_import(
             f"type `bpeline evaluate {request.name} --set-from FILES`"
         )
     else:
-        measured_on = evaluated.measured_on
+        measured_on = str(evaluated.on)
         run.note(evaluated.warning)
     metrics = {} if evaluated is None else metrics_of(evaluated)
     if failures := int(metrics.get("evaluated/roundtrip_failures", 0)):
@@ -228,62 +203,62 @@ def publish_import(
         CorruptFile: a file changed since it was read.
         DiskFull: no space left.
     """
-    tokenizer, registry = read.tokenizer, run.registry
+    tokenizer, registry, imported = read.tokenizer, run.registry, read.imported
+    measured = {} if evaluated is None else evaluated.record()
     library = getattr(tokenizer.algorithm, "library", "")  # of those that theirs runs
-    with run.workspace.temporary_directory("publish") as directory, DURABLE.passing(directory):
-        files = _files(request, read, summary, run.workspace, directory)
+
+    def save(directory: Path) -> None:
+        provenance = {
+            "name": request.name,
+            "run": summary.run_id,
+            "imported": imported.as_record(),
+            "roles": list(request.roles),
+            "notes": list(summary.notes),
+            "metrics": dict(summary.metrics),
+            "made_with": {**made_with(), **imported.libraries},
+        }
+        bpeline.save(tokenizer, directory, provenance)
+        write_exports(tokenizer, request.name, directory)
+
+    def complete(files: Path) -> None:
         if imported_in(files) is None:
-            keep_originals(read.imported, read.files, files)
+            keep_originals(imported, read.files, files)
         DURABLE.write(certificate_path(files, ORIGINAL), certificate.as_json())
-        measured = {} if evaluated is None else evaluated.record()
         if measured:
             write_evaluation(measured, files)
-        contents = _report(request, read, evaluated, summary, run.workspace, measured)
-        pages = directory / "pages"
-        publication = Publication(
-            name=request.name,
-            digest=tokenizer.digest,
-            tokenizer_directory=files,
-            run_id=run.id,
-            vocab_size=tokenizer.vocab_size,
-            pattern=summary.pattern,
-            params={
-                **asked(request),
-                "format": read.imported.format,
-                **({LIBRARY: library} if library else {}),
-            },
-            metrics=summary.metrics,
-            curve=summary.curve,
-            curves=summary.curves,
-            inputs=(
-                CorpusInput("imported files", read.imported.path, read.imported.digest, "import"),
-                *(() if evaluated is None else evaluation_inputs(evaluated)),
-            ),
-            tags={
-                "imported_from": read.imported.path,
-                **({"licence": read.imported.licence} if read.imported.licence else {}),
-                **({} if evaluated is None else tags_of(evaluated, measured)),
-            },
-            figures=()
-            if evaluated is None
-            else draw_figures(request.name, evaluated, directory / "figures"),
-            pages=(*page_files(contents, pages), *robustness_file(measured, pages)),
-            report=summary.as_markdown(),
-            created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
-            started_at=run.row.started_at,
-            started_by=this_user(),
-            evaluation_set=""
-            if evaluated is None or evaluated.made is None
-            else evaluated.made.digest,
-            set_number=0 if evaluated is None else evaluated.set_number,
-        )
-        version = publish_version(registry, publication)
-        note_remarks(run, version)
-        if not version.newly_registered and evaluated is not None and evaluated.made is not None:
-            # What it was registered with may be of other text, or nothing.
-            evaluate_version(registry, resolve(registry, parse_registered(version.reference)))
-        number_pages(registry, version, contents, publication.report)
-        return replace(version, history=show_name_page(registry, version.name))
+
+    new = NewVersion(
+        tokenizer=tokenizer,
+        summary=summary,
+        evaluated=evaluated,
+        measured=measured,
+        contents=report_contents(
+            summary,
+            request,
+            tokenizer,
+            screen(tokenizer, run.workspace),
+            evaluated,
+            measured,
+            {**facts_of(imported), "certificate": summary.certificate},
+        ),
+        params={
+            **asked(request),
+            "format": imported.format,
+            **({LIBRARY: library} if library else {}),
+        },
+        save=save,
+        complete=complete,
+        inputs=[CorpusInput("imported files", imported.path, imported.digest, "import")],
+        tags={
+            "imported_from": imported.path,
+            **({"licence": imported.licence} if imported.licence else {}),
+        },
+    )
+    version = register(run, new)
+    if not version.newly_registered and evaluated is not None and evaluated.made is not None:
+        # What it was registered with may be of other text, or nothing.
+        evaluate_version(registry, resolve(registry, parse_registered(version.reference)))
+    return replace(version, history=show_name_page(registry, version.name))
 
 
 def _curve(evaluated: Evaluated) -> tuple[tuple[int, float], ...]:
@@ -291,68 +266,6 @@ def _curve(evaluated: Evaluated) -> tuple[tuple[int, float], ...]:
     report = evaluated.report
     size = report.vocab_size
     return report.curve or ((size, evaluated.evaluation.slices[ALL].metrics[BYTES_PER_TOKEN]),)
-
-
-def _files(
-    request: ImportRequest,
-    read: ReadFiles,
-    summary: ImportSummary,
-    workspace: Workspace,
-    directory: Path,
-) -> Path:
-    """The version's files: those kept from an earlier registration, else new ones."""
-    tokenizer, kept = read.tokenizer, workspace.version_directory(read.tokenizer.digest)
-    if holds_version(workspace, tokenizer.digest):
-        try:
-            load_verified(kept, tokenizer.digest)
-        except (CorruptFile, InvalidTokenizer, MissingSource):
-            pass
-        else:
-            return kept
-    provenance = {
-        "name": request.name,
-        "run": summary.run_id,
-        "imported": read.imported.as_record(),
-        "roles": list(request.roles),
-        "notes": list(summary.notes),
-        "metrics": dict(summary.metrics),
-        "made_with": {**made_with(), **read.imported.libraries},
-    }
-    bpeline.save(tokenizer, directory, provenance)
-    write_exports(tokenizer, request.name, directory)
-    return directory
-
-
-def _report(
-    request: ImportRequest,
-    read: ReadFiles,
-    evaluated: Evaluated | None,
-    summary: ImportSummary,
-    workspace: Workspace,
-    measured: Mapping[str, Any],
-) -> ReportContents:
-    """The page that is registered with a version, which has no number yet."""
-    return ReportContents(
-        title=request.name,
-        tokenizer=read.tokenizer,
-        screening=screen(read.tokenizer, workspace),
-        facts={
-            "digest": read.tokenizer.digest,
-            "run": summary.run_id,
-            **facts_of(read.imported),
-            "certificate": summary.certificate,
-            "measured on": summary.measured_on,
-        },
-        parameters=request.as_config(),
-        metrics=summary.metrics,
-        curves={CURVE_METRIC: summary.curve, **summary.curves},
-        notes=summary.notes,
-        comparison=None if evaluated is None else evaluated.comparison,
-        robustness=robustness_table(measured),
-        comparison_remark=f"When it was registered, no version of {request.name} was the champion."
-        if evaluated is not None
-        else "It was not measured, so it was compared with nothing.",
-    )
 
 
 def facts_of(imported: Imported) -> dict[str, str]:

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from bpeline.flows.requests import TrainingRequest
-from bpeline.flows.running import LEARN_MERGES, progress, step
 from bpeline.flows.steps.combining import CountedWords
-from bpeline.flows.steps.merge_learning import LearnedMerges, given_merges, merges_in
+from bpeline.flows.steps.learned import Listener, learned
+from bpeline.flows.steps.merge_learning import LearnedMerges, given_merges
 from bpeline.registry.records import DevelopmentText
 from bpeline.registry.word_counts import WordCountStore
-from bpeline.registry.workspace import Workspace, fetch, share_grown, sharing
+from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.counting import WordCounts, count_texts, documents_of
 from bpeline.tokenizer_core.digests import DocumentDigest
 from bpeline.tokenizer_core.errors import EmptyCorpus
-from bpeline.tokenizer_core.merging import TrainingProgress
 from bpeline.tokenizer_core.training import learn_parity_merges, parity_digest
 
 
-@step(LEARN_MERGES)
 def learn_alike(
-    words: CountedWords, request: TrainingRequest, workspace: Workspace
+    words: CountedWords, request: TrainingRequest, workspace: Workspace, listener: Listener
 ) -> LearnedMerges:
     """Learn merges, each for the source that is worst off, with a checkpoint.
 
@@ -31,7 +29,6 @@ def learn_alike(
         CorpusError: development text that cannot be read.
         DiskFull: no space; the checkpoint before is kept.
     """
-    listener: Callable[[TrainingProgress], object] = progress.current().merging
     given, base = given_merges(request, workspace)
     store = WordCountStore(workspace)
     languages = _own_counts(words, request, store)
@@ -45,24 +42,20 @@ def learn_alike(
     }
     settings = parity_digest(languages, request.parity_rule, development, **options)
     checkpoint = workspace.checkpoint(words.table.counts_digest, settings)
-    fetch(workspace, checkpoint)
-    resumed = merges_in(checkpoint)
-    learned = learn_parity_merges(
+    train = partial(
+        learn_parity_merges,
         languages,
         request.merges,
         request.parity_rule,
         development=development,
         together=store.open_table(words.table),
-        resume_from=checkpoint if resumed else None,
-        checkpoint=checkpoint,
-        on_progress=sharing(workspace, checkpoint, listener),
         **options,
     )
-    share_grown(workspace, checkpoint)
-    made = len(learned)
-    resumed = min(resumed, made)
+    result, resumed = learned(workspace, checkpoint, train, listener)
+    merges = len(result)
+    resumed = min(resumed, merges)
     return LearnedMerges(
-        checkpoint, made, request.merges, resumed, learned.pruned, base, development=read
+        checkpoint, merges, request.merges, resumed, result.pruned, base, development=read
     )
 
 

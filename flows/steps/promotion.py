@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bpeline.flows.alias_moves import promote, remarks_on
-from bpeline.flows.requests import CHAMPION
 from bpeline.flows.running import PROMOTE, progress, step
 from bpeline.registry.gates import Rules, every_rule_holds
 from bpeline.registry.opening import open_registry
 from bpeline.registry.records import PublishedVersion
+from bpeline.registry.references import CHAMPION
 from bpeline.registry.refusals import was_refused
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.errors import NothingGained, PromotionRefused

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from bpeline.flows.comparisons import comparison_json
 from bpeline.flows.name_page import show_name_page
 from bpeline.flows.pages import ReportContents, comparison_page, report_page
-from bpeline.flows.requests import CHAMPION, TrainingRequest, decimal
+from bpeline.flows.requests import ImportRequest, TrainingRequest, decimal
 from bpeline.flows.running import PUBLISH, step
 from bpeline.flows.steps.chunk_plan import CorpusPlan
 from bpeline.flows.steps.combining import CountedWords
@@ -25,9 +25,10 @@ from bpeline.flows.steps.evaluating import HELD_OUT, TRAINING, Evaluated
 from bpeline.flows.steps.evaluation_figures import draw_figures
 from bpeline.flows.steps.learning import Learned
 from bpeline.flows.steps.runs import RunRequest, TrainingRun, asked
+from bpeline.flows.steps.size_choice import SizeChoice
 from bpeline.flows.steps.source_statistics import as_json
 from bpeline.flows.steps.summarizing import Trained
-from bpeline.flows.steps.summary import TrainingSummary
+from bpeline.flows.steps.summary import Summary, TrainingSummary
 from bpeline.registry.environment import this_user
 from bpeline.registry.exports import certificate_texts
 from bpeline.registry.lineage import RULE, Lineage
@@ -48,13 +49,13 @@ from bpeline.registry.records import (
     Publication,
     PublishedVersion,
 )
-from bpeline.registry.references import parse_registered
+from bpeline.registry.references import CHAMPION, parse_registered
+from bpeline.registry.screening import Screening
 from bpeline.registry.version_files import (
     EXTENSION,
     PAGES,
     RECIPE,
-    holds_version,
-    load_verified,
+    is_whole,
     write_exports,
 )
 from bpeline.registry.word_counts import WordCountStore
@@ -63,12 +64,7 @@ from bpeline.tokenizer_core.continuation import recipes
 from bpeline.tokenizer_core.counting import sample_texts
 from bpeline.tokenizer_core.digests import canonical_json, digest_of, sealed
 from bpeline.tokenizer_core.durable_files import DURABLE
-from bpeline.tokenizer_core.errors import (
-    CorruptFile,
-    InvalidTokenizer,
-    MissingSource,
-    RegistryError,
-)
+from bpeline.tokenizer_core.errors import RegistryError
 from bpeline.tokenizer_core.formats import bpeline, declared_roles
 from bpeline.tokenizer_core.processors import thread_count
 from bpeline.tokenizer_core.splitting import unicode_version
@@ -78,12 +74,105 @@ from bpeline.tokenizer_core.training import certify_extension
 MOST_INPUTS = 50
 SOURCES_TABLE = "sources/sources.json"
 ROBUSTNESS_TABLE = "robustness/robustness.json"
+Table = tuple[Sequence[str], Sequence[Sequence[Any]]]  # columns and rows
 PACKAGES = ("bpeline", "regex", "numba", "numpy", "duckdb", "mlflow")
 
 
-@step(PUBLISH)
-def publish(
-    run: TrainingRun, trained: Trained, summary: TrainingSummary, until_ready: Callable[[], object]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewVersion:
+    """What a training or an import registers; `register` adds what both have in common.
+
+    Attributes:
+        tokenizer: the version's.
+        summary: its name, run, figures and report.
+        evaluated: None where it was not measured.
+        measured: the record of ``evaluated``.
+        contents: of its report page.
+        params: what was asked for.
+        save: writes its files into a directory; not called if the workspace has them.
+        complete: adds to its files, whether new or kept.
+        corpus_digest, counts_digest: of what it was trained on.
+        inputs: what was read, besides the texts of the evaluation.
+        tags: besides those of the evaluation.
+        tables: path → columns and rows, besides those of the evaluation.
+        choice: how its number of ids was chosen.
+    """
+
+    tokenizer: Tokenizer
+    summary: Summary
+    evaluated: Evaluated | None
+    measured: Mapping[str, Any]
+    contents: ReportContents
+    params: Mapping[str, Any]
+    save: Callable[[Path], object]
+    complete: Callable[[Path], object]
+    corpus_digest: str = ""
+    counts_digest: str = ""
+    inputs: Sequence[CorpusInput] = ()
+    tags: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    choice: SizeChoice | None = None
+
+    def publication(self, run: TrainingRun, files: Path, directory: Path) -> Publication:
+        """Draw the figures and write the pages into a directory."""
+        summary, evaluated = self.summary, self.evaluated
+        inputs, tags, tables = [*self.inputs], {**self.tags}, {**self.tables}
+        figures: tuple[Path, ...] = ()
+        made = None
+        if evaluated is not None:
+            if rows := robustness_table(self.measured):
+                tables[ROBUSTNESS_TABLE] = list(ROBUSTNESS_COLUMNS), rows
+            inputs += evaluation_inputs(evaluated)
+            tags |= _evaluation_tags(evaluated)
+            figures = draw_figures(summary.name, evaluated, directory / "figures", self.choice)
+            made = evaluated.made
+        if tables:
+            listed = [{"path": path, "type": "table"} for path in tables]
+            tags["mlflow.loggedArtifacts"] = json.dumps(listed)
+        pages = directory / "pages"
+        return publication_of(
+            self.tokenizer,
+            files,
+            summary.name,
+            summary.run_id,
+            started_at=run.row.started_at,
+            corpus_digest=self.corpus_digest,
+            counts_digest=self.counts_digest,
+            params=self.params,
+            metrics=summary.metrics,
+            curve=summary.curve,
+            curves=summary.curves,
+            inputs=tuple(inputs),
+            tags=tags,
+            figures=figures,
+            pages=(*page_files(self.contents, pages), *_table_files(tables, pages)),
+            report=summary.as_markdown(),
+            evaluation_set="" if made is None else made.digest,
+            set_number=0 if evaluated is None else evaluated.on.set_number,
+        )
+
+
+def publication_of(
+    tokenizer: Tokenizer, files: Path, name: str, run_id: str, started_at: str = "", **facts: Any
+) -> Publication:
+    """A publication of now, by this user; for ``facts`` see `Publication`."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return Publication(
+        name=name,
+        digest=tokenizer.digest,
+        tokenizer_directory=files,
+        run_id=run_id,
+        vocab_size=tokenizer.vocab_size,
+        pattern=tokenizer.pattern.title,
+        created_at=now,
+        started_at=started_at or now,
+        started_by=this_user(),
+        **facts,
+    )
+
+
+def register(
+    run: TrainingRun, new: NewVersion, until_ready: Callable[[], object] = lambda: None
 ) -> PublishedVersion:
     """Write the files, then register them once, whatever happens in between.
 
@@ -94,61 +183,75 @@ def publish(
         RegistryUnreachable: MLflow does not answer; the result is kept in the outbox.
         DiskFull: no space left.
     """
-    request, registry, workspace = trained.request, run.registry, run.workspace
-    words, learned, evaluated = trained.words, trained.learned, trained.evaluated
-    tokenizer = evaluated.tokenizer
+    workspace = run.workspace
     with workspace.temporary_directory("publish") as directory, DURABLE.passing(directory):
-        figures = draw_figures(summary.name, evaluated, directory / "figures", trained.choice)
-        provenance = _provenance(summary, learned, words, request)
-        provenance[RULE] = run.row.left_out_rule
-        if evaluated.left_out:
-            provenance["left_out"] = evaluated.left_out
-        files = _files(tokenizer, provenance, words, request, workspace, directory)
-        measured = evaluated.record()
-        screening = trained.screened.screening.as_record()
-        chosen = {CHOSEN_SIZES: _chosen_sizes(summary, files)}
-        write_evaluation({**measured, **chosen, "screening": screening}, files)
-        contents, pages = _report(summary, request, trained, measured), directory / "pages"
-        publication = Publication(
-            name=request.name,
-            digest=tokenizer.digest,
-            tokenizer_directory=files,
-            run_id=summary.run_id,
-            corpus_digest=words.corpus_digest,
-            counts_digest=words.table.counts_digest,
-            vocab_size=tokenizer.vocab_size,
-            pattern=tokenizer.pattern.title,
-            params=_params(run.request, trained),
-            metrics=summary.metrics,
-            curve=summary.curve,
-            curves=summary.curves,
-            inputs=(
-                *corpus_inputs(trained.plan, trained.corpus, words, request),
-                *_development_inputs(learned),
-                *evaluation_inputs(evaluated),
-            ),
-            tags=_tags(evaluated, words, request, measured),
-            figures=figures,
-            pages=(
-                *page_files(contents, pages),
-                *_sources_page(words, pages),
-                *robustness_file(measured, pages),
-            ),
-            report=summary.as_markdown(),
-            created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
-            started_at=run.row.started_at,
-            started_by=this_user(),
-            evaluation_set="" if evaluated.made is None else evaluated.made.digest,
-            set_number=evaluated.set_number,
-        )
+        files = directory
+        if is_whole(workspace, new.tokenizer.digest):
+            files = workspace.version_directory(new.tokenizer.digest)
+        else:
+            new.save(directory)
+        new.complete(files)
+        publication = new.publication(run, files, directory)
         until_ready()
-        version = publish_version(registry, publication)
-        note_remarks(run, version)
-        number_pages(registry, version, contents, publication.report)
-        return replace(version, history=show_name_page(registry, version.name))
+        version = publish_version(run.registry, publication)
+        _note_remarks(run, version)
+        _number_pages(run.registry, version, new.contents, publication.report)
+        return version
 
 
-def note_remarks(run: TrainingRun, version: PublishedVersion) -> None:
+@step(PUBLISH)
+def publish(
+    run: TrainingRun, trained: Trained, summary: TrainingSummary, until_ready: Callable[[], object]
+) -> PublishedVersion:
+    """Register what was trained; for arguments and errors see `register`."""
+    request, workspace = trained.request, run.workspace
+    words, learned, evaluated = trained.words, trained.learned, trained.evaluated
+    measured = evaluated.record()
+    screening = trained.screened.screening
+    provenance = _provenance(summary, learned, words, request)
+    provenance[RULE] = run.row.left_out_rule
+    if evaluated.left_out:
+        provenance["left_out"] = evaluated.left_out
+
+    def complete(files: Path) -> None:
+        chosen = {CHOSEN_SIZES: _chosen_sizes(summary, files)}
+        write_evaluation({**measured, **chosen, "screening": screening.as_record()}, files)
+
+    new = NewVersion(
+        tokenizer=evaluated.tokenizer,
+        summary=summary,
+        evaluated=evaluated,
+        measured=measured,
+        contents=report_contents(
+            summary,
+            request,
+            evaluated.tokenizer,
+            screening,
+            evaluated,
+            measured,
+            sources=as_json(summary.sources),
+            development=learned.development,
+            use=trained.screened.use,
+            chosen_size=summary.chosen_size,
+        ),
+        params=_params(run.request, trained),
+        save=partial(_save, evaluated.tokenizer, provenance, words, request, workspace),
+        complete=complete,
+        corpus_digest=words.corpus_digest,
+        counts_digest=words.table.counts_digest,
+        inputs=(
+            *corpus_inputs(trained.plan, trained.corpus, words, request),
+            *_development_inputs(learned),
+        ),
+        tags={"extends": request.extends} if request.extends else {},
+        tables=_sources_table(words),
+        choice=trained.choice,
+    )
+    version = register(run, new, until_ready)
+    return replace(version, history=show_name_page(run.registry, version.name))
+
+
+def _note_remarks(run: TrainingRun, version: PublishedVersion) -> None:
     """Note what publishing says, and that a version's roles stay what they were."""
     for remark in version.remarks:
         run.note(remark)
@@ -164,23 +267,15 @@ def note_remarks(run: TrainingRun, version: PublishedVersion) -> None:
         )
 
 
-def _files(
+def _save(
     tokenizer: Tokenizer,
     provenance: dict[str, Any],
     words: CountedWords,
     request: TrainingRequest,
     workspace: Workspace,
     directory: Path,
-) -> Path:
-    """The version's files: those kept from an earlier registration, else new ones."""
-    kept = workspace.version_directory(tokenizer.digest)
-    if holds_version(workspace, tokenizer.digest):
-        try:
-            load_verified(kept, tokenizer.digest)
-        except (CorruptFile, InvalidTokenizer, MissingSource):
-            pass
-        else:
-            return kept
+) -> None:
+    """Write the files of a trained version."""
     between = "" if request.over_bytes else " "
     samples = sample_texts(WordCountStore(workspace).open_table(words.table), between)
     if request.extends and not request.transition_size:  # superwords take other ids
@@ -192,7 +287,6 @@ def _files(
         DURABLE.write(directory / RECIPE, canonical_json(sealed(recipe)))
     bpeline.save(tokenizer, directory, provenance, samples)
     write_exports(tokenizer, request.name, directory)
-    return directory
 
 
 def _chosen_sizes(summary: TrainingSummary, files: Path) -> dict[str, Any]:
@@ -300,82 +394,62 @@ def evaluation_inputs(evaluated: Evaluated) -> list[CorpusInput]:
     return inputs
 
 
-def _tags(
-    evaluated: Evaluated,
-    words: CountedWords,
-    request: TrainingRequest,
-    measured: Mapping[str, Any],
-) -> dict[str, str]:
-    extends = {"extends": request.extends} if request.extends else {}
-    tables = [SOURCES_TABLE] * bool(words.sources)
-    return {**tags_of(evaluated, measured, tables), **extends}
-
-
-def tags_of(
-    evaluated: Evaluated, measured: Mapping[str, Any], tables: Sequence[str] = ()
-) -> dict[str, str]:
-    """What was compared with, so that a list of runs tells; and which files are tables."""
-    tags = {f"compared_with.{label}": said for label, said in evaluated.references.items()}
+def _evaluation_tags(evaluated: Evaluated) -> dict[str, str]:
+    """What a version was compared with and measured on."""
+    tags = {f"compared_with.{label}": title for label, title in evaluated.references.items()}
     # Of all figures only the `SPEEDS` depend on it, beside the seconds.
     tags["speed_of"] = f"one thread, {platform.machine()} of {thread_count(None)} processors"
     if evaluated.made is not None:
         tags[MEASURED_ON] = str(evaluated.made)
-    tables = [*tables, *[ROBUSTNESS_TABLE] * bool(robustness_table(measured))]
-    if tables:
-        listed = [{"path": path, "type": "table"} for path in tables]
-        tags["mlflow.loggedArtifacts"] = json.dumps(listed)
     return tags
 
 
-def robustness_file(measured: Mapping[str, Any], directory: Path) -> tuple[Path, ...]:
-    """Robustness by kind and language: a table, for it would be hundreds of metrics."""
-    rows = robustness_table(measured)
-    if not rows:
-        return ()
-    path = directory / Path(ROBUSTNESS_TABLE).name
-    DURABLE.write(path, json.dumps({"columns": ROBUSTNESS_COLUMNS, "data": rows}).encode())
-    return (path,)
-
-
-def _sources_page(words: CountedWords, directory: Path) -> tuple[Path, ...]:
+def _sources_table(words: CountedWords) -> dict[str, Table]:
     """The statistics of named sources, in the form of tables that MLflow shows and compares."""
-    if not words.sources:
-        return ()
     rows = as_json(words.sources)
-    path = directory / Path(SOURCES_TABLE).name
-    table = {"columns": list(rows[0]), "data": [list(row.values()) for row in rows]}
-    DURABLE.write(path, json.dumps(table).encode())
-    return (path,)
+    return {SOURCES_TABLE: (list(rows[0]), [list(row.values()) for row in rows])} if rows else {}
 
 
-def _report(
-    summary: TrainingSummary,
-    request: TrainingRequest,
-    trained: Trained,
+def _table_files(tables: Mapping[str, Table], directory: Path) -> Iterator[Path]:
+    """Write tables as MLflow shows them."""
+    for name, (columns, rows) in tables.items():
+        path = directory / Path(name).name
+        DURABLE.write(path, json.dumps({"columns": columns, "data": rows}).encode())
+        yield path
+
+
+def report_contents(
+    summary: Summary,
+    request: TrainingRequest | ImportRequest,
+    tokenizer: Tokenizer,
+    screening: Screening,
+    evaluated: Evaluated | None,
     measured: Mapping[str, Any],
+    facts: Mapping[str, str] | None = None,
+    **more: Any,
 ) -> ReportContents:
     """The page that is registered with a version, which has no number yet."""
-    tokenizer, screened = trained.evaluated.tokenizer, trained.screened
+    remark = f"When it was registered, no version of {request.name} was the champion."
+    if evaluated is None:
+        remark = "It was not measured, so it was compared with nothing."
     return ReportContents(
         title=request.name,
         tokenizer=tokenizer,
-        screening=screened.screening,
+        screening=screening,
         facts={
             "digest": tokenizer.digest,
             "run": summary.run_id,
-            "measured on": str(trained.evaluated.made or "texts of this training alone"),
+            **(facts or {}),
+            "measured on": summary.measured_on,
         },
         parameters=request.as_config(),
         metrics=summary.metrics,
         curves={CURVE_METRIC: summary.curve, **summary.curves},
         notes=summary.notes,
-        sources=as_json(summary.sources),
-        development=trained.learned.development,
-        use=screened.use,
-        comparison=trained.evaluated.comparison,
+        comparison=None if evaluated is None else evaluated.comparison,
         robustness=robustness_table(measured),
-        chosen_size=summary.chosen_size,
-        comparison_remark=f"When it was registered, no version of {request.name} was the champion.",
+        comparison_remark=remark,
+        **more,
     )
 
 
@@ -391,7 +465,7 @@ def page_files(contents: ReportContents, directory: Path) -> tuple[Path, ...]:
     return report, page, data
 
 
-def number_pages(
+def _number_pages(
     registry: Registry, version: PublishedVersion, contents: ReportContents, report: str
 ) -> None:
     """Write the pages of a new version again: it has a number now. In MLflow, a courtesy."""

@@ -14,9 +14,8 @@ from bpeline.flows.steps.chunk_plan import CorpusPlan
 from bpeline.flows.steps.combining import CountedWords
 from bpeline.flows.steps.evaluating import texts_to_measure
 from bpeline.flows.steps.evaluation_setup import EvaluationSetup
-from bpeline.flows.steps.learning import Learned
+from bpeline.flows.steps.learning import Learned, learn_unwatched
 from bpeline.flows.steps.merge_learning import given_merges
-from bpeline.flows.steps.superword_learning import learned_superwords
 from bpeline.registry.opening import Registry
 from bpeline.tokenizer_core.counting import count_texts
 from bpeline.tokenizer_core.errors import EmptyCorpus
@@ -177,17 +176,17 @@ def choose_size(
     )
     smallest = request.smallest_size_after(0 if given is None else len(given))
     found = _cheapest(learned, measured.texts, request, smallest)
-    made = measured.made
+    made = measured.on.made
     choice = SizeChoice(
         request.model,
         found,
         request.vocab_size,
-        measured.title,
+        str(measured.on),
         "" if made is None else made.digest,
     )
     decided = request.of_size(choice.size)
     if request.transition_size:
-        return Sized(decided, learned_superwords(words, decided, registry.workspace), choice)
+        return Sized(decided, learn_unwatched(words, decided, registry.workspace), choice)
     merges = min(decided.merges, learned.merges)
     kept = replace(learned, merges=merges, wanted=merges, resumed=min(learned.resumed, merges))
     return Sized(decided, kept, choice)

@@ -115,11 +115,11 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
         word_occurrences=words.table.total,
         evaluated_bytes=evaluated.report.bytes,
         evaluated_on=evaluated.kind,
-        measured_on=evaluated.measured_on,
+        measured_on=str(evaluated.on),
         against_others=against_others(
             run.registry, request.name, evaluated.tokenizer.digest, evaluated.made
         ),
-        held_out=evaluated.held_out,
+        held_out=evaluated.on.held_out,
         metrics={
             **measured,
             **({} if trained.choice is None else trained.choice.metrics),

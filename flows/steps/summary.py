@@ -1,10 +1,11 @@
-"""What a training tells people in the end: as text, as JSON, as Markdown. Computes nothing."""
+"""The result of a training or an import: as text, as JSON, as Markdown. Computes nothing."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 from bpeline.flows.requests import ORDINARY, UNRESTRICTED, WORDS_ALONE
 from bpeline.flows.steps.promotion import Promotion
@@ -22,6 +23,7 @@ from bpeline.flows.wording import (
     statistics_table,
 )
 from bpeline.registry.records import PublishedVersion
+from bpeline.registry.references import CANDIDATE, CHAMPION
 from bpeline.registry.version_files import uncertified
 from bpeline.tokenizer_core.charts import curves_in_notebook
 from bpeline.tokenizer_core.evaluation import (
@@ -34,58 +36,34 @@ from bpeline.tokenizer_core.evaluation import (
 from bpeline.tokenizer_core.tables import Table
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingSummary:
-    """The result of one run of ``train_tokenizer``.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary(ABC):
+    """The result of a run that registers a version.
 
     Attributes:
         name: the tokenizer's name.
+        run_id: of the run in the catalogue.
+        vocab_size: ids it has.
+        measured_on: the evaluation set of the figures, or why there is none.
+        metrics: every measured value by name.
+        curve: (vocab size, bytes per token); empty where nothing merges.
+        curves: whatever else varies with the vocab size, by name.
+        seconds: of every step.
+        notes: remarks for the user.
         version: its number, 0 before it is published; ``reference`` is ``name/version``.
         digest: what identifies its behaviour.
         newly_registered: False when this behaviour was registered before.
         candidate: whether this alias points to it.
-        run_id: of the run in the catalogue.
-        vocab_size: ids it has.
-        merges: merges it has.
-        files, chunks, chunks_reused: of the corpus; reused ones were counted by an earlier run.
-        corpus_bytes: bytes of text, decompressed; of word counts those of the words.
-        chosen_size: how the number of ids was chosen, see `SizeChoice.as_record`; None where it was
-            asked for.
-        history: where MLflow shows the page with all versions of the name.
-        left_out: how much text the evaluation set cost; empty where nothing was looked for.
-        uncertified: what to type where no library has read the exports; else empty.
-        of_counts: whether these were given, and not counted here.
-        words, word_occurrences: distinct words and all of them.
-        evaluated_bytes: bytes of the documents it was evaluated on.
-        evaluated_on: what these were, in a word.
-        measured_on: which evaluation set these are, or that they are none.
-        held_out: whether training had not seen these documents.
-        metrics: every measured value by name.
-        curve: (vocab size, bytes per token).
-        curves: whatever else varies with the vocab size, by name.
-        seconds: of every step.
-        directory: where its files lie.
+        directory: of its files.
         link: where the MLflow UI shows it.
         ui_command: what to type so that the link answers; empty where it does.
-        against_others: a table: tokens by slice, against earlier versions on the same texts.
         promotion: what rules said of making it champion; None when there were none.
-        sources: the named sources of the corpus; none where paths were given.
-        notes: what people should know.
     """
 
     name: str
     run_id: str
     vocab_size: int
-    merges: int
-    files: int
-    chunks: int
-    chunks_reused: int
-    corpus_bytes: int
-    words: int
-    word_occurrences: int
-    evaluated_bytes: int
-    evaluated_on: str
-    held_out: bool
+    measured_on: str = ""
     metrics: Mapping[str, float]
     curve: tuple[tuple[int, float], ...]
     curves: Mapping[str, tuple[tuple[int, float], ...]]
@@ -99,21 +77,10 @@ class TrainingSummary:
     link: str = ""
     ui_command: str = ""
     promotion: Promotion | None = None
-    sources: tuple[SourceStatistics, ...] = ()
-    measured_on: str = ""
-    against_others: tuple[tuple[str, ...], ...] = ()
-    of_counts: bool = False
-    chosen_size: Mapping[str, Any] | None = None
-    history: str = ""
-    left_out: str = ""
-    uncertified: str = ""
 
     def published(
-        self,
-        version: PublishedVersion,
-        seconds: Mapping[str, float],
-        promotion: Promotion | None = None,
-    ) -> TrainingSummary:
+        self, version: PublishedVersion, seconds: Mapping[str, float], promotion: Promotion | None
+    ) -> Self:
         """The same, with what publishing added."""
         return replace(
             self,
@@ -124,8 +91,6 @@ class TrainingSummary:
             directory=str(version.directory),
             link=version.link,
             ui_command=version.ui_command,
-            history=version.history,
-            uncertified=uncertified(version.directory, version.reference),
             promotion=promotion,
             seconds=dict(seconds),
         )
@@ -134,6 +99,131 @@ class TrainingSummary:
     def reference(self) -> str:
         """``news/3``."""
         return f"{self.name}/{self.version}" if self.version else self.name
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """The reference and a remark."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values, with ``reference``."""
+        return {"reference": self.reference, **asdict(self)}
+
+    @abstractmethod
+    def figures(self) -> list[tuple[str, str]]:
+        """What is known before a version is published, title and value."""
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What text and Markdown show, title and value."""
+        rows = self.figures()
+        if not self.version:
+            return rows
+        if self.promotion is not None:
+            rows.append(("promotion", self.promotion.outcome))
+        promoted = self.promotion is not None and self.promotion.promoted
+        aliases = [CANDIDATE] * self.candidate + [CHAMPION] * promoted
+        called = f", alias {' and '.join(aliases)}" if aliases else ""
+        hint = f"  (after `{self.ui_command}`)" if self.ui_command else ""
+        new = "newly registered" if self.newly_registered else "registered before"
+        return [
+            ("tokenizer", f"{self.reference} ({new}){called}"),
+            *rows,
+            ("digest", self.digest),
+            ("files", self.directory),
+            ("MLflow", self.link + hint),
+        ]
+
+    def rows_from_here(self) -> dict[str, str]:
+        """`rows` with the directory relative to the working directory."""
+        rows = dict(self.rows())
+        return rows | {"files": from_here(self.directory)} if "files" in rows else rows
+
+    def text_tables(self) -> list[str]:
+        """Lines after the rows on a terminal."""
+        return []
+
+    def as_text(self) -> str:
+        """A few lines for a terminal."""
+        rows = self.rows_from_here()
+        width = max(map(len, rows))
+        lines = [f"{title:<{width}}  {value}" for title, value in rows.items()]
+        tried = f"{self.name}@{CANDIDATE}" if self.candidate else self.reference
+        lines += [*self.text_tables(), "", f'try it:  {program()} encode {tried} "Hello world"']
+        lines += [f"see it:  {program()} show {self.reference}"]
+        return as_typed("\n".join(["", *lines]))
+
+    def sections(self) -> list[str]:
+        """Markdown between the notes and the duration of the steps."""
+        return []
+
+    def as_markdown(self) -> str:
+        """The same with steps and metrics, for Prefect and MLflow."""
+        heading = [f"# {self.reference}", ""] if self.version else []
+        lines = [*heading, "| | |", "|---|---|"]
+        lines += [f"| {title} | {value} |" for title, value in self.rows()]
+        lines += self.sections()
+        lines += ["", "## How long it took", "", "| step | seconds |", "|---|---:|"]
+        lines += [f"| {step} | {seconds:.2f} |" for step, seconds in self.seconds.items()]
+        measured = f"Measured on {self.measured_on}"
+        if any(name.startswith(NEW_TEXT) for name in self.metrics):
+            measured += f", but for `{NEW_TEXT}`"
+        lines += ["", "## Everything measured", "", f"{measured}.", ""]
+        lines += ["| metric | value |", "|---|---:|"]
+        lines += [
+            f"| {key} | {number_text(value)} |" for key, value in sorted(self.metrics.items())
+        ]
+        return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingSummary(Summary):
+    """The result of one run of ``train_tokenizer``.
+
+    Attributes:
+        merges: merges it has.
+        files, chunks, chunks_reused: of the corpus; reused ones were counted by an earlier run.
+        corpus_bytes: bytes of text, decompressed; of word counts those of the words.
+        chosen_size: how the number of ids was chosen, see `SizeChoice.as_record`; None where it was
+            asked for.
+        history: where MLflow shows the page with all versions of the name.
+        left_out: how much text the evaluation set cost; empty where nothing was looked for.
+        uncertified: what to type where no library has read the exports; else empty.
+        of_counts: whether these were given, and not counted here.
+        words, word_occurrences: distinct words and all of them.
+        evaluated_bytes: bytes of the documents it was evaluated on.
+        evaluated_on: what these were, in a word.
+        held_out: whether training had not seen these documents.
+        against_others: a table: tokens by slice, against earlier versions on the same texts.
+        sources: the named sources of the corpus; none where paths were given.
+    """
+
+    merges: int
+    files: int
+    chunks: int
+    chunks_reused: int
+    corpus_bytes: int
+    words: int
+    word_occurrences: int
+    evaluated_bytes: int
+    evaluated_on: str
+    held_out: bool
+    sources: tuple[SourceStatistics, ...] = ()
+    against_others: tuple[tuple[str, ...], ...] = ()
+    of_counts: bool = False
+    chosen_size: Mapping[str, Any] | None = None
+    history: str = ""
+    left_out: str = ""
+    uncertified: str = ""
+
+    def published(
+        self, version: PublishedVersion, seconds: Mapping[str, float], promotion: Promotion | None
+    ) -> TrainingSummary:
+        """The same, with what publishing added."""
+        return replace(
+            Summary.published(self, version, seconds, promotion),
+            history=version.history,
+            uncertified=uncertified(version.directory, version.reference),
+        )
 
     @property
     def title(self) -> str:
@@ -149,16 +239,12 @@ class TrainingSummary:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the lines of a terminal, and compression by vocabulary size."""
-        facts = Table((), list(self._rows_from_here().items()))
+        facts = Table((), list(self.rows_from_here().items()))
         return f"{facts.html()}{curves_in_notebook({'': self.curve})}"
 
-    def as_dict(self) -> dict[str, Any]:
-        """JSON values, with ``reference``."""
-        return {"reference": self.reference, **asdict(self)}
-
-    def rows(self) -> list[tuple[str, str]]:
-        """What text and Markdown show, title and value."""
-        rows = [
+    def figures(self) -> list[tuple[str, str]]:
+        """What is known before a version is published, title and value."""
+        return [
             ("vocabulary", f"{self.vocab_size:,} ids, {self.merges:,} of them merges"),
             *([("size", self.chosen_size["said"])] if self.chosen_size else []),
             (
@@ -175,29 +261,11 @@ class TrainingSummary:
                 f"{self.evaluated_on} text",
             ),
             ("measured on", self.measured_on),
-        ]
-        rows += [
             *self._against_champion(),
             *self._cost_of_rules(),
             *self._gain_of_superwords(),
             *self._between_sources(),
             ("costs", self._costs()),
-        ]
-        if not self.version:
-            return rows
-        if self.promotion is not None:
-            rows.append(("promotion", self.promotion.outcome))
-        promoted = self.promotion is not None and self.promotion.promoted
-        aliases = ["candidate"] * self.candidate + ["champion"] * promoted
-        called = f", alias {' and '.join(aliases)}" if aliases else ""
-        hint = f"  (after `{self.ui_command}`)" if self.ui_command else ""
-        new = "newly registered" if self.newly_registered else "registered before"
-        return [
-            ("tokenizer", f"{self.reference} ({new}){called}"),
-            *rows,
-            ("digest", self.digest),
-            ("files", self.directory),
-            ("MLflow", self.link + hint),
         ]
 
     def _held_out(self) -> str:
@@ -291,30 +359,22 @@ class TrainingSummary:
         said = "may be" if low <= 0 <= high else f"no: {'fewer' if high < 0 else 'more'} tokens"
         return f"{change} {low:+.2f} … {high:+.2f} % | {said} |"
 
-    def as_text(self) -> str:
-        """A few lines for a terminal."""
-        rows = self._rows_from_here()
-        width = max(map(len, rows))
-        lines = [f"{title:<{width}}  {value}" for title, value in rows.items()]
+    def text_tables(self) -> list[str]:
+        """Lines after the rows on a terminal."""
+        lines = []
         if self.sources:
             lines += ["", *aligned(statistics_table(as_json(self.sources)))]
         if costs := self._language_costs():
             lines += ["", *aligned(costs)]
-        tried = f"{self.name}@candidate" if self.candidate else self.reference
-        lines += ["", f'try it:  {program()} encode {tried} "Hello world"']
-        lines += [f"see it:  {program()} show {self.reference}"]
-        return as_typed("\n".join(["", *lines, *filter(None, [self.uncertified])]))
+        return lines
 
-    def _rows_from_here(self) -> dict[str, str]:
-        """`rows` for who stands in the working directory."""
-        rows = dict(self.rows())
-        return rows | {"files": from_here(self.directory)} if "files" in rows else rows
+    def as_text(self) -> str:
+        """A few lines for a terminal."""
+        return "\n".join([Summary.as_text(self), *filter(None, [as_typed(self.uncertified)])])
 
-    def as_markdown(self) -> str:
-        """The same with steps, curve and metrics, for Prefect and MLflow."""
-        heading = [f"# {self.reference}", ""] if self.version else []
-        lines = [*heading, "| | |", "|---|---|"]
-        lines += [f"| {title} | {value} |" for title, value in self.rows()]
+    def sections(self) -> list[str]:
+        """Notes, sources, languages, slices, other versions, sizes."""
+        lines = []
         if self.history:
             lines.append(f"| all versions | [cost over time, aliases, drift]({self.history}) |")
         if notes := [*self.notes, *filter(None, [self.uncertified])]:
@@ -340,11 +400,4 @@ class TrainingSummary:
             ]
             lines += ["", "## Size", "", self.chosen_size["said"] + ".", "", said, ""]
             lines += [markdown_table([titles, *rows])]
-        lines += ["", "## How long it took", "", "| step | seconds |", "|---|---:|"]
-        lines += [f"| {step} | {seconds:.2f} |" for step, seconds in self.seconds.items()]
-        said = f"Measured on {self.measured_on}, but for `{NEW_TEXT}`."
-        lines += ["", "## Everything measured", "", said, "", "| metric | value |", "|---|---:|"]
-        lines += [
-            f"| {key} | {number_text(value)} |" for key, value in sorted(self.metrics.items())
-        ]
-        return "\n".join(lines) + "\n"
+        return lines

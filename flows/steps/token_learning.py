@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bpeline.flows.requests import TrainingRequest
-from bpeline.flows.running import LEARN_MERGES, progress, step
 from bpeline.flows.steps.combining import CountedWords
-from bpeline.flows.steps.merge_learning import LearnedPart, merges_in
+from bpeline.flows.steps.learned import LEARNING_VERSION, LearnedTokens, Listener, learned
 from bpeline.registry.word_counts import WordCountStore
-from bpeline.registry.workspace import (
-    Workspace,
-    fetch,
-    fetch_directory,
-    share_directory,
-    sharing,
-)
+from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.algorithms import (
     WordPieceSettings,
     character_base,
@@ -32,105 +25,46 @@ from bpeline.tokenizer_core.algorithms import (
 )
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.digests import digest_of
-from bpeline.tokenizer_core.errors import (
-    CorruptFile,
-    InvalidOption,
-    InvalidTokenizer,
-    MissingSource,
-)
-from bpeline.tokenizer_core.formats import bpeline
-from bpeline.tokenizer_core.merging import (
-    END_OF_WORD,
-    CharacterSettings,
-    PrunedWords,
-    prune,
-)
-from bpeline.tokenizer_core.sealed_manifests import MANIFEST
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.merging import END_OF_WORD, CharacterSettings, prune
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
-_VERSION = 1  # raised whenever the same counts and settings make another tokenizer than before
 
-
-@dataclass(frozen=True, slots=True)
-class LearnedTokens(LearnedPart):
-    """A tokenizer of another algorithm.
-
-    Attributes:
-        holding_mark: distinct words that hold the mark of the end of a word.
-    """
-
-    holding_mark: int = 0
-
-    @property
-    def outcome(self) -> str:
-        said = f"{self.merges:,} tokens made by merging"
-        if self.resumed:
-            share = "all" if self.resumed == self.merges else f"{self.resumed:,} of them"
-            said += f", {share} learned before"
-        if self.holding_mark:
-            said += f"; {self.holding_mark:,} words hold the mark of the end of a word"
-        return said + self.what_was_left
-
-    def without_slots(self, request: TrainingRequest) -> Tokenizer:
-        """The tokenizer.
-
-        Raises:
-            CorruptFile: its files were damaged since.
-        """
-        return Tokenizer.load(self.place, "bpeline")
-
-
-@step(LEARN_MERGES)
 def learn_tokens(
-    words: CountedWords, request: TrainingRequest, workspace: Workspace
-) -> LearnedTokens:
-    """Learn merges with a checkpoint, and keep the tokenizer that they make.
-
-    The places of both follow from the counts and the settings, that of the checkpoint from those
-    alone that decide which merges are learned: merges are a prefix order, so it serves every
-    number of them.
+    words: CountedWords,
+    request: TrainingRequest,
+    workspace: Workspace,
+    directory: Path,
+    listener: Listener,
+) -> tuple[Tokenizer, LearnedTokens]:
+    """Learn merges of characters with a checkpoint; return the tokenizer that they make.
 
     Raises:
         InvalidOption: the vocabulary has no room for the characters, or a word holds a mark.
         EmptyCorpus: no word occurs often enough.
         DiskFull: no space left.
     """
-    directory = tokenizer_of(words.table.counts_digest, request, workspace)
-    fetch_directory(workspace, directory, MANIFEST)
-    found = found_in(directory)
-    if found is not None:
-        merges, wanted, pruned = found["merges"], found["wanted"], PrunedWords(**found["pruned"])
-        holding = found.get("holding_mark", 0)
-        return LearnedTokens(directory, merges, wanted, merges, pruned, holding)
     counts = WordCountStore(workspace).open_table(words.table)
     pruned = prune(counts, request.min_word_count)[1]
     training = _TRAININGS[request.algorithm](counts, request)
     wanted = _merges_wanted(request, training.base)
     settings = digest_of([request.reading.pattern.digest, training.settings])
     checkpoint = workspace.checkpoint(words.table.counts_digest, settings)
-    fetch(workspace, checkpoint)
-    resumed = merges_in(checkpoint)
-    made = training.train(
-        wanted,
-        resume_from=checkpoint if resumed else None,
-        checkpoint=checkpoint,
-        on_progress=sharing(workspace, checkpoint, progress.current().merging),
-    )
+    train = partial(training.train, wanted)
+    tokenizer, resumed = learned(workspace, checkpoint, train, listener)
     # Merges of other parts that make the same text are one token.
-    merges = len(made.merges) or made.vocab_size - training.base
-    made = training.encoding(made)
-    mark = getattr(made.algorithm, "end_of_word", "").encode()
-    holding = sum(mark in word for word in counts.words()) if mark else 0
-    said = {"merges": merges, "wanted": wanted, "pruned": asdict(pruned), "holding_mark": holding}
-    bpeline.save(made, directory, said)
-    share_directory(workspace, directory, MANIFEST)
-    return LearnedTokens(directory, merges, wanted, min(resumed, merges), pruned, holding)
+    merges = len(tokenizer.merges) or tokenizer.vocab_size - training.base
+    tokenizer = training.encoding(tokenizer)
+    mark = getattr(tokenizer.algorithm, "end_of_word", "").encode()
+    holding_mark = sum(mark in word for word in counts.words()) if mark else 0
+    resumed = min(resumed, merges)
+    return tokenizer, LearnedTokens(directory, merges, wanted, resumed, pruned, holding_mark)
 
 
-def tokenizer_of(counts_digest: str, request: TrainingRequest, workspace: Workspace) -> Path:
-    """Where the tokenizer of these counts is, or would be, kept."""
+def token_settings(request: TrainingRequest) -> list[object]:
+    """What decides, besides the counts, which tokenizer `learn_tokens` makes."""
     settings = {
-        "version": _VERSION,
+        "version": LEARNING_VERSION,
         "algorithm": request.algorithm,
         "vocab_size": request.learned_size,
         "special_tokens": request.special_tokens,
@@ -139,18 +73,7 @@ def tokenizer_of(counts_digest: str, request: TrainingRequest, workspace: Worksp
         "min_word_count": request.min_word_count,
         "options": dict(request.options),
     }
-    pattern = request.reading.pattern.digest
-    return workspace.learned(counts_digest, digest_of([pattern, settings]))
-
-
-def found_in(directory: Path) -> dict[str, Any] | None:
-    """What is said of a finished tokenizer; None where there is none that can be read."""
-    try:
-        Tokenizer.load(directory, "bpeline")
-        said: dict[str, Any] = bpeline.read_manifest(directory)["provenance"]
-    except (MissingSource, CorruptFile, InvalidTokenizer):
-        return None
-    return said
+    return [request.reading.pattern.digest, settings]
 
 
 def _merges_wanted(request: TrainingRequest, base: int) -> int:

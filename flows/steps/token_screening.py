@@ -53,8 +53,8 @@ def screen_tokens(
     weighted = store.open_table(words.table)
     files = corpus_record(workspace, words.corpus_digest) or ()
     unchanged = {file.path: file for file in plan.files}
-    use, made = evaluated.use, evaluated.made_tokens
-    assert use is not None, "it was measured after training"
+    assert evaluated.trained is not None, "it was measured after training"
+    use, made = evaluated.trained.use, evaluated.trained.made
     trained = TrainedOn(
         weighted, use, files, plan.reading,
         unchanged=unchanged, made=made, copies=corpus.copies or Copies(),

@@ -14,7 +14,7 @@ from bpeline.registry.lineage import Lineage
 from bpeline.registry.loading import ResolvedVersion, load_version, resolve
 from bpeline.registry.measured import chosen_size_of, evaluation_of, robustness_table
 from bpeline.registry.opening import Registry, open_registry
-from bpeline.registry.references import ByPath, parse_reference, parse_registered
+from bpeline.registry.references import CHAMPION, ByPath, parse_reference, parse_registered
 from bpeline.registry.screening import Screening, TrainedOn, kept_screening, screen
 from bpeline.registry.versions import aliases_of
 from bpeline.registry.word_counts import corpus_record
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from bpeline.tokenizer_core.counting import WordCounts
     from bpeline.tokenizer_core.evaluation import TokenUse
     from bpeline.tokenizer_core.tokenizer import Tokenizer
-
-CHAMPION = "champion"
 
 
 def write_report(reference: str, path: Path | None = None, against: str | None = None) -> Path:

@@ -25,6 +25,7 @@ from bpeline.registry.records import (
     PublishedVersion,
     refusals_in,
 )
+from bpeline.registry.references import CANDIDATE
 from bpeline.registry.tracking import ui_links
 from bpeline.registry.version_files import all_files, format_files, keep_files
 from bpeline.tokenizer_core.arguments import checked
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from bpeline.registry.tracking import TrackedVersion
     from bpeline.registry.workspace import Workspace
 
-CANDIDATE = "candidate"
 _ATTEMPTS = 5  # at moving it while publishers with another catalogue do
 
 

@@ -8,20 +8,25 @@ import shlex
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import Result
 from segmented_texts import CHINESE, text_of
 
 from bpeline import flows
+from bpeline.flows.requests import TrainingRequest
 from bpeline.flows.running import EVALUATE, StepKind
+from bpeline.flows.steps.continuing import continuation_settings, superword_settings
 from bpeline.flows.steps.runs import TrainingRun
+from bpeline.flows.steps.token_learning import token_settings
 from bpeline.registry import load_tokenizer
 from bpeline.tokenizer_core import Tokenizer, count_words
 from bpeline.tokenizer_core.algorithms.character_bpe.trainer import train_char_bpe
 from bpeline.tokenizer_core.algorithms.frequency_bpe.trainer import train_frequency_bpe
 from bpeline.tokenizer_core.algorithms.greedy.trainer import greedy_longest
 from bpeline.tokenizer_core.algorithms.wordpiece.trainer import train_wordpiece
+from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.formats.known import format_named
 from bpeline.tokenizer_core.shards.token_shards import TokenShards
 
@@ -237,3 +242,26 @@ def test_files_are_encoded_sentence_by_sentence(
     expected = [tokenizer.encode(path.read_text()) for path in sorted(corpus.iterdir())]
     assert [ids.tolist() for ids in TokenShards(tmp_path / "tokens")] == expected
     assert json.loads(shards.stdout)["documents"] == len(expected)
+
+
+@pytest.mark.parametrize(
+    ("settings_of", "options", "digest"),
+    [
+        (
+            token_settings,
+            {"algorithm": "wordpiece", "special_tokens": ["[UNK]"]},
+            "2e3334c712705b50",
+        ),
+        (token_settings, {"algorithm": "char-bpe", "min_word_count": 2}, "c507b3d53d1eadca"),
+        (continuation_settings, {}, "032fd9ffa51b032c"),
+        (superword_settings, {}, "a0ef6a72536d0cb6"),
+    ],
+)
+def test_kept_tokenizers_are_found_in_workspaces_of_earlier_releases(
+    settings_of: Callable[[TrainingRequest], object],
+    options: dict[str, Any],
+    digest: str,
+    tmp_path: Path,
+) -> None:
+    request = TrainingRequest.checked(paths=[tmp_path], name="news", vocab_size=600, **options)
+    assert digest_of(settings_of(request)).startswith(digest)

@@ -6,25 +6,27 @@ from dataclasses import replace
 
 import pytest
 
-from bpeline.flows.steps.evaluating import Evaluated
+from bpeline.flows.steps.evaluating import Evaluated, MeasuredOn
 from bpeline.registry.evaluation_sets import FEWEST_DOCUMENTS, LEAST_BYTES
 from bpeline.registry.measured import MeasuredSource
-from bpeline.tokenizer_core import Tokenizer, WordCounts
-from bpeline.tokenizer_core.evaluation.made_tokens import MadeTokens
+from bpeline.tokenizer_core import Tokenizer
 from bpeline.tokenizer_core.evaluation.suite import Evaluation, EvaluationText, evaluate_texts
-from bpeline.tokenizer_core.evaluation.tokens_in_use import token_use
 
 BYTES = Tokenizer({k: bytes([k]) for k in range(256)}, [])
 EVALUATION = evaluate_texts(BYTES, {}, [EvaluationText("held-out", [b"low lower"])])[0]
-NOTHING = WordCounts.empty()
-MADE, USE = MadeTokens.of(BYTES, NOTHING), token_use(BYTES, NOTHING)
 SOURCE = MeasuredSource("held-out", (), None, None, "", 1, 9)
 
 
 def of_size(documents: int, size: int, held_out: bool = True) -> Evaluated:
     report = replace(EVALUATION.report, documents=documents, bytes=size)
     evaluation: Evaluation = replace(EVALUATION, report=report)
-    return Evaluated(BYTES, evaluation, (SOURCE,), held_out, False, {}, MADE, USE, None, None)
+    return Evaluated(
+        tokenizer=BYTES,
+        on=MeasuredOn(None, 0, held_out),
+        sources=(SOURCE,),
+        evaluation=evaluation,
+        references={},
+    )
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from bpeline.flows.requests import (
     project_text,
     read_project,
 )
+from bpeline.flows.requests.corpus_files import CORPUS
 from bpeline.flows.requests.project import PARAMETERS, Project
 from bpeline.flows.running import settings
 from bpeline.flows.serving.local_server import INSTALLED
@@ -789,3 +790,18 @@ def test_commands_that_write_say_which_workspace_unless_it_is_here_or_typed(
         monkeypatch.setenv("BPELINE_HOME", str(tmp_path / home))
     notes = [one for one in bpeline(*typed).stderr.splitlines() if "the workspace is" in one]
     assert notes == ([f"note: the workspace is {tmp_path}{said}"] if said else [])
+
+
+@pytest.mark.parametrize("content", ["name = ", "a = " + "[" * 2000, "# " + "x" * (1 << 20)])
+@pytest.mark.parametrize(
+    "read",
+    [read_project, read_rules, read_drift_rules, lambda path: CORPUS.from_file(path, ())],
+    ids=["project", "rules", "drift rules", "sources"],
+)
+def test_each_file_of_settings_is_read_with_the_same_limits(
+    read: Callable[[Path], object], content: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text(content)
+    with pytest.raises(InvalidOption, match=r"settings\.toml"):
+        read(path)
