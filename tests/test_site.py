@@ -289,7 +289,5 @@ def test_page_and_help_say_how_small_a_provisional_set_is() -> None:
     assert f"{FEWEST_DOCUMENTS} documents or {size}" in " ".join(evaluate.help.split())
 
 
-def test_the_page_on_reliability_shows_a_run_without_failures() -> None:
-    figures = page("reliability.md")
-    assert {*re.findall(r"^\| [^|]+ \| [^|]+ \| (\d+) \| \d{8} \|", figures, re.M)} == {"0"}
-    assert "failed" not in figures.partition("\n## ")[0]
+def test_the_page_on_reliability_leads_with_no_failure() -> None:
+    assert "failed" not in page("reliability.md").partition("\n## ")[0]
