@@ -9,7 +9,7 @@ from bpeline.flows.running import tell
 from bpeline.flows.wording import ids_text
 from bpeline.registry import aliases
 from bpeline.registry.aliases import AliasChange
-from bpeline.registry.gates import Rules
+from bpeline.registry.evaluation import Rules
 from bpeline.registry.opening import open_registry
 from bpeline.registry.workspace import Workspace
 

@@ -24,16 +24,30 @@ from bpeline.flows.requests import (
     asks,
 )
 from bpeline.flows.steps import made_with, publication_of
-from bpeline.registry.evaluating import evaluate_version
-from bpeline.registry.exports import certificate_texts
-from bpeline.registry.imported import imported_in, keep_originals, kept_files
-from bpeline.registry.lineage import RENAMED, Lineage
-from bpeline.registry.loading import ResolvedVersion, load_tokenizer, load_version, resolve
+from bpeline.registry.certify import certificate_texts
+from bpeline.registry.evaluation import evaluate_version
+from bpeline.registry.loading import (
+    EXTENSION,
+    RECIPE,
+    ResolvedVersion,
+    golden_texts,
+    load_tokenizer,
+    load_version,
+    resolve,
+    write_exports,
+)
 from bpeline.registry.opening import open_registry
 from bpeline.registry.publishing import publish_version
-from bpeline.registry.records import CURVE_METRIC, Publication, PublishedVersion
-from bpeline.registry.references import ByPath, parse_reference, parse_registered, split_size
-from bpeline.registry.version_files import EXTENSION, RECIPE, golden_texts, write_exports
+from bpeline.registry.records import (
+    CURVE_METRIC,
+    ByPath,
+    Publication,
+    PublishedVersion,
+    parse_reference,
+    parse_registered,
+    split_size,
+)
+from bpeline.registry.versions import RENAMED, Lineage, imported_in, keep_originals, kept_files
 from bpeline.tokenizer_core import count_words
 from bpeline.tokenizer_core.arguments import check_fields
 from bpeline.tokenizer_core.bounded_files import read_json

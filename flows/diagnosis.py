@@ -82,7 +82,7 @@ def fix_stores() -> Iterator[Finding]:
         BpelineError: as `registry.repair.repair`.
     """
     from bpeline.registry.opening import open_registry
-    from bpeline.registry.repair import repair
+    from bpeline.registry.upkeep import repair
 
     told = repair(open_registry(make=False), write=True)
     yield from (Finding("ok", "fixed", sentence) for sentence in told.done)
@@ -273,8 +273,7 @@ def _may_be_asked(uri: str) -> bool:
 
 def _versions(registry: Registry) -> Iterator[Finding]:
     """Whether MLflow is the one that was there, and says what the catalogue says."""
-    from bpeline.registry.agreement import disagreements
-    from bpeline.registry.repair import unregistered
+    from bpeline.registry.upkeep import disagreements, unregistered
 
     try:
         identity, tracked = registry.store, registry.tracker.versions()

@@ -8,7 +8,7 @@ from bpeline.flows.running import ENCODE, ENCODE_DATASET, RECORD, progress, trie
 from bpeline.flows.steps import EncodedDataset, encode, pack, record
 from bpeline.registry.loading import resolve
 from bpeline.registry.opening import open_registry
-from bpeline.registry.references import parse_registered, split_size
+from bpeline.registry.records import parse_registered, split_size
 from bpeline.tokenizer_core.corpus import Source, search_sources
 from bpeline.tokenizer_core.errors import UnknownVersion
 from bpeline.tokenizer_core.urls import absolute_name

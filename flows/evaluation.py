@@ -17,10 +17,13 @@ from bpeline.flows.requests import (
     is_named,
 )
 from bpeline.registry.catalogue import NamedSet
-from bpeline.registry.evaluating import (
+from bpeline.registry.evaluation import (
+    ROBUSTNESS_COLUMNS,
     Measured,
     change_set,
+    chosen_size_of,
     evaluate_version,
+    evaluation_of,
     measure_anew,
     robustness_on_set,
     versions_with_aliases,
@@ -34,9 +37,8 @@ from bpeline.registry.evaluation_sets import (
     texts_of,
 )
 from bpeline.registry.loading import ResolvedVersion, load_version, resolve
-from bpeline.registry.measured import ROBUSTNESS_COLUMNS, chosen_size_of, evaluation_of
 from bpeline.registry.opening import Registry, open_registry
-from bpeline.registry.references import parse_registered, validate_name
+from bpeline.registry.records import parse_registered, validate_name
 from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.corpus import Reading, SkippedFiles
 from bpeline.tokenizer_core.counting import count_texts, evaluation_documents

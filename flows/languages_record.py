@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from bpeline.flows.requests import CHARACTER_BPE
 from bpeline.flows.steps import TrainingSummary
-from bpeline.registry.languages import keep_languages
 from bpeline.registry.opening import Registry
+from bpeline.registry.versions import keep_languages
 from bpeline.tokenizer_core.algorithms import SubwordText
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.derived import token_counts

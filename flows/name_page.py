@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 
 from bpeline.flows.pages import page_of_name
-from bpeline.registry.name_history import name_history
+from bpeline.registry.aliases import name_history
 from bpeline.registry.opening import Registry
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import (

@@ -10,10 +10,10 @@ from typing import Any
 from bpeline.flows.requests import RecertifyRequest, asks
 from bpeline.flows.running import READ_EXPORTS, progress, step, tell, telling
 from bpeline.flows.wording import counted
+from bpeline.registry.exports import Outcome, Recertified, recertified
 from bpeline.registry.loading import ResolvedVersion, resolve
 from bpeline.registry.opening import Registry, open_registry
-from bpeline.registry.recertifying import Outcome, Recertified, recertified
-from bpeline.registry.references import parse_registered, validate_name
+from bpeline.registry.records import parse_registered, validate_name
 from bpeline.registry.versions import list_versions
 from bpeline.tokenizer_core.errors import UnknownVersion
 from bpeline.tokenizer_core.tables import Table

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bpeline.flows.name_page import show_name_page
 from bpeline.registry.catalogue import Run
-from bpeline.registry.deletion import DeletedVersion, finish_deletions
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.publishing import publish_outbox, waiting_records
 from bpeline.registry.records import PublishedVersion
+from bpeline.registry.upkeep import DeletedVersion, finish_deletions
 from bpeline.tokenizer_core.errors import InvalidOption, WorkspaceLocked
 
 

@@ -37,11 +37,10 @@ from bpeline.flows.steps import (
     try_sizes,
 )
 from bpeline.flows.sweep_record import Combination, Sweep, record_sweep
-from bpeline.registry.lineage import Lineage
 from bpeline.registry.loading import resolve
 from bpeline.registry.opening import open_registry
-from bpeline.registry.records import CorpusInput
-from bpeline.registry.references import parse_registered
+from bpeline.registry.records import CorpusInput, parse_registered
+from bpeline.registry.versions import Lineage
 from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.companions import kind_of
 from bpeline.tokenizer_core.errors import InvalidOption

@@ -9,7 +9,7 @@ from bpeline.flows.requests import GarbageRequest, asks
 from bpeline.flows.running import SWEEP_GARBAGE, progress, step
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.opening import open_registry
-from bpeline.registry.retention import Leftover, find_leftovers, remove_leftovers
+from bpeline.registry.upkeep import Leftover, find_leftovers, remove_leftovers
 from bpeline.registry.workspace import Workspace
 
 KINDS = {

@@ -23,8 +23,7 @@ from bpeline.flows.wording import markdown_table, number_text
 from bpeline.registry.catalogue import NamedSet
 from bpeline.registry.figures import draw_choices, draw_sweep
 from bpeline.registry.opening import Registry
-from bpeline.registry.records import CorpusInput, SweepChild, SweepRecord
-from bpeline.registry.references import CHAMPION
+from bpeline.registry.records import CHAMPION, CorpusInput, SweepChild, SweepRecord
 from bpeline.registry.tracking import run_link
 from bpeline.tokenizer_core.evaluation import (
     ALL,

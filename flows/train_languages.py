@@ -13,7 +13,7 @@ from bpeline.flows.languages_record import LanguagesSummary as LanguagesSummary
 from bpeline.flows.requests import AUTO, BYTE_BPE, CHARACTER_BPE
 from bpeline.flows.steps import TrainingSummary, learned_from
 from bpeline.registry.opening import open_registry
-from bpeline.registry.references import validate_name
+from bpeline.registry.records import validate_name
 from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation import compare_choices

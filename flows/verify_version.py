@@ -19,11 +19,10 @@ from bpeline.flows.steps import (
 )
 from bpeline.flows.verify_record import Verdict, Verification
 from bpeline.flows.verify_record import lines_of as lines_of
-from bpeline.registry.imported import Imported, copy_originals
-from bpeline.registry.lineage import Lineage
 from bpeline.registry.loading import resolve
 from bpeline.registry.opening import open_registry
-from bpeline.registry.references import parse_registered
+from bpeline.registry.records import parse_registered
+from bpeline.registry.versions import Imported, Lineage, copy_originals
 from bpeline.registry.word_counts import corpus_record
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.arguments import checked

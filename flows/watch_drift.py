@@ -18,13 +18,13 @@ from bpeline.flows.drift import (
 from bpeline.flows.requests import DriftRequest, asks, with_demo
 from bpeline.flows.running import MEASURE_DRIFT, progress, telling
 from bpeline.flows.wording import megabytes
+from bpeline.registry.aliases import stuck_on
 from bpeline.registry.catalogue import utc_now
-from bpeline.registry.drift_rules import read_drift_rules
-from bpeline.registry.lineage import Lineage
+from bpeline.registry.evaluation import read_drift_rules
 from bpeline.registry.loading import load_version, resolve
 from bpeline.registry.opening import open_registry
-from bpeline.registry.references import ByAlias, validate_alias, validate_name
-from bpeline.registry.refusals import stuck_on
+from bpeline.registry.records import ByAlias, validate_alias, validate_name
+from bpeline.registry.versions import Lineage
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.tokenizer_core.errors import RegistryError
 from bpeline.tokenizer_core.evaluation import ALL, BYTES_PER_TOKEN

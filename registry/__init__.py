@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from .aliases import alias_history as alias_history
     from .aliases import promote as promote
     from .aliases import rollback as rollback
-    from .comparison import compare_versions as compare_versions
     from .environment import configure as configure
-    from .evaluating import evaluate as evaluate
-    from .exporting import export as export
-    from .exporting import export_version as export_version
+    from .evaluation import compare_versions as compare_versions
+    from .evaluation import evaluate as evaluate
+    from .exports import export as export
+    from .exports import export_version as export_version
     from .loading import load_tokenizer as load_tokenizer
     from .opening import Registry as Registry
     from .opening import open_registry as open_registry

@@ -55,20 +55,18 @@ FLOORS = {
         ("ahead", "warm_up"),
     ),
     "registry": (
-        ("closed_duckdb", "environment", "exports", "figures", "references"),
-        ("gates", "hub"),
-        ("drift_rules", "records", "workspace"),
+        ("certify", "closed_duckdb", "environment", "figures"),
+        ("records", "workspace"),
         ("serving",),
-        ("catalogue", "imported", "tracking", "version_files"),
+        ("catalogue", "tracking"),
         ("opening", "word_counts"),
-        ("tombstones",),
-        ("agreement", "loading", "moves", "token_places"),
-        ("evaluation_sets", "publishing", "versions"),
-        ("repair", "retention", "run_ends"),
-        ("deletion", "lineage"),
-        ("exporting", "languages", "measured", "recertifying", "refusals",
-         "screening"),
-        ("aliases", "comparison", "evaluating", "name_history", "querying"),
+        ("loading",),
+        ("evaluation_sets",),
+        ("versions",),
+        ("evaluation", "exports", "tokens"),
+        ("aliases", "querying"),
+        ("publishing",),
+        ("upkeep",),
     ),
     "flows": (
         ("wording",),
@@ -104,18 +102,18 @@ OPTIONAL: dict[str, str | tuple[str, ...]] = {
     "sudachipy": "tokenizer_core/splitting/segmenting.py",
     "fsspec": "tokenizer_core/remote_files.py",
     "aiohttp": "tokenizer_core/bounded_downloads.py",
-    "huggingface_hub": "registry/hub.py",
+    "huggingface_hub": "registry/exports/hub.py",
     "distributed": "flows/cluster/dask_engine.py",
     "dask": "flows/cluster/dask_engine.py",
     # The programs that exports are made for, to compare what they make of them.
     **dict.fromkeys(
         ("transformers", "tiktoken", "subword_nmt", "gguf", "cyllama"),
-        "registry/exports/reader_program.py",
+        "registry/certify/reader_program.py",
     ),
     # These two run imported tokenizers that have no encoder of ours, too.
     **dict.fromkeys(
         ("tokenizers", "sentencepiece"),
-        ("registry/exports/reader_program.py", "tokenizer_core/algorithms/foreign/libraries.py"),
+        ("registry/certify/reader_program.py", "tokenizer_core/algorithms/foreign/libraries.py"),
     ),
 }
 # Other packages bring these; ours do without.
@@ -303,7 +301,7 @@ def test_the_environment_is_read_in_named_places_only() -> None:
     assert readers <= {
         "flows/running/settings.py",
         "registry/environment.py",
-        "registry/exports/asking.py",  # hands it on to a child process
+        "registry/certify/asking.py",  # hands it on to a child process
         "registry/tracking/beside.py",  # sets it for the process that it begins
         "registry/serving/lifeline.py",  # what a service's parent says
         "registry/serving/served.py",  # the same of the password
@@ -457,7 +455,7 @@ def test_an_alias_is_spelt_in_one_file(alias: str) -> None:
         and isinstance(node.value, ast.Constant)
         and node.value.value == alias
     ]
-    assert assigned == ["registry/references.py"]
+    assert assigned == ["registry/records/references.py"]
 
 
 # What reads a file without a limit or waits for a pipe, and what parses without a limit of depth.
@@ -483,8 +481,8 @@ MAY_READ = {
     # Messages between a process and the one that it started.
     **dict.fromkeys(
         ("tokenizer_core/corpus/column_worker.py", "tokenizer_core/corpus/column_files.py",
-         "tokenizer_core/splitting/regex_worker.py", "registry/exports/asking.py",
-         "registry/exports/reader_program.py"), "its own process"),
+         "tokenizer_core/splitting/regex_worker.py", "registry/certify/asking.py",
+         "registry/certify/reader_program.py"), "its own process"),
     # Documents of a corpus, whose reader limits a record, and values that it has parsed.
     **dict.fromkeys(
         ("tokenizer_core/corpus/documents.py", "tokenizer_core/corpus/first_look.py",

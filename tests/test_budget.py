@@ -33,25 +33,25 @@ ROOMS = {
 }
 # Room: lines at most now, and the goal.
 LINES = {
-    CORE: (0, 38_800),
-    "kernels": (0, 9_200),
-    "algorithms and words": (0, 4_900),
-    "corpus and remote files": (0, 2_400),
-    "evaluation": (0, 2_900),
-    "shards": (0, 2_200),
-    "counting": (0, 2_000),
-    "encoding and tokenizer": (0, 2_100),
-    "splitting": (0, 2_600),
-    "vocabulary and normalization": (0, 3_300),
-    "merging and training": (0, 2_400),
-    "formats": (0, 2_000),
-    "registry": (0, 12_000),
-    "flows": (0, 15_000),
-    "benchmarks": (0, 2_500),
-    "tests": (0, 46_000),
+    CORE: (62_750, 38_800),
+    "kernels": (12_550, 9_200),
+    "algorithms and words": (7_950, 4_900),
+    "corpus and remote files": (5_600, 2_400),
+    "evaluation": (4_700, 2_900),
+    "shards": (3_400, 2_200),
+    "counting": (3_000, 2_000),
+    "encoding and tokenizer": (4_700, 2_100),
+    "splitting": (4_200, 2_600),
+    "vocabulary and normalization": (4_750, 3_300),
+    "merging and training": (3_750, 2_400),
+    "formats": (3_100, 2_000),
+    "registry": (22_350, 12_000),
+    "flows": (24_600, 15_000),
+    "benchmarks": (4_550, 2_500),
+    "tests": (75_100, 46_000),
 }
 # Packages: files at most now, and the goal of all three.
-FILES = {CORE: 0, "registry": 0, "flows": 0}
+FILES = {CORE: 373, "registry": 132, "flows": 167}
 FILES_GOAL = 340
 
 

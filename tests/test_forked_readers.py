@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from forked_readers import forked_readers
 
-from bpeline.registry.exports import asking
-from bpeline.registry.exports.asking import ask
-from bpeline.registry.exports.native_readers import native_reading
+from bpeline.registry.certify import asking
+from bpeline.registry.certify.asking import ask
+from bpeline.registry.certify.native_readers import native_reading
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.errors import LibraryFailed
 from bpeline.tokenizer_core.training.bpe import train_bpe

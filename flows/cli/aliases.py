@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bpeline.flows.cli.options import FILE, answer, command, project_option
-from bpeline.registry.references import CHAMPION
+from bpeline.registry.records import CHAMPION
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.tables import Table
 
 if TYPE_CHECKING:
     from bpeline.registry.aliases import AliasChange
     from bpeline.registry.catalogue import AliasMove, Deletion
-    from bpeline.registry.gates import Verdict
+    from bpeline.registry.evaluation import Verdict
 
 reason_option = click.option(
     "--reason", default="", show_default=False, help="Why, for the history."
@@ -78,7 +78,7 @@ def promote(
     """
     from bpeline.flows.alias_moves import promote as promote_version
     from bpeline.registry.environment import this_user
-    from bpeline.registry.gates import read_rules
+    from bpeline.registry.evaluation import read_rules
 
     if rules_file and no_rules:
         raise InvalidOption(
@@ -163,8 +163,8 @@ def _deletion_row(one: Deletion) -> tuple[str, ...]:
 
 def _say(change: AliasChange, as_json: bool) -> None:
     from bpeline.flows.alias_moves import remarks_on
+    from bpeline.registry.loading import uncertified
     from bpeline.registry.opening import open_registry
-    from bpeline.registry.version_files import uncertified
 
     workspace = open_registry(make=False).workspace
     version, target = change.version, f"{change.name}@{change.alias}"

@@ -281,7 +281,7 @@ def _meeting_place() -> Path:
 def _echo_in_language(
     reference: str, language: str, threshold: int, content: str, as_json: bool
 ) -> None:
-    from bpeline.registry.languages import language_counts
+    from bpeline.registry.versions import language_counts
     from bpeline.tokenizer_core.derived import RestrictedEncoding
 
     tokenizer, counts = language_counts(reference, language)

@@ -87,7 +87,7 @@ def explain(
 
 def _explain_token(reference: str, text: str | None, id_: int, shown: int, as_json: bool) -> None:
     from bpeline.registry import load_tokenizer
-    from bpeline.registry.references import ByPath, parse_reference
+    from bpeline.registry.records import ByPath, parse_reference
     from bpeline.tokenizer_core.vocabulary import ByteBpe
 
     tokenizer = load_tokenizer(reference)
@@ -103,9 +103,9 @@ def _explain_token(reference: str, text: str | None, id_: int, shown: int, as_js
     origin, fired = None, {}
     if not isinstance(parsed, ByPath) and not special:
         from bpeline.flows.versions import token_origin
-        from bpeline.registry.lineage import Lineage
         from bpeline.registry.loading import resolve
         from bpeline.registry.opening import open_registry
+        from bpeline.registry.versions import Lineage
 
         registry = open_registry()
         origin = token_origin(tokenizer, Lineage.of(registry, resolve(registry, parsed)), id_)

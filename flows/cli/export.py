@@ -75,7 +75,7 @@ def export(
     REF is name@alias, name/number, a digest or a path; news@champion:8000 is its size 8,000.
     """
     from bpeline.flows.hub import write_hub_folder
-    from bpeline.registry.exporting import export_version
+    from bpeline.registry.exports import export_version
 
     template = "" if chat_template is None else text_of(None, chat_template)
     compared = [line for file in texts for line in text_of(None, file).splitlines(keepends=True)]

@@ -10,7 +10,7 @@ from bpeline.flows.cli.request_options import options_of
 from bpeline.flows.requests import GarbageRequest
 
 if TYPE_CHECKING:
-    from bpeline.registry.retention import Leftover
+    from bpeline.registry.upkeep import Leftover
 
 
 @command(

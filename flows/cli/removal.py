@@ -29,16 +29,16 @@ def delete(reference: str, remove: bool, reason: str, by: str, as_json: bool) ->
     """
     from bpeline.flows.name_page import show_name_page
     from bpeline.flows.wording import as_typed
-    from bpeline.registry.deletion import (
+    from bpeline.registry.aliases import remove_alias
+    from bpeline.registry.environment import this_user
+    from bpeline.registry.opening import open_registry
+    from bpeline.registry.records import ByAlias
+    from bpeline.registry.upkeep import (
         delete_versions,
         find_deletable,
         parse_deletable,
         stays_after_deletion,
     )
-    from bpeline.registry.environment import this_user
-    from bpeline.registry.moves import remove_alias
-    from bpeline.registry.opening import open_registry
-    from bpeline.registry.references import ByAlias
 
     wanted, who = parse_deletable(reference), by or this_user()
     registry = open_registry(make=False)
@@ -81,7 +81,7 @@ def dismiss(run: str, as_json: bool) -> None:
     checkpoints and word counts, can then be removed: `bpeline gc --remove`.
     """
     from bpeline.registry.opening import open_registry
-    from bpeline.registry.run_ends import dismiss as dismiss_run
+    from bpeline.registry.upkeep import dismiss as dismiss_run
 
     done = dismiss_run(open_registry(make=False), run)
     answer(as_json, asdict(done), [f"run {done.id} ({done.name}) is dismissed"])

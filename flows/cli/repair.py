@@ -23,7 +23,7 @@ def repair(write: bool, as_json: bool) -> None:
     """
     from bpeline.flows.wording import as_typed
     from bpeline.registry.opening import open_registry
-    from bpeline.registry.repair import repair as repair_stores
+    from bpeline.registry.upkeep import repair as repair_stores
 
     told = repair_stores(open_registry(make=False), write=write)
     lines = [] if told.found else ["catalogue, files and MLflow agree; nothing to repair"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from bpeline.registry.comparison import MetricPair, VersionComparison
+from bpeline.registry.evaluation import MetricPair, VersionComparison
 from bpeline.tokenizer_core.corpus import SkippedFiles
 from bpeline.tokenizer_core.evaluation import Passage, WordChange
 from bpeline.tokenizer_core.formats import printable_tokens

@@ -12,7 +12,7 @@ from bpeline.flows.wording import (
     token_text,
     tokens_text,
 )
-from bpeline.registry.comparison import MetricPair, VersionComparison
+from bpeline.registry.evaluation import MetricPair, VersionComparison
 from bpeline.registry.records import changed_development
 from bpeline.tokenizer_core.evaluation import (
     BYTES_PER_TOKEN,

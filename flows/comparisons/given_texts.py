@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.flows.requests import evaluation_sources, files_of_each, is_named
-from bpeline.registry.comparison import (
+from bpeline.registry.evaluation import (
     MetricPair,
     NamedFiles,
     VersionComparison,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from bpeline.flows.wording import megabytes, token_text
-from bpeline.registry.gates import Verdict
+from bpeline.registry.evaluation import Verdict
 from bpeline.registry.tracking import DRIFTED, DRIFTED_VALUES
 from bpeline.tokenizer_core.corpus import SkippedFiles
 from bpeline.tokenizer_core.evaluation import (

@@ -22,10 +22,9 @@ from bpeline.flows.running import (
 )
 from bpeline.flows.steps import count_words, left_out_for, plan_chunks
 from bpeline.flows.wording import counted, megabytes
-from bpeline.registry.drift_rules import default_rules, judge_drift
-from bpeline.registry.gates import Rule, Verdict
-from bpeline.registry.lineage import Lineage
+from bpeline.registry.evaluation import Rule, Verdict, default_rules, judge_drift
 from bpeline.registry.opening import Registry
+from bpeline.registry.versions import Lineage
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.tokenizer_core.corpus import SkippedFiles
 from bpeline.tokenizer_core.errors import InvalidOption

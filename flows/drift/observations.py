@@ -9,8 +9,8 @@ from time import strptime
 from bpeline.flows.drift.drift_report import DriftReport
 from bpeline.flows.name_page import show_name_page
 from bpeline.flows.running import RECORD, step, telling
+from bpeline.registry.aliases import WATCHED
 from bpeline.registry.figures import draw_observations
-from bpeline.registry.name_history import WATCHED
 from bpeline.registry.opening import Registry
 from bpeline.registry.records import DriftObservation
 from bpeline.registry.tracking import run_link

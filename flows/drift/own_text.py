@@ -8,9 +8,9 @@ from typing import Any
 
 from bpeline.flows.requests import OF_PARITY, TrainingRequest
 from bpeline.flows.running import progress
+from bpeline.registry.evaluation import evaluation_of, metrics_of
 from bpeline.registry.evaluation_sets import has_set, read_documents, read_set
-from bpeline.registry.lineage import Lineage
-from bpeline.registry.measured import evaluation_of, metrics_of
+from bpeline.registry.versions import Lineage
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.tokenizer_core.corpus import Reading
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption

@@ -9,14 +9,12 @@ from typing import Final
 
 from bpeline.flows.hub.model_card import OURS, model_card
 from bpeline.flows.versions import version_details
-from bpeline.registry.exporting import Export, export_version
-from bpeline.registry.hub import CARD
-from bpeline.registry.lineage import Lineage
+from bpeline.registry.evaluation import read_evaluation
+from bpeline.registry.exports import CARD, Export, export_version, recertified
 from bpeline.registry.loading import load_tokenizer, resolve
-from bpeline.registry.measured import read_evaluation
 from bpeline.registry.opening import open_registry
-from bpeline.registry.recertifying import recertified
-from bpeline.registry.references import ByPath, parse_reference, parse_registered, split_size
+from bpeline.registry.records import ByPath, parse_reference, parse_registered, split_size
+from bpeline.registry.versions import Lineage
 from bpeline.tokenizer_core.bounded_files import read_file
 from bpeline.tokenizer_core.durable_files import DURABLE
 

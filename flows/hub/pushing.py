@@ -9,10 +9,10 @@ from typing import Any
 
 from bpeline.flows.hub.folder import HubFolder, write_hub_folder
 from bpeline.flows.hub.model_card import OURS
-from bpeline.registry.hub import HubReference, Pushed, push
+from bpeline.registry.exports import HubReference, Pushed, push
 from bpeline.registry.loading import resolve
 from bpeline.registry.opening import open_registry
-from bpeline.registry.references import parse_registered, split_size
+from bpeline.registry.records import parse_registered, split_size
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryError
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from bpeline.flows.comparisons import SLICE_TITLES, compared_metrics, facts, slice_rows, word_lists
 from bpeline.flows.pages.rendering import render
-from bpeline.registry.comparison import VersionComparison
+from bpeline.registry.evaluation import VersionComparison
 
 
 def comparison_page(compared: VersionComparison) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from bpeline.flows.pages.contents import ReportContents, merged_ids, saved_by_last, training_curve
 from bpeline.flows.requests import ORDINARY
 from bpeline.flows.wording import language_costs
-from bpeline.registry.measured import ROBUSTNESS_COLUMNS
+from bpeline.registry.evaluation import ROBUSTNESS_COLUMNS
 from bpeline.tokenizer_core.charts import Chart, Line
 from bpeline.tokenizer_core.evaluation import GINI_OF_TEXTS
 from bpeline.tokenizer_core.tokenizer import Tokenizer

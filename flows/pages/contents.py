@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.encoding import unreachable_tokens
 
 if TYPE_CHECKING:
-    from bpeline.registry.comparison import VersionComparison
+    from bpeline.registry.evaluation import VersionComparison
     from bpeline.registry.records import DevelopmentText
-    from bpeline.registry.screening import Screening
+    from bpeline.registry.tokens import Screening
     from bpeline.tokenizer_core.evaluation import TokenUse
     from bpeline.tokenizer_core.tokenizer import Tokenizer
 

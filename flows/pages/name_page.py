@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from bpeline.flows.pages.rendering import render
 from bpeline.flows.wording import SHOWN_CONFIDENCE, megabytes, number_text
-from bpeline.registry.name_history import (
+from bpeline.registry.aliases import (
     NEW_TEXT_COST,
     OWN_TEXT_COST,
     WATCHED,
     NameHistory,
     PastVersion,
 )
-from bpeline.registry.references import CANDIDATE, CHAMPION
+from bpeline.registry.records import CANDIDATE, CHAMPION
 from bpeline.registry.tracking import DRIFTED, DRIFTED_VALUES, model_link
 from bpeline.tokenizer_core.charts import COLOURS, Chart, Line, Point, short_number
 from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN, RARE, depends_on_text

@@ -9,7 +9,7 @@ from bpeline.flows.pages.packed import packed_tokenizer
 from bpeline.flows.pages.rendering import render
 from bpeline.flows.pages.token_lists import SIGNS, by_id, longest, some, useful_and_idle
 from bpeline.flows.wording import statistics_table
-from bpeline.registry.screening import FEWEST_DOCUMENTS, ONE_DOCUMENT
+from bpeline.registry.tokens import FEWEST_DOCUMENTS, ONE_DOCUMENT
 from bpeline.tokenizer_core.evaluation import JUNK_SHARE
 from bpeline.tokenizer_core.vocabulary import BYTE_BPE, KINDS, MEANINGS
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bpeline.registry.references import CHAMPION
+from bpeline.registry.records import CHAMPION
 from bpeline.tokenizer_core.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def labelled(spelling: str) -> tuple[str, str]:
     Raises:
         InvalidOption: the reference is misspelt, or the label is one that has a meaning.
     """
-    from bpeline.registry.references import ByPath, parse_reference
+    from bpeline.registry.records import ByPath, parse_reference
 
     named = _NAMED.fullmatch(spelling)
     label, reference = (named["label"], named["reference"]) if named else ("", spelling)

@@ -64,8 +64,8 @@ class ImportRequest(Request):
     @classmethod
     def _completed(cls, asked: dict[str, Any]) -> dict[str, Any]:
         """With absolute paths: a run can be continued from any directory."""
-        from bpeline.registry.hub import SCHEME, HubReference
-        from bpeline.registry.references import ByPath, parse_reference
+        from bpeline.registry.exports import SCHEME, HubReference
+        from bpeline.registry.records import ByPath, parse_reference
 
         given = dict(asked)
         if (file := given.get("file")) and file.startswith(SCHEME):
@@ -87,7 +87,7 @@ class ImportRequest(Request):
 
     @model_validator(mode="after")
     def _accepted(self) -> ImportRequest:
-        from bpeline.registry.references import validate_name
+        from bpeline.registry.records import validate_name
 
         validate_name(self.name)
         declared_roles(self.roles)

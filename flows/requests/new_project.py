@@ -20,8 +20,8 @@ from bpeline.flows.requests.project import SCHEDULE, SWEEP
 from bpeline.flows.requests.source_spelling import NamedSource
 from bpeline.flows.requests.training_request import LARGEST_SIZE, TrainingRequest
 from bpeline.flows.wording import counted, megabytes
-from bpeline.registry.drift_rules import MOST_HELD_OUT, missing_text, share_to_watch
 from bpeline.registry.environment import PROJECT_TABLE
+from bpeline.registry.evaluation import MOST_HELD_OUT, missing_text, share_to_watch
 from bpeline.tokenizer_core.bounded_files import MAX_FILE_BYTES, json_of, read_bounded
 from bpeline.tokenizer_core.corpus import Reading, Source, SourceFile, find_source_files
 from bpeline.tokenizer_core.counting import documents_of

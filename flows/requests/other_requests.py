@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from bpeline.flows.requests.request import Request
-from bpeline.registry.references import CHAMPION
+from bpeline.registry.records import CHAMPION
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation import LEAST_WATCHED_BYTES, LEAST_WATCHED_DOCUMENTS
 

@@ -40,13 +40,12 @@ from bpeline.flows.requests.other_requests import DatasetRequest, DriftRequest
 from bpeline.flows.requests.source_spelling import NamedSource, SourceKind
 from bpeline.flows.requests.training_request import TrainingRequest
 from bpeline.flows.requests.variants import VARIANTS
-from bpeline.registry.drift_rules import read_drift_rules
 from bpeline.registry.environment import PROJECT_FILE as PROJECT_FILE
 from bpeline.registry.environment import PROJECT_TABLE as TRAIN
 from bpeline.registry.environment import find_project as find_project
 from bpeline.registry.environment import read_settings
-from bpeline.registry.gates import ABOVE_RULES, read_rules
-from bpeline.registry.references import CHAMPION
+from bpeline.registry.evaluation import ABOVE_RULES, read_drift_rules, read_rules
+from bpeline.registry.records import CHAMPION
 from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, MissingSource, likely
 from bpeline.tokenizer_core.evaluation import model_shape
 from bpeline.tokenizer_core.urls import absolute_name, is_url

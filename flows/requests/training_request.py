@@ -342,7 +342,7 @@ class TrainingRequest(Request):
 
     @model_validator(mode="after")
     def _accepted(self) -> TrainingRequest:
-        from bpeline.registry.references import validate_name
+        from bpeline.registry.records import validate_name
 
         validate_name(self.name)
         check_engine(self.engine)

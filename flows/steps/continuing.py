@@ -13,8 +13,7 @@ from bpeline.flows.steps.learned import (
     Listener,
     learned,
 )
-from bpeline.registry.loading import load_tokenizer
-from bpeline.registry.version_files import holds_version
+from bpeline.registry.loading import holds_version, load_tokenizer
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.registry.workspace import Workspace, share_directory
 from bpeline.tokenizer_core.continuation import continue_merges

@@ -22,8 +22,13 @@ from bpeline.flows.steps.learning import Learned
 from bpeline.flows.steps.merge_learning import learn_merges
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.aliases import present_version
-from bpeline.registry.comparison import VersionComparison, compare_evaluated
-from bpeline.registry.evaluating import measure_anew
+from bpeline.registry.evaluation import (
+    MeasuredSource,
+    VersionComparison,
+    compare_evaluated,
+    evaluation_record,
+    measure_anew,
+)
 from bpeline.registry.evaluation_sets import (
     BY_TRAINING,
     FEWEST_DOCUMENTS,
@@ -37,12 +42,10 @@ from bpeline.registry.evaluation_sets import (
     read_set,
     texts_of,
 )
-from bpeline.registry.lineage import Lineage
 from bpeline.registry.loading import ResolvedVersion, load_tokenizer, load_version
-from bpeline.registry.measured import MeasuredSource, evaluation_record
 from bpeline.registry.opening import Registry
-from bpeline.registry.records import DevelopmentText
-from bpeline.registry.references import CHAMPION
+from bpeline.registry.records import CHAMPION, DevelopmentText
+from bpeline.registry.versions import Lineage
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import (

@@ -9,7 +9,7 @@ from bpeline.flows.pages import token_lengths
 from bpeline.flows.steps.evaluating import Evaluated
 from bpeline.flows.steps.evaluation_metrics import shown_slices
 from bpeline.flows.steps.size_choice import SizeChoice
-from bpeline.registry.references import CHAMPION
+from bpeline.registry.records import CHAMPION
 from bpeline.tokenizer_core.charts import Bars, Chart, Line, svg_file
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.evaluation import ALL, BYTES_PER_TOKEN

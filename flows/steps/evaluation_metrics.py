@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from bpeline.flows.requests import ORDINARY
 from bpeline.flows.steps.evaluating import Evaluated
 from bpeline.flows.wording import SHOWN_CONFIDENCE
-from bpeline.registry.references import CHAMPION
+from bpeline.registry.records import CHAMPION
 from bpeline.tokenizer_core.evaluation import (
     ALL,
     BYTES_PER_TOKEN,

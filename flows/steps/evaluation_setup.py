@@ -19,6 +19,7 @@ from bpeline.flows.requests import (
     load_baselines,
 )
 from bpeline.registry.catalogue import Catalogue
+from bpeline.registry.evaluation import Rules, read_rules
 from bpeline.registry.evaluation_sets import (
     EvaluationSet,
     Text,
@@ -28,7 +29,6 @@ from bpeline.registry.evaluation_sets import (
     keep_set,
     read_set,
 )
-from bpeline.registry.gates import Rules, read_rules
 from bpeline.registry.opening import Registry
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import LeftOut, SkippedFiles, SourceFile

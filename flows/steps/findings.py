@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from bpeline.flows.requests import TrainingRequest
 from bpeline.flows.wording import counted
+from bpeline.registry.evaluation import evaluation_of
 from bpeline.registry.loading import load_version, resolve
-from bpeline.registry.measured import evaluation_of
 from bpeline.registry.opening import open_registry
-from bpeline.registry.references import parse_registered
-from bpeline.registry.screening import Screening, kept_screening, screen
+from bpeline.registry.records import parse_registered
+from bpeline.registry.tokens import Screening, kept_screening, screen
 from bpeline.tokenizer_core.training import spelling_of
 
 

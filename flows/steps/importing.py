@@ -22,10 +22,20 @@ from bpeline.flows.steps.publishing import (
 )
 from bpeline.flows.steps.runs import TrainingRun, asked
 from bpeline.flows.wording import counted, megabytes
-from bpeline.registry.evaluating import evaluate_version
-from bpeline.registry.exports import ORIGINAL, Certificate, certify_originals
-from bpeline.registry.hub import SCHEME, HubReference, fetch
-from bpeline.registry.imported import (
+from bpeline.registry.certify import ORIGINAL, Certificate, certify_originals
+from bpeline.registry.evaluation import evaluate_version, write_evaluation
+from bpeline.registry.exports import SCHEME, HubReference, fetch
+from bpeline.registry.loading import certificate_path, resolve, write_exports
+from bpeline.registry.records import (
+    LIBRARY,
+    ByPath,
+    CorpusInput,
+    PublishedVersion,
+    parse_reference,
+    parse_registered,
+)
+from bpeline.registry.tokens import screen
+from bpeline.registry.versions import (
     OF_FOLDERS,
     Imported,
     OriginalFile,
@@ -33,12 +43,6 @@ from bpeline.registry.imported import (
     imported_in,
     keep_originals,
 )
-from bpeline.registry.loading import resolve
-from bpeline.registry.measured import write_evaluation
-from bpeline.registry.records import LIBRARY, CorpusInput, PublishedVersion
-from bpeline.registry.references import ByPath, parse_reference, parse_registered
-from bpeline.registry.screening import screen
-from bpeline.registry.version_files import certificate_path, write_exports
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
 from bpeline.tokenizer_core.evaluation import ALL, BYTES_PER_TOKEN

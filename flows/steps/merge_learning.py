@@ -11,8 +11,7 @@ import numpy as np
 from bpeline.flows.requests import TrainingRequest
 from bpeline.flows.steps.combining import CountedWords
 from bpeline.flows.steps.learned import LearnedPart, Listener, learned, merges_in, silent
-from bpeline.registry.loading import load_tokenizer
-from bpeline.registry.version_files import holds_version, load_verified
+from bpeline.registry.loading import holds_version, load_tokenizer, load_verified
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.merging import NOTHING, PrunedWords, load_checkpoint

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 from bpeline.flows.alias_moves import promote, remarks_on
 from bpeline.flows.running import PROMOTE, progress, step
-from bpeline.registry.gates import Rules, every_rule_holds
+from bpeline.registry.aliases import was_refused
+from bpeline.registry.evaluation import Rules, every_rule_holds
 from bpeline.registry.opening import open_registry
-from bpeline.registry.records import PublishedVersion
-from bpeline.registry.references import CHAMPION
-from bpeline.registry.refusals import was_refused
+from bpeline.registry.records import CHAMPION, PublishedVersion
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.errors import NothingGained, PromotionRefused
 

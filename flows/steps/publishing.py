@@ -29,35 +29,37 @@ from bpeline.flows.steps.size_choice import SizeChoice
 from bpeline.flows.steps.source_statistics import as_json
 from bpeline.flows.steps.summarizing import Trained
 from bpeline.flows.steps.summary import Summary, TrainingSummary
+from bpeline.registry.certify import certificate_texts
 from bpeline.registry.environment import this_user
-from bpeline.registry.exports import certificate_texts
-from bpeline.registry.lineage import RULE, Lineage
-from bpeline.registry.loading import load_tokenizer, resolve
-from bpeline.registry.measured import (
+from bpeline.registry.evaluation import (
     CHOSEN_SIZES,
     ROBUSTNESS_COLUMNS,
     read_evaluation,
     robustness_table,
     write_evaluation,
 )
+from bpeline.registry.loading import (
+    EXTENSION,
+    PAGES,
+    RECIPE,
+    is_whole,
+    load_tokenizer,
+    resolve,
+    write_exports,
+)
 from bpeline.registry.opening import Registry
 from bpeline.registry.publishing import publish_version
 from bpeline.registry.records import (
+    CHAMPION,
     CURVE_METRIC,
     MEASURED_ON,
     CorpusInput,
     Publication,
     PublishedVersion,
+    parse_registered,
 )
-from bpeline.registry.references import CHAMPION, parse_registered
-from bpeline.registry.screening import Screening
-from bpeline.registry.version_files import (
-    EXTENSION,
-    PAGES,
-    RECIPE,
-    is_whole,
-    write_exports,
-)
+from bpeline.registry.tokens import Screening
+from bpeline.registry.versions import RULE, Lineage
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.continuation import recipes

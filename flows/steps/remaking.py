@@ -14,9 +14,8 @@ from bpeline.flows.steps.chunk_plan import plan_reading, sources_of
 from bpeline.flows.steps.combining import CountedWords, add_up
 from bpeline.flows.steps.counting import CountedCorpus, count_chunks
 from bpeline.flows.steps.learning import learn
-from bpeline.registry.lineage import Lineage
-from bpeline.registry.loading import load_tokenizer
-from bpeline.registry.version_files import holds_version, kept_export
+from bpeline.registry.loading import holds_version, kept_export, load_tokenizer
+from bpeline.registry.versions import Lineage
 from bpeline.registry.word_counts import RecordedFile, ShardStatistics, hold
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.bounded_files import read_file

@@ -19,8 +19,8 @@ from bpeline.registry.catalogue import Catalogue, Run
 from bpeline.registry.environment import this_user
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.publishing import waits_in_outbox
-from bpeline.registry.run_ends import FAILED, KILLED, show_ends
 from bpeline.registry.tracking import StartedRun
+from bpeline.registry.upkeep import FAILED, KILLED, show_ends
 from bpeline.registry.word_counts import let_go
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import LEFT_OUT_RULE

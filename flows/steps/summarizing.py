@@ -18,7 +18,7 @@ from bpeline.flows.steps.source_statistics import as_json
 from bpeline.flows.steps.summary import TrainingSummary
 from bpeline.flows.steps.token_screening import ScreenedTokens
 from bpeline.flows.wording import left_out_text, unmeasured
-from bpeline.registry.drift_rules import share_to_watch, too_small_to_judge
+from bpeline.registry.evaluation import share_to_watch, too_small_to_judge
 from bpeline.registry.word_counts import ShardStatistics
 from bpeline.tokenizer_core.evaluation import WELL_USED
 

@@ -22,9 +22,8 @@ from bpeline.flows.wording import (
     program,
     statistics_table,
 )
-from bpeline.registry.records import PublishedVersion
-from bpeline.registry.references import CANDIDATE, CHAMPION
-from bpeline.registry.version_files import uncertified
+from bpeline.registry.loading import uncertified
+from bpeline.registry.records import CANDIDATE, CHAMPION, PublishedVersion
 from bpeline.tokenizer_core.charts import curves_in_notebook
 from bpeline.tokenizer_core.evaluation import (
     GINI_OF_TEXTS,

@@ -10,7 +10,7 @@ from bpeline.flows.steps.chunk_plan import CorpusPlan
 from bpeline.flows.steps.combining import CountedWords
 from bpeline.flows.steps.counting import CountedCorpus
 from bpeline.flows.steps.evaluating import Evaluated
-from bpeline.registry.screening import ONE_DOCUMENT, Screening, TrainedOn, screen
+from bpeline.registry.tokens import ONE_DOCUMENT, Screening, TrainedOn, screen
 from bpeline.registry.word_counts import WordCountStore, as_counted, corpus_record
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.counting import Copies

@@ -24,7 +24,7 @@ from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.catalogue import Catalogue, FileReading, Version
 from bpeline.registry.loading import load_version, resolve
 from bpeline.registry.opening import open_registry
-from bpeline.registry.references import parse_registered
+from bpeline.registry.records import parse_registered
 from bpeline.registry.word_counts import ShardKeys, TableHandle, WordCountStore
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import (

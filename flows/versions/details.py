@@ -9,15 +9,13 @@ from typing import Any
 from bpeline.flows.steps import facts_of
 from bpeline.flows.wording import left_out_text
 from bpeline.registry.catalogue import Version
-from bpeline.registry.exports import certificates_of
-from bpeline.registry.lineage import Lineage
-from bpeline.registry.loading import resolve
-from bpeline.registry.measured import chosen_size_of, read_evaluation
+from bpeline.registry.certify import certificates_of
+from bpeline.registry.evaluation import chosen_size_of, read_evaluation
+from bpeline.registry.loading import EXTENSION, resolve, uncertified
 from bpeline.registry.opening import Registry, open_registry
-from bpeline.registry.references import parse_registered
+from bpeline.registry.records import parse_registered
 from bpeline.registry.tracking import model_link
-from bpeline.registry.version_files import EXTENSION, uncertified
-from bpeline.registry.versions import aliases_of
+from bpeline.registry.versions import Lineage, aliases_of
 from bpeline.tokenizer_core.bounded_files import read_json
 from bpeline.tokenizer_core.digests import unsealed
 from bpeline.tokenizer_core.errors import BpelineError, RegistryError

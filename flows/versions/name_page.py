@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bpeline.flows.pages import page_of_name
-from bpeline.registry.name_history import name_history
+from bpeline.registry.aliases import name_history
 from bpeline.registry.opening import open_registry
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption

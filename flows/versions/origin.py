@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bpeline.flows.requests import TrainingRequest
-from bpeline.registry.lineage import Lineage
+from bpeline.registry.versions import Lineage
 from bpeline.registry.word_counts import ShardFiles, ShardKeys
 from bpeline.tokenizer_core.errors import CorruptFile
 from bpeline.tokenizer_core.evaluation import (

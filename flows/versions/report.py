@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, Any
 from bpeline.flows.pages import ReportContents, report_page
 from bpeline.flows.requests import TrainingRequest
 from bpeline.flows.steps import facts_of
-from bpeline.registry.comparison import VersionComparison, compare_versions
-from bpeline.registry.lineage import Lineage
+from bpeline.registry.evaluation import (
+    VersionComparison,
+    chosen_size_of,
+    compare_versions,
+    evaluation_of,
+    robustness_table,
+)
 from bpeline.registry.loading import ResolvedVersion, load_version, resolve
-from bpeline.registry.measured import chosen_size_of, evaluation_of, robustness_table
 from bpeline.registry.opening import Registry, open_registry
-from bpeline.registry.references import CHAMPION, ByPath, parse_reference, parse_registered
-from bpeline.registry.screening import Screening, TrainedOn, kept_screening, screen
-from bpeline.registry.versions import aliases_of
+from bpeline.registry.records import CHAMPION, ByPath, parse_reference, parse_registered
+from bpeline.registry.tokens import Screening, TrainedOn, kept_screening, screen
+from bpeline.registry.versions import Lineage, aliases_of
 from bpeline.registry.word_counts import corpus_record
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import UnknownVersion

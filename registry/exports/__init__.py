@@ -1,4 +1,4 @@
-"""Versions in other tools' formats, each compared in the tool it is made for."""
+"""Versions in formats of other tools, and on the Hugging Face Hub."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from .certificates import ORIGINAL as ORIGINAL
-    from .certificates import SUFFIX as SUFFIX
-    from .certificates import Certificate as Certificate
-    from .certificates import certificates_in as certificates_in
-    from .certificates import certificates_of as certificates_of
-    from .certificates import certify as certify
-    from .certificates import certify_originals as certify_originals
-    from .chat_templates import require_template as require_template
-    from .sample_texts import certificate_texts as certificate_texts
+    from .exporting import Export as Export
+    from .exporting import export as export
+    from .exporting import export_version as export_version
+    from .hub import CARD as CARD
+    from .hub import SCHEME as SCHEME
+    from .hub import HubReference as HubReference
+    from .hub import Pushed as Pushed
+    from .hub import fetch as fetch
+    from .hub import push as push
+    from .recertifying import Outcome as Outcome
+    from .recertifying import Recertified as Recertified
+    from .recertifying import recertified as recertified
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

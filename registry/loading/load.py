@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bpeline.registry.loading.resolution import ResolvedVersion, resolve
-from bpeline.registry.opening import open_registry
-from bpeline.registry.references import ByDigest, ByPath, Reference, parse_reference, split_size
-from bpeline.registry.version_files import (
+from bpeline.registry.loading.version_files import (
     FORMAT_FILES,
     holds_version,
     keep_downloads,
     load_verified,
 )
+from bpeline.registry.opening import open_registry
+from bpeline.registry.records import ByDigest, ByPath, Reference, parse_reference, split_size
 from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.digests import DIGEST_LENGTH
 from bpeline.tokenizer_core.errors import (

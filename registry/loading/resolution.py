@@ -10,11 +10,11 @@ import warnings
 from collections.abc import Iterable
 from contextlib import suppress
 
+from bpeline.registry.loading.deleted import tombstones
 from bpeline.registry.loading.resolved import ResolvedVersion as ResolvedVersion
 from bpeline.registry.loading.resolved import recall, remember
 from bpeline.registry.opening import Registry
-from bpeline.registry.references import ByAlias, ByDigest, ByNumber
-from bpeline.registry.tombstones import tombstones
+from bpeline.registry.records import ByAlias, ByDigest, ByNumber
 from bpeline.tokenizer_core.digests import DIGEST_LENGTH
 from bpeline.tokenizer_core.errors import (
     RegistryError,

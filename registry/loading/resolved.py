@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from bpeline.registry.references import ByAlias, ByNumber
+from bpeline.registry.records import ByAlias, ByNumber
 from bpeline.tokenizer_core.arguments import check_fields
 from bpeline.tokenizer_core.bounded_files import read_json
 from bpeline.tokenizer_core.digests import DIGEST_LENGTH, canonical_json, sealed, unsealed

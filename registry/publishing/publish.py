@@ -15,19 +15,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bpeline.registry.aliases import AliasMovedMeanwhile, move_alias
 from bpeline.registry.catalogue import AliasMove, Registration, utc_now
-from bpeline.registry.moves import AliasMovedMeanwhile, move_alias
+from bpeline.registry.loading import all_files, format_files, keep_files
 from bpeline.registry.publishing.registration import register_once, registered
 from bpeline.registry.records import (
+    CANDIDATE,
     CURVE_METRIC,
     MEASURED_ON,
     Publication,
     PublishedVersion,
     refusals_in,
 )
-from bpeline.registry.references import CANDIDATE
 from bpeline.registry.tracking import ui_links
-from bpeline.registry.version_files import all_files, format_files, keep_files
 from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
 from bpeline.tokenizer_core.errors import CorruptFile, RegistryError, StorageError

@@ -15,7 +15,7 @@ from bpeline.registry.closed_duckdb import connect, library
 from bpeline.registry.loading import resolve
 from bpeline.registry.querying.layout import FORMAT
 from bpeline.registry.querying.statements import Mention
-from bpeline.registry.references import ByDigest, parse_registered
+from bpeline.registry.records import ByDigest, parse_registered
 from bpeline.registry.versions import ListedVersion, list_versions
 from bpeline.registry.word_counts import TableHandle, corpus_record, recorded_table
 from bpeline.tokenizer_core.digests import digest_of

@@ -22,6 +22,18 @@ if TYPE_CHECKING:
     from .publication import Publication as Publication
     from .publication import PublishedVersion as PublishedVersion
     from .publication import as_text as as_text
+    from .references import CANDIDATE as CANDIDATE
+    from .references import CHAMPION as CHAMPION
+    from .references import ByAlias as ByAlias
+    from .references import ByDigest as ByDigest
+    from .references import ByNumber as ByNumber
+    from .references import ByPath as ByPath
+    from .references import Reference as Reference
+    from .references import parse_reference as parse_reference
+    from .references import parse_registered as parse_registered
+    from .references import split_size as split_size
+    from .references import validate_alias as validate_alias
+    from .references import validate_name as validate_name
     from .refusal import STUCK as STUCK
     from .refusal import Refusal as Refusal
     from .refusal import refusals_in as refusals_in

@@ -12,7 +12,7 @@ from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from bpeline.registry.references import validate_name
+from bpeline.registry.records.references import validate_name
 from bpeline.tokenizer_core.arguments import MeasuredNumber, TextWithNames, check_fields
 from bpeline.tokenizer_core.bounded_files import UnfitFile, parse_json, read_file
 from bpeline.tokenizer_core.digests import DIGEST_LENGTH, canonical_json, sealed, unsealed

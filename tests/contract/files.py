@@ -12,7 +12,7 @@ import behaviour
 from contract_texts import contract_text
 
 import bpeline
-from bpeline.registry.exports import certificates_of, certify
+from bpeline.registry.certify import certificates_of, certify
 
 CASES = {
     "byte-bpe": "byte-bpe special first",

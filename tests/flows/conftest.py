@@ -59,7 +59,7 @@ def _few_texts() -> Iterator[None]:
     not all. What exports are worth, and what perturbed text tells, is tested in `tests/registry`
     and `tests/tokenizer_core`, on all.
     """
-    from bpeline.registry.exports import sample_texts
+    from bpeline.registry.certify import sample_texts
     from bpeline.tokenizer_core.evaluation.robustness import measure_robustness
 
     with pytest.MonkeyPatch.context() as patch:

@@ -21,7 +21,7 @@ from bpeline.flows.steps.promotion import Promotion
 from bpeline.flows.watch_drift import watch_drift
 from bpeline.registry.opening import open_registry
 from bpeline.registry.records import STUCK
-from bpeline.registry.versions import list_versions
+from bpeline.registry.versions.listing import list_versions
 from bpeline.tokenizer_core.errors import (
     EmptyCorpus,
     InvalidOption,
@@ -51,7 +51,7 @@ def trained(
 ) -> Path:
     """A directory with a workspace in which ``news`` was trained; to be copied."""
     from bpeline.flows.train_tokenizer import train_tokenizer
-    from bpeline.registry.aliases import promote
+    from bpeline.registry.aliases.promotion import promote
 
     place = tmp_path_factory.mktemp("trained")
     copied(fresh_workspace, place / ".bpeline")
@@ -118,11 +118,11 @@ def test_text_of_the_same_kind_has_no_drift_in_twenty_splits(
 ) -> None:
     """The rules themselves, on the same version; MLflow is not asked twenty times."""
     from bpeline.flows.drift.own_text import own_request, own_texts
-    from bpeline.registry.drift_rules import DEFAULT_RULES, judge_drift
-    from bpeline.registry.lineage import Lineage
+    from bpeline.registry.evaluation.drift_rules import DEFAULT_RULES, judge_drift
     from bpeline.registry.loading.load import load_version
     from bpeline.registry.loading.resolution import resolve
-    from bpeline.registry.references import ByAlias
+    from bpeline.registry.records.references import ByAlias
+    from bpeline.registry.versions.lineage import Lineage
     from bpeline.tokenizer_core.counting.word_sums import combine_word_counts
     from bpeline.tokenizer_core.evaluation.word_drift import sample_of
 
@@ -225,7 +225,7 @@ def test_slices_are_compared_with_what_the_version_was_evaluated_on(
 
 
 def own_bytes_per_token(workspace: Path) -> float:
-    from bpeline.registry.versions import list_versions
+    from bpeline.registry.versions.listing import list_versions
 
     metrics: dict[str, float] = list_versions("news", workspace)[0].metrics
     return metrics[BYTES_PER_TOKEN]
@@ -428,7 +428,7 @@ def test_a_drift_starts_a_training_again_where_that_may_end_it(
 def test_rules_that_changed_judge_a_refused_version_again(
     loop: Path, refused: Path, trained: Path, by_hand: bool
 ) -> None:
-    from bpeline.registry.aliases import promote, rollback
+    from bpeline.registry.aliases.promotion import promote, rollback
 
     if by_hand:
         promote("news/2")

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from bpeline.flows.steps.evaluating import Evaluated, MeasuredOn
+from bpeline.registry.evaluation.measured import MeasuredSource
 from bpeline.registry.evaluation_sets import FEWEST_DOCUMENTS, LEAST_BYTES
-from bpeline.registry.measured import MeasuredSource
 from bpeline.tokenizer_core import Tokenizer
 from bpeline.tokenizer_core.evaluation.suite import Evaluation, EvaluationText, evaluate_texts
 

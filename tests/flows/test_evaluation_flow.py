@@ -13,7 +13,7 @@ from click.testing import Result
 
 from bpeline.flows.steps import evaluating
 from bpeline.registry import load_tokenizer
-from bpeline.registry.measured import read_evaluation
+from bpeline.registry.evaluation.measured import read_evaluation
 from bpeline.registry.opening import open_registry
 from bpeline.registry.tracking.tracked import plain_metrics
 from bpeline.tokenizer_core.companions import kind_of

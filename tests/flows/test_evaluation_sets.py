@@ -16,10 +16,10 @@ from click.testing import Result
 from bpeline.flows.cli.evaluate import measured_lines
 from bpeline.registry.evaluation_sets import Text, as_set, measured_on, read_documents, read_set
 from bpeline.registry.evaluation_sets.evaluation_set import EvaluationSet, SetText
-from bpeline.registry.lineage import Lineage
 from bpeline.registry.loading import resolve
 from bpeline.registry.opening import open_registry
-from bpeline.registry.references import ByNumber
+from bpeline.registry.records.references import ByNumber
+from bpeline.registry.versions.lineage import Lineage
 from bpeline.tokenizer_core.corpus import Reading, Source, find_source_files
 from bpeline.tokenizer_core.counting import evaluation_documents
 from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN

@@ -15,7 +15,7 @@ from published import copied, corpus_parts
 from bpeline.registry import load_tokenizer
 from bpeline.registry.loading import resolve
 from bpeline.registry.opening import open_registry
-from bpeline.registry.references import parse_registered
+from bpeline.registry.records.references import parse_registered
 from bpeline.tokenizer_core.formats.bpeline import read_manifest
 
 Command = Callable[..., Result]

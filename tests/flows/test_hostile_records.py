@@ -16,13 +16,13 @@ from small_publications import publication_of
 from bpeline.flows.derive import extension_of
 from bpeline.flows.requests.project import read_project
 from bpeline.flows.versions.details import sources_of
+from bpeline.registry.certify.certificates import certificates_of
+from bpeline.registry.evaluation.gates import read_rules
+from bpeline.registry.evaluation.measured import read_evaluation, robustness_table
 from bpeline.registry.evaluation_sets.kept_sets import read_documents, read_set
 from bpeline.registry.evaluation_sets.measurements import kept_measurement
-from bpeline.registry.exports.certificates import certificates_of
-from bpeline.registry.gates import read_rules
-from bpeline.registry.imported import chat_template_of, imported_in
-from bpeline.registry.measured import read_evaluation, robustness_table
 from bpeline.registry.records.publication import Publication
+from bpeline.registry.versions.imported import chat_template_of, imported_in
 from bpeline.registry.word_counts.corpus_records import corpus_record
 from bpeline.registry.word_counts.store import WordCountStore
 from bpeline.registry.word_counts.table_records import recorded_table

@@ -15,8 +15,8 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from bpeline.flows.importing import import_tokenizer
 from bpeline.registry import load_tokenizer
-from bpeline.registry.imported import copy_originals, imported_in
 from bpeline.registry.opening import open_registry
+from bpeline.registry.versions.imported import copy_originals, imported_in
 from bpeline.tokenizer_core import Tokenizer, count_texts, train_frequency_bpe
 from bpeline.tokenizer_core.digests import sealed, unsealed
 from bpeline.tokenizer_core.formats.bpeline import read_manifest

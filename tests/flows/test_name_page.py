@@ -16,10 +16,7 @@ from browser import browsing, installed_browser
 from click.testing import Result
 
 from bpeline.flows.pages.name_page import page_of_name
-from bpeline.registry.catalogue import AliasMove, Deletion
-from bpeline.registry.evaluation_sets import changes_from, kept_measurement, parts_of
-from bpeline.registry.measured import evaluation_set_of
-from bpeline.registry.name_history import (
+from bpeline.registry.aliases.history import (
     NEW_TEXT_COST,
     OWN_TEXT_COST,
     WATCHED,
@@ -27,10 +24,13 @@ from bpeline.registry.name_history import (
     PastVersion,
     name_history,
 )
+from bpeline.registry.catalogue import AliasMove, Deletion
+from bpeline.registry.evaluation.measured import evaluation_set_of
+from bpeline.registry.evaluation_sets import changes_from, kept_measurement, parts_of
 from bpeline.registry.opening import open_registry
 from bpeline.registry.records import PastObservation
 from bpeline.registry.tracking import DRIFTED
-from bpeline.registry.versions import ListedVersion
+from bpeline.registry.versions.listing import ListedVersion
 
 Command = Callable[..., Result]
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u202e\u200b\"'"

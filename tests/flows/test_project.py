@@ -41,8 +41,8 @@ from bpeline.flows.serving.project_deployments import (
     write_deployments,
 )
 from bpeline.registry import environment
-from bpeline.registry.drift_rules import read_drift_rules
-from bpeline.registry.gates import Rule, read_rules
+from bpeline.registry.evaluation.drift_rules import read_drift_rules
+from bpeline.registry.evaluation.gates import Rule, read_rules
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.errors import InvalidOption, NotTrusted
 

@@ -143,7 +143,7 @@ def test_a_library_that_reads_otherwise_is_caught(
 
 def test_what_is_not_checked_is_not_fine(here: Path, bpeline: Command) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bpeline.registry.exports.native_readers.find_spec", lambda name: None)
+        patch.setattr("bpeline.registry.certify.native_readers.find_spec", lambda name: None)
         found = recertified(bpeline, "news", code=4)
     assert set(outcomes(found).values()) == {"not checked"}
     kept = json.loads(bpeline("show", "news/2", "--json").stdout)["certificates"]
@@ -221,7 +221,7 @@ def test_what_no_library_has_read_is_said_with_what_to_type(
     for command in (train, ("promote", "news/3")):
         assert "not certified" not in bpeline(*command).stdout
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bpeline.registry.exports.native_readers.find_spec", lambda name: None)
+        patch.setattr("bpeline.registry.certify.native_readers.find_spec", lambda name: None)
         assert bpeline(*train[:-1], 330).exit_code == 0
     shipped = ("export", "news/4", "--format", "transformers", "--output", tmp_path / "shipped")
     assert bpeline(*shipped).exit_code == 0

@@ -26,7 +26,7 @@ from bpeline.flows.pages.report import LARGEST, report_page
 from bpeline.flows.pages.visible import visible
 from bpeline.flows.versions.report import version_contents
 from bpeline.registry import load_tokenizer
-from bpeline.registry.screening import screen
+from bpeline.registry.tokens.screening import screen
 from bpeline.registry.workspace.workspace import Workspace
 from bpeline.tokenizer_core import Tokenizer, WordCounts, train_bpe
 from bpeline.tokenizer_core.errors import PromotionRefused
@@ -389,10 +389,10 @@ def test_typing_and_searching(page: Page, here: Path, bpeline: Command) -> None:
 
 
 def version_words() -> WordCounts:
-    from bpeline.registry.lineage import Lineage
     from bpeline.registry.loading.resolution import resolve
     from bpeline.registry.opening import open_registry
-    from bpeline.registry.references import parse_reference
+    from bpeline.registry.records.references import parse_reference
+    from bpeline.registry.versions.lineage import Lineage
 
     registry = open_registry()
     words = Lineage.of(registry, resolve(registry, parse_reference("news/2"))).words

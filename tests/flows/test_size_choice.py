@@ -18,10 +18,10 @@ from bpeline.flows.serving.project_deployments import project_deployments
 from bpeline.flows.sweep import sweep
 from bpeline.registry import load_tokenizer
 from bpeline.registry.evaluation_sets import read_set, texts_of
-from bpeline.registry.lineage import Lineage
 from bpeline.registry.loading import resolve
 from bpeline.registry.opening import open_registry
-from bpeline.registry.references import parse_registered
+from bpeline.registry.records.references import parse_registered
+from bpeline.registry.versions.lineage import Lineage
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation import WELL_USED, cheapest_size, model_shape
 

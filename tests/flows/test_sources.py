@@ -18,7 +18,7 @@ from bpeline.flows.requests.source_spelling import NamedSource
 from bpeline.flows.requests.training_request import TrainingRequest
 from bpeline.flows.serving import run_names
 from bpeline.registry import load_tokenizer
-from bpeline.registry.measured import read_evaluation
+from bpeline.registry.evaluation.measured import read_evaluation
 from bpeline.registry.opening import open_registry
 from bpeline.registry.word_counts.store import WordCountStore
 from bpeline.tokenizer_core import reference

@@ -11,8 +11,8 @@ import pytest
 from click.testing import Result
 
 from bpeline.registry import load_tokenizer
-from bpeline.registry.languages import language_counts
 from bpeline.registry.opening import open_registry
+from bpeline.registry.versions.languages import language_counts
 from bpeline.tokenizer_core import count_words
 from bpeline.tokenizer_core.algorithms.character_bpe.trainer import train_char_bpe
 from bpeline.tokenizer_core.derived import RestrictedEncoding, token_counts

@@ -17,24 +17,24 @@ from mlflow_tables import copy_database
 from small_publications import publication_of
 
 from bpeline.registry import configure, load_tokenizer, promote, publish_version, rollback
-from bpeline.registry.agreement import disagreements
-from bpeline.registry.deletion import (
+from bpeline.registry.aliases.moves import remove_alias
+from bpeline.registry.loading.deleted import tombstones
+from bpeline.registry.loading.version_files import holds_version, keep_files
+from bpeline.registry.opening import Place, Registry, open_registry
+from bpeline.registry.publishing import keep_in_outbox, waiting_records
+from bpeline.registry.records.publication import Publication
+from bpeline.registry.records.references import ByAlias, ByNumber
+from bpeline.registry.upkeep.agreement import disagreements
+from bpeline.registry.upkeep.deletion import (
     VersionInUse,
     delete_versions,
     find_deletable,
     finish_deletions,
     parse_deletable,
 )
-from bpeline.registry.moves import remove_alias
-from bpeline.registry.opening import Place, Registry, open_registry
-from bpeline.registry.publishing import keep_in_outbox, waiting_records
-from bpeline.registry.records.publication import Publication
-from bpeline.registry.references import ByAlias, ByNumber
-from bpeline.registry.repair import repair
-from bpeline.registry.retention import find_leftovers, remove_leftovers
-from bpeline.registry.tombstones import tombstones
-from bpeline.registry.version_files import holds_version, keep_files
-from bpeline.registry.versions import deleted_versions, list_versions
+from bpeline.registry.upkeep.repairs import repair
+from bpeline.registry.upkeep.retention import find_leftovers, remove_leftovers
+from bpeline.registry.versions.listing import deleted_versions, list_versions
 from bpeline.registry.workspace.workspace import Workspace
 from bpeline.tokenizer_core.errors import (
     InvalidOption,

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bpeline.registry.drift_rules import (
+from bpeline.registry.evaluation.drift_rules import (
     DEFAULT_RULES,
     default_rules,
     judge_drift,
@@ -16,7 +16,7 @@ from bpeline.registry.drift_rules import (
     share_to_watch,
     too_small_to_judge,
 )
-from bpeline.registry.gates import Rule
+from bpeline.registry.evaluation.gates import Rule
 from bpeline.tokenizer_core.corpus import hold_out
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation.drift import DIVERGENCE, EXCESS_DIVERGENCE, NEW_COST, Figure

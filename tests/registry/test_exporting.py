@@ -18,12 +18,12 @@ from kept_registry import KeptRegistry
 from small_publications import publication_of
 
 from bpeline.registry import export, load_tokenizer, publish_version
-from bpeline.registry.exporting import export_version
-from bpeline.registry.exports import asking, native_readers
-from bpeline.registry.exports.certificates import certificates_of, certify
-from bpeline.registry.exports.sample_texts import _PIECES, certificate_texts
+from bpeline.registry.certify import asking, native_readers
+from bpeline.registry.certify.certificates import certificates_of, certify
+from bpeline.registry.certify.sample_texts import _PIECES, certificate_texts
+from bpeline.registry.exports.exporting import export_version
+from bpeline.registry.loading.version_files import write_exports
 from bpeline.registry.opening import Registry
-from bpeline.registry.version_files import write_exports
 from bpeline.tokenizer_core.algorithms.character_bpe.trainer import train_char_bpe
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.errors import (
@@ -363,7 +363,7 @@ def test_mlflow_shows_the_certificate_of_a_later_export_once(
 def test_without_the_program_the_certificate_says_so(
     news: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bpeline.registry.exports.native_readers.find_spec", lambda name: None)
+    monkeypatch.setattr("bpeline.registry.certify.native_readers.find_spec", lambda name: None)
     certificate = export_version("news/1", tmp_path / "tokenizer.json", "hf").certificate
     assert str(certificate) == "not checked: tokenizers is not installed"
     assert (certificate.equal, certificate.library) == (0, "")

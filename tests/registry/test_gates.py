@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bpeline.registry import alias_history, promote, publish_version, rollback
-from bpeline.registry.gates import (
+from bpeline.registry.evaluation.gates import (
     Evidence,
     Rule,
     Rules,

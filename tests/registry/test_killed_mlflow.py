@@ -19,7 +19,7 @@ from bpeline.registry import environment, publish_outbox, publish_version
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.publishing import waiting_records
 from bpeline.registry.records.publication import Publication
-from bpeline.registry.repair import repair
+from bpeline.registry.upkeep.repairs import repair
 from bpeline.tokenizer_core.errors import BpelineError
 
 pytestmark = pytest.mark.night

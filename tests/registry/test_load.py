@@ -24,12 +24,12 @@ from bpeline.registry import (
     promote,
     publish_version,
 )
-from bpeline.registry.comparison import MetricPair
+from bpeline.registry.evaluation.comparison import MetricPair
 from bpeline.registry.loading.resolution import StaleAlias
+from bpeline.registry.loading.version_files import write_exports
 from bpeline.registry.opening import Registry
 from bpeline.registry.records.publication import Publication
-from bpeline.registry.references import ByAlias, ByDigest, ByNumber, ByPath, parse_reference
-from bpeline.registry.version_files import write_exports
+from bpeline.registry.records.references import ByAlias, ByDigest, ByNumber, ByPath, parse_reference
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import (
     CorruptFile,

@@ -13,8 +13,8 @@ from mlflow_proxy import Fault, MlflowServer, Proxy, running_proxy, running_serv
 from own_time import own_time
 
 from bpeline.registry import alias_history, environment, load_tokenizer, promote
+from bpeline.registry.aliases.moves import AliasMovedMeanwhile
 from bpeline.registry.loading.resolution import StaleAlias
-from bpeline.registry.moves import AliasMovedMeanwhile
 from bpeline.registry.opening import open_registry
 from bpeline.registry.publishing.publish import publish_outbox, publish_version
 from bpeline.registry.records.publication import Publication

@@ -12,13 +12,13 @@ import pytest
 from mlflow_tables import copy_database
 
 from bpeline.registry import configure, environment, publish_version
-from bpeline.registry.deletion import delete_versions
+from bpeline.registry.loading.version_files import keep_files
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.publishing import keep_in_outbox, publish_outbox
 from bpeline.registry.records.publication import Publication
-from bpeline.registry.references import ByNumber
+from bpeline.registry.records.references import ByNumber
 from bpeline.registry.tracking.moved_artifacts import follow_artifacts
-from bpeline.registry.version_files import keep_files
+from bpeline.registry.upkeep.deletion import delete_versions
 from bpeline.registry.workspace.workspace import Workspace
 
 Made = Callable[..., Publication]

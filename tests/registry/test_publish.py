@@ -13,12 +13,12 @@ import pytest
 from own_time import own_time
 
 from bpeline.registry import promote
+from bpeline.registry.loading.version_files import FORMAT_FILES
 from bpeline.registry.opening import Registry
 from bpeline.registry.publishing.publish import publish_outbox, publish_version, waiting_records
 from bpeline.registry.records.publication import CURVE_METRIC, Publication, PublishedVersion
 from bpeline.registry.tracking.tracked import TrackedModel, TrackedRun
 from bpeline.registry.tracking.tracking import MlflowTracker
-from bpeline.registry.version_files import FORMAT_FILES
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import (
     CorruptFile,

@@ -17,7 +17,7 @@ from bpeline.registry.catalogue.records import CountTable
 from bpeline.registry.opening import Registry
 from bpeline.registry.publishing.publish import publish_version
 from bpeline.registry.records.publication import Publication
-from bpeline.registry.retention import Leftover, find_leftovers, remove_leftovers
+from bpeline.registry.upkeep.retention import Leftover, find_leftovers, remove_leftovers
 from bpeline.registry.word_counts import (
     ShardFiles,
     ShardRef,

@@ -11,10 +11,10 @@ import pytest
 from bpeline.registry import publish_outbox, publish_version
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.records.publication import Publication
-from bpeline.registry.retention import find_leftovers, remove_leftovers
-from bpeline.registry.run_ends import dismiss, show_ends
 from bpeline.registry.tracking import StartedRun
 from bpeline.registry.tracking.tracked import milliseconds
+from bpeline.registry.upkeep.retention import find_leftovers, remove_leftovers
+from bpeline.registry.upkeep.run_ends import dismiss, show_ends
 from bpeline.tokenizer_core.errors import RegistryError, RegistryUnreachable
 
 Made = Callable[..., Publication]

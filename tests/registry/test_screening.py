@@ -11,9 +11,9 @@ import pytest
 from corpus_files import counted, write
 
 from bpeline.registry.catalogue.records import ChunkRecord
-from bpeline.registry.gates import Evidence, Rule, judge
+from bpeline.registry.evaluation.gates import Evidence, Rule, judge
 from bpeline.registry.records import SUSPICIOUS_METRIC
-from bpeline.registry.screening import (
+from bpeline.registry.tokens.screening import (
     FEWEST_DOCUMENTS,
     ONE_CHUNK,
     ONE_DOCUMENT,

@@ -12,15 +12,15 @@ from counted_chunks import READING, counted, rows_of
 from small_publications import small_tokenizer
 
 from bpeline.registry import environment, load_tokenizer
+from bpeline.registry.aliases.moves import remove_alias
 from bpeline.registry.catalogue.records import ChunkRecord, FileReading
-from bpeline.registry.deletion import delete_versions
-from bpeline.registry.moves import remove_alias
+from bpeline.registry.loading.version_files import holds_version, keep_files, load_verified
 from bpeline.registry.opening import Registry, locate, open_registry, tracking_settings
 from bpeline.registry.publishing.publish import publish_version
 from bpeline.registry.records.publication import Publication
-from bpeline.registry.repair import repair, unregistered
-from bpeline.registry.retention import find_leftovers
-from bpeline.registry.version_files import holds_version, keep_files, load_verified
+from bpeline.registry.upkeep.deletion import delete_versions
+from bpeline.registry.upkeep.repairs import repair, unregistered
+from bpeline.registry.upkeep.retention import find_leftovers
 from bpeline.registry.word_counts import ShardRef, WordCountStore
 from bpeline.registry.word_counts.corpus_records import corpus_record, keep_corpus_record
 from bpeline.registry.workspace import shared_copies

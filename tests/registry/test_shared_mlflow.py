@@ -16,12 +16,12 @@ from rivals import NAME, PROMOTED, Rival, at_once, watch_aliases, witnessed
 from small_publications import small_tokenizer
 
 from bpeline.registry import configure, environment, publish_version
+from bpeline.registry.aliases.moves import AliasMovedMeanwhile
 from bpeline.registry.catalogue import Catalogue
-from bpeline.registry.moves import AliasMovedMeanwhile
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.records.publication import Publication
-from bpeline.registry.repair import repair
 from bpeline.registry.tracking.tracking import MlflowTracker
+from bpeline.registry.upkeep.repairs import repair
 
 pytestmark = pytest.mark.night
 

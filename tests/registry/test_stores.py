@@ -18,16 +18,16 @@ from bpeline.registry import (
     publish_outbox,
     publish_version,
 )
+from bpeline.registry.aliases.moves import AliasMovedMeanwhile, move_alias
 from bpeline.registry.catalogue import Registration
-from bpeline.registry.moves import AliasMovedMeanwhile, move_alias
+from bpeline.registry.loading.version_files import keep_files
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.publishing import keep_in_outbox, waiting_records
 from bpeline.registry.records.publication import Publication
-from bpeline.registry.repair import repair
-from bpeline.registry.retention import find_leftovers, remove_leftovers
 from bpeline.registry.tracking.tracking import MlflowTracker
-from bpeline.registry.version_files import keep_files
-from bpeline.registry.versions import OtherStore
+from bpeline.registry.upkeep.repairs import repair
+from bpeline.registry.upkeep.retention import find_leftovers, remove_leftovers
+from bpeline.registry.versions.listing import OtherStore
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryError, StorageError, UnknownVersion
 
 Made = Callable[..., Publication]

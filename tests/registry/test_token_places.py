@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from corpus_files import write
 
-from bpeline.registry import token_places
 from bpeline.registry.catalogue.records import ChunkRecord
-from bpeline.registry.screening import FEWEST_DOCUMENTS, Screening, TrainedOn, screen
+from bpeline.registry.tokens import places as token_places
+from bpeline.registry.tokens.screening import FEWEST_DOCUMENTS, Screening, TrainedOn, screen
 from bpeline.registry.word_counts import ShardRef, WordCountStore
 from bpeline.registry.word_counts.corpus_records import RecordedFile
 from bpeline.registry.word_counts.shard_records import SHARD_FORMAT, shard_key

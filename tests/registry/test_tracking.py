@@ -10,6 +10,7 @@ import pytest
 from own_time import own_time
 
 from bpeline.registry.figures import draw_observations, draw_sweep
+from bpeline.registry.loading.version_files import FORMAT_FILES, all_files, format_files
 from bpeline.registry.opening import Registry, open_registry, tracking_settings
 from bpeline.registry.publishing.publish import publish_version
 from bpeline.registry.publishing.registration import register_once
@@ -27,7 +28,6 @@ from bpeline.registry.tracking.ui_links import (
     run_link,
     ui_base,
 )
-from bpeline.registry.version_files import FORMAT_FILES, all_files, format_files
 from bpeline.registry.workspace.ui_ports import remember_ui_port, serving_ui
 from bpeline.tokenizer_core.errors import RegistryError, RegistryUnreachable, UnknownVersion
 

@@ -20,11 +20,11 @@ from bpeline.flows.derive import superword_parameters
 from bpeline.flows.resume import publish_waiting as flow_publish_waiting
 from bpeline.flows.train_tokenizer import train_tokenizer
 from bpeline.registry import load_tokenizer, promote
-from bpeline.registry.deletion import delete_versions
-from bpeline.registry.moves import remove_alias
+from bpeline.registry.aliases.moves import remove_alias
 from bpeline.registry.opening import open_registry
-from bpeline.registry.references import ByNumber
-from bpeline.registry.retention import remove_leftovers as registry_remove_leftovers
+from bpeline.registry.records.references import ByNumber
+from bpeline.registry.upkeep.deletion import delete_versions
+from bpeline.registry.upkeep.retention import remove_leftovers as registry_remove_leftovers
 from bpeline.tokenizer_core.errors import RegistryUnreachable, UnknownVersion
 from bpeline.tokenizer_core.shards.token_shards import TokenShards
 

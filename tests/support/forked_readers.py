@@ -18,7 +18,7 @@ from typing import Any
 
 from fork_server import ask, exit_code, fork_server
 
-from bpeline.registry.exports import asking, reader_program
+from bpeline.registry.certify import asking, reader_program
 
 _PLAIN = 3  # words of a command that names no folder of packages
 

@@ -32,7 +32,7 @@ def tree_of(path: Path) -> ast.Module:
 
 
 def module_of(path: Path) -> str:
-    """``bpeline.registry.aliases``; of ``__init__.py`` the package."""
+    """``bpeline.registry.aliases.promotion``; of ``__init__.py`` the package."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(["bpeline", *(part for part in parts if part != "__init__")])
 

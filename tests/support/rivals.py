@@ -120,7 +120,7 @@ def work(rival: Rival) -> Outcome:
     from small_publications import publication_of
 
     from bpeline.registry import configure, promote, publish_version
-    from bpeline.registry.moves import AliasMovedMeanwhile
+    from bpeline.registry.aliases.moves import AliasMovedMeanwhile
     from bpeline.registry.opening import open_registry
     from bpeline.tokenizer_core.errors import BpelineError
 

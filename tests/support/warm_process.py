@@ -27,7 +27,7 @@ from witness_jobs import fresh_workspace, make_corpus, read_version
 
 from bpeline.flows.running.termination import terminable
 from bpeline.registry import environment
-from bpeline.registry.exports import sample_texts as certificate_texts
+from bpeline.registry.certify import sample_texts as certificate_texts
 from bpeline.tokenizer_core.errors import BpelineError
 from bpeline.tokenizer_core.merging import checkpoint_schedule, learning
 

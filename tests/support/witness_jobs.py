@@ -29,12 +29,12 @@ from bpeline.flows.diagnosis import examine
 from bpeline.flows.versions.details import version_details
 from bpeline.registry import environment, load_tokenizer, promote
 from bpeline.registry.catalogue.records import AliasMove
-from bpeline.registry.exporting import export
-from bpeline.registry.gates import Rule
+from bpeline.registry.evaluation.gates import Rule
+from bpeline.registry.evaluation.measured import evidence_for
+from bpeline.registry.exports.exporting import export
 from bpeline.registry.loading.resolution import resolve
-from bpeline.registry.measured import evidence_for
 from bpeline.registry.opening import open_registry
-from bpeline.registry.references import parse_registered
+from bpeline.registry.records.references import parse_registered
 from bpeline.tokenizer_core.errors import BpelineError
 from bpeline.tokenizer_core.shards.token_shards import TokenShards
 

@@ -131,8 +131,8 @@ def samples(seed: int) -> list[str]:
 
 def by_llama_cpp(path: Path, texts: list[str]) -> list[tuple[list[int], list[int]]]:
     pytest.importorskip("cyllama")
-    from bpeline.registry.exports.asking import ask
-    from bpeline.registry.exports.smallest_model import smallest_model
+    from bpeline.registry.certify.asking import ask
+    from bpeline.registry.certify.smallest_model import smallest_model
 
     model = path.with_suffix(".model.gguf")
     model.write_bytes(smallest_model(path))

@@ -12,13 +12,17 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bpeline.registry.exports import SUFFIX, Certificate, certify, require_template
-from bpeline.registry.imported import chat_template_of
-from bpeline.registry.lineage import Lineage
-from bpeline.registry.loading import load_tokenizer, resolve
+from bpeline.registry.certify import SUFFIX, Certificate, certify, require_template
+from bpeline.registry.loading import (
+    certificate_path,
+    golden_texts,
+    holds_version,
+    load_tokenizer,
+    resolve,
+)
 from bpeline.registry.opening import locate, open_registry
-from bpeline.registry.references import ByPath, parse_reference, parse_registered, split_size
-from bpeline.registry.version_files import certificate_path, golden_texts, holds_version
+from bpeline.registry.records import ByPath, parse_reference, parse_registered, split_size
+from bpeline.registry.versions import Lineage, chat_template_of
 from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.bounded_files import read_file
 from bpeline.tokenizer_core.durable_files import DURABLE

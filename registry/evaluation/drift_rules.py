@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bpeline.registry.gates import Rule, Verdict, read_rules
+from bpeline.registry.evaluation.gates import Rule, Verdict, read_rules
 from bpeline.tokenizer_core.display import megabytes
 from bpeline.tokenizer_core.evaluation import (
     BYTES_PER_TOKEN,

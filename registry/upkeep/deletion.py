@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING
 
 from bpeline.registry.catalogue import Deletion, utc_now
 from bpeline.registry.evaluation_sets import forget_set
-from bpeline.registry.loading import forget_resolved
+from bpeline.registry.loading import FORMAT_FILES, forget_resolved
 from bpeline.registry.publishing import waiting_publications
-from bpeline.registry.references import ByAlias, ByNumber, parse_reference, validate_name
-from bpeline.registry.retention import make_room
+from bpeline.registry.records import ByAlias, ByNumber, parse_reference, validate_name
 from bpeline.registry.tracking import Tombstone, Traces, TrackedVersion, is_server
-from bpeline.registry.version_files import FORMAT_FILES
+from bpeline.registry.upkeep.retention import make_room
 from bpeline.registry.versions import aliases_of
 from bpeline.registry.workspace import forget_directory
 from bpeline.tokenizer_core.durable_files import DURABLE
@@ -201,7 +200,7 @@ def _remembered(registry: Registry, wanted: ByNumber | str, by: str, reason: str
 
 
 def _nothing(registry: Registry, wanted: ByNumber | str, name: str) -> UnknownVersion:
-    from bpeline.registry.tombstones import tombstones
+    from bpeline.registry.loading import tombstones
 
     for one in tombstones(registry, name):
         if isinstance(wanted, ByNumber) and one.number == wanted.number:

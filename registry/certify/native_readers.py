@@ -17,8 +17,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from bpeline.registry.exports.asking import ask
-from bpeline.registry.exports.smallest_model import letter_model, smallest_model
+from bpeline.registry.certify.asking import ask
+from bpeline.registry.certify.smallest_model import letter_model, smallest_model
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import LibraryFailed
 from bpeline.tokenizer_core.formats import format_named, gguf, read_metadata, tiktoken

@@ -13,24 +13,24 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from bpeline.registry.exports import (
+from bpeline.registry.certify import (
     ORIGINAL,
     Certificate,
     certificates_in,
     certify,
     certify_originals,
 )
-from bpeline.registry.imported import copy_originals, imported_in
-from bpeline.registry.lineage import Lineage
-from bpeline.registry.loading import ResolvedVersion, load_version
-from bpeline.registry.opening import Registry
-from bpeline.registry.version_files import (
+from bpeline.registry.loading import (
     KEPT,
+    ResolvedVersion,
     certificate_path,
     golden_texts,
     holds_version,
     kept_export,
+    load_version,
 )
+from bpeline.registry.opening import Registry
+from bpeline.registry.versions import Lineage, copy_originals, imported_in
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import (
     CorruptFile,

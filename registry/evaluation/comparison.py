@@ -11,13 +11,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bpeline.registry.evaluation.measured import evaluation_set_of, metrics_of
 from bpeline.registry.evaluation_sets import EvaluationSet, texts_of
-from bpeline.registry.lineage import Lineage
 from bpeline.registry.loading import ResolvedVersion, load_tokenizer, load_version, resolve
-from bpeline.registry.measured import evaluation_set_of, metrics_of
 from bpeline.registry.opening import Registry, open_registry
-from bpeline.registry.records import DevelopmentText
-from bpeline.registry.references import ByPath, parse_reference
+from bpeline.registry.records import ByPath, DevelopmentText, parse_reference
+from bpeline.registry.versions import Lineage
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.corpus import Reading, SkippedFiles, Source, search_sources

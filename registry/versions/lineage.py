@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from bpeline.registry.catalogue import as_asked
 from bpeline.registry.evaluation_sets import read_set
-from bpeline.registry.imported import Imported, imported_in, roles_declared_by
+from bpeline.registry.loading import holds_version
 from bpeline.registry.records import DevelopmentText, development_of
-from bpeline.registry.version_files import holds_version
+from bpeline.registry.versions.imported import Imported, imported_in, roles_declared_by
 from bpeline.registry.word_counts import ShardFiles, TableHandle, WordCountStore
 from bpeline.tokenizer_core.errors import BpelineError, CorruptFile, RegistryError
 from bpeline.tokenizer_core.formats import declared_roles

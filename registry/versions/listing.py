@@ -8,11 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bpeline.registry.loading import StaleAlias
+from bpeline.registry.loading import StaleAlias, tombstones
 from bpeline.registry.opening import open_registry
-from bpeline.registry.records import STUCK, refusals_in
-from bpeline.registry.references import validate_name
-from bpeline.registry.tombstones import tombstones
+from bpeline.registry.records import STUCK, refusals_in, validate_name
 from bpeline.registry.tracking import TrackedVersion
 from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.errors import RegistryUnreachable

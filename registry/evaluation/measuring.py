@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bpeline.registry.catalogue import NamedSet
+from bpeline.registry.evaluation.measured import evaluation_of, evaluation_set_of, robustness_table
 from bpeline.registry.evaluation_sets import (
     EvaluationSet,
     SetMeasurement,
@@ -20,9 +21,8 @@ from bpeline.registry.evaluation_sets import (
     texts_of,
 )
 from bpeline.registry.loading import ResolvedVersion, load_version, resolve
-from bpeline.registry.measured import evaluation_of, evaluation_set_of, robustness_table
 from bpeline.registry.opening import Registry, open_registry
-from bpeline.registry.references import parse_registered
+from bpeline.registry.records import parse_registered
 from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.errors import RegistryError
 from bpeline.tokenizer_core.evaluation import (

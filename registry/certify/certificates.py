@@ -22,7 +22,7 @@ from bpeline.tokenizer_core.formats import differences_of
 from bpeline.tokenizer_core.splitting import LETTERS_SINCE, unicode_version
 
 if TYPE_CHECKING:
-    from bpeline.registry.exports.native_readers import Reading
+    from bpeline.registry.certify.native_readers import Reading
     from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 SUFFIX = ".certificate.json"
@@ -126,8 +126,8 @@ def certify(
     Raises:
         CorruptFile, InvalidTokenizer: it is in our own format, and we do not read it.
     """
-    from bpeline.registry.exports.native_readers import native_reading
-    from bpeline.registry.exports.sample_texts import certificate_texts
+    from bpeline.registry.certify.native_readers import native_reading
+    from bpeline.registry.certify.sample_texts import certificate_texts
 
     files = sorted(path.iterdir()) if path.is_dir() else [path]
     digests = {file.name: digest_of_bytes(read_file(file)) for file in files if file.is_file()}

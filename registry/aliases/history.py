@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from bpeline.registry.catalogue import utc_now
 from bpeline.registry.evaluation_sets import changes_from, has_set, kept_measurement, read_set
-from bpeline.registry.references import CHAMPION, validate_name
+from bpeline.registry.loading import PAGES
+from bpeline.registry.records import CHAMPION, validate_name
 from bpeline.registry.tracking import DRIFTED
-from bpeline.registry.version_files import PAGES
 from bpeline.registry.versions import deleted_versions, list_versions
 from bpeline.tokenizer_core.errors import CorruptFile, RegistryError, UnknownVersion
 from bpeline.tokenizer_core.evaluation import ALL, BYTES_PER_TOKEN, of_slice

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bpeline.registry.exports import reader_program
+from bpeline.registry.certify import reader_program
 from bpeline.tokenizer_core.another_python import required_python
 from bpeline.tokenizer_core.errors import LibraryFailed, WorkerLost
 

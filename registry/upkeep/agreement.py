@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bpeline.registry.tombstones import tombstones
-from bpeline.registry.version_files import is_published_here
+from bpeline.registry.loading import is_published_here, tombstones
 from bpeline.tokenizer_core.errors import StorageError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bpeline.registry.loading import load_tokenizer
 from bpeline.registry.opening import Registry, open_registry
-from bpeline.registry.references import validate_name
+from bpeline.registry.records import validate_name
 from bpeline.tokenizer_core.bounded_files import read_json
 from bpeline.tokenizer_core.digests import canonical_json, sealed, unsealed
 from bpeline.tokenizer_core.durable_files import DURABLE

@@ -48,6 +48,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from bpeline.registry.catalogue import last_values, utc_now
+from bpeline.registry.evaluation.gates import Evidence, Rule
 from bpeline.registry.evaluation_sets import (
     BY_TRAINING,
     EvaluationSet,
@@ -59,10 +60,9 @@ from bpeline.registry.evaluation_sets import (
     read_documents,
     read_set,
 )
-from bpeline.registry.gates import Evidence, Rule
 from bpeline.registry.loading import ResolvedVersion, load_version, resolve
 from bpeline.registry.opening import Registry
-from bpeline.registry.references import CHAMPION, ByNumber
+from bpeline.registry.records import CHAMPION, ByNumber
 from bpeline.tokenizer_core.bounded_files import read_json
 from bpeline.tokenizer_core.digests import canonical_json, sealed, unsealed
 from bpeline.tokenizer_core.durable_files import DURABLE

@@ -57,7 +57,7 @@ def write_exports(tokenizer: Tokenizer, name: str, directory: Path) -> list[Path
     Returns:
         The exports written, without their certificates.
     """
-    from bpeline.registry.exports import Certificate, certify
+    from bpeline.registry.certify import Certificate, certify
 
     texts = golden_texts(directory)
     exports: tuple[tuple[SavedFormat, str], ...]
@@ -94,7 +94,7 @@ def certificate_path(directory: Path, format: str) -> Path:
 
 def uncertified(directory: Path, reference: str) -> str:
     """What to type because an export of a version was compared with no library; may be empty."""
-    from bpeline.registry.exports import certificates_in
+    from bpeline.registry.certify import certificates_in
 
     certificates = certificates_in(directory)
     exports = [kind for kind in KEPT if kept_export(directory, kind)]
@@ -112,7 +112,7 @@ def require_certified(directory: Path, reference: str, what: str) -> None:
         PromotionRefused: a library reads an export otherwise.
         PromotionNotJudged: no library has read one of them, or there are none here.
     """
-    from bpeline.registry.exports import certificates_in
+    from bpeline.registry.certify import certificates_in
 
     exports = {kind: one for kind, one in certificates_in(directory).items()
                if kind in KEPT and kept_export(directory, kind)}  # fmt: skip

@@ -12,11 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bpeline.registry.gates import Rules, read_rules
-from bpeline.registry.lineage import Lineage
+from bpeline.registry.aliases.moves import lock_of
+from bpeline.registry.evaluation import Rules, read_rules
 from bpeline.registry.loading import ResolvedVersion
-from bpeline.registry.moves import lock_of
 from bpeline.registry.records import STUCK, Refusal, refusals_in
+from bpeline.registry.versions import Lineage
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
 

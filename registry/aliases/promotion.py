@@ -8,27 +8,35 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bpeline.registry.catalogue import AliasMove, MoveKind, utc_now
-from bpeline.registry.gates import Rules, Verdict, every_rule, judge, require, require_gain
-from bpeline.registry.loading import ResolvedVersion, load_version, resolve
-from bpeline.registry.measured import best_measured, changed_meaning, evidence_for
-from bpeline.registry.moves import (
+from bpeline.registry.aliases.moves import (
     AliasMovedMeanwhile,
     last_standing,
     look_at,
     move_alias,
     require_unlocked,
 )
+from bpeline.registry.aliases.refusals import remember_refusal
+from bpeline.registry.catalogue import AliasMove, MoveKind, utc_now
+from bpeline.registry.evaluation import (
+    Rules,
+    Verdict,
+    best_measured,
+    changed_meaning,
+    every_rule,
+    evidence_for,
+    judge,
+    require,
+    require_gain,
+)
+from bpeline.registry.loading import ResolvedVersion, load_version, require_certified, resolve
 from bpeline.registry.opening import Registry, open_registry
-from bpeline.registry.references import (
+from bpeline.registry.records import (
     CHAMPION,
     ByNumber,
     parse_registered,
     validate_alias,
     validate_name,
 )
-from bpeline.registry.refusals import remember_refusal
-from bpeline.registry.version_files import require_certified
 from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.errors import (
     BpelineError,

@@ -12,14 +12,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bpeline.registry.agreement import disagreements
 from bpeline.registry.catalogue import CountTable, Registration, utc_now
+from bpeline.registry.loading import (
+    FIGURES,
+    FORMAT_FILES,
+    PAGES,
+    deleted_digests,
+    holds_version,
+    tombstones,
+)
 from bpeline.registry.opening import Registry
 from bpeline.registry.publishing import keep_in_outbox, publish_outbox, waiting_publications
 from bpeline.registry.records import Publication
-from bpeline.registry.tombstones import deleted_digests, tombstones
 from bpeline.registry.tracking import is_server
-from bpeline.registry.version_files import FIGURES, FORMAT_FILES, PAGES, holds_version
+from bpeline.registry.upkeep.agreement import disagreements
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.registry.workspace import names_in_store
 from bpeline.tokenizer_core.digests import DIGEST_LENGTH

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from bpeline.registry.records import SUSPICIOUS_METRIC
-from bpeline.registry.token_places import Places, TrainedOn, of_one_chunk, of_one_document
+from bpeline.registry.tokens.places import Places, TrainedOn, of_one_chunk, of_one_document
 from bpeline.registry.word_counts import ShardFiles
 from bpeline.tokenizer_core.evaluation import MadeTokens
 from bpeline.tokenizer_core.vocabulary import KINDS, Kind, Suspicion, suspicious_tokens
