@@ -1,6 +1,6 @@
 """Exporting: a version in another tool's format, compared there, and written if it is exact.
 
-Knows the order; the formats are the core's, the comparison is in `registry.exports.certificates`.
+Knows the order; the formats are the core's, the comparison is in `registry.certify`.
 """
 
 from __future__ import annotations

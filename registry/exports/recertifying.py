@@ -1,6 +1,6 @@
 """Exports of a version read again by the libraries of today, which may be others than those then.
 
-Knows which exports a version has; the comparison is in `registry.exports`, and who hears of it is
+Knows which exports a version has; the comparison is in `registry.certify`, and who hears of it is
 not known here.
 """
 

@@ -31,7 +31,7 @@ def encoding(trained: Callable[..., Tokenizer]) -> FileEncoding:
 
 def pieces_of(path: Path, encoding: FileEncoding) -> Generator[Piece, None, None]:
     return whole_files(
-        find_source_files(sources_of(path)), encoding.reading, len(LINE), encoding.carried
+        find_source_files(sources_of(path)), encoding.reading, len(LINE), encoding.id_field
     )
 
 

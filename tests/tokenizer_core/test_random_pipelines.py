@@ -445,7 +445,7 @@ def reads_files_as_texts(ours: Tokenizer, document: dict[str, Any], texts: list[
             (Path(folder) / f"{number:02}.txt").write_bytes(text.encode())
         found = find_source_files(sources_of(folder))
         ids = [list[int]()]
-        for piece in whole_files(found, encoding.reading, 8, encoding.carried):
+        for piece in whole_files(found, encoding.reading, 8, encoding.id_field):
             encoded = encoding.encode(piece)
             ids[-1] += [*encoded.head.tolist(), *encoded.ids.tolist()]
             ids += [[]] * piece.ends_file

@@ -65,7 +65,7 @@ def test_files_give_the_same_together_and_one_by_one(
     tokenizer: Tokenizer, files: list[Any], end_of_text: str | None, separator: Any
 ) -> None:
     encoding = file_encoding_of(tokenizer, separator, end_of_text)
-    alone = list(whole_files(files, encoding.reading, 1 << 20, encoding.carried))
+    alone = list(whole_files(files, encoding.reading, 1 << 20, encoding.id_field))
     assert all(isinstance(one, Piece) for one in alone)
     expected = told(alone, encoding)
     assert len(expected[1]) > 300
