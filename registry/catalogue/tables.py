@@ -497,8 +497,9 @@ class Database:
             for new, migration in MIGRATIONS.items():
                 if number is not None and new > number:
                     migration(connection)
-            now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-            connection.execute(insert(SchemaVersionRow).values(number=SCHEMA, applied_at=now))
+            if number != SCHEMA:  # another process may have been here meanwhile
+                now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+                connection.execute(insert(SchemaVersionRow).values(number=SCHEMA, applied_at=now))
 
         with self.reading() as session:
             number = known(session.connection())
