@@ -11,6 +11,7 @@ from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.opening import open_registry
 from bpeline.registry.upkeep import Leftover, find_leftovers, remove_leftovers
 from bpeline.registry.workspace import Workspace
+from bpeline.tokenizer_core.tables import Table
 
 KINDS = {
     "table": "word counts of corpora",
@@ -50,14 +51,15 @@ class SweptGarbage:
 
     def as_markdown(self) -> str:
         """A table of what there was, for Prefect."""
-        lines = [f"# {self.outcome}", "", "| what | number | size |", "|---|---:|---:|"]
+        rows = []
         for kind, what in KINDS.items():
             ones = [one for one in self.old if one.kind == kind]
             if ones:
-                lines.append(f"| {what} | {len(ones):,} | {megabytes(_size(ones))} |")
+                rows.append((what, f"{len(ones):,}", megabytes(_size(ones))))
         if self.young:
             younger = f"younger than {self.days:g} days, which stays"
-            lines.append(f"| {younger} | {len(self.young):,} | {megabytes(_size(self.young))} |")
+            rows.append((younger, f"{len(self.young):,}", megabytes(_size(self.young))))
+        lines = [f"# {self.outcome}", "", Table(("what", "number", "size"), rows).markdown()]
         if self.unsure:
             lines += ["", self.unsure]
         return "\n".join(lines) + "\n"

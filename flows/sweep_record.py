@@ -19,7 +19,7 @@ from bpeline.flows.requests import (
     decimal,
 )
 from bpeline.flows.steps import SourceStatistics, Trial, logged_change
-from bpeline.flows.wording import markdown_table, number_text
+from bpeline.flows.wording import number_text
 from bpeline.registry.catalogue import NamedSet
 from bpeline.registry.figures import draw_choices, draw_sweep
 from bpeline.registry.opening import Registry
@@ -33,6 +33,7 @@ from bpeline.tokenizer_core.evaluation import (
     NamedShape,
     gini_of_texts,
 )
+from bpeline.tokenizer_core.tables import Table
 
 COLUMNS = {
     "bytes/token": BYTES_PER_TOKEN,
@@ -45,22 +46,21 @@ COLUMNS = {
 }
 
 
-def table_of(sweep: Sweep) -> list[tuple[str, ...]]:
-    """A row for each combination under a row of titles; every cell a text."""
+def table_of(sweep: Sweep) -> Table:
+    """A row for each combination."""
     model = sweep.model
     named = "" if model is None else model.metric(FLOPS_PER_BYTE)
     costs = [one.metrics.get(named) for one in sweep.combinations]
     least = min((cost for cost in costs if cost is not None), default=None)
     varied = any(one.variant != PLAIN for one in sweep.combinations)
     several = any(one.gini is not None for one in sweep.combinations)
-    rows = [
-        (
-            "pattern", *["variant"] * varied, *["mixture"] * sweep.compares_mixtures, "vocab",
-            *sweep.combinations[0].figures,
-            *["MFLOPs/byte"] * (least is not None), *["Gini"] * several,
-            *["tokens against plain"] * varied, "tokens against champion",
-        )
-    ]  # fmt: skip
+    titles = (
+        "pattern", *["variant"] * varied, *["mixture"] * sweep.compares_mixtures, "vocab",
+        *sweep.combinations[0].figures,
+        *["MFLOPs/byte"] * (least is not None), *["Gini"] * several,
+        *["tokens against plain"] * varied, "tokens against champion",
+    )  # fmt: skip
+    rows = []
     for one, cost in zip(sweep.combinations, costs, strict=True):
         rows.append((
             one.pattern,
@@ -73,7 +73,7 @@ def table_of(sweep: Sweep) -> list[tuple[str, ...]]:
             *[one.against_plain] * varied,
             logged_change(one.metrics, CHAMPION, ALL),
         ))  # fmt: skip
-    return rows
+    return Table(titles, rows)
 
 
 def record_sweep(
@@ -112,7 +112,7 @@ def record_sweep(
             ),
             inputs=tuple(inputs),
             figures=(_draw(sweep, directory),),
-            table=f"{markdown_table(table_of(sweep))}\n\n{sweep.measured_on}\n",
+            table=f"{table_of(sweep).markdown()}\n\n{sweep.measured_on}\n",
         )
         run = registry.tracker.record_sweep(record)
     return replace(

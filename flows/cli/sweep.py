@@ -115,7 +115,7 @@ def sweep(
     from bpeline.flows.running import progress
     from bpeline.flows.sweep import sweep as sweep_all
     from bpeline.flows.sweep_record import table_of
-    from bpeline.flows.wording import aligned, as_typed
+    from bpeline.flows.wording import as_typed
     from bpeline.registry.environment import addresses
     from bpeline.tokenizer_core.evaluation import model_shape as named_shape
 
@@ -174,7 +174,7 @@ def sweep(
     corpus = ("--source", "NAME=FILES") if of_version else typed_paths and paths
     lines = [
         "",
-        *aligned(table_of(done)),
+        *table_of(done).lines(),
         f"\n{done.measured_on}",
         f"MLflow     {reached(done.link)}",
     ]

@@ -94,7 +94,7 @@ def show(reference: str, recipe: bool, as_json: bool) -> None:
             continue
         if title == "sources":
             click.echo("\nsources")
-            for line in Table.of(statistics_table(values)).lines():
+            for line in statistics_table(values).lines():
                 click.echo(f"  {line}")
             continue
         if title == "development":

@@ -43,7 +43,7 @@ def report_page(contents: ReportContents) -> str:
         "unread": some(screening.unread, tokenizer.vocab),
         "difference": contents.comparison and difference(contents.comparison, _WORDS),
         "signs": SIGNS,
-        "sources": statistics_table(contents.sources) if contents.sources else [],
+        "sources": statistics_table(contents.sources) if contents.sources else None,
         "development": [
             (one.name, one.digest, f"{one.documents:,}", f"{one.bytes:,}", ", ".join(one.files))
             for one in contents.development

@@ -24,6 +24,7 @@ from bpeline.tokenizer_core.corpus import FoundFiles, Source, search_sources
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.sealed_manifests import MANIFEST
 from bpeline.tokenizer_core.shards import ShardRecord, TokenShards, separators_of, shard_files
+from bpeline.tokenizer_core.tables import Table
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.urls import is_url
 
@@ -114,8 +115,8 @@ class EncodedDataset:
         }
         if self.link:
             rows["MLflow"] = self.link
-        lines = [f"# Tokens of {self.reference}", "", "| | |", "|---|---|"]
-        lines += [f"| {key} | {value} |" for key, value in rows.items()]
+        table = Table(("", ""), [*rows.items()], left=(0, 1))
+        lines = [f"# Tokens of {self.reference}", "", table.markdown()]
         if self.notes:
             lines += ["", *(f"- {note}" for note in self.notes)]
         return "\n".join(lines) + "\n"

@@ -11,12 +11,10 @@ from bpeline.flows.requests import ORDINARY, UNRESTRICTED, WORDS_ALONE
 from bpeline.flows.steps.promotion import Promotion
 from bpeline.flows.steps.source_statistics import SourceStatistics, as_json
 from bpeline.flows.wording import (
-    aligned,
     as_typed,
     counted,
     from_here,
     language_costs,
-    markdown_table,
     megabytes,
     number_text,
     program,
@@ -151,6 +149,10 @@ class Summary(ABC):
         lines += [f"see it:  {program()} show {self.reference}"]
         return as_typed("\n".join(["", *lines]))
 
+    def rows_and_links(self) -> list[tuple[str, str]]:
+        """`rows`, and in Markdown where more is."""
+        return self.rows()
+
     def sections(self) -> list[str]:
         """Markdown between the notes and the duration of the steps."""
         return []
@@ -158,19 +160,16 @@ class Summary(ABC):
     def as_markdown(self) -> str:
         """The same with steps and metrics, for Prefect and MLflow."""
         heading = [f"# {self.reference}", ""] if self.version else []
-        lines = [*heading, "| | |", "|---|---|"]
-        lines += [f"| {title} | {value} |" for title, value in self.rows()]
+        lines = [*heading, Table(("", ""), self.rows_and_links(), left=(0, 1)).markdown()]
         lines += self.sections()
-        lines += ["", "## How long it took", "", "| step | seconds |", "|---|---:|"]
-        lines += [f"| {step} | {seconds:.2f} |" for step, seconds in self.seconds.items()]
+        took = [(step, f"{seconds:.2f}") for step, seconds in self.seconds.items()]
+        lines += ["", "## How long it took", "", Table(("step", "seconds"), took).markdown()]
         measured = f"Measured on {self.measured_on}"
         if any(name.startswith(NEW_TEXT) for name in self.metrics):
             measured += f", but for `{NEW_TEXT}`"
         lines += ["", "## Everything measured", "", f"{measured}.", ""]
-        lines += ["| metric | value |", "|---|---:|"]
-        lines += [
-            f"| {key} | {number_text(value)} |" for key, value in sorted(self.metrics.items())
-        ]
+        figures = [(key, number_text(value)) for key, value in sorted(self.metrics.items())]
+        lines += [Table(("metric", "value"), figures).markdown()]
         return "\n".join(lines) + "\n"
 
 
@@ -300,8 +299,8 @@ class TrainingSummary(Summary):
             return []
         return [("served alike", f"Gini of tokens per byte {before:.4f} to {now:.4f}")]
 
-    def _language_costs(self) -> list[tuple[str, ...]]:
-        """What each source pays where they are served alike, and what it paid; may be empty."""
+    def _language_costs(self) -> Table | None:
+        """What each source pays where they are served alike, and paid; None if not measured."""
         return language_costs(self.metrics, ORDINARY, GINI_OF_TEXTS, as_json(self.sources))
 
     def _interval(self, name: str) -> str:
@@ -340,56 +339,64 @@ class TrainingSummary(Summary):
             return []
         groups = [key for key in self.metrics if key.endswith(f"_percent/{slices[0]}")]
         others = [key.removeprefix("vs_").removesuffix(f"_percent/{slices[0]}") for key in groups]
-        titles = "95 % interval | is it chance?"
-        against = "".join(f" tokens against {one} | {titles} |" for one in others)
-        lines = ["", "## By slice", "", f"| slice | bytes/token |{against}"]
-        lines.append("|---|---:|" + "---:|---:|---|" * len(others))
+        titles = ["slice", "bytes/token"]
+        for other in others:
+            titles += [f"tokens against {other}", "95 % interval", "is it chance?"]
+        rows = []
         for one in slices:
-            cells = "".join(self._change_cells(f"vs_{other}_percent/{one}") for other in others)
-            lines.append(f"| {one} | {self.metrics[group + one]:.4f} |{cells}")
-        return lines
+            row = [one, f"{self.metrics[group + one]:.4f}"]
+            for other in others:
+                row += self._change_cells(f"vs_{other}_percent/{one}")
+            rows.append(row)
+        table = Table(titles, rows, left=(0, *range(4, len(titles), 3)))
+        return ["", "## By slice", "", table.markdown()]
 
-    def _change_cells(self, name: str) -> str:
+    def _change_cells(self, name: str) -> tuple[str, str, str]:
         """A change in tokens, its interval, and what that says."""
-        change = f" {self.metrics[name]:+.2f} % |"
+        change = f"{self.metrics[name]:+.2f} %"
         low, high = (self.metrics.get(f"{name}_{end}") for end in ("low", "high"))
         if low is None or high is None:
-            return f"{change} | {TOO_FEW_DOCUMENTS} |"
+            return change, "", TOO_FEW_DOCUMENTS
         said = "may be" if low <= 0 <= high else f"no: {'fewer' if high < 0 else 'more'} tokens"
-        return f"{change} {low:+.2f} … {high:+.2f} % | {said} |"
+        return change, f"{low:+.2f} … {high:+.2f} %", said
 
     def text_tables(self) -> list[str]:
         """Lines after the rows on a terminal."""
         lines = []
         if self.sources:
-            lines += ["", *aligned(statistics_table(as_json(self.sources)))]
+            lines += ["", *statistics_table(as_json(self.sources)).lines()]
         if costs := self._language_costs():
-            lines += ["", *aligned(costs)]
+            lines += ["", *costs.lines()]
         return lines
 
     def as_text(self) -> str:
         """A few lines for a terminal."""
         return "\n".join([Summary.as_text(self), *filter(None, [as_typed(self.uncertified)])])
 
+    def rows_and_links(self) -> list[tuple[str, str]]:
+        """`rows`, and the page of the name."""
+        if not self.history:
+            return self.rows()
+        return [*self.rows(), ("all versions", f"[cost over time, aliases, drift]({self.history})")]
+
     def sections(self) -> list[str]:
         """Notes, sources, languages, slices, other versions, sizes."""
         lines = []
-        if self.history:
-            lines.append(f"| all versions | [cost over time, aliases, drift]({self.history}) |")
         if notes := [*self.notes, *filter(None, [self.uncertified])]:
             lines += ["", *(f"- {note}" for note in notes)]
         if self.sources:
-            lines += ["", "## Sources", "", markdown_table(statistics_table(as_json(self.sources)))]
+            lines += ["", "## Sources", "", statistics_table(as_json(self.sources)).markdown()]
         if costs := self._language_costs():
             said = "Beside the same training that serves all text together."
-            lines += ["", "## Served alike", "", said, "", markdown_table(costs)]
+            lines += ["", "## Served alike", "", said, "", costs.markdown()]
         lines += self._slice_table()
         if self.against_others:
-            others = markdown_table(self.against_others)
+            others = Table.of(self.against_others).markdown()
             said = f"Tokens, with the 95 % interval, on {self.measured_on}; fewer are better."
             lines += ["", "## Against other versions", "", said, "", others]
-        lines += ["", "## By vocabulary size", "", "| ids | bytes/token |", "|---:|---:|"]
-        lines += [f"| {size:,} | {value:.4f} |" for size, value in self.curve]
+        sizes = [(f"{size:,}", f"{value:.4f}") for size, value in self.curve]
+        table = Table(("ids", "bytes/token"), sizes, left=())
+        lines += ["", "## By vocabulary size", "", table.markdown()]
         if self.chosen_size:
             said = "What sizes cost, on the same texts:"
             titles = ("ids", "bytes/token", "MFLOPs/byte")
@@ -398,5 +405,5 @@ class TrainingSummary(Summary):
                 for size, value, cost in self.chosen_size["curve"]
             ]
             lines += ["", "## Size", "", self.chosen_size["said"] + ".", "", said, ""]
-            lines += [markdown_table([titles, *rows])]
+            lines += [Table(titles, rows).markdown()]
         return lines

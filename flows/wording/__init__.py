@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from .special_tokens import FOUND_IN_TEXTS as FOUND_IN_TEXTS
     from .special_tokens import separated_at as separated_at
     from .special_tokens import unknown_special as unknown_special
-    from .tables import aligned as aligned
-    from .tables import markdown_table as markdown_table
     from .tables import statistics_table as statistics_table
     from .tokens import ids_text as ids_text
     from .tokens import token_text as token_text

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from bpeline.tokenizer_core.tables import Table
+
 TITLES = ("tokens per 1,000 bytes", "before", "after", "change", "95 % interval")
 NOT_MEASURED = "not measured"
 
 
 def language_costs(
     metrics: Mapping[str, float], before: str, gini: str, sources: Iterable[Mapping[str, Any]]
-) -> list[tuple[str, ...]]:
-    """A row of titles, one for each text that was measured apart, sources that were not, and Gini.
+) -> Table | None:
+    """A row for each text that was measured apart, for sources that were not, and for Gini.
 
     Args:
         metrics: of a training, which was measured beside another one.
@@ -21,11 +23,11 @@ def language_costs(
         sources: the named sources of the corpus, see `SourceStatistics`.
 
     Returns:
-        Nothing where the other training was not measured.
+        None where the other training was not measured.
     """
     if f"vs_{before}_percent/all" not in metrics:
-        return []
-    rows: list[tuple[str, ...]] = [TITLES]
+        return None
+    rows: list[tuple[str, ...]] = []
     group, percent = "bytes_per_token/", f"vs_{before}_percent/"
     texts = [
         key.removeprefix(group)
@@ -43,7 +45,7 @@ def language_costs(
     both = [metrics.get(name) for name in (f"vs_{before}/{gini.partition('/')[2]}", gini)]
     if None not in both:
         rows.append(("Gini coefficient", *(f"{value:.4f}" for value in both), "", ""))
-    return rows
+    return Table(TITLES, rows)
 
 
 def unmeasured(metrics: Mapping[str, float], sources: Iterable[Mapping[str, Any]]) -> list[str]:

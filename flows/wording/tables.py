@@ -1,4 +1,4 @@
-"""Rows of cells as text in columns, and as Markdown."""
+"""The table of the sources of a corpus."""
 
 from __future__ import annotations
 
@@ -6,17 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bpeline.tokenizer_core.tables import Table
-
-
-def aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """`Table.lines` of rows below a row of titles."""
-    return Table.of(rows).lines()
-
-
-def markdown_table(rows: Sequence[tuple[str, ...]]) -> str:
-    """`Table.markdown` of rows below a row of titles."""
-    return Table.of(rows).markdown()
-
 
 COLUMNS = {
     "source": "source",
@@ -32,15 +21,15 @@ COLUMNS = {
 }
 
 
-def statistics_table(statistics: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    """Rows of text under a row of titles; labels that no source has are left out."""
+def statistics_table(statistics: Sequence[Mapping[str, Any]]) -> Table:
+    """A row for each source; labels that no source has are left out."""
     shown = {
         title: name
         for title, name in COLUMNS.items()
         if name not in ("language", "domain") or any(one[name] for one in statistics)
     }
     rows = [tuple(_cell(name, one[name]) for name in shown.values()) for one in statistics]
-    return [tuple(shown), *rows]
+    return Table(tuple(shown), rows)
 
 
 def _cell(name: str, value: Any) -> str:
