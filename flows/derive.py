@@ -125,10 +125,10 @@ def extension_parameters(request: ExtensionRequest, workspace: str | None) -> di
 
 @asks(SuperwordsRequest)
 def superword_parameters(request: SuperwordsRequest, workspace: str | None) -> dict[str, Any]:
-    """The parameters of `train_tokenizer` that go on across spaces behind a version's words.
+    """The parameters of `train_tokenizer` that continue a version by superwords.
 
     Special tokens, thresholds, token rules and evaluation are as they were for the version; the
-    same text is counted anew, in lines. Its rules are not asked again.
+    same text is counted again, by lines. Its rules are not asked again.
 
     Raises:
         InvalidOption: sizes out of order, or a version that superwords cannot begin with.
@@ -266,7 +266,7 @@ def names_of(spelled: Sequence[str]) -> dict[str, str]:
 def across_spaces(
     base: Tokenizer, transition_size: int, cuts: Cuts = "punctuation"
 ) -> dict[str, Any]:
-    """What a training is told to go on across spaces behind the first ids of a tokenizer.
+    """The parameters of a training that learns superwords after the first ids of a tokenizer.
 
     Args:
         base: its files are in the workspace.
@@ -274,9 +274,9 @@ def across_spaces(
         cuts: where superwords end, see `superword_lines`.
     """
     lines = superword_lines(cuts)
-    told = canonical_json(lines.as_record()).decode() if lines.steps else lines.regex
+    regex = canonical_json(lines.as_record()).decode() if lines.steps else lines.regex
     return {
-        "pattern": told,
+        "pattern": regex,
         "tie_break": "smallest-ids",
         "special_tokens": _separators_of(base),
         "required_tokens": [],  # they are among its merges
@@ -358,10 +358,10 @@ def _to_continue(
             if words
             else "train one with `bpeline train`: the version that it continues was deleted",
         )
-    told = {key: value for key, value in config.items() if key not in _HOW}
+    kept = {key: value for key, value in config.items() if key not in _HOW}
     if config and (roles := lineage.roles):
-        told["roles"] = [f"{role}={token}" for role, token in roles.items()]
-    return lineage.version, base, told
+        kept["roles"] = [f"{role}={token}" for role, token in roles.items()]
+    return lineage.version, base, kept
 
 
 def _continued(
@@ -382,7 +382,7 @@ def _continued(
 
 
 def _of_others(base: Tokenizer, tie_break: str) -> dict[str, Any]:
-    """What training is told of a tokenizer whose merges cannot be replayed one by one.
+    """Parameters of a training after a tokenizer whose merges cannot be replayed.
 
     Raises:
         InvalidOption: it cannot be extended at all.
@@ -396,10 +396,10 @@ def _of_others(base: Tokenizer, tie_break: str) -> dict[str, Any]:
             return {}
     pattern = pattern_of_words(base)
     record = pattern.as_record()
-    told = canonical_json(record).decode() if pattern.steps else pattern.name or pattern.regex
+    regex = canonical_json(record).decode() if pattern.steps else pattern.name or pattern.regex
     return {
         "algorithm": "byte-bpe",
-        "pattern": told,
+        "pattern": regex,
         "tie_break": "smallest-ids",
         "continued_ids": base.vocab_size,
         "text_form": text_form_of(base),
@@ -449,7 +449,7 @@ def _words_of(reference: str, workspace: str | None) -> WordCounts:
 def _write_renamed(
     tokenizer: Tokenizer, names: Mapping[str, str], lineage: Lineage, directory: Path
 ) -> None:
-    """The files of the new version; what lies beside the old one's is carried over."""
+    """The files of the new version; what the old one has besides is copied."""
     workspace, digest = lineage.registry.workspace, lineage.version.digest
     kept = workspace.version_directory(digest)
     provenance = {

@@ -82,14 +82,14 @@ def sweep(
         BpelineError: what was asked for, read or written cannot be; the workspace stays good.
     """
     refuse_choice(parameters)
-    told = {key: value for key, value in parameters.items() if value is not None}
-    told |= {"paths": list(map(str, paths))} | ({} if name is None else {"name": name})
-    if (weights or temperatures) and is_version(told["paths"]):
-        told = _request_of(told.pop("paths")[0], workspace) | told
-    algorithm = told.get("algorithm", BYTE_BPE)
+    given = {key: value for key, value in parameters.items() if value is not None}
+    given |= {"paths": list(map(str, paths))} | ({} if name is None else {"name": name})
+    if (weights or temperatures) and is_version(given["paths"]):
+        given = _request_of(given.pop("paths")[0], workspace) | given
+    algorithm = given.get("algorithm", BYTE_BPE)
     choices_of(algorithm)  # refuses what there is none of
-    sizes = sorted(set(vocab_sizes or [told.get("vocab_size", 0)]) - {0}, reverse=True)
-    usual_pattern = told.get("pattern", kind_of(algorithm).default_pattern)
+    sizes = sorted(set(vocab_sizes or [given.get("vocab_size", 0)]) - {0}, reverse=True)
+    usual_pattern = given.get("pattern", kind_of(algorithm).default_pattern)
     patterns = list(dict.fromkeys(patterns)) or [usual_pattern]
     variants = list(dict.fromkeys(variants)) or [PLAIN]
     if unknown := [one for one in variants if one not in VARIANTS]:
@@ -108,11 +108,11 @@ def sweep(
         if algorithm != BYTE_BPE:
             raise InvalidOption(
                 f"the variant {SUPERBPE} was asked for of {algorithm}",
-                f"superwords go on behind the merges of {BYTE_BPE}",
+                f"superwords are learned after the merges of {BYTE_BPE}",
                 f"leave out --algorithm, or --variant {SUPERBPE}",
             )
         variants = [PLAIN, *(one for one in variants if one != PLAIN)]  # whose words it begins with
-    asked = _Asked(told, tuple(sizes)).with_mixtures(patterns[0], weights, temperatures)
+    asked = _Asked(given, tuple(sizes)).with_mixtures(patterns[0], weights, temperatures)
     for pattern in patterns:
         for variant in variants:
             asked.requests(pattern, variant)  # refuses now what cannot be trained later
@@ -177,15 +177,15 @@ def _request_of(reference: str, workspace: str | None) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What the trainings of a sweep are told.
+    """The parameters of the trainings of a sweep.
 
     Attributes:
-        told: what all are told.
+        common: those of all.
         sizes: the largest first.
-        mixtures: title → what its trainings are told besides; the present mixture first.
+        mixtures: title → the parameters of its own; the present mixture first.
     """
 
-    told: Mapping[str, Any]
+    common: Mapping[str, Any]
     sizes: tuple[int, ...]
     mixtures: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"": {}})
 
@@ -238,6 +238,6 @@ class _Asked:
                     plain = words[title]
                     known = min(transition_size(size), plain.vocab_size)
                     own |= across_spaces(plain, known)
-                told = {**self.told, **mixture, **VARIANTS[variant], **own}
-                made[title].append(TrainingRequest.checked(**told))
+                given = {**self.common, **mixture, **VARIANTS[variant], **own}
+                made[title].append(TrainingRequest.checked(**given))
         return made

@@ -99,7 +99,7 @@ def _train(
 def extend(as_json: bool, **asked: Any) -> None:
     """Continue a version to more ids; every old id keeps its meaning.
 
-    More merges are learned behind those of the version, from PATHS, else from the corpus it was
+    More merges are learned after those of the version, from PATHS, else from the corpus it was
     trained on, whose chunks are not counted again. With them, texts get shorter; ids of new tokens
     follow all old ones, so rows are added at the end of a model's table of embeddings. The new
     version remembers the old one, and a certificate of what was kept.

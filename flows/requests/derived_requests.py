@@ -43,7 +43,7 @@ class ExtensionRequest(DerivedRequest):
 
     @property
     def choice(self) -> dict[str, Any]:
-        """What a training is told of a number of ids that it chooses; else nothing."""
+        """The parameters that let a training choose its number of ids; empty if one was given."""
         if not isinstance(self.vocab_size, str):
             return {}
         return {"largest_size": self.size, "model_shape": self.model_shape}

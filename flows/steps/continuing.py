@@ -116,7 +116,7 @@ def _merge_settings(request: TrainingRequest) -> dict[str, object]:
 
 
 def keep_words(tokenizer: Tokenizer, workspace: Workspace) -> None:
-    """Keep the files of a tokenizer that superwords are learned behind, registered or not."""
+    """Keep the files of a tokenizer that superwords continue, registered or not."""
     directory = workspace.version_directory(tokenizer.digest)
     if not holds_version(workspace, tokenizer.digest):
         bpeline.save(tokenizer, directory)
