@@ -25,6 +25,15 @@ from packaging.version import Version
 import bpeline
 from bpeline.flows.requests import usable_cores
 from bpeline.flows.running import runner
+from bpeline.flows.serving import answers
+from bpeline.registry.tracking import (
+    OUT_OF_DATE,
+    MlflowTracker,
+    TrackingSettings,
+    database_of,
+    is_server,
+    is_there,
+)
 from bpeline.tokenizer_core.errors import BpelineError, RegistryUnreachable
 from bpeline.tokenizer_core.redaction import without_secrets
 
@@ -213,7 +222,7 @@ def _named_by_the_environment(home: Path) -> Iterator[Finding]:
     except BpelineError as error:
         yield Finding("broken", "catalogue", error.happened, error.next_step)
     if chosen.tracking_uri:
-        yield _mlflow(chosen.tracking_uri)
+        yield _mlflow(MlflowTracker(TrackingSettings(chosen.tracking_uri)))
 
 
 def _opened(registry: Registry) -> Iterator[Finding]:
@@ -257,18 +266,10 @@ def _opened(registry: Registry) -> Iterator[Finding]:
     if begun:
         found = f"{', '.join(begun)} not deleted everywhere yet"
         yield Finding("note", "deletions", found, "type `bpeline resume`")
-    yield _mlflow(registry.tracker.settings.uri)
-    if _may_be_asked(registry.tracker.settings.uri):
+    mlflow = _mlflow(registry.tracker)
+    yield mlflow
+    if mlflow.state == "ok":
         yield from _versions(registry)
-
-
-def _may_be_asked(uri: str) -> bool:
-    """Whether asking MLflow changes nothing: an older one would be brought up to date."""
-    from bpeline.registry.tracking import DatabaseState, database_of, look_at
-
-    database = database_of(uri)
-    unchanged = (DatabaseState.ABSENT, DatabaseState.EMPTY, DatabaseState.COMPLETE)
-    return database is None or look_at(database).state in unchanged
 
 
 def _versions(registry: Registry) -> Iterator[Finding]:
@@ -311,50 +312,34 @@ def _store(workspace: Workspace) -> Finding:
     return Finding("ok", "store", workspace.store)
 
 
-def _mlflow(uri: str) -> Finding:
-    from bpeline.registry.tracking import answers, database_of, is_server
-
+def _mlflow(tracker: MlflowTracker) -> Finding:
+    uri = tracker.settings.uri
     database = database_of(uri)
+    if database is not None and not is_there(database):
+        said = f"{database} does not exist yet; the first publication makes it"
+        return Finding("ok", "mlflow database", said)
     if database is not None:
-        return _mlflow_database(database)
+        return _mlflow_database(database, tracker.why_unusable())
     if not is_server(uri):
-        return Finding("ok", "mlflow server", f"none needed, {uri}")
+        return Finding("ok", "mlflow server", f"none needed, {tracker.settings.place}")
     if answers(uri, SERVER_SECONDS):
-        return Finding("ok", "mlflow server", uri)
+        return Finding("ok", "mlflow server", tracker.settings.place)
     return Finding(
         "broken",
         "mlflow server",
-        f"{uri} does not answer",
+        f"{tracker.settings.place} does not answer",
         "start it or unset MLFLOW_TRACKING_URI; runs wait in the outbox meanwhile",
     )
 
 
-def _mlflow_database(path: Path) -> Finding:
-    from bpeline.registry.tracking import DatabaseState, look_at
-
-    found = look_at(path)
-    said = f"{path} is {found.state.value}"
-    advice = ""
-    match found.state:
-        case DatabaseState.COMPLETE:
-            said = f"{path}, {found.versions} versions, revision {found.revision}"
-        case DatabaseState.ABSENT:
-            said = f"{path} does not exist yet; the first publication makes it"
-        case DatabaseState.INTERRUPTED:
-            advice = "whoever opens it next takes back what a killed process was writing"
-        case DatabaseState.OUTDATED:
-            said += f", revision {found.revision}"
-            advice = "the next publication brings it up to date and keeps the old file"
-        case DatabaseState.EMPTY | DatabaseState.HALF_MADE if not found.in_use:
-            advice = "the next publication keeps it under another name and makes it anew"
-        case DatabaseState.HALF_MADE:
-            said += f", with {found.versions} versions in it"
-            advice = "the next publication tries to mend a copy of it"
-        case _:
-            said += f": {found.remark or found.revision}"
-            advice = "restore it from a copy, or set MLFLOW_TRACKING_URI to another"
-            return Finding("broken", "mlflow database", said, advice)
-    return Finding("note" if advice else "ok", "mlflow database", said, advice)
+def _mlflow_database(path: Path, reason: str) -> Finding:
+    if not reason:
+        return Finding("ok", "mlflow database", str(path))
+    if OUT_OF_DATE in reason:
+        advice = "the next publication brings it up to date and keeps the former content"
+        return Finding("note", "mlflow database", f"{path}: an older MLflow made it", advice)
+    advice = "restore it from a copy, or set MLFLOW_TRACKING_URI to another"
+    return Finding("broken", "mlflow database", f"{path}: {reason}", advice)
 
 
 def _prefect() -> Finding:

@@ -114,7 +114,7 @@ def record_sweep(
             figures=(_draw(sweep, directory),),
             table=f"{table_of(sweep).markdown()}\n\n{sweep.measured_on}\n",
         )
-        run = registry.tracker.record_sweep(record)
+        run = registry.tracker.runs.record_sweep(record)
     return replace(
         sweep, link=run_link(registry.tracker.settings.ui, run.experiment_id, run.run_id)
     )

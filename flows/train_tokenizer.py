@@ -82,7 +82,7 @@ def train_tokenizer(request: TrainingRequest, workspace: str | None) -> Training
                     with run.step(CHOOSE_SIZE) as outcome:
                         sized = choose_size(learned, words, plan, setup, request, registry)
                         outcome(sized.outcome)
-                preparing.let_measure()
+                preparing.join()  # it takes time of this process, which is measured next
                 with run.step(EVALUATE) as outcome:
                     evaluated = evaluate(sized.learned, words, plan, setup, sized.request, registry)
                     outcome(evaluated.outcome)

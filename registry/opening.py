@@ -22,7 +22,7 @@ from bpeline.registry.environment import (
     where_it_was_looked_for,
     workspace_of,
 )
-from bpeline.registry.tracking import MlflowTracker, TrackingSettings, is_server, tracker_of
+from bpeline.registry.tracking import MlflowTracker, TrackingSettings, is_server
 from bpeline.registry.workspace import (
     Workspace,
     known_store,
@@ -84,7 +84,7 @@ class Registry:
         self.place = place
         self.workspace: Workspace = place.workspace
         settings = tracking_settings(place.tracking_uri, place.workspace)
-        self.tracker: MlflowTracker = tracker or tracker_of(settings)
+        self.tracker: MlflowTracker = tracker or MlflowTracker(settings)
 
     @cached_property
     def catalogue(self) -> Catalogue:
@@ -291,4 +291,5 @@ def tracking_settings(uri: str, workspace: Workspace) -> TrackingSettings:
         ui_port=served or ui_port(workspace),
         ui_is_served=served is not None,
         owner=workspace.id,
+        snapshot=workspace.root / "mlflow-snapshot.json",
     )

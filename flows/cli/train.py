@@ -236,12 +236,6 @@ def train(
             "accepted are names such as news or news-32k",
             "add `--name news`, or type `bpeline train --demo`",
         )
-    if not plan:
-        from bpeline.registry.environment import addresses
-        from bpeline.registry.tracking import mlflow_beside
-
-        beside = mlflow_beside(addresses().tracking_uri)
-        click.get_current_context().with_resource(beside)
     if merges is not None:
         if given["vocab_size"] is not None:
             raise InvalidOption(
@@ -428,24 +422,21 @@ def run_training(parameters: dict[str, Any]) -> Any:
     """
     from bpeline.flows.running import progress, runner, settings
     from bpeline.registry.environment import addresses
-    from bpeline.registry.tracking import mlflow_beside
 
     chosen = runner.choose_runner()
-    at = addresses()
-    parameters = {**parameters, "workspace": at.workspace}
+    parameters = {**parameters, "workspace": addresses().workspace}
     listener = progress.for_stream(sys.stderr)
     if chosen.remark:
         listener.note(chosen.remark)
     with progress.listening(listener):
         if chosen.prefect_api is None:
-            with mlflow_beside(at.tracking_uri):
-                if "file" in parameters:
-                    from bpeline.flows.importing import import_tokenizer
+            if "file" in parameters:
+                from bpeline.flows.importing import import_tokenizer
 
-                    return import_tokenizer(**parameters)
-                from bpeline.flows.train_tokenizer import train_tokenizer
+                return import_tokenizer(**parameters)
+            from bpeline.flows.train_tokenizer import train_tokenizer
 
-                return train_tokenizer(**parameters)
+            return train_tokenizer(**parameters)
         settings.prepare_prefect(chosen.prefect_api, quiet_terminal=True)
         # Else each batch of lines that a lost server does not get is complained of here.
         logging.raiseExceptions = False

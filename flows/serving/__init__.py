@@ -18,5 +18,6 @@ if TYPE_CHECKING:
     from .prefect_listener import PrefectListener as PrefectListener
     from .prefect_listener import run_tags as run_tags
     from .prefect_listener import runs_unattended as runs_unattended
+    from .services import answers as answers
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

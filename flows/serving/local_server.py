@@ -296,7 +296,7 @@ def _mlflow(registry: Registry, port: int, option: str) -> list[Service]:
     """MLflow's server over the workspace's own store; none when MLflow is a server elsewhere."""
     if is_server(registry.tracker.settings.uri):
         return []
-    registry.tracker.prepare_database()
+    registry.tracker.prepare()
     # Where its store is says the environment: it may hold a password, and others see arguments.
     command = _python(mlflow_server.__name__, HOST, str(port))
     return [Service("MLflow", command, port, option=option)]

@@ -5,21 +5,25 @@ Knows how to look after them, not what they serve.
 
 from __future__ import annotations
 
+import http.client
 import os
 import signal
 import socket
 import subprocess
 import threading
 import time
+import urllib.error
+import urllib.parse
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from subprocess import DEVNULL
 from typing import NamedTuple
 
 from bpeline.flows.running import stop_moving, terminable
 from bpeline.registry.serving import end_family, parent_variable
-from bpeline.registry.tracking import answers
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryUnreachable
 
 HOST = "127.0.0.1"
@@ -118,6 +122,20 @@ def _refuse_taken_port(service: Service, port: int) -> None:
             f"a port nobody listens on, for {service.name}",
             f"type the same command with `{service.option} {port + 1}`",
         ) from error
+
+
+def answers(url: str, seconds: float) -> bool:
+    """Whether ``/health`` below an address is answered by HTTP and without an inner error."""
+    address = f"{url.rstrip('/')}/health"
+    local = urllib.parse.urlsplit(url).hostname in {"127.0.0.1", "localhost", "::1"}
+    proxies = [urllib.request.ProxyHandler({})] if local else []
+    try:
+        with urllib.request.build_opener(*proxies).open(address, timeout=seconds):
+            return True
+    except urllib.error.HTTPError as refusal:
+        return refusal.code < HTTPStatus.INTERNAL_SERVER_ERROR
+    except (OSError, ValueError, http.client.HTTPException):
+        return False
 
 
 def _wait_until_ready(service: Service, processes: Processes) -> None:

@@ -253,11 +253,15 @@ def record(
     """
     run = None
     if not encoded.encoded_bytes:
-        run = registry.tracker.dataset_run(version.name, encoded.manifest_digest, encoded.output)
+        run = registry.tracker.runs.dataset_run(
+            version.name, encoded.manifest_digest, encoded.output
+        )
     known = run is not None
     if run is None:
         shards = TokenShards(encoded.output)
-        run = registry.tracker.record_dataset(_as_record(encoded, shards, version, paths, asked))
+        run = registry.tracker.runs.record_dataset(
+            _as_record(encoded, shards, version, paths, asked)
+        )
     base = registry.tracker.settings.ui
     link = run_link(base, run.experiment_id, run.run_id)
     return replace(encoded, link=link, newly_recorded=not known)

@@ -1,7 +1,6 @@
 """Slow beginnings made early: MLflow is imported and its database made while words are counted.
 
-Both take seconds of plain Python: of another process where the tracker has one (see
-`registry/tracking/beside.py`); else the kernels at work meanwhile do not need the interpreter.
+Both take seconds of plain Python; the kernels at work meanwhile do not need the interpreter.
 Nothing depends on it: whoever publishes asks again and finds it done.
 """
 
@@ -9,37 +8,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 
 from bpeline.flows.requests import BYTE_BPE, TrainingRequest
 from bpeline.registry.tracking import MlflowTracker
 from bpeline.tokenizer_core.ahead import compiling_ahead
 
 
-class Preparing(threading.Thread):
-    """The thread in which a tracker prepares itself."""
-
-    def __init__(self, tracker: MlflowTracker, then: Callable[[], object]) -> None:
-        super().__init__(name="prepare to publish")
-        self._tracker, self._then = tracker, then
-
-    def run(self) -> None:
-        try:
-            self._tracker.prepare()
-            self._then()
-        except Exception:  # publishing meets the same error, and tells it
-            return
-
-    def let_measure(self) -> None:
-        """Wait where it takes the time of this process, which is measured next."""
-        if not self._tracker.is_beside:
-            self.join()
-
-
 @contextmanager
 def prepared(
     tracker: MlflowTracker, then: Callable[[], object] = lambda: None
-) -> Iterator[Preparing]:
+) -> Iterator[threading.Thread]:
     """Let the tracker prepare itself in a thread while the block runs; join it before publishing.
 
     The block does not end before the thread, so that no migration is cut short.
@@ -47,7 +26,13 @@ def prepared(
     Args:
         then: what is said to MLflow as soon as it is imported.
     """
-    thread = Preparing(tracker, then)
+
+    def prepare() -> None:
+        with suppress(Exception):  # publishing meets the same error, and tells it
+            tracker.prepare()
+            then()
+
+    thread = threading.Thread(target=prepare, name="prepare to publish")
     thread.start()
     try:
         yield thread

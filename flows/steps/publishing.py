@@ -478,5 +478,5 @@ def _number_pages(
     pages = page_files(numbered, version.directory / PAGES)
     with suppress(RegistryError):
         for page in pages:
-            registry.tracker.add_files(version.mlflow_run_id, [page], page.stem)
-        registry.tracker.add_report(version.mlflow_run_id, f"# {called}\n\n{report}")
+            registry.tracker.runs.add_files(version.mlflow_run_id, [page], page.stem)
+        registry.tracker.runs.add_report(version.mlflow_run_id, f"# {called}\n\n{report}")

@@ -115,7 +115,7 @@ class TrainingRun:
         """
         name, begun = self.request.name, self.row.started_at
         self.registry.make_store()
-        self.registry.tracker.open_run(
+        self.registry.tracker.runs.open_run(
             StartedRun(name, self.id, begun, this_user(), asked(self.request))
         )
         show_ends(self.registry)
@@ -203,7 +203,7 @@ def asked(request: RunRequest) -> dict[str, Any]:
 def _show_end(run: TrainingRun, status: str, error: str) -> None:
     """What MLflow does not hear now, the next run of this workspace tells it."""
     with suppress(RegistryError, StorageError):
-        run.registry.tracker.close_run(run.request.name, run.id, status, error)
+        run.registry.tracker.runs.close_run(run.request.name, run.id, status, error)
 
 
 def run_to_continue(catalogue: Catalogue, request: RunRequest) -> Run | None:

@@ -299,6 +299,7 @@ def _say_in_mlflow(registry: Registry, move: AliasMove) -> None:
         for number, text in said.items():
             if number is not None:
                 registry.tracker.tag_version(move.name, number, {tag: text})
+        registry.tracker.keep_snapshot()
 
 
 def _place(name: str, number: int | Anywhere | None) -> str:

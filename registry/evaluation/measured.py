@@ -100,7 +100,7 @@ def metrics_of(registry: Registry, version: ResolvedVersion) -> dict[str, float]
     known = registry.catalogue.metrics(version.name, version.digest)
     if known or not version.mlflow_run_id:
         return last_values(known)
-    return registry.tracker.metrics_of(version.mlflow_run_id)
+    return registry.tracker.runs.metrics_of(version.mlflow_run_id)
 
 
 def evaluation_of(registry: Registry, version: ResolvedVersion) -> dict[str, Any] | None:

@@ -181,7 +181,7 @@ def _measure(
     if row is not None and row.measured_on != made.digest:
         metrics = metrics_on(found, made)
         if version.mlflow_run_id:
-            registry.tracker.add_metrics(
+            registry.tracker.runs.add_metrics(
                 version.mlflow_run_id, metrics, found.vocab_size, named.number
             )
             tag = {"evaluation_set": made.digest[:8]}

@@ -230,7 +230,7 @@ def _keep_certificate(
             with tempfile.TemporaryDirectory(prefix="bpeline-") as aside:
                 shown = Path(aside) / path.name
                 DURABLE.write(shown, content)
-                registry.tracker.add_files(version.mlflow_run_id, [shown], CERTIFICATES)
+                registry.tracker.runs.add_files(version.mlflow_run_id, [shown], CERTIFICATES)
     except RegistryError as error:  # the next export tries again
         return f"the certificate is not in MLflow: {error.happened}"
     DURABLE.write(path, content)

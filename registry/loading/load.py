@@ -123,7 +123,7 @@ def load_version(registry: Registry, version: ResolvedVersion) -> Tokenizer:
         )
     # Not inside the workspace: a reader holds no lock, so a sweep could take its directory away.
     with tempfile.TemporaryDirectory(prefix="bpeline-") as downloads:
-        registry.tracker.download_version(
+        registry.tracker.models.download_version(
             version.name, version.number, FORMAT_FILES, Path(downloads)
         )
         return keep_downloads(workspace, version.digest, Path(downloads))

@@ -15,6 +15,7 @@ from bpeline.registry.loading.resolved import ResolvedVersion as ResolvedVersion
 from bpeline.registry.loading.resolved import recall, remember
 from bpeline.registry.opening import Registry
 from bpeline.registry.records import ByAlias, ByDigest, ByNumber
+from bpeline.registry.tracking import is_server, server_alias
 from bpeline.tokenizer_core.digests import DIGEST_LENGTH
 from bpeline.tokenizer_core.errors import (
     RegistryError,
@@ -42,6 +43,10 @@ def resolve(registry: Registry, reference: ByAlias | ByNumber | ByDigest) -> Res
     if isinstance(reference, ByDigest):
         return _by_digest(registry, reference)
     try:
+        if isinstance(reference, ByAlias):
+            known = _as_known(registry, reference)
+            if known is not None:
+                return known
         store = registry.store
         if isinstance(reference, ByAlias):
             tracked = registry.tracker.version_of_alias(reference.name, reference.alias)
@@ -70,6 +75,21 @@ def resolve(registry: Registry, reference: ByAlias | ByNumber | ByDigest) -> Res
             )
     remember(registry.place, reference, version, store)
     return version
+
+
+def _as_known(registry: Registry, reference: ByAlias) -> ResolvedVersion | None:
+    """What a server's alias means, where it is what it was: one call, and no import of MLflow.
+
+    Raises:
+        RegistryUnreachable: no server answers.
+    """
+    uri = registry.tracker.settings.uri
+    known = recall(registry.place, reference, registry.known_store) if is_server(uri) else None
+    if known is None:
+        return None
+    found = server_alias.version_of_alias(uri, reference.name, reference.alias)
+    same = found is not None and (found.number, found.digest) == (known.number, known.digest)
+    return known if same else None
 
 
 def _as_remembered(registry: Registry, reference: ByAlias | ByNumber) -> ResolvedVersion | None:

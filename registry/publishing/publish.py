@@ -13,11 +13,18 @@ from collections.abc import Container, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bpeline.registry.aliases import AliasMovedMeanwhile, move_alias
 from bpeline.registry.catalogue import AliasMove, Registration, utc_now
-from bpeline.registry.loading import all_files, format_files, keep_files
+from bpeline.registry.certify import certificates_in
+from bpeline.registry.loading import (
+    all_files,
+    format_files,
+    keep_files,
+    kept_export,
+    load_verified,
+)
 from bpeline.registry.publishing.registration import register_once, registered
 from bpeline.registry.records import (
     CANDIDATE,
@@ -147,16 +154,17 @@ def _deliver(
     store = registry.make_store()
     version = registered(tracker, publication)
     if version is None:
-        run = tracker.record_run(publication, all_files(directory))
+        run = tracker.runs.record_run(publication, all_files(directory))
         with (
             registry.workspace.temporary_directory("model") as staging,
             DURABLE.passing(staging),
         ):
-            version = register_once(tracker, publication, run, format_files(directory), staging)
+            files, config = _loadable(directory)
+            version = register_once(tracker, publication, run, files, config, staging)
     elif version.run_id != publication.run_id and refusals_in(version.tags):
-        tracker.withdraw_run(name, publication.run_id)
+        tracker.runs.withdraw_run(name, publication.run_id)
     else:
-        tracker.record_run(publication, (), version)
+        tracker.runs.record_run(publication, (), version)
     _remember(registry, publication, version)
     before = registry.catalogue.add_registration(
         Registration(store, name, version.number, digest, version.mlflow_run_id, utc_now())
@@ -168,6 +176,8 @@ def _deliver(
     if publication.run_id in unfinished:
         registry.catalogue.finish_run(publication.run_id)
     DURABLE.remove(record)
+    with suppress(RegistryError):  # who reads next asks MLflow instead
+        tracker.keep_snapshot()
     remarks = []
     if not new:
         remarks.append(f"nothing new since {name}/{version.number}: the same tokenizer")
@@ -197,6 +207,20 @@ def _deliver(
         ui_command=tracker.settings.ui_command,
         remarks=tuple(remarks),
     )
+
+
+def _loadable(directory: Path) -> tuple[list[Path], dict[str, Any]]:
+    """The files by which ``mlflow.pyfunc`` loads a version, and what it has to know of them.
+
+    ``tokenizer.json`` is among them where `tokenizers` was found to read it alike: it serves where
+    bpeline is not installed.
+    """
+    export, certificate = kept_export(directory, "hf"), certificates_in(directory).get("hf")
+    certified = certificate is not None and not (certificate.difference or certificate.not_checked)
+    reader = certificate.version if export and certificate and certified else ""
+    files = format_files(directory) + ([export] if export and reader else [])
+    finds_special = load_verified(directory).spec.finds_special
+    return files, {"tokenizers": reader, "finds_special": finds_special}
 
 
 def _describe_name(registry: Registry, publication: Publication) -> None:

@@ -8,9 +8,9 @@ methods, not MLflow.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bpeline.registry.records import Publication
 from bpeline.registry.tracking import TrackedRun, TrackedVersion
@@ -44,6 +44,7 @@ def register_once(
     publication: Publication,
     run: TrackedRun,
     files: Sequence[Path],
+    config: Mapping[str, Any],
     staging: Path,
 ) -> TrackedVersion:
     """Register a tokenizer, or find the version that already is this tokenizer.
@@ -51,7 +52,7 @@ def register_once(
     Args:
         publication: what is registered; its digest is the identity.
         run: the MLflow run it comes from.
-        files: the files of the ``bpeline`` format, the only ones a loader reads.
+        files, config: as of `Models.log_model`.
         staging: an empty private directory to lay the loadable model out in.
 
     Raises:
@@ -64,9 +65,9 @@ def register_once(
         return version
     failure: Exception | None = None
     try:
-        tracker.ensure_registered_model(publication.name)
-        model = tracker.log_model(publication, run, files, staging)
-        tracker.create_version(publication, run, model)
+        tracker.models.ensure_registered_model(publication.name)
+        model = tracker.models.log_model(publication, run, files, config, staging)
+        tracker.models.create_version(publication, run, model)
     except Exception as error:  # the reply may be lost and the version there all the same
         failure = error
     version = registered(tracker, publication)

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.registry.records import DriftObservation, ObservedDrift, PastObservation
-from bpeline.registry.tracking.mlflow_door import point
-from bpeline.registry.tracking.mlflow_runs import MlflowRuns
-from bpeline.registry.tracking.tracked import TrackedRun, shortened, shortened_page
+from bpeline.registry.tracking.descriptions import shortened_page
+from bpeline.registry.tracking.mlflow_client import Connection
+from bpeline.registry.tracking.mlflow_errors import unshown
+from bpeline.registry.tracking.mlflow_runs import Runs
+from bpeline.registry.tracking.tracked import TrackedRun, shortened
 
 DRIFT = "drift"
 DRIFTED = "drift/drifted"  # every observation has it, so its last step is their number
@@ -22,8 +24,16 @@ DRIFTED = "drift/drifted"  # every observation has it, so its last step is their
 DRIFTED_VALUES: dict[str, float] = {"drifted": 1.0, "not drifted": 0.0, "not judged": -1.0}
 
 
-class MlflowDrift(MlflowRuns):
-    """The series of a name; `MlflowRuns` has the runs of its versions."""
+class Drift:
+    """The series of a name; `Runs` has the runs of its versions."""
+
+    def __init__(self, connection: Connection, runs: Runs) -> None:
+        self._connection = connection
+        self._runs = runs
+
+    @property
+    def _client(self) -> Any:
+        return self._connection.client
 
     def record_drift(self, observation: DriftObservation) -> ObservedDrift:
         """Add one observation to the run of its name, which is made for the first.
@@ -31,24 +41,27 @@ class MlflowDrift(MlflowRuns):
         ``metrics`` must have `DRIFTED`. An observation that is cut short before its metrics are
         there has not happened: the next one takes its number.
         """
-        with self._answering(f"recording drift of {observation.name}"):
+        from mlflow.entities import Metric
+
+        with self._connection.answering(f"recording drift of {observation.name}"):
             run = self._drift_run(observation.name)
             past = self._client.get_metric_history(run.run_id, DRIFTED)
             number = max((one.step for one in past), default=0) + 1
             place = f"observations/{number:06}.json"
             record = {**observation.record, "observation": number}
-            self._add_text(run.run_id, json.dumps(record, indent=2), place)
+            self._runs.add_text(run.run_id, json.dumps(record, indent=2), place)
             last = sorted(observation.metrics.items(), key=lambda one: one[0] == DRIFTED)
-            points = [point(key, value, observation.time_ms, number) for key, value in last]
-            self._log_points(run, points)
+            time_ms = observation.time_ms
+            points = [Metric(key, value, time_ms, number) for key, value in last]
+            self._client.log_batch(run.run_id, points, synchronous=True)
             title, _, rest = observation.page.partition("\n")
             page = f"{title}\n\nIn charts of metrics, *Step* is the observation's number.\n{rest}"
             for key, value in (
                 (f"observation.{number}", shortened(observation.said)),
                 ("mlflow.note.content", shortened_page(page, place)),
             ):
-                self._client.set_tag(run.run_id, key, value)
-            self._finish(run)
+                self._client.set_tag(run.run_id, key, value, synchronous=True)
+            self._client.set_terminated(run.run_id)
             series = {
                 key: tuple(
                     (one.step, one.value)
@@ -57,13 +70,14 @@ class MlflowDrift(MlflowRuns):
                 for key in observation.metrics
             }
             shown = [step for step, _ in series.get(DRIFTED, ())]
-            self._require(number in shown, f"observation {number}")
+            if number not in shown:
+                raise unshown(self._connection.settings.place, f"observation {number}")
             return ObservedDrift(run.run_id, run.experiment_id, number, series)
 
     def past_observations(self, name: str, metrics: Sequence[str]) -> list[PastObservation]:
         """What the series of a name has of some metrics, in order; empty where none was begun."""
-        with self._answering(f"reading the drift of {name}"):
-            experiment = self._experiment_named(name)
+        with self._connection.answering(f"reading the drift of {name}"):
+            experiment = self._connection.experiment_named(name)
             runs = [] if experiment is None else self._drift_runs(experiment.experiment_id)
             times: dict[int, int] = {}
             found: dict[int, dict[str, float]] = {}
@@ -78,15 +92,15 @@ class MlflowDrift(MlflowRuns):
 
     def show_drift(self, observed: ObservedDrift, figures: Sequence[Path]) -> None:
         """Keep pictures with the run, in the place of those of the observation before."""
-        self.add_files(observed.run_id, figures, "figures")
+        self._runs.add_files(observed.run_id, figures, "figures")
 
     def _drift_run(self, name: str) -> TrackedRun:
-        experiment_id = self._experiment_of(name)
+        experiment_id = self._runs.experiment_of(name)
         found = self._drift_runs(experiment_id)
         if found:
             return TrackedRun(found[0].info.run_id, found[0].info.experiment_id)
         about = {"mlflow.source.name": "bpeline", "kind": DRIFT}
-        return self._new_run(experiment_id, f"drift {name}", about)
+        return self._runs.new_run(experiment_id, f"drift {name}", about)
 
     def _drift_runs(self, experiment_id: str) -> list[Any]:
         """The run of the series, if there is one."""

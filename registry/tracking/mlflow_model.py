@@ -1,28 +1,23 @@
 """The tokenizer as MLflow loads it: ``mlflow.pyfunc.load_model("models:/news@champion")``.
 
-MLflow copies this file beside the tokenizer's text files and a wheel of the core (models from
-code: nothing is pickled) and runs it in processes where bpeline may not be installed. So it knows
-MLflow's base class and the core's `Tokenizer`, nothing else of this project, and is never imported
-by it. Its errors are ImportErrors, because the project's own are in what cannot be imported.
+MLflow copies this file beside the tokenizer's files (models from code: nothing is pickled) and
+runs it. Where bpeline is installed, that encodes; elsewhere `tokenizers`, on the version's
+``tokenizer.json``, if both were compared when the version was registered. So this file knows
+MLflow's base class and these two libraries, nothing else of this project, and is never imported
+by it.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import sys
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 from mlflow.exceptions import MlflowException
 from mlflow.models import set_model
 from mlflow.pyfunc import PythonModel
-
-if TYPE_CHECKING:
-    from bpeline import Tokenizer
 
 _IDS = (list, tuple, numpy.ndarray)
 
@@ -34,18 +29,18 @@ class TokenizerModel(PythonModel):  # type: ignore[misc]  # MLflow ships no type
     ``"all"``, ``"none"``, or a JSON list. By default the tokenizer decides, see `Tokenizer.encode`.
     """
 
-    _tokenizer: Tokenizer
+    _tokenizer: Any
 
     def load_context(self, context: Any) -> None:
-        """Load the tokenizer that was logged with this file; verifies its digest."""
-        if not _is_installed():
-            _import_last(Path(context.artifacts["core"]), context.model_config["core_sha256"])
-        try:
+        """Load the tokenizer that was logged with this file."""
+        folder = Path(context.artifacts["tokenizer"])
+        found = find_spec("bpeline")
+        if found is not None and found.origin is not None:  # a mere folder of that name has none
             from bpeline import Tokenizer
 
-            self._tokenizer = Tokenizer.load(context.artifacts["tokenizer"], format="bpeline")
-        except ImportError as error:
-            raise _explained(error, context.model_config["packages"]) from None
+            self._tokenizer = Tokenizer.load(folder, format="bpeline")  # verifies its digest
+        else:
+            self._tokenizer = _ByTokenizers(folder, context.model_config)
         # MLflow reads the signature from the type hints of `predict`. When it calls a method with
         # these hints, it replaces a DataFrame by its first column; one without hints gets all.
         self.predict = self._predict_input  # type: ignore[method-assign]
@@ -65,6 +60,45 @@ class TokenizerModel(PythonModel):  # type: ignore[misc]  # MLflow ships no type
         if isinstance(rows, list) and rows and all(isinstance(ids, _IDS) for ids in rows):
             return self._tokenizer.decode_batch(rows)
         return TokenizerModel.predict(self, context, rows, params)
+
+
+class _ByTokenizers:
+    """`tokenizers`, which reads a certified ``tokenizer.json`` as bpeline does."""
+
+    def __init__(self, folder: Path, config: dict[str, Any]) -> None:
+        if not config["tokenizers"]:
+            raise ImportError(
+                "loading this tokenizer needs bpeline: its export tokenizer.json is missing or was "
+                "not compared with tokenizers when it was registered. Install bpeline"
+            )
+        try:
+            import tokenizers
+        except ImportError as error:
+            raise ImportError(
+                f"loading this tokenizer needs bpeline or tokenizers: pip install "
+                f"tokenizers=={config['tokenizers']}",
+                name="tokenizers",
+            ) from error
+        self._reader = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._usual = "all" if config["finds_special"] else "none"
+        added = self._reader.get_added_tokens_decoder().values()
+        self._special = {token.content for token in added if token.special}
+
+    def encode(self, text: str, allowed_special: Any) -> list[int]:
+        allowed = self._usual if allowed_special is None else allowed_special
+        if isinstance(allowed, frozenset):
+            if allowed and allowed != self._special:
+                raise MlflowException.invalid_parameter_value(
+                    f"allowed_special is {sorted(allowed)}; without bpeline, tokenizers finds all "
+                    f'special tokens or none. Pass "all" or "none", or install bpeline'
+                )
+            allowed = "all" if allowed else "none"
+        self._reader.encode_special_tokens = allowed == "none"
+        return list(self._reader.encode(text, add_special_tokens=False).ids)
+
+    def decode_batch(self, rows: list[Any]) -> list[str]:
+        listed = [[int(one) for one in ids] for ids in rows]
+        return list(self._reader.decode_batch(listed, skip_special_tokens=False))
 
 
 def _allowed_special(params: dict[str, Any]) -> Any:
@@ -97,47 +131,6 @@ def _rows_of(model_input: Any) -> Any:
         f"the DataFrame has the columns {columns}; expected one column named text, or a single "
         'column. Pass the column that holds the texts: model.predict(frame["NAME"].tolist())'
     )
-
-
-def _is_installed() -> bool:
-    """Whether there is a bpeline already: an installed one is preferred to the wheel."""
-    found = find_spec("bpeline")
-    return found is not None and found.origin is not None  # a mere folder of that name has none
-
-
-def _import_last(wheel: Path, digest: str) -> None:
-    """Let Python import from the wheel what it finds nowhere else."""
-    content = wheel.read_bytes() if wheel.is_file() else b""
-    if hashlib.sha256(content).hexdigest() != digest:
-        raise ImportError(
-            f"{wheel} is not the file that was stored with this model\n"
-            f"accepted is the one with the SHA-256 {digest}\n"
-            "install bpeline, which is then used instead, or load another version"
-        )
-    sys.path.append(str(wheel.resolve()))
-
-
-def _explained(error: ImportError, packages: list[str]) -> ImportError:
-    """The same error, naming all that is missing."""
-    missing = [package for package in packages if not _has(_name(package))]
-    if missing:
-        happened = f"needs {' and '.join(map(_name, missing))}, which is not installed"
-        advice = f"pip install {' '.join(missing)}"
-    else:
-        happened, advice = f"failed: {error}", f"it was stored with {', '.join(packages)}"
-    return ImportError(f"loading this tokenizer {happened}: {advice}", name=error.name)
-
-
-def _name(package: str) -> str:
-    return package.partition("==")[0]
-
-
-def _has(distribution: str) -> bool:
-    try:
-        version(distribution)
-    except PackageNotFoundError:
-        return False
-    return True
 
 
 set_model(TokenizerModel())

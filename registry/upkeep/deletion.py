@@ -271,7 +271,7 @@ def _delete(registry: Registry, one: Deletion, leaving: Collection[int]) -> Dele
     kept = _Kept.of(registry, one)
     removed = Traces()
     if not kept.numbers:
-        removed = tracker.remove_traces(one.name, one.digest, kept.runs)
+        removed = tracker.models.remove_traces(one.name, one.digest, kept.runs)
     forget_resolved(registry.place, one.name, one.number)
     if not kept.numbers:
         for record, waiting in list(waiting_publications(workspace)):
@@ -381,7 +381,7 @@ def _described(registry: Registry, one: Deletion, leaving: Collection[int]) -> D
             f"runs and models in MLflow, for {_listed(kept.numbers)} is the same tokenizer"
         )
     else:
-        traces = registry.tracker.traces(one.name, one.digest, kept.runs)
+        traces = registry.tracker.models.traces(one.name, one.digest, kept.runs)
         runs, models = len(traces.runs), len(traces.models)
         goes.append(f"its runs ({runs}) and models ({models}) there, with their files")
     directory = workspace.version_directory(one.digest)

@@ -132,9 +132,9 @@ def remove_leftovers(
         _remove_files(found.old)  # first: on a full disk, this makes room for MLflow's journal
         for one in found.old:
             if one.kind == "mlflow run":
-                registry.tracker.remove_run(one.key)
+                registry.tracker.runs.remove_run(one.key)
             elif one.kind == "mlflow model":
-                registry.tracker.remove_model(one.key)
+                registry.tracker.models.remove_model(one.key)
     return found
 
 
@@ -304,8 +304,8 @@ def _left_in_mlflow(registry: Registry) -> Iterator[Leftover]:
     needed |= {publication.run_id for publication in _waiting(registry)}
     tracker = registry.tracker
     kinds: dict[Kind, list[UnendedRun]] = {
-        "mlflow run": tracker.unended_runs(),
-        "mlflow model": tracker.unregistered_models(),
+        "mlflow run": tracker.runs.unended_runs(),
+        "mlflow model": tracker.models.unregistered_models(),
     }
     for kind, ones in kinds.items():
         for one in ones:

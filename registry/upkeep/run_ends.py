@@ -29,17 +29,19 @@ def show_ends(registry: Registry) -> int:
         RegistryUnreachable: MLflow does not answer.
     """
     ended = 0
-    for shown in registry.tracker.unended_runs():
+    for shown in registry.tracker.runs.unended_runs():
         run = registry.catalogue.find_run(shown.run_id) if shown.run_id else None
         if run is None or run.state == "running" or waits_in_outbox(registry.workspace, run.id):
             continue
         if run.state == "finished":
             # It ended in MLflow when it was published: this one was made once more, when a server
             # that had been stopped did what nobody waited for any longer.
-            registry.tracker.remove_run(shown.id)
+            registry.tracker.runs.remove_run(shown.id)
             continue
         status = FAILED if run.state in ("failed", "refused") else KILLED
-        registry.tracker.end_run(shown.id, status, run.error, run.finished_at or run.heartbeat_at)
+        registry.tracker.runs.end_run(
+            shown.id, status, run.error, run.finished_at or run.heartbeat_at
+        )
         ended += 1
     return ended
 
@@ -79,5 +81,5 @@ def dismiss(registry: Registry, run_id: str) -> Run:
     # What MLflow does not hear now, the next run of this workspace tells it.
     with suppress(RegistryError, StorageError):
         if registry.store:
-            registry.tracker.close_run(run.name, run.id, KILLED, "dismissed")
+            registry.tracker.runs.close_run(run.name, run.id, KILLED, "dismissed")
     return dismissed

@@ -462,7 +462,7 @@ def test_a_version_whose_counts_are_gone_still_says_what_it_can(
 def test_an_mlflow_that_is_away_costs_the_record_and_nothing_else(
     place: Path, pieces: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bpeline.registry.tracking.tracking import MlflowTracker
+    from bpeline.registry.tracking import MlflowTracker
     from bpeline.tokenizer_core.errors import RegistryUnreachable
 
     def away(*_: Any) -> None:

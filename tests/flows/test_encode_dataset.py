@@ -157,7 +157,7 @@ def test_an_interrupted_encoding_goes_on_behind_its_finished_shards(
 def test_a_run_that_mlflow_did_not_hear_of_is_recorded_next_time(
     registered: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bpeline.registry.tracking.tracking import MlflowTracker
+    from bpeline.registry.tracking import MlflowTracker
 
     def silent(*_: Any) -> None:
         raise RegistryUnreachable("MLflow does not answer", "", "")

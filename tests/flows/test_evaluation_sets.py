@@ -101,7 +101,7 @@ def test_a_version_with_a_separator_is_equal_and_a_poor_one_is_not_better(
     run = open_registry().tracker.version("news", 3)
     assert run is not None
     assert run.tags["evaluation_set"] == only["digest"][:8]
-    measured = open_registry().tracker.metrics_of(run.mlflow_run_id)
+    measured = open_registry().tracker.runs.metrics_of(run.mlflow_run_id)
     assert measured["compression/bytes_per_token"] == shown["second"]
     assert "*" not in bpeline("versions").stdout
     # Who looks at MLflow alone needs nothing else to choose.
@@ -474,7 +474,7 @@ def test_the_set_costs_a_corpus_itself_and_how_much_is_told(
     assert second["left_out"] in bpeline("show", "news/2").stdout
     run = open_registry().tracker.version("news", 2)
     assert run is not None
-    in_mlflow = open_registry().tracker.metrics_of(run.mlflow_run_id)
+    in_mlflow = open_registry().tracker.runs.metrics_of(run.mlflow_run_id)
     assert in_mlflow["corpus/left_out_bytes"] == second["metrics"]["corpus/left_out_bytes"]
     assert bpeline("verify", "news/2").exit_code == 0
     assert "left out" not in train("much.txt", 500, "--special-token", "\n\n")["said"]

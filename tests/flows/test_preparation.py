@@ -15,10 +15,9 @@ from bpeline.flows import train_tokenizer as flow
 from bpeline.flows.steps.preparation import prepared
 from bpeline.flows.train_tokenizer import train_tokenizer
 from bpeline.registry.opening import open_registry
-from bpeline.registry.tracking import beside
+from bpeline.registry.tracking import MlflowTracker, beside
 from bpeline.registry.tracking.beside import Beside
 from bpeline.registry.tracking.tracked import TrackingSettings
-from bpeline.registry.tracking.tracking import MlflowTracker
 from bpeline.tokenizer_core.errors import BpelineError, RegistryUnreachable
 
 

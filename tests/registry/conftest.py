@@ -20,7 +20,7 @@ from bpeline.registry import environment
 from bpeline.registry.catalogue.catalogue import Catalogue
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.records.publication import Publication
-from bpeline.registry.tracking.tracking import MlflowTracker, TrackingSettings
+from bpeline.registry.tracking import MlflowTracker, TrackingSettings
 from bpeline.registry.word_counts.store import WordCountStore
 from bpeline.registry.workspace.store_records import remember_store
 from bpeline.registry.workspace.workspace import Workspace

@@ -97,8 +97,8 @@ def artifacts_of(registry: Registry) -> list[Path]:
 
 def require_gone(registry: Registry, digest: str) -> None:
     assert [one.number for one in registry.tracker.versions("news")] == [2]
-    assert registry.tracker.traces("news", digest, ()).runs == ()
-    assert registry.tracker.traces("news", digest, ()).models == ()
+    assert registry.tracker.models.traces("news", digest, ()).runs == ()
+    assert registry.tracker.models.traces("news", digest, ()).models == ()
     assert not registry.workspace.version_directory(digest).exists()
     assert registry.catalogue.find_version("news", digest) is None
     assert [one.number for one in registry.catalogue.registrations("news")] == [2]

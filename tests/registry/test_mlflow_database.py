@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 from faulty_disk import mounted
 
-from bpeline.registry.tracking import mlflow_database
+from bpeline.registry.tracking import MlflowTracker, TrackingSettings, mlflow_database
 from bpeline.registry.tracking.mlflow_database import (
     DatabaseState,
     database_of,
@@ -31,7 +31,6 @@ from bpeline.registry.tracking.mlflow_database import (
     look_at,
     make_ready,
 )
-from bpeline.registry.tracking.tracking import MlflowTracker, TrackingSettings
 from bpeline.registry.workspace import lock
 from bpeline.tokenizer_core.errors import (
     CorruptFile,

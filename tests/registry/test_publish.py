@@ -17,8 +17,8 @@ from bpeline.registry.loading.version_files import FORMAT_FILES
 from bpeline.registry.opening import Registry
 from bpeline.registry.publishing.publish import publish_outbox, publish_version, waiting_records
 from bpeline.registry.records.publication import CURVE_METRIC, Publication, PublishedVersion
+from bpeline.registry.tracking import MlflowTracker
 from bpeline.registry.tracking.tracked import TrackedModel, TrackedRun
-from bpeline.registry.tracking.tracking import MlflowTracker
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import (
     CorruptFile,

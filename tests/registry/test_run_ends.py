@@ -36,7 +36,7 @@ def runs_of(registry: Registry, name: str = "news") -> list[Any]:
 
 def test_a_run_is_shown_from_its_begin_to_its_end(registry: Registry, made: Made) -> None:
     publication = replace(made(b"the", run_id="monday"), started_at=BEGIN, started_by="ada")
-    registry.tracker.open_run(started("monday"))
+    registry.tracker.runs.open_run(started("monday"))
     (run,) = runs_of(registry)
     assert (run.info.status, run.info.start_time) == ("RUNNING", milliseconds(BEGIN))
     assert run.data.params == {"vocab_size": "258"}
@@ -83,7 +83,7 @@ def test_runs_that_are_dead_are_ended_by_the_workspace_that_owns_them(
 ) -> None:
     failed, killed, alive = (registry.catalogue.start_run("news", {}) for _ in range(3))
     for run in (failed, killed, alive):
-        registry.tracker.open_run(started(run.id))
+        registry.tracker.runs.open_run(started(run.id))
     registry.catalogue.fail_run(failed.id, "no space left")
     registry.catalogue.interrupt_run(killed.id)
     from bpeline.registry import configure
@@ -96,9 +96,9 @@ def test_runs_that_are_dead_are_ended_by_the_workspace_that_owns_them(
     assert shown[failed.id].data.tags["error"] == "no space left"
     assert shown[killed.id].info.status == "KILLED"
     assert shown[alive.id].info.status == "RUNNING"
-    registry.tracker.open_run(started(killed.id))  # continued
+    registry.tracker.runs.open_run(started(killed.id))  # continued
     assert len(runs_of(registry)) == 3
-    registry.tracker.close_run("news", killed.id, "FAILED", "it did not fit")
+    registry.tracker.runs.close_run("news", killed.id, "FAILED", "it did not fit")
     assert show_ends(registry) == 0
 
 
@@ -106,7 +106,7 @@ def test_a_run_that_was_made_twice_is_shown_once(registry: Registry, made: Made)
     """A server that had stood still did what it was asked, when nobody waited any longer."""
     row = registry.catalogue.start_run("news", {})
     tracker = registry.tracker
-    first = tracker.open_run(started(row.id))
+    first = tracker.runs.open_run(started(row.id))
     tracker._begin_run(first.experiment_id, started(row.id))
     assert len(runs_of(registry)) == 1
     version = publish_version(registry, made(b"the", run_id=row.id))
@@ -133,7 +133,7 @@ def test_gc_removes_what_killed_processes_left_in_mlflow(
         patch.setattr(type(registry.tracker), "create_version", killed)
         with pytest.raises(KeyboardInterrupt):
             publish_version(registry, publication)
-    registry.tracker.open_run(started("gone"))
+    registry.tracker.runs.open_run(started("gone"))
     assert [one.kind for one in find_leftovers(registry, days=0).old] == ["mlflow run"], (
         "the model belongs to a publication that waits"
     )
@@ -148,7 +148,7 @@ def test_gc_removes_what_killed_processes_left_in_mlflow(
 def test_a_dismissed_run_ends_killed_and_one_at_work_is_refused(registry: Registry) -> None:
     registry.make_store()
     run = registry.catalogue.start_run("news", {})
-    registry.tracker.open_run(started(run.id))
+    registry.tracker.runs.open_run(started(run.id))
     with pytest.raises(RegistryError, match="process"):
         dismiss(registry, run.id)
     registry.catalogue.interrupt_run(run.id)

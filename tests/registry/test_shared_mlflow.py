@@ -20,7 +20,7 @@ from bpeline.registry.aliases.moves import AliasMovedMeanwhile
 from bpeline.registry.catalogue import Catalogue
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.records.publication import Publication
-from bpeline.registry.tracking.tracking import MlflowTracker
+from bpeline.registry.tracking import MlflowTracker
 from bpeline.registry.upkeep.repairs import repair
 
 pytestmark = pytest.mark.night

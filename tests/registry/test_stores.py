@@ -24,7 +24,7 @@ from bpeline.registry.loading.version_files import keep_files
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.publishing import keep_in_outbox, waiting_records
 from bpeline.registry.records.publication import Publication
-from bpeline.registry.tracking.tracking import MlflowTracker
+from bpeline.registry.tracking import MlflowTracker
 from bpeline.registry.upkeep.repairs import repair
 from bpeline.registry.upkeep.retention import find_leftovers, remove_leftovers
 from bpeline.registry.versions.listing import OtherStore

@@ -15,6 +15,7 @@ from bpeline.registry.opening import Registry, open_registry, tracking_settings
 from bpeline.registry.publishing.publish import publish_version
 from bpeline.registry.publishing.registration import register_once
 from bpeline.registry.records.publication import CURVE_METRIC, Publication
+from bpeline.registry.tracking import MlflowTracker
 from bpeline.registry.tracking.tracked import (
     LONGEST_TEXT,
     TrackedRun,
@@ -22,7 +23,6 @@ from bpeline.registry.tracking.tracked import (
     insisting,
     shortened_page,
 )
-from bpeline.registry.tracking.tracking import MlflowTracker
 from bpeline.registry.tracking.ui_links import (
     model_link,
     run_link,
@@ -36,7 +36,7 @@ Made = Callable[..., Publication]
 
 def record(registry: Registry, publication: Publication) -> TrackedRun:
     files = all_files(publication.tokenizer_directory)
-    return registry.tracker.record_run(publication, files)
+    return registry.tracker.runs.record_run(publication, files)
 
 
 def register(registry: Registry, publication: Publication, tmp_path: Path) -> int:
@@ -208,7 +208,7 @@ def test_versions_are_found_by_digest_alias_and_number(
     assert tracker.version_of_alias("news", "nobody") is None
     assert tracker.version_of_alias("nothing", "champion") is None
     assert tracker.aliases("nothing").get("nothing", {}) == {}
-    assert tracker.metrics_of("0" * 32) == {}
+    assert tracker.runs.metrics_of("0" * 32) == {}
 
 
 def test_models_of_other_people_are_not_taken_for_ours(registry: Registry) -> None:
@@ -223,12 +223,12 @@ def test_only_named_files_are_downloaded(registry: Registry, made: Made, tmp_pat
     register(registry, publication, tmp_path)
     target = tmp_path / "fetched"
     target.mkdir()
-    registry.tracker.download_version("news", 1, FORMAT_FILES, target)
+    registry.tracker.models.download_version("news", 1, FORMAT_FILES, target)
     assert sorted(path.name for path in target.rglob("*")) == sorted(FORMAT_FILES)
     for path in target.iterdir():
         assert path.read_bytes() == (publication.tokenizer_directory / path.name).read_bytes()
     with pytest.raises(UnknownVersion, match="tokenizer/secrets"):
-        registry.tracker.download_version("news", 1, ["secrets"], target)
+        registry.tracker.models.download_version("news", 1, ["secrets"], target)
 
 
 def test_nothing_pickled_is_stored(registry: Registry, made: Made, tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ from bpeline.registry.loading.resolution import StaleAlias
 from bpeline.registry.loading.resolved import recall
 from bpeline.registry.opening import Registry
 from bpeline.registry.records.references import ByNumber
+from bpeline.registry.tracking import MlflowTracker
 from bpeline.registry.tracking.lookup import Unsure, lookup
-from bpeline.registry.tracking.tracking import MlflowTracker
 from bpeline.tokenizer_core.errors import (
     InvalidOption,
     RegistryUnreachable,

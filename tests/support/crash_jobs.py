@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from disturbed import disturbed
-from mlflow_tables import made_once, nothing_kept
+from mlflow_tables import made_once
 from workspace_state import sha256, swept_state_of
 
 from bpeline.flows.derive import superword_parameters
@@ -69,7 +69,7 @@ def publish_first(workspace: str, tables: str = "") -> None:
         tables: an empty database to be copied in place of MLflow's migrations, which take seconds;
             it is made when it is missing. Without it they are run.
     """
-    with nothing_kept(), made_once(Path(tables)) if tables else nullcontext():
+    with made_once(Path(tables)) if tables else nullcontext():
         flow_publish_waiting()
 
 

@@ -12,8 +12,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bpeline.registry.tracking import kept_empty
-
 
 @contextmanager
 def made_once(template: Path) -> Iterator[None]:
@@ -44,17 +42,6 @@ def made_once(template: Path) -> Iterator[None]:
     finally:
         utils._initialize_tables = sqlalchemy_store._initialize_tables = make
         utils._get_latest_schema_revision = latest
-
-
-@contextmanager
-def nothing_kept() -> Iterator[None]:
-    """Let every empty database be migrated, whatever was kept of an earlier one."""
-    read = kept_empty.read
-    kept_empty.read = lambda made_with: None
-    try:
-        yield
-    finally:
-        kept_empty.read = read
 
 
 def copy_database(source: Path, target: Path) -> None:

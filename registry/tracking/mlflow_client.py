@@ -1,0 +1,155 @@
+"""The client of one MLflow: imported and connected when it is first needed, its errors as ours.
+
+Every call names its tracking URI through a client of its own, so a process that also uses MLflow
+for other things keeps its settings. ``mlflow_model.py`` imports MLflow too, but is run by MLflow,
+never by us.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy
+
+from bpeline.registry.environment import prepare_mlflow
+from bpeline.registry.tracking import mlflow_database
+from bpeline.registry.tracking.mlflow_errors import as_registry_error, says_missing, unshown
+from bpeline.registry.tracking.tracked import TrackingSettings
+from bpeline.registry.tracking.ui_links import is_server
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.errors import BpelineError, StorageError
+from bpeline.tokenizer_core.urls import read_only_url
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+OUT_OF_DATE = "out-of-date database schema"  # what MLflow says of one that is to be upgraded
+
+
+class Connection:
+    """A client of one MLflow.
+
+    Args:
+        settings: where it is.
+
+    Attributes:
+        settings: the same.
+        database: its file, where it is a SQLite file.
+    """
+
+    def __init__(self, settings: TrackingSettings) -> None:
+        self.settings = settings
+        self.database: Path | None = mlflow_database.database_of(settings.uri)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether MLflow is imported and connected."""
+        return "client" in self.__dict__
+
+    @cached_property
+    def client(self) -> MlflowClient:
+        """MLflow's client. A database that is a SQLite file is made or upgraded if need be.
+
+        Raises:
+            StorageError: it cannot be; nothing was changed.
+        """
+        uri, path = self.settings.uri, self.database
+        if path is None:
+            if not is_server(uri):  # MLflow tries for minutes, even where a password is wrong
+                with sqlalchemy.create_engine(uri).connect():
+                    pass
+            return _client_of(uri, self.settings)
+        if not DURABLE.is_changeable(path):
+            return _client_of(read_only_url(path), self.settings)
+        if not mlflow_database.is_there(path):
+            mlflow_database.make(path, lambda place: _client_of(place, self.settings))
+        try:
+            return _client_of(uri, self.settings)
+        except Exception as error:
+            if OUT_OF_DATE not in str(error):
+                raise
+        if self.settings.ui_is_served:
+            raise StorageError(
+                f"{path} has to be brought up to date, and `bpeline ui` serves it",
+                "a database that nobody has open meanwhile",
+                "stop `bpeline ui` or `bpeline server`, then type the same command again",
+            )
+        warnings.warn(mlflow_database.upgrade(path), stacklevel=2)
+        return _client_of(uri, self.settings)
+
+    def why_unusable(self) -> str:
+        """Why the database, a SQLite file, cannot be used as it is; empty where it can. Reads."""
+        assert self.database is not None
+        try:
+            _client_of(read_only_url(self.database), self.settings)
+        except Exception as error:
+            return " ".join(str(error).split())[:200]
+        return ""
+
+    @contextmanager
+    def answering(self, doing: str) -> Iterator[None]:
+        """Turn MLflow's and the network's errors into ours.
+
+        Raises:
+            RegistryUnreachable: MLflow does not answer within the settings' limits.
+            RegistryError: it refuses.
+        """
+        try:
+            yield
+        except BpelineError:
+            raise
+        except Exception as error:
+            raise as_registry_error(error, doing, self.settings.place) from error
+
+    @contextmanager
+    def fine_if_missing(self) -> Iterator[None]:
+        """Suppress MLflow's answer that there is no such thing."""
+        try:
+            yield
+        except Exception as error:
+            if not says_missing(error):
+                raise
+
+    def experiment_named(self, name: str) -> Any:
+        """MLflow's experiment of this name, or None."""
+        return self.client.get_experiment_by_name(name)
+
+    def artifacts_at(self, location: str) -> Any:
+        """MLflow's store of the artifacts that lie at an address.
+
+        Not the client's: after an answer without an address it would write to the current
+        directory, and it has no means to delete artifacts.
+        """
+        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+        if not location:
+            raise unshown(self.settings.place, "where its files are")
+        return get_artifact_repository(location, tracking_uri=self.settings.uri)
+
+
+def _client_of(uri: str, settings: TrackingSettings) -> MlflowClient:
+    """A client that has asked its store something: a database has its tables then."""
+    prepare_mlflow(settings.timeout_seconds, settings.retries)
+    for chatty in ("mlflow.store.db.utils", "alembic"):  # tell of every migration
+        logger = logging.getLogger(chatty)
+        if logger.level == logging.NOTSET:
+            logger.setLevel(logging.WARNING)
+    # In a notebook, the bars of a library of MLflow's miss widgets; it has none to show there.
+    warnings.filterwarnings("ignore", message="IProgress not found")
+    # Importing MLflow's models warns about a type hint of its own.
+    warnings.filterwarnings(
+        "ignore", message=".*Any type hint is inferred as AnyType", category=UserWarning
+    )
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+    if mlflow_database.database_of(uri) is not None:
+        client.search_registered_models(max_results=1)
+        client.search_experiments(max_results=1)
+    return client
