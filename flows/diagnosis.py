@@ -335,9 +335,12 @@ def _mlflow(tracker: MlflowTracker) -> Finding:
 def _mlflow_database(path: Path, reason: str) -> Finding:
     if not reason:
         return Finding("ok", "mlflow database", str(path))
-    if OUT_OF_DATE in reason:
-        advice = "the next publication brings it up to date and keeps the former content"
-        return Finding("note", "mlflow database", f"{path}: an older MLflow made it", advice)
+    if Path(f"{path}-journal").exists():
+        advice = "the next command takes back what a killed process was writing"
+        return Finding("note", "mlflow database", f"{path}: a change in it is unfinished", advice)
+    if reason == OUT_OF_DATE:
+        advice = "the next publication brings an older one up to date and keeps its content"
+        return Finding("note", "mlflow database", f"{path}: {reason}", advice)
     advice = "restore it from a copy, or set MLFLOW_TRACKING_URI to another"
     return Finding("broken", "mlflow database", f"{path}: {reason}", advice)
 

@@ -8,8 +8,10 @@ never by us.
 from __future__ import annotations
 
 import logging
+import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -28,8 +30,12 @@ from bpeline.tokenizer_core.urls import read_only_url
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+    from mlflow.entities import Metric, Param
 
-OUT_OF_DATE = "out-of-date database schema"  # what MLflow says of one that is to be upgraded
+OUT_OF_DATE = "another MLflow made it"
+# What MLflow says of a database that has other tables, opened to be read alone.
+_ADDS_DEFAULT = "INSERT INTO experiments"
+_OUTDATED = ("out-of-date database schema", "readonly database")
 
 
 class Connection:
@@ -45,7 +51,9 @@ class Connection:
 
     def __init__(self, settings: TrackingSettings) -> None:
         self.settings = settings
-        self.database: Path | None = mlflow_database.database_of(settings.uri)
+        named = mlflow_database.database_of(settings.uri)
+        # Not a link to it: SQLite keeps the journal beside the file itself.
+        self.database: Path | None = None if named is None else Path(os.path.realpath(named))
 
     @property
     def is_open(self) -> bool:
@@ -68,28 +76,52 @@ class Connection:
         if not DURABLE.is_changeable(path):
             return _client_of(read_only_url(path), self.settings)
         if not mlflow_database.is_there(path):
-            mlflow_database.make(path, lambda place: _client_of(place, self.settings))
-        try:
-            return _client_of(uri, self.settings)
-        except Exception as error:
-            if OUT_OF_DATE not in str(error):
-                raise
-        if self.settings.ui_is_served:
-            raise StorageError(
-                f"{path} has to be brought up to date, and `bpeline ui` serves it",
-                "a database that nobody has open meanwhile",
-                "stop `bpeline ui` or `bpeline server`, then type the same command again",
-            )
-        warnings.warn(mlflow_database.upgrade(path), stacklevel=2)
+            mlflow_database.make(path, self._create)
+        elif self._is_outdated(path):
+            if self.settings.ui_is_served:
+                raise StorageError(
+                    f"{path} has to be brought up to date, and `bpeline ui` serves it",
+                    "a database that nobody has open meanwhile",
+                    "stop `bpeline ui` or `bpeline server`, then type the same command again",
+                )
+            if said := mlflow_database.upgrade(path, self._is_outdated):
+                warnings.warn(said, stacklevel=2)
         return _client_of(uri, self.settings)
 
-    def why_unusable(self) -> str:
-        """Why the database, a SQLite file, cannot be used as it is; empty where it can. Reads."""
-        assert self.database is not None
+    def _create(self, uri: str) -> None:
         try:
-            _client_of(read_only_url(self.database), self.settings)
+            _client_of(uri, self.settings)
         except Exception as error:
-            return " ".join(str(error).split())[:200]
+            if _ADDS_DEFAULT not in str(error):
+                raise
+            raise StorageError(
+                f"MLflow cannot make its database in the directory {os.getcwd()!r}: it writes this "
+                "name into a statement of SQL",
+                "a current directory without quotes and colons, for the first publication alone",
+                "type the same command in another one, with BPELINE_HOME set to the workspace",
+            ) from error
+
+    def _is_outdated(self, path: Path) -> bool:
+        """Whether MLflow would change the tables if it opened the database to write."""
+        mlflow_database.recover(path)
+        reason = self.why_unusable(path)
+        if reason and reason != OUT_OF_DATE:
+            raise StorageError(
+                f"MLflow's database {path} cannot be used: {reason}",
+                "a database that MLflow made, of this or an earlier release",
+                "type `bpeline doctor`; restore it from a copy, or set MLFLOW_TRACKING_URI",
+            )
+        return bool(reason)
+
+    def why_unusable(self, path: Path) -> str:
+        """Why a SQLite file cannot be used as it is; empty where it can. Reads."""
+        try:
+            _client_of(read_only_url(path), self.settings)
+        except Exception as error:
+            reason = " ".join(str(error).split())
+            if _ADDS_DEFAULT in reason:  # a row that MLflow adds when it is missing
+                return ""
+            return OUT_OF_DATE if any(sign in reason for sign in _OUTDATED) else reason[:200]
         return ""
 
     @contextmanager
@@ -116,6 +148,13 @@ class Connection:
             if not says_missing(error):
                 raise
 
+    def log(self, run_id: str, metrics: Sequence[Metric], params: Sequence[Param] = ()) -> None:
+        """Log metrics and parameters of a run."""
+        # In a thread of its own: MLflow links metrics to the model that is active in this one.
+        with ThreadPoolExecutor(1) as thread:
+            log = self.client.log_batch
+            thread.submit(log, run_id, metrics, params, synchronous=True).result()
+
     def experiment_named(self, name: str) -> Any:
         """MLflow's experiment of this name, or None."""
         return self.client.get_experiment_by_name(name)
@@ -136,10 +175,11 @@ class Connection:
 def _client_of(uri: str, settings: TrackingSettings) -> MlflowClient:
     """A client that has asked its store something: a database has its tables then."""
     prepare_mlflow(settings.timeout_seconds, settings.retries)
-    for chatty in ("mlflow.store.db.utils", "alembic"):  # tell of every migration
+    # They tell of every migration, and of errors that are raised, too.
+    for chatty, level in (("mlflow.store.db.utils", logging.CRITICAL), ("alembic", logging.ERROR)):
         logger = logging.getLogger(chatty)
         if logger.level == logging.NOTSET:
-            logger.setLevel(logging.WARNING)
+            logger.setLevel(level)
     # In a notebook, the bars of a library of MLflow's miss widgets; it has none to show there.
     warnings.filterwarnings("ignore", message="IProgress not found")
     # Importing MLflow's models warns about a type hint of its own.

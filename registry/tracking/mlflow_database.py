@@ -90,14 +90,28 @@ def make(path: Path, create: Callable[[str], object]) -> None:
             made.unlink(missing_ok=True)
 
 
-def upgrade(path: Path) -> str:
+def recover(path: Path) -> None:
+    """Take back what a killed process left unfinished in a database, as SQLite itself does.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    with _told_of(path), closing(connect(path, "rw")) as held:
+        held.execute("SELECT 1 FROM sqlite_master").fetchone()
+
+
+def upgrade(path: Path, is_outdated: Callable[[Path], bool]) -> str:
     """Bring an old database up to date by `mlflow db upgrade`, run on a copy of it.
 
     Killed at any moment, it leaves the old tables or the new ones. The former content stays
     beside it. Whoever wants to write meanwhile waits, as for any transaction.
 
+    Args:
+        path: of the file.
+        is_outdated: whether a database is.
+
     Returns:
-        What people should know of it.
+        What people should know of it; empty where another process was faster.
 
     Raises:
         CorruptFile: it cannot be brought up to date; it is as it was.
@@ -107,8 +121,15 @@ def upgrade(path: Path) -> str:
     kept = path.with_name(f"{path.name}.before-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
     copy = path.with_name(f".tmp-{secrets.token_hex(6)}-upgraded-{path.name}")
     with _locked(path), _told_of(path), closing(connect(path, "rw")) as held:
+        if not is_outdated(path):
+            return ""
+        if held.execute("PRAGMA journal_mode").fetchone() == ("wal",):
+            raise StorageError(
+                f"an older MLflow made {path}, and somebody switched it to a write-ahead log",
+                "a database as MLflow makes it",
+                f"stop what uses it, then type `mlflow db upgrade sqlite:///{path}`",
+            )
         try:
-            held.execute("PRAGMA journal_mode = DELETE")  # a log would be taken for the new one's
             held.execute("PRAGMA locking_mode = EXCLUSIVE")  # held beyond the transaction
             held.execute("BEGIN EXCLUSIVE")
             held.execute("COMMIT")
@@ -116,6 +137,8 @@ def upgrade(path: Path) -> str:
                 _copy(held, former)
             _copy(held, copy)
             _upgrade_copy(path, copy)
+            if is_outdated(copy):
+                raise _not_upgraded(path, "tables are missing")
             with closing(sqlite3.connect(copy)) as upgraded:
                 upgraded.backup(held)  # in one transaction
         finally:
@@ -137,12 +160,15 @@ def _upgrade_copy(path: Path, copy: Path) -> None:
         check=False,
     )
     if done.returncode:
-        said = " ".join(done.stderr.split())[-200:]
-        raise CorruptFile(
-            f"MLflow {version('mlflow')} cannot bring {path} up to date: {said}",
-            "it is as it was; accepted are databases of this MLflow or of an older one",
-            "install the MLflow that made it, or set MLFLOW_TRACKING_URI to another",
-        )
+        raise _not_upgraded(path, " ".join(done.stderr.split())[-200:])
+
+
+def _not_upgraded(path: Path, reason: str) -> CorruptFile:
+    return CorruptFile(
+        f"MLflow {version('mlflow')} cannot bring {path} up to date: {reason}",
+        "it is as it was; accepted are databases of this MLflow or of an older one",
+        "install the MLflow that made it, or set MLFLOW_TRACKING_URI to another",
+    )
 
 
 @contextmanager
@@ -169,10 +195,9 @@ def _told_of(path: Path) -> Iterator[None]:
             ) from error
         if "locked" in str(error):
             raise StorageError(
-                f"{path} has to be brought up to date for MLflow {version('mlflow')}, and others "
-                "have it open",
-                "a database that nobody has open meanwhile, such as `bpeline ui`",
-                "stop them, then type the same command again",
+                f"another program is writing to MLflow's database {path}",
+                "a database that nobody uses while it is made ready",
+                "stop it, such as `bpeline ui`, then type the same command again",
             ) from error
         raise StorageError(
             f"MLflow's database {path} cannot be made ready: {error}",

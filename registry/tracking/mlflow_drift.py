@@ -53,7 +53,7 @@ class Drift:
             last = sorted(observation.metrics.items(), key=lambda one: one[0] == DRIFTED)
             time_ms = observation.time_ms
             points = [Metric(key, value, time_ms, number) for key, value in last]
-            self._client.log_batch(run.run_id, points, synchronous=True)
+            self._connection.log(run.run_id, points)
             title, _, rest = observation.page.partition("\n")
             page = f"{title}\n\nIn charts of metrics, *Step* is the observation's number.\n{rest}"
             for key, value in (

@@ -377,7 +377,7 @@ class Runs:
         # MLflow lets nobody change a parameter: a run that is continued keeps those it began with.
         new = {key: value for key, value in params.items() if key not in shown.data.params}
         listed = [Param(key, shortened(as_text(value))) for key, value in sorted(new.items())]
-        self._client.log_batch(run.run_id, metrics, listed, synchronous=True)
+        self._connection.log(run.run_id, metrics, listed)
 
     def _log_inputs(self, run: TrackedRun, sources: Sequence[CorpusInput]) -> None:
         inputs = [_dataset_input(one) for one in sources]

@@ -76,7 +76,8 @@ class MlflowTracker:
 
     def why_unusable(self) -> str:
         """Why its database, a SQLite file, cannot be used as it is; empty where it can. Reads."""
-        return self._connection.why_unusable()
+        assert self._connection.database is not None
+        return self._connection.why_unusable(self._connection.database)
 
     # ---- what it holds -----------------------------------------------------------------------
 
@@ -182,9 +183,8 @@ class MlflowTracker:
         before = None if database is None else snapshot.stamp_of(database)
         aliases, tags = self._models(None)
         found = Registered(self._identity(), tuple(self._search("")), aliases, tags)
-        if database is not None and file is not None and before is not None:
-            if snapshot.stamp_of(database) == before:
-                snapshot.write(file, before, found)
+        if database and file and before and snapshot.stamp_of(database) == before:
+            snapshot.write(file, before, found)
         return found
 
     def _identity(self) -> str:

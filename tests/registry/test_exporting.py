@@ -24,6 +24,7 @@ from bpeline.registry.certify.sample_texts import _PIECES, certificate_texts
 from bpeline.registry.exports.exporting import export_version
 from bpeline.registry.loading.version_files import write_exports
 from bpeline.registry.opening import Registry
+from bpeline.registry.tracking.mlflow_runs import Runs
 from bpeline.tokenizer_core.algorithms.character_bpe.trainer import train_char_bpe
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.errors import (
@@ -331,13 +332,13 @@ def test_mlflow_shows_the_certificate_of_a_later_export_once(
 ) -> None:
     run = registry.tracker.version("news", 1).mlflow_run_id  # type: ignore[union-attr]
     uploads = []
-    add = type(registry.tracker).add_files
 
-    def adding(tracker: Any, run_id: str, files: Any, folder: str) -> None:
+    def adding(runs: Runs, run_id: str, files: Any, folder: str) -> None:
         uploads.append((run_id, [path.name for path in files], folder))
-        add(tracker, run_id, files, folder)
+        add(runs, run_id, files, folder)
 
-    monkeypatch.setattr(type(registry.tracker), "add_files", adding)
+    add = Runs.add_files
+    monkeypatch.setattr(Runs, "add_files", adding)
     for _ in range(2):
         export_version("news/1", tmp_path / "gpt2", "gpt2")
         export_version("news@candidate", tmp_path / "x.tiktoken", "tiktoken")
@@ -354,7 +355,7 @@ def test_mlflow_shows_the_certificate_of_a_later_export_once(
     def refusing(*_: Any) -> None:
         raise RegistryUnreachable("MLflow does not answer", "a server that does")
 
-    monkeypatch.setattr(type(registry.tracker), "add_files", refusing)
+    monkeypatch.setattr(Runs, "add_files", refusing)
     again = export_version("news/1", tmp_path / "gpt2", "gpt2", texts=["more to compare"])
     assert "MLflow" in again.remark
     assert (tmp_path / "gpt2.certificate.json").read_bytes() == again.certificate.as_json()

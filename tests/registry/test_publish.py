@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from bpeline.registry.opening import Registry
 from bpeline.registry.publishing.publish import publish_outbox, publish_version, waiting_records
 from bpeline.registry.records.publication import CURVE_METRIC, Publication, PublishedVersion
 from bpeline.registry.tracking import MlflowTracker
+from bpeline.registry.tracking.mlflow_models import Models
 from bpeline.registry.tracking.tracked import TrackedModel, TrackedRun
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import (
@@ -42,7 +44,7 @@ class LostReply(ConnectionError):
     """The server did as it was told; the answer never came."""
 
 
-class LosingReplies(MlflowTracker):
+class LosingReplies(Models):
     """Raises after the version was created."""
 
     def create_version(
@@ -52,7 +54,7 @@ class LosingReplies(MlflowTracker):
         raise LostReply
 
 
-class Stuttering(MlflowTracker):
+class Stuttering(Models):
     """Creates twice, as MLflow's client does when it repeats a request whose reply was lost."""
 
     def create_version(
@@ -62,19 +64,11 @@ class Stuttering(MlflowTracker):
         super().create_version(publication, run, model)
 
 
-class Failing(MlflowTracker):
-    """Raises in one method, as a server does that goes down at this moment."""
-
-    at = "create_version"
-
-    def __getattribute__(self, name: str) -> object:
-        if name != "at" and name == self.at:
-            raise RegistryUnreachable(f"down at {name}")
-        return super().__getattribute__(name)
-
-
-def through(registry: Registry, kind: type[MlflowTracker]) -> Registry:
-    return Registry(registry.place, kind(registry.tracker.settings))
+def through(registry: Registry, kind: type[Models] = Models) -> Registry:
+    """The same registry, whose MLflow registers versions in another way."""
+    tracker = MlflowTracker(registry.tracker.settings)
+    tracker.models = kind(tracker._connection, tracker.runs)
+    return Registry(registry.place, tracker)
 
 
 def test_a_published_version_is_known_everywhere(registry: Registry, made: Made) -> None:
@@ -131,7 +125,7 @@ def test_names_do_not_share_versions(registry: Registry, made: Made) -> None:
 @pytest.mark.night
 @pytest.mark.parametrize("kind", [LosingReplies, Stuttering])
 def test_lost_and_repeated_replies_make_one_version(
-    registry: Registry, made: Made, kind: type[MlflowTracker]
+    registry: Registry, made: Made, kind: type[Models]
 ) -> None:
     troubled = through(registry, kind)
     for number, word in enumerate((b"the", b"and", b"of"), 1):
@@ -182,7 +176,7 @@ def test_a_duplicate_that_somebody_relies_on_is_left_alone(registry: Registry, m
             self, publication: Publication, run: TrackedRun, model: TrackedModel
         ) -> None:
             super().create_version(publication, run, model)
-            self.move_alias(publication.name, "champion", 2)
+            registry.tracker.move_alias(publication.name, "champion", 2)
 
     version = publish(through(registry, Promoting), made(b"the"))
     assert version.number == 1, "the lowest number wins"
@@ -195,7 +189,7 @@ def test_two_who_publish_at_the_same_moment_agree_on_one_version(
 ) -> None:
     together = threading.Barrier(2, timeout=120)
 
-    class Simultaneous(MlflowTracker):
+    class Simultaneous(Models):
         def create_version(
             self, publication: Publication, run: TrackedRun, model: TrackedModel
         ) -> None:
@@ -215,16 +209,17 @@ def test_two_who_publish_at_the_same_moment_agree_on_one_version(
 
 @pytest.mark.night
 def test_what_another_registers_meanwhile_is_found_and_costs_no_number(
-    registry: Registry, made: Made
+    registry: Registry, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Overtaken(MlflowTracker):
-        def record_run(
-            self, publication: Publication, files: Sequence[Path], again: Any = None
-        ) -> TrackedRun:
-            publish(registry, made(b"the", run_id="another"))  # after nothing was found
-            return super().record_run(publication, files, again)
+    overtaken = through(registry)
+    record = overtaken.tracker.runs.record_run
 
-    version = publish(through(registry, Overtaken), made(b"the", run_id="one"))
+    def overtaking(*arguments: Any) -> TrackedRun:
+        publish(registry, made(b"the", run_id="another"))  # after nothing was found
+        return record(*arguments)
+
+    monkeypatch.setattr(overtaken.tracker.runs, "record_run", overtaking)
+    version = publish(overtaken, made(b"the", run_id="one"))
     assert not version.newly_registered
     assert version.number == 1
     assert publish(registry, made(b"and")).number == 2
@@ -233,13 +228,19 @@ def test_what_another_registers_meanwhile_is_found_and_costs_no_number(
 @pytest.mark.night
 @pytest.mark.parametrize(
     "moment",
-    ["find_versions", "record_run", "ensure_registered_model", "log_model", "create_version",
-     "move_alias"],
+    ["find_versions", "runs.record_run", "models.ensure_registered_model", "models.log_model",
+     "models.create_version", "move_alias"],
 )  # fmt: skip
 def test_whenever_mlflow_goes_down_the_outbox_completes_it(
-    registry: Registry, made: Made, moment: str
+    registry: Registry, made: Made, moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failing = through(registry, type("FailingThere", (Failing,), {"at": moment}))
+    def down(*_: object) -> None:
+        raise RegistryUnreachable(f"down at {moment}")
+
+    failing = through(registry)
+    *parts, method = moment.split(".")
+    part = attrgetter(*parts)(failing.tracker) if parts else failing.tracker
+    monkeypatch.setattr(part, method, down)
     publication = made(b"the")
     with pytest.raises(RegistryUnreachable) as caught:
         publish(failing, publication)

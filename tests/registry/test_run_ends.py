@@ -107,17 +107,17 @@ def test_a_run_that_was_made_twice_is_shown_once(registry: Registry, made: Made)
     row = registry.catalogue.start_run("news", {})
     tracker = registry.tracker
     first = tracker.runs.open_run(started(row.id))
-    tracker._begin_run(first.experiment_id, started(row.id))
+    tracker.runs._begin_run(first.experiment_id, started(row.id))
     assert len(runs_of(registry)) == 1
     version = publish_version(registry, made(b"the", run_id=row.id))
     late = {"run_id": row.id, "mlflow.source.name": "bpeline"}
-    tracker._new_run(first.experiment_id, "news-late", late, "2001-01-01T00:00:00+00:00")
+    tracker.runs.new_run(first.experiment_id, "news-late", late, "2001-01-01T00:00:00+00:00")
     registry.catalogue.finish_run(row.id)
     assert show_ends(registry) == 0
     (run,) = runs_of(registry)
     assert (run.info.run_id, run.info.status) == (version.mlflow_run_id, "FINISHED")
     # Before it has ended, the one that a version was made from stays.
-    tracker._new_run(first.experiment_id, "news-late", late, "2001-01-01T00:00:00+00:00")
+    tracker.runs.new_run(first.experiment_id, "news-late", late, "2001-01-01T00:00:00+00:00")
     assert publish_version(registry, made(b"the", run_id=row.id)).mlflow_run_id == run.info.run_id
     assert [one.info.run_id for one in runs_of(registry)] == [run.info.run_id]
 
@@ -130,7 +130,7 @@ def test_gc_removes_what_killed_processes_left_in_mlflow(
 
     publication = made(b"the")
     with monkeypatch.context() as patch:
-        patch.setattr(type(registry.tracker), "create_version", killed)
+        patch.setattr(registry.tracker.models, "create_version", killed)
         with pytest.raises(KeyboardInterrupt):
             publish_version(registry, publication)
     registry.tracker.runs.open_run(started("gone"))
@@ -171,7 +171,7 @@ def test_a_dismissed_run_publishes_nothing_any_more(
 
     publication = made(b"the", run_id=run.id)
     with monkeypatch.context() as patched:
-        patched.setattr(type(registry.tracker), "record_run", killed)
+        patched.setattr(registry.tracker.runs, "record_run", killed)
         with pytest.raises(KeyboardInterrupt):
             publish_version(registry, publication)
     registry.catalogue.leave_unpublished(run.id, "")

@@ -16,18 +16,10 @@ from bpeline.registry.publishing.publish import publish_version
 from bpeline.registry.publishing.registration import register_once
 from bpeline.registry.records.publication import CURVE_METRIC, Publication
 from bpeline.registry.tracking import MlflowTracker
-from bpeline.registry.tracking.tracked import (
-    LONGEST_TEXT,
-    TrackedRun,
-    TrackingSettings,
-    insisting,
-    shortened_page,
-)
-from bpeline.registry.tracking.ui_links import (
-    model_link,
-    run_link,
-    ui_base,
-)
+from bpeline.registry.tracking.descriptions import shortened_page
+from bpeline.registry.tracking.mlflow_errors import insisting
+from bpeline.registry.tracking.tracked import LONGEST_TEXT, TrackedRun, TrackingSettings
+from bpeline.registry.tracking.ui_links import model_link, run_link, ui_base
 from bpeline.registry.workspace.ui_ports import remember_ui_port, serving_ui
 from bpeline.tokenizer_core.errors import RegistryError, RegistryUnreachable, UnknownVersion
 
@@ -43,8 +35,8 @@ def register(registry: Registry, publication: Publication, tmp_path: Path) -> in
     run = record(registry, publication)
     staging = tmp_path / f"staging-{publication.run_id}"
     staging.mkdir()
-    files = format_files(publication.tokenizer_directory)
-    return register_once(registry.tracker, publication, run, files, staging).number
+    files, config = format_files(publication.tokenizer_directory), {"tokenizers": ""}
+    return register_once(registry.tracker, publication, run, files, config, staging).number
 
 
 def test_a_run_shows_what_was_asked_and_what_came_of_it(registry: Registry, made: Made) -> None:
@@ -234,7 +226,7 @@ def test_only_named_files_are_downloaded(registry: Registry, made: Made, tmp_pat
 def test_nothing_pickled_is_stored(registry: Registry, made: Made, tmp_path: Path) -> None:
     register(registry, made(b"the"), tmp_path)
     kinds = {path.suffix for path in registry.workspace.mlflow_artifacts.rglob("*.*")}
-    assert kinds <= {".json", ".txt", ".py", ".yaml", ".md", ".whl", ""}
+    assert kinds <= {".json", ".txt", ".py", ".yaml", ".md", ""}
 
 
 def test_a_dead_server_is_reported_soon_and_in_three_parts() -> None:
