@@ -17,8 +17,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import sqlalchemy
-
 from bpeline.registry.environment import prepare_mlflow
 from bpeline.registry.tracking import mlflow_database
 from bpeline.registry.tracking.mlflow_errors import as_registry_error, says_missing, unshown
@@ -70,6 +68,8 @@ class Connection:
         uri, path = self.settings.uri, self.database
         if path is None:
             if not is_server(uri):  # MLflow tries for minutes, even where a password is wrong
+                import sqlalchemy
+
                 with sqlalchemy.create_engine(uri).connect():
                     pass
             return _client_of(uri, self.settings)

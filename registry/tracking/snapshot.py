@@ -78,8 +78,12 @@ def read(kept: Path, stamp: Stamp) -> Registered | None:
         if found["stamp"] != stamp:
             return None
         versions = tuple(TrackedVersion(**one) for one in found["versions"])
-        return Registered(found["identity"], versions, found["aliases"], found["model_tags"])
-    except (OSError, ValueError, TypeError, KeyError):
+        aliases, tags = (
+            {name: dict(one) for name, one in found[part].items()}
+            for part in ("aliases", "model_tags")
+        )
+        return Registered(str(found["identity"]), versions, aliases, tags)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
 
 

@@ -96,26 +96,44 @@ def test_a_store_that_refuses_what_is_written_is_broken(
     assert "credentials" in refused.advice
 
 
+def older(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = 'b7e2c1a4d9f3'")
+
+
+def unfinished(path: Path) -> None:
+    """As a process leaves it that is killed while it writes."""
+    if not (child := os.fork()):
+        connection = sqlite3.connect(path)
+        connection.execute("PRAGMA cache_size = 1")
+        rows = [(str(number), "x" * 500) for number in range(500)]
+        connection.executemany(
+            "INSERT INTO registered_models (name, description) VALUES (?, ?)", rows
+        )
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
 @pytest.mark.night
 @pytest.mark.usefixtures("quick_mlflow")
 @pytest.mark.parametrize(
-    ("statement", "state", "says"),
+    ("change", "state", "says"),
     [
-        ("", "ok", "0 versions, revision "),
-        ("CREATE TABLE _alembic_tmp_runs (a)", "note", "half-made"),
-        ("UPDATE alembic_version SET version_num = 'b7e2c1a4d9f3'", "note", "an older MLflow"),
-        ("UPDATE alembic_version SET version_num = '0123456789ab'", "broken", "0123456789ab"),
+        (lambda path: None, "ok", "mlflow.sqlite"),
+        (older, "note", "another MLflow made it"),
+        (unfinished, "note", "is unfinished"),
+        (lambda path: path.write_bytes(b"hello" * 1000), "broken", "not a database"),
+        (lambda path: os.truncate(path, path.stat().st_size // 2), "broken", "malformed"),
     ],
 )
 def test_mlflows_database_is_looked_at(
-    bpeline: Command, statement: str, state: str, says: str
+    bpeline: Command, change: Callable[[Path], None], state: str, says: str
 ) -> None:
     registry = open_registry()
     assert "the first publication makes it" in bpeline("doctor").stdout
-    registry.tracker.prepare_database()
+    registry.tracker.prepare()
     path = registry.workspace.root / "mlflow.sqlite"
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(statement)
+    change(path)
     before = path.read_bytes()
     findings = json.loads(bpeline("doctor", "--json").stdout)
     (found,) = (one for one in findings if one["subject"] == "mlflow database")

@@ -157,16 +157,16 @@ def test_an_interrupted_encoding_goes_on_behind_its_finished_shards(
 def test_a_run_that_mlflow_did_not_hear_of_is_recorded_next_time(
     registered: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bpeline.registry.tracking import MlflowTracker
+    from bpeline.registry.tracking.mlflow_runs import Runs
 
     def silent(*_: Any) -> None:
         raise RegistryUnreachable("MLflow does not answer", "", "")
 
-    recording = MlflowTracker.record_dataset
-    monkeypatch.setattr(MlflowTracker, "record_dataset", silent)
+    recording = Runs.record_dataset
+    monkeypatch.setattr(Runs, "record_dataset", silent)
     with pytest.raises(RegistryUnreachable):
         encode_dataset("news/1", [str(registered)])
-    monkeypatch.setattr(MlflowTracker, "record_dataset", recording)
+    monkeypatch.setattr(Runs, "record_dataset", recording)
     recorded = encode_dataset("news/1", [str(registered)])
     assert recorded.newly_recorded
     assert recorded.encoded_bytes == 0

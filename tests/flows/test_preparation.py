@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 
-from bpeline.flows import train_tokenizer as flow
 from bpeline.flows.steps.preparation import prepared
 from bpeline.flows.train_tokenizer import train_tokenizer
 from bpeline.registry.opening import open_registry
-from bpeline.registry.tracking import MlflowTracker, beside
-from bpeline.registry.tracking.beside import Beside
+from bpeline.registry.tracking import MlflowTracker
 from bpeline.registry.tracking.tracked import TrackingSettings
-from bpeline.tokenizer_core.errors import BpelineError, RegistryUnreachable
+from bpeline.tokenizer_core.errors import RegistryUnreachable
 
 
 def test_a_database_is_there_when_the_block_has_ended(tmp_path: Path) -> None:
@@ -55,41 +50,3 @@ def test_an_interrupted_run_waits_for_the_thread(monkeypatch: pytest.MonkeyPatch
         begun.wait()
         raise KeyboardInterrupt
     assert ended.is_set()
-
-
-@pytest.mark.parametrize("is_beside", [False, True])
-def test_what_is_measured_waits_for_what_takes_its_time(
-    monkeypatch: pytest.MonkeyPatch, is_beside: bool
-) -> None:
-    go = threading.Event()
-    monkeypatch.setattr(MlflowTracker, "prepare", lambda _: go.wait())
-    monkeypatch.setattr(MlflowTracker, "is_beside", is_beside)
-    with prepared(MlflowTracker(TrackingSettings("sqlite://"))) as preparing:
-        if not is_beside:
-            threading.Timer(0.05, go.set).start()
-        preparing.let_measure()
-        assert preparing.is_alive() == is_beside
-        go.set()
-
-
-@pytest.mark.parametrize("uri", ["", "http://127.0.0.1:9"])
-def test_a_command_begins_a_process_for_mlflow_where_that_is_a_file(
-    bpeline: Callable[..., Result], corpus: Path, monkeypatch: pytest.MonkeyPatch, uri: str
-) -> None:
-    begun: list[Beside] = []
-
-    def begin() -> Beside:
-        begun.append(Beside())
-        return begun[-1]
-
-    def train(**_: object) -> None:
-        raise BpelineError(f"{len(begun)} begun")
-
-    monkeypatch.delitem(sys.modules, "mlflow", raising=False)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    monkeypatch.setattr(beside, "available_processors", lambda: 2)
-    monkeypatch.setattr(beside, "Beside", begin)
-    monkeypatch.setattr(flow, "train_tokenizer", train)
-    ended = bpeline("train", corpus, "--name", "news")
-    assert f"{0 if uri else 1} begun" in ended.stderr
-    assert all(one.is_gone for one in begun)
