@@ -45,7 +45,7 @@ LINES = {
     "vocabulary and normalization": (4_750, 3_300),
     "merging and training": (3_750, 2_400),
     "formats": (3_100, 2_000),
-    "registry": (22_350, 12_000),
+    "registry": (21_050, 12_000),
     "flows": (24_600, 15_000),
     "benchmarks": (4_550, 2_500),
     "tests": (75_100, 46_000),
