@@ -34,7 +34,7 @@ from bpeline.registry.tracking import (
     is_server,
     is_there,
 )
-from bpeline.tokenizer_core.errors import BpelineError, RegistryUnreachable
+from bpeline.tokenizer_core.errors import BpelineError, RegistryUnreachable, StoreLost
 from bpeline.tokenizer_core.redaction import without_secrets
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ State = Literal["ok", "note", "broken"]
 LOWEST_PYTHON = (3, 11)
 SERVER_SECONDS = 3.0
 SCARCE_BYTES = 1 << 30
+FIX = "type `bpeline doctor --fix`"
 CONSTRAINTS = Path(bpeline.__file__).with_name("constraints.txt")
 
 
@@ -85,10 +86,10 @@ def compile_kernels() -> Iterator[Finding]:
 
 
 def fix_stores() -> Iterator[Finding]:
-    """Repair the stores as `bpeline repair --write` does.
+    """Make good what `examine` finds wrong with the stores.
 
     Raises:
-        BpelineError: as `registry.repair.repair`.
+        BpelineError: as `registry.upkeep.repair`.
     """
     from bpeline.registry.opening import open_registry
     from bpeline.registry.upkeep import repair
@@ -189,7 +190,11 @@ def _workspace() -> Iterator[Finding]:
         if Workspace.is_at(home):
             from bpeline.registry.opening import open_registry
 
-            yield from _opened(open_registry())
+            registry = open_registry()
+            try:
+                yield from _opened(registry)
+            except StoreLost:
+                yield from _versions(registry)
         elif os.path.lexists(home) and not home.is_dir():
             advice = "set BPELINE_HOME to a new or empty directory"
             yield Finding("broken", "workspace", f"{home} is not a directory", advice)
@@ -273,33 +278,28 @@ def _opened(registry: Registry) -> Iterator[Finding]:
 
 
 def _versions(registry: Registry) -> Iterator[Finding]:
-    """Whether MLflow is the one that was there, and says what the catalogue says."""
-    from bpeline.registry.upkeep import disagreements, unregistered
+    """Whether MLflow is the one that was there, and says what catalogue and files say."""
+    from bpeline.registry.upkeep import repair
 
     try:
-        identity, tracked = registry.store, registry.tracker.versions()
-        differing = disagreements(registry, tracked)
+        told = repair(registry)
+        identity, tracked = registry.known_store, registry.tracker.versions()
     except RegistryUnreachable:
         return  # which is said of the server
     except BpelineError as error:
         yield Finding("broken", "versions", error.happened, error.next_step)
         return
+    yield from (Finding("broken", "versions", one, FIX) for one in told.found)
+    yield from (Finding("note", "--fix", one) for one in told.done)
+    yield from (Finding("note", "lost", one) for one in told.lost)
+    if told.found:
+        return
     others = [one for one in registry.catalogue.registrations() if one.store not in (identity, "")]
     if others:
         found = f"{len(others)} were registered in another MLflow than {identity or 'this one'}"
         yield Finding("note", "versions", found, "set MLFLOW_TRACKING_URI to it to see them")
-    try:
-        left = unregistered(registry, tracked)
-    except BpelineError:
-        left = []  # which is said of the store
-    if left:
-        found = f"not registered: {', '.join(f'{one.name} ({one.digest[:12]})' for one in left)}"
-        yield Finding("note", "store", found, "type `bpeline doctor --fix`, which registers them")
-    if differing:
-        yield Finding("broken", "versions", "; ".join(differing[:5]), "type `bpeline repair`")
-    else:
-        called = f" {identity}" if identity else ""
-        yield Finding("ok", "versions", f"{len(tracked)}, in MLflow{called} and in the catalogue")
+    called = f" {identity}" if identity else ""
+    yield Finding("ok", "versions", f"{len(tracked)}, in MLflow{called} and in the catalogue")
 
 
 def _store(workspace: Workspace) -> Finding:

@@ -172,7 +172,7 @@ def _lost(what: str, place: str, known: str, found: str) -> StoreLost:
     return StoreLost(
         f"the {what} of this workspace{called} is not at {place} any more: {now}",
         "accepted is the store that was there, or its backup put back",
-        "put it back; or type `bpeline repair`, which says what can be had without it",
+        "put it back; or type `bpeline doctor`, which says what can be had without it",
     )
 
 
@@ -291,5 +291,5 @@ def tracking_settings(uri: str, workspace: Workspace) -> TrackingSettings:
         ui_port=served or ui_port(workspace),
         ui_is_served=served is not None,
         owner=workspace.id,
-        snapshot=workspace.root / "mlflow-snapshot.json",
+        snapshot=workspace.mlflow_snapshot if workspace.manifest.exists() else None,
     )

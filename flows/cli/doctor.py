@@ -25,8 +25,9 @@ COLOURS = {"ok": "green", "note": "yellow", "broken": "red"}
 @click.option(
     "--fix",
     is_flag=True,
-    help="First do what `bpeline repair --write` does: rebuild lost stores, and register versions "
-    "that a shared store holds and that were not published.",
+    help="First make good what is lost or disagrees: a catalogue is made anew from the files of "
+    "versions, MLflow and the records of word counts; versions that MLflow lost, or that a shared "
+    "store holds and nobody published, are registered; what MLflow says of a number is accepted.",
 )
 def doctor(compile_first: bool, fix: bool, as_json: bool) -> None:
     """Look for what could go wrong: versions, kernels, workspace, servers, disk.

@@ -75,7 +75,6 @@ COMMANDS = {
     "push": ("push",),
     "recertify": ("recertify",),
     "removal": ("delete", "dismiss"),
-    "repair": ("repair",),
     "report": ("report",),
     "server": ("server", "deploy", "ui"),
     "sql": ("sql",),
@@ -88,6 +87,7 @@ COMMANDS = {
 FILE_OF = {name: file for file, names in COMMANDS.items() for name in names}
 # Commands of earlier versions → what to type instead.
 FORMER = {
+    "repair": "bpeline doctor --fix",
     "mixtures": "bpeline sweep news@champion --weights de=2 --temperatures 2,5",
     "size": "bpeline evaluate news@champion --sizes --model-shape llama-3.1-8b",
 }

@@ -28,12 +28,12 @@ DIRECTORY = click.Path(path_type=Path, file_okay=False)
 _NO_LIBRARIES = {"dismiss", "versions"}
 _READING = {
     "count", "decode", "delete", "deploy", "doctor", "encode", "explain", "gc", "history", "init",
-    "promote", "repair", "rollback", "server", "show", "sql", "ui",
+    "promote", "rollback", "server", "show", "sql", "ui",
 }  # fmt: skip
 # What changes the workspace; it is said which, unless it is in this directory.
 _WRITING = {
     "delete", "deploy", "dismiss", "drift", "encode", "evaluate", "extend", "gc", "import",
-    "promote", "prune", "recertify", "rename", "repair", "resume", "rollback", "server",
+    "promote", "prune", "recertify", "rename", "resume", "rollback", "server",
     "superwords", "sweep", "train",
 }  # fmt: skip
 TYPED = "bpeline.typed"  # in a context's `meta`: the words after `bpeline`

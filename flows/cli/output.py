@@ -23,7 +23,7 @@ ANSWERS = frozenset({
 LOOKS_WITH = ("only_list", "plan", "show_steps")
 # Commands that change something only with this parameter. All others change something.
 CHANGES_WITH = {
-    "delete": "remove", "doctor": "fix", "encode": "output", "gc": "remove", "repair": "write",
+    "delete": "remove", "doctor": "fix", "encode": "output", "gc": "remove",
 }  # fmt: skip
 
 

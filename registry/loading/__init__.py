@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from .load import load_version as load_version
     from .resolution import ResolvedVersion as ResolvedVersion
     from .resolution import StaleAlias as StaleAlias
+    from .resolution import VersionsLost as VersionsLost
     from .resolution import resolve as resolve
     from .resolved import forget_resolved as forget_resolved
+    from .resolved import remembered_numbers as remembered_numbers
     from .version_files import EXTENSION as EXTENSION
     from .version_files import FIGURES as FIGURES
     from .version_files import FORMAT_FILES as FORMAT_FILES

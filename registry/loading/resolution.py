@@ -27,6 +27,10 @@ from bpeline.tokenizer_core.errors import (
 _LISTED = 12  # how many versions a message shows
 
 
+class VersionsLost(UserWarning):
+    """MLflow has not all versions any more that it had."""
+
+
 class StaleAlias(UserWarning):
     """The registry does not answer; the alias is as it was when somebody last asked."""
 
@@ -70,11 +74,30 @@ def resolve(registry: Registry, reference: ByAlias | ByNumber | ByDigest) -> Res
                 f"{registry.tracker.settings.place} says now that it is {version.digest[:12]}",
                 "accepted is an MLflow whose numbers keep their meaning; was it restored from a "
                 "backup?",
-                f"load {before.digest[:12]} by its digest, or type `bpeline repair` to accept what "
-                "MLflow says",
+                f"load {before.digest[:12]} by its digest, or type `bpeline doctor --fix` to "
+                "accept what MLflow says",
             )
+    else:
+        _warn_of_lost(registry, reference, version, recall(registry.place, reference, store))
     remember(registry.place, reference, version, store)
     return version
+
+
+def _warn_of_lost(
+    registry: Registry, alias: ByAlias, now: ResolvedVersion, before: ResolvedVersion | None
+) -> None:
+    """Say that an alias points elsewhere because MLflow lost the version that it pointed to."""
+    if before is None or before.number == now.number:
+        return
+    if registry.tracker.version(before.name, before.number) is not None:
+        return
+    if all(one.number != before.number for one in tombstones(registry, before.name)):
+        warnings.warn(
+            f"{alias} was {before} and is {now}: MLflow has no {before} any more. Was it restored "
+            "from a backup? `bpeline doctor` says what it lacks",
+            VersionsLost,
+            stacklevel=4,
+        )
 
 
 def _as_known(registry: Registry, reference: ByAlias) -> ResolvedVersion | None:

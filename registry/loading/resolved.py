@@ -6,6 +6,7 @@ else can be asked, and tells when a number changed its meaning.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -68,6 +69,14 @@ def forget_resolved(place: Place, name: str, number: int) -> None:
         record = _read(path)
         if record is not None and (record[2].name, record[2].number) == (name, number):
             DURABLE.remove(path)
+
+
+def remembered_numbers(place: Place, store: str) -> Iterator[ResolvedVersion]:
+    """What numbers meant in one MLflow when they were last resolved here."""
+    for path in place.workspace.resolved_references.glob("*.json"):
+        record = _read(path)
+        if record is not None and record[:2] == (store, str(record[2])):
+            yield record[2]
 
 
 def recall(place: Place, reference: ByAlias | ByNumber, store: str) -> ResolvedVersion | None:

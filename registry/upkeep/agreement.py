@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bpeline.registry.loading import is_published_here, tombstones
+from bpeline.registry.loading import is_published_here, remembered_numbers, tombstones
 from bpeline.tokenizer_core.errors import StorageError
 
 if TYPE_CHECKING:
@@ -42,12 +42,19 @@ def disagreements(registry: Registry, tracked: Sequence[TrackedVersion]) -> list
                 deleted = {(one.name, one.number): one for one in tombstones(registry)}
             why = deleted.get((row.name, row.number), "")
             said = f", it was {why}" if why else ""
-            found.append(f"MLflow has no {row.name}/{row.number} any more{said}")
+            what = f"{row.name}/{row.number} ({row.digest[:12]})"
+            found.append(f"MLflow has no {what} any more{said}")
         elif digest is None:
             continue  # which `bpeline resume` goes on with
         elif digest != row.digest:
             found.append(
                 f"{row.name}/{row.number} was {row.digest[:12]} and is {digest[:12]} in MLflow"
+            )
+    for one in remembered_numbers(registry.place, registry.store):
+        digest = there.get((one.name, one.number), one.digest)
+        if digest != one.digest and not any(said.startswith(f"{one} was ") for said in found):
+            found.append(
+                f"{one} was {one.digest[:12]} when it was loaded here, and is {digest[:12]}"
             )
     return found
 
@@ -64,5 +71,5 @@ def require_agreement(registry: Registry, tracked: Sequence[TrackedVersion], doi
         raise StorageError(
             f"{doing} would go by stores that disagree: {'; '.join(found[:_LISTED])}{more}",
             "accepted are a catalogue, files and an MLflow that know the same versions",
-            "type `bpeline repair`, which shows what differs and what it would do",
+            "type `bpeline doctor`, which says what differs and what `--fix` would do",
         )

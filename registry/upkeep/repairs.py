@@ -5,20 +5,23 @@ Looks first and says what it would do; trains nothing and asks nobody but this w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bpeline.registry.catalogue import CountTable, Registration, utc_now
+from bpeline.registry.aliases import move_alias
+from bpeline.registry.catalogue import CountTable, Registration, Run, utc_now
+from bpeline.registry.environment import this_user
 from bpeline.registry.loading import (
     FIGURES,
     FORMAT_FILES,
     PAGES,
     deleted_digests,
     holds_version,
+    is_published_here,
     tombstones,
 )
 from bpeline.registry.opening import Registry
@@ -136,11 +139,62 @@ def _repair(registry: Registry, write: bool) -> Repair:
         called = f"{one.name} ({one.digest[:12]})"
         told.found.append(f"{called} lies in {workspace.store} and is not registered")
         told.done.append(f"{called} is registered")
-        if write:
+    lost = [one for one in lacking(registry, kept, tracked) if one not in left]
+    for one in lost:
+        called = f"{one.name} ({one.digest[:12]})"
+        if all(one.digest[:12] not in said for said in told.found):
+            told.found.append(f"MLflow has no {called} any more, whose files are kept")
+        told.done.append(f"{called} is registered again, under a new number, with its aliases")
+    if write and (left or lost):
+        aliases = list(_aliases_of(registry, lost))
+        for one in (*left, *lost):
             keep_in_outbox(workspace, one)
-    if write and left:
-        publish_outbox(registry)
+        published = {(one.name, one.digest): one for one in publish_outbox(registry)}
+        for name, alias, digest in aliases:
+            if (again := published.get((name, digest))) is not None:
+                move_alias(
+                    registry, name, alias, again.number, digest, kind="rollback", by=this_user(),
+                    reason="MLflow had lost the version that it pointed to", force=True,
+                )  # fmt: skip
+    if write and told.found:  # what numbers meant before is asked again
+        for remembered in workspace.resolved_references.glob("*.json"):
+            DURABLE.remove(remembered)
     return told
+
+
+def lacking(
+    registry: Registry, kept: Sequence[Publication], tracked: Collection[TrackedVersion]
+) -> list[Publication]:
+    """Versions that were registered, whose files are kept, and that MLflow has no more.
+
+    An MLflow that was restored from a backup lacks what was registered after it.
+    """
+    there = {(one.name, one.digest) for one in tracked}
+    there |= {(one.name, one.digest) for _, one in waiting_publications(registry.workspace)}
+    return [
+        one
+        for one in kept
+        if (one.name, one.digest) not in there
+        and is_published_here(registry.workspace, one.digest)
+        and _was_published(registry.catalogue.find_run(one.run_id))
+    ]
+
+
+def _was_published(run: Run | None) -> bool:
+    return run is None or run.state == "finished"
+
+
+def _aliases_of(registry: Registry, lost: Sequence[Publication]) -> Iterator[tuple[str, str, str]]:
+    """Name, alias and digest of what pointed to these versions when it was last moved here."""
+    digests = {(one.name, one.digest) for one in lost}
+    for name in {one.name for one in lost}:
+        seen: set[str] = set()
+        for move in registry.catalogue.alias_history(name, store=registry.store):  # newest first
+            if move.kind in ("refusal", "seen") or move.alias in seen:
+                continue
+            seen.add(move.alias)
+            if (name, move.to_digest) in digests:
+                yield name, move.alias, move.to_digest
 
 
 def unregistered(registry: Registry, tracked: Collection[TrackedVersion]) -> list[Publication]:
@@ -289,9 +343,6 @@ def _take_over(registry: Registry, tracked: list[TrackedVersion]) -> None:
         catalogue.add_registration(
             Registration(store, one.name, one.number, one.digest, one.mlflow_run_id, utc_now())
         )
-        remembered = registry.workspace.resolved(f"{one.name}/{one.number}")
-        if remembered.exists():
-            DURABLE.remove(remembered)
 
 
 def _written_at(directory: Path) -> str:

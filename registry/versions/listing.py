@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bpeline.registry.loading import StaleAlias, tombstones
+from bpeline.registry.loading import StaleAlias, VersionsLost, tombstones
 from bpeline.registry.opening import open_registry
 from bpeline.registry.records import STUCK, refusals_in, validate_name
 from bpeline.registry.tracking import TrackedVersion
@@ -105,6 +105,7 @@ def list_versions(
             OtherStore,
             stacklevel=2,
         )
+    _warn_of_lost(registry, name, known, tracked)
     rows = {(row.name, row.digest): row for row in catalogue.versions(name)}
     metrics = catalogue.last_metrics(name)
     sets = {one.name: one.digest for one in catalogue.evaluation_sets(name)}
@@ -136,6 +137,28 @@ def list_versions(
             )
         )
     return listed
+
+
+def _warn_of_lost(
+    registry: Registry, name: str | None, store: str, tracked: list[TrackedVersion]
+) -> None:
+    """Say which versions MLflow had and has no more, those that were deleted left out."""
+    there = {(one.name, one.number) for one in tracked}
+    lost = {
+        (one.name, one.number): f"{one.name}/{one.number}"
+        for one in registry.catalogue.registrations(name, store)
+        if (one.name, one.number) not in there
+    }
+    if lost:
+        for one in tombstones(registry, name):
+            lost.pop((one.name, one.number), None)
+    if lost:
+        warnings.warn(
+            f"MLflow has no {', '.join(lost.values())} any more. Was it restored from a backup? "
+            "`bpeline doctor` says what can be registered again",
+            VersionsLost,
+            stacklevel=3,
+        )
 
 
 @checked

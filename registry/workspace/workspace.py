@@ -203,6 +203,11 @@ class Workspace:
         return self.root / "server-password"
 
     @property
+    def mlflow_snapshot(self) -> Path:
+        """What MLflow's registry held when it was asked last: a cache."""
+        return self.root / "mlflow-snapshot.json"
+
+    @property
     def mlflow_artifacts(self) -> Path:
         return self.root / "mlflow-artifacts"
 

@@ -65,7 +65,6 @@ report v/1 -o report.html
 sql SELECT(1)
 doctor
 gc
-repair
 resume
 dismiss 00000000
 delete c/1

@@ -290,7 +290,7 @@ def test_an_mlflow_that_was_here_and_is_not_is_broken(bpeline: Command) -> None:
         (found,) = (one for one in findings if one["subject"] == "versions")
         assert found["state"] == "broken"
         assert "sqlite" in found["found"]
-        assert "bpeline repair" in found["advice"]
+        assert "bpeline doctor --fix" in found["advice"]
 
 
 @pytest.mark.night

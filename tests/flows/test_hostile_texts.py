@@ -38,7 +38,7 @@ COMMANDS = [
     ("report", "news/1", "--output", f"to {ATTACK}.html"), "to", ("verify", "news/1"), "",
     ("promote", f"./no {ATTACK}"), "no", ("dismiss", f"no {ATTACK}"), "", ("doctor",), "",
     ("sql", "FROM versions"), "", ("sql", "FROM versions", "--json"), "", ("gc",), "",
-    ("show", f"--no {ATTACK}"), "", (f"no {ATTACK}",), "", ("repair",), "",
+    ("show", f"--no {ATTACK}"), "", (f"no {ATTACK}",), "", ("doctor",), "",
 ]  # fmt: skip
 
 

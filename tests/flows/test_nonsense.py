@@ -34,8 +34,6 @@ COMMANDS = {
     "report": ("report", "t/1", "-o", "page.html"),
     "gc": ("gc",),
     "doctor": ("doctor",),
-    "repair": ("repair",),
-    "repair --write": ("repair", "--write"),
     "drift": ("drift", "t@champion", "corpus.txt"),
     "resume": ("resume",),
     "evaluate": ("evaluate", "t/1"),

@@ -36,8 +36,6 @@ COMMANDS = [
     "push --help",
     "recertify v/1",
     "rename v/1 <|a|>=<|b|>",
-    "repair",
-    "repair --write",
     "report v/1 -o page.html",
     "resume",
     "rollback v",
