@@ -133,7 +133,8 @@ def move_alias(
         )
         catalogue.add_move(move)
         _lock(registry, move, lock)
-        _say_in_mlflow(registry, move)
+        with suppress(RegistryError, RegistryUnreachable):  # who reads next asks MLflow instead
+            tracker.keep_snapshot()
         return move
 
 
@@ -210,7 +211,8 @@ def remove_alias(
         move = replace(move, from_digest=present.digest)
         catalogue.add_move(move)
         _lock(registry, move, False)
-        _say_in_mlflow(registry, move)
+        with suppress(RegistryError, RegistryUnreachable):  # who reads next asks MLflow instead
+            tracker.keep_snapshot()
         return move
 
 
@@ -283,23 +285,6 @@ def _require_registered(registry: Registry, name: str, number: int, digest: str)
         "accepted is the number under which this MLflow has the tokenizer",
         f"type `bpeline versions {name}` to see them",
     )
-
-
-def _say_in_mlflow(registry: Registry, move: AliasMove) -> None:
-    """Since when a version has an alias, and until when another had it, on their pages."""
-    day, tag = move.at[:16].replace("T", " "), f"alias.{move.alias}"
-    who = f" by {move.by}" if move.by else ""
-    why = f": {move.reason}" if move.reason else ""
-    said = {
-        move.to_number: f"since {day} UTC{who}{why}",
-        move.from_number: f"until {day} UTC, then {_place(move.name, move.to_number)}",
-    }
-    # The tags are a courtesy to who looks at MLflow; the move stands without them.
-    with suppress(RegistryError, RegistryUnreachable):
-        for number, text in said.items():
-            if number is not None:
-                registry.tracker.tag_version(move.name, number, {tag: text})
-        registry.tracker.keep_snapshot()
 
 
 def _place(name: str, number: int | Anywhere | None) -> str:

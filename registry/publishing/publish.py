@@ -259,13 +259,17 @@ def _remember(
     """
     name, digest, catalogue = publication.name, publication.digest, registry.catalogue
     own = version is None or version.run_id == publication.run_id
-    tags = {} if version is None else version.tags
+    run_id = publication.run_id
+    corpus, counts = publication.corpus_digest, publication.counts_digest
+    if version is not None and not own:
+        corpus, counts = registry.tracker.runs.lineage_of(version.mlflow_run_id)
+        run_id = version.run_id
     row = catalogue.add_version(
         name,
         digest,
-        run_id=publication.run_id if own else tags.get("run_id", ""),
-        corpus_digest=publication.corpus_digest if own else tags.get("corpus_digest", ""),
-        counts_digest=publication.counts_digest if own else tags.get("counts_digest", ""),
+        run_id=run_id,
+        corpus_digest=corpus,
+        counts_digest=counts,
         vocab_size=publication.vocab_size,
         pattern=publication.pattern,
     )

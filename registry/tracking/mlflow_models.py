@@ -90,7 +90,11 @@ class Models:
                 run.experiment_id,
                 name=publication.name.replace(".", "_"),  # a model's name alone has no dot
                 source_run_id=run.run_id,
-                tags={**version_tags(publication), OWNER_TAG: self._connection.settings.owner},
+                tags={
+                    "digest": publication.digest,
+                    "run_id": publication.run_id,
+                    OWNER_TAG: self._connection.settings.owner,
+                },
                 params={"vocab_size": str(publication.vocab_size)},
                 model_type="tokenizer",
             )
@@ -102,6 +106,7 @@ class Models:
             self._client.log_model_artifacts(model.model_id, str(laid_out))
             self._client.finalize_logged_model(model.model_id, "READY")
             self._log_output(run, model, publication.vocab_size)
+            self._runs.log_model_metrics(run, model.model_id, publication)
             self._client.set_tag(run.run_id, _MODEL_TAG, model.model_id, synchronous=True)
             return model
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,6 +22,7 @@ from bpeline.registry.records import (
     SweepRecord,
     as_text,
 )
+from bpeline.registry.tracking.decisive import MOST_PARAMS, decisive_metrics, decisive_params
 from bpeline.registry.tracking.descriptions import (
     STEP_IS_IDS,
     description_of,
@@ -37,18 +39,22 @@ from bpeline.registry.tracking.tracked import (
     TrackedVersion,
     UnendedRun,
     in_utf8,
+    lineage_tags,
     milliseconds,
     plain_metrics,
     shortened,
     shown_metric,
     shown_set,
-    version_tags,
 )
 from bpeline.registry.tracking.ui_links import run_page
+from bpeline.tokenizer_core.bounded_files import read_json
 from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.evaluation import depends_on_text
 from bpeline.tokenizer_core.urls import is_url
 
 MODEL_FOLDER = "tokenizer"
+METRICS_FILE = "metrics.json"
+_KNOWN_LATER = 4  # parameters: the evaluation set, and what it was compared with
 DATASET_DIGEST_DIGITS = 36  # the width of MLflow's column
 
 Points = dict[tuple[str, int], float]  # by name and step
@@ -80,7 +86,8 @@ class Runs:
                 shown = self._begin_run(experiment_id, run)
             else:
                 self._client.update_run(shown.run_id, status="RUNNING")
-            self._log(shown, run.params, {})
+            # What is known later has its places left.
+            self._log(shown, decisive_params(run.params, MOST_PARAMS - _KNOWN_LATER), {})
             return shown
 
     def close_run(self, name: str, run_id: str, status: str, error: str = "", at: str = "") -> None:
@@ -115,8 +122,10 @@ class Runs:
             curves = {CURVE_METRIC: publication.curve, **publication.curves}
             points = _points(publication.metrics, curves, publication.vocab_size)
             # Beside ``evaluation``, which says what was asked for and not what was measured on.
-            params = {**publication.params, "evaluation_set": shown_set(publication.evaluation_set)}
-            self._log(run, params, _of_set(points, publication.set_number))
+            measured = {"evaluation_set": shown_set(publication.evaluation_set)}
+            about = {k: v for k, v in publication.tags.items() if not k.startswith("mlflow.")}
+            params = {**publication.params, **measured, **about}
+            self._log(run, params, points, publication.set_number)
             self._log_inputs(run, publication.inputs)
             self.add_files(run.run_id, files, MODEL_FOLDER)
             self.add_files(run.run_id, publication.figures, "figures")
@@ -124,12 +133,29 @@ class Runs:
                 self.add_files(run.run_id, [page], page.stem)
             if publication.report:
                 self.add_report(run.run_id, publication.report)
-            params_text = json.dumps(dict(publication.params), indent=2, sort_keys=True)
-            self.add_text(run.run_id, params_text, "params.json")
+            self._add_json(run.run_id, publication.params, "params.json")
+            self._add_json(run.run_id, publication.metrics, METRICS_FILE)
             ended = publication.created_at
             end = milliseconds(ended) if ended else None
             self._client.set_terminated(run.run_id, end_time=end)
             return run
+
+    def log_model_metrics(self, run: TrackedRun, model_id: str, publication: Publication) -> None:
+        """Show the decisive metrics on the page of a stored model, with the texts they are of."""
+        from mlflow.entities import Metric
+
+        time_ms = int(self._client.get_run(run.run_id).info.start_time)
+        texts = next((one for one in publication.inputs if one.context == "evaluation"), None)
+        metrics = []
+        for name in decisive_metrics(publication.metrics):
+            of_text = texts is not None and depends_on_text(name)
+            metrics.append(Metric(
+                shown_metric(name, publication.set_number), publication.metrics[name], time_ms,
+                publication.vocab_size, model_id=model_id,
+                dataset_name=in_utf8(texts.name) if of_text and texts else None,
+                dataset_digest=texts.digest[:DATASET_DIGEST_DIGITS] if of_text and texts else None,
+            ))  # fmt: skip
+        self._client.log_batch(run.run_id, metrics, synchronous=True)
 
     def _run_of(self, publication: Publication) -> TrackedRun:
         experiment_id = self.experiment_of(publication.name)
@@ -139,9 +165,10 @@ class Runs:
             run = StartedRun(publication.name, publication.run_id, started, publication.started_by)
             shown = self._begin_run(experiment_id, run)
         page = run_page(shown.experiment_id, shown.run_id, "report/report.html")
+        shown_by_mlflow = {k: v for k, v in publication.tags.items() if k.startswith("mlflow.")}
         self._set_tags(shown, {
-            **publication.tags,
-            **version_tags(publication),
+            **shown_by_mlflow,
+            **lineage_tags(publication),
             "mlflow.note.content": description_of(publication, page),
         })  # fmt: skip
         return shown
@@ -185,8 +212,25 @@ class Runs:
         """The last value of every metric of a run; empty when the run is gone."""
         with self._connection.answering(f"reading the run {mlflow_run_id}"):
             with self._connection.fine_if_missing():
-                return plain_metrics(self._client.get_run(mlflow_run_id).data.metrics)
+                shown = self._client.get_run(mlflow_run_id).data.metrics
+                return {**self._whole_metrics(mlflow_run_id), **plain_metrics(shown)}
             return {}
+
+    def _whole_metrics(self, mlflow_run_id: str) -> dict[str, float]:
+        """What `METRICS_FILE` of a run holds; nothing where an earlier release recorded it."""
+        with TemporaryDirectory(prefix="bpeline-") as aside, suppress(Exception):
+            self._files_of(mlflow_run_id).download_artifacts(METRICS_FILE, dst_path=aside)
+            found = read_json(Path(aside) / METRICS_FILE)
+            return {str(key): float(value) for key, value in found.items()}
+        return {}
+
+    def lineage_of(self, mlflow_run_id: str) -> tuple[str, str]:
+        """The digests of the corpus and of the word counts of a run; empty where not known."""
+        with self._connection.answering(f"reading the run {mlflow_run_id}"):
+            with self._connection.fine_if_missing():
+                tags = self._client.get_run(mlflow_run_id).data.tags
+                return tags.get("corpus_digest", ""), tags.get("counts_digest", "")
+            return "", ""
 
     def add_metrics(
         self, mlflow_run_id: str, metrics: Mapping[str, float], step: int, set_number: int
@@ -195,8 +239,9 @@ class Runs:
         with self._connection.answering(f"adding metrics to the run {mlflow_run_id}"):
             shown = self._client.get_run(mlflow_run_id)
             run = TrackedRun(mlflow_run_id, shown.info.experiment_id)
-            named = {shown_metric(name, set_number): value for name, value in metrics.items()}
-            self._log(run, {}, _points(named, {}, step))
+            self._log(run, {}, _points(metrics, {}, step), set_number)
+            whole = {**self._whole_metrics(mlflow_run_id), **metrics}
+            self._add_json(mlflow_run_id, whole, METRICS_FILE)
 
     def add_files(self, mlflow_run_id: str, files: Sequence[Path], folder: str) -> None:
         """Show files with a run, in a folder of its artifacts."""
@@ -268,8 +313,8 @@ class Runs:
                 for label, one in first.evaluation.get("compared", {}).items()
             }
             parent = self.new_run(experiment_id, sweep.title, {**about, **note, **measured})
-            points = _of_set(_points({}, sweep.curves, 0), first.set_number)
-            self._log(parent, {**sweep.params, **measured}, points)
+            points = _points({}, sweep.curves, 0)
+            self._log(parent, {**sweep.params, **measured}, points, first.set_number)
             self._log_inputs(parent, sweep.inputs)
             self.add_files(parent.run_id, sweep.figures, "figures")
             self.add_text(parent.run_id, in_utf8(sweep.table), "sweep.md")
@@ -278,7 +323,7 @@ class Runs:
                 nested = {**about, **measured, "mlflow.parentRunId": parent.run_id}
                 run = self.new_run(experiment_id, child.title, nested)
                 points = _points(child.metrics, child.curves, child.vocab_size)
-                self._log(run, {**child.params, **measured}, _of_set(points, child.set_number))
+                self._log(run, {**child.params, **measured}, points, child.set_number)
                 record = json.dumps(dict(child.evaluation), indent=2)
                 self.add_text(run.run_id, record, "evaluation.json")
                 self._client.set_terminated(run.run_id)
@@ -367,21 +412,35 @@ class Runs:
         listed = [RunTag(key, in_utf8(value)) for key, value in tags.items()]
         self._client.log_batch(run.run_id, tags=listed, synchronous=True)
 
-    def _log(self, run: TrackedRun, params: Mapping[str, Any], points: Points) -> None:
+    def _log(
+        self, run: TrackedRun, params: Mapping[str, Any], points: Points, set_number: int = 1
+    ) -> None:
+        """Show the decisive ones; names of metrics tell which evaluation set they are of."""
         from mlflow.entities import Metric, Param
 
         # A fixed time makes repeating harmless: MLflow keeps one point per key, time and step.
         shown = self._client.get_run(run.run_id)
         time_ms = int(shown.info.start_time)
-        metrics = [Metric(key, value, time_ms, step) for (key, step), value in points.items()]
+        decisive = set(decisive_metrics({name for name, _ in points}))
+        metrics = [
+            Metric(shown_metric(name, set_number), value, time_ms, step)
+            for (name, step), value in points.items()
+            if name in decisive
+        ]
         # MLflow lets nobody change a parameter: a run that is continued keeps those it began with.
-        new = {key: value for key, value in params.items() if key not in shown.data.params}
+        known = shown.data.params
+        chosen = decisive_params(params, MOST_PARAMS)
+        new = {key: value for key, value in chosen.items() if key not in known}
         listed = [Param(key, shortened(as_text(value))) for key, value in sorted(new.items())]
         self._connection.log(run.run_id, metrics, listed)
 
     def _log_inputs(self, run: TrackedRun, sources: Sequence[CorpusInput]) -> None:
         inputs = [_dataset_input(one) for one in sources]
         insisting(lambda: self._client.log_inputs(run.run_id, inputs))
+
+    def _add_json(self, mlflow_run_id: str, values: Mapping[str, Any], place: str) -> None:
+        text = json.dumps(dict(values), indent=2, sort_keys=True, default=as_text)
+        self.add_text(mlflow_run_id, text, place)
 
     def add_text(self, mlflow_run_id: str, text: str, place: str) -> None:
         """Show a text with a run, at a place among its artifacts."""
@@ -420,8 +479,3 @@ def _points(
     """Every point once: what is measured at the full size wins over the end of a curve."""
     points = {(key, step): value for key, curve in curves.items() for step, value in curve}
     return points | {(key, size): value for key, value in metrics.items()}
-
-
-def _of_set(points: Points, number: int) -> Points:
-    """The same under names that tell which evaluation set of the name they were measured on."""
-    return {(shown_metric(name, number), step): one for (name, step), one in points.items()}

@@ -171,19 +171,23 @@ class TrackedVersion:
 
 
 def version_tags(publication: Publication) -> dict[str, str]:
-    """The tags by which a version is found and told apart, in MLflow's registry and on its run."""
-    by = {"trained_by": in_utf8(publication.started_by)} if publication.started_by else {}
+    """The tags by which a version is found and told apart in MLflow's registry."""
     return {  # in the order of MLflow's pages, where narrow columns end soon
         "vocab_size": str(publication.vocab_size),
         "pattern": shortened(publication.pattern),
         "evaluation_set": shown_set(publication.evaluation_set),
-        **{key: in_utf8(one) for key, one in publication.tags.items() if key.startswith(COMPARED)},
-        **by,
         "trained_at": publication.created_at,
+        "digest": publication.digest,
+        "run_id": publication.run_id,
+    }
+
+
+def lineage_tags(publication: Publication) -> dict[str, str]:
+    """The tags of the run that made a version, besides the id of ours and the workspace's."""
+    return {
         "digest": publication.digest,
         "corpus_digest": publication.corpus_digest,
         "counts_digest": publication.counts_digest,
-        "run_id": publication.run_id,
     }
 
 

@@ -332,11 +332,12 @@ def _take_over(registry: Registry, tracked: list[TrackedVersion]) -> None:
                 catalogue.forget_version(row.name, row.digest)
     for one in tracked:
         tags = one.tags
+        corpus, counts = registry.tracker.runs.lineage_of(one.mlflow_run_id)
         catalogue.add_version(
             one.name, one.digest,
             run_id=one.run_id,
-            corpus_digest=tags.get("corpus_digest", ""),
-            counts_digest=tags.get("counts_digest", ""),
+            corpus_digest=corpus,
+            counts_digest=counts,
             vocab_size=int(tags.get("vocab_size", 0)),
             pattern=tags.get("pattern", ""),
         )  # fmt: skip

@@ -63,7 +63,7 @@ def test_on_the_recorded_corpus_it_is_what_training_more_makes(base: str, bpelin
     assert (recipe["base"], [id_ for id_, _ in recipe["new_ids"]]) == (base, [*range(400, 500)])
     registry = open_registry()
     run = resolve(registry, parse_registered("news/2")).mlflow_run_id
-    assert registry.tracker._client.get_run(run).data.tags["extends"] == base
+    assert registry.tracker._client.get_run(run).data.params["extends"] == base
     again = bpeline("extend", "news/2", "--vocab-size", "510", "--name", "more")
     assert again.exit_code == 0, again.output
     assert load_tokenizer("more/1").merges[:143] == load_tokenizer("news/1").merges

@@ -322,18 +322,6 @@ def test_an_alias_that_does_not_move_is_not_said_to_have_moved(
     assert registry.catalogue.alias_history("news", "champion") == []
 
 
-def test_tags_say_since_when_a_version_has_an_alias(registry: Registry, made: Made) -> None:
-    for word in (b"the", b"and"):
-        publish_version(registry, made(word))
-    promote("news/1", by="ada", reason="first")
-    promote("news/2", by="bob")
-    tags = [one.tags["alias.champion"] for one in registry.tracker.versions("news")]
-    assert tags[0].startswith("until ")
-    assert tags[0].endswith("then news/2")
-    assert tags[1].startswith("since ")
-    assert tags[1].endswith("by bob")
-
-
 # ---- what gc keeps -------------------------------------------------------------------------------
 
 
