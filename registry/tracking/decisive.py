@@ -43,6 +43,7 @@ _METRICS = (
     "bytes_per_token/*",
     "vs_champion_percent/*",
     "vs_champion_beyond_chance/*",
+    "fertility/*",
     "premium/*",
     # Of sweeps, datasets and drift.
     "sweep_*",

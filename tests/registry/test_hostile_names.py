@@ -63,8 +63,8 @@ def test_a_version_of_a_corpus_with_such_a_name_is_published(
     version = publish_version(registry, publication)
     assert version.reference == "news/1"
     assert waiting_records(registry.workspace) == []
-    tags = registry.tracker._client.get_run(version.mlflow_run_id).data.tags
-    assert tags["sources"] == name.encode(errors="backslashreplace").decode()
+    shown = registry.tracker._client.get_run(version.mlflow_run_id).data.params
+    assert shown["sources"] == name.encode(errors="backslashreplace").decode()
 
 
 def test_a_manifest_says_where_a_tokenizer_comes_from_whatever_its_name(
