@@ -209,7 +209,7 @@ def test_what_no_library_has_read_is_said_with_what_to_type(
     advice = "exports not certified: pip install 'bpeline[certify]'"
     train = ("train", "corpus.txt", "--name", "news", "--vocab-size", 310)
     with pytest.MonkeyPatch.context() as patch:
-        for room in ("exports.native_readers", "version_files"):
+        for room in ("certify.native_readers", "loading.version_files"):
             patch.setattr(f"bpeline.registry.{room}.find_spec", lambda name: None)
         assert bpeline(*train).stdout.splitlines()[-1] == advice
         assert bpeline("promote", "news@candidate").stdout.splitlines()[-1] == advice
@@ -237,7 +237,7 @@ def test_a_rule_asks_for_certificates(here: Path, bpeline: Command) -> None:
     asked = ("--rules", "rules.toml")
     train = ("train", "corpus.txt", "--name", "asked", "--vocab-size", 320, *asked)
     with pytest.MonkeyPatch.context() as patch:
-        for room in ("exports.native_readers", "version_files"):
+        for room in ("certify.native_readers", "loading.version_files"):
             patch.setattr(f"bpeline.registry.{room}.find_spec", lambda name: None)
         not_judged = (bpeline(*train), bpeline("promote", "asked/1", *asked))
     for answer in not_judged:

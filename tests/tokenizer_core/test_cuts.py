@@ -132,6 +132,15 @@ def test_what_may_be_cut_is_cut() -> None:
     assert all_cuts(cuts, content) == expected
 
 
+@pytest.mark.parametrize("token", [b"it ", b"it,", b",it", b"it it"])
+def test_no_cut_lies_within_a_special_token(token: bytes) -> None:
+    content = b"and " + token + b"and so on and on"
+    begin = content.index(token)
+    within = set(range(begin + 1, begin + len(token)))
+    assert within & set(all_cuts(Cuts(pairs=GPT2), content)), "text alone may be cut there"
+    assert not within & set(all_cuts(Cuts(pairs=GPT2, special_tokens=(token,)), content))
+
+
 def test_cuts_come_often_in_every_script() -> None:
     texts = [
         "he said, and",
