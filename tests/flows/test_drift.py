@@ -170,7 +170,6 @@ def test_the_same_text_is_quiet_and_the_rule_that_is_broken_says_so(
     assert report.slices["all"].new_words[0].count > 150
 
 
-@pytest.mark.night
 def test_too_little_text_is_neither_drift_nor_its_absence(place: Path, bpeline: Command) -> None:
     small = write(place / "new" / "small.txt", other_language(100))
     report = watch_drift("news", [str(small)])

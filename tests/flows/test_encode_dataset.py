@@ -185,7 +185,6 @@ def test_smaller_sizes_and_other_formats_are_datasets_of_their_own(registered: P
     assert (shards.format.name, len(shards)) == ("megatron", made.documents)
 
 
-@pytest.mark.night
 def test_documents_end_at_the_separator_that_was_named(registered: Path) -> None:
     documents = ["one document", "another, with <|end|> in it", "the last"]
     path = registered.with_name("dataset.txt")

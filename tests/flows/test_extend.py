@@ -43,7 +43,6 @@ def base(begun: Path, tmp_path: Path) -> str:
     return load_tokenizer("news/1").digest
 
 
-@pytest.mark.night
 def test_on_the_recorded_corpus_it_is_what_training_more_makes(base: str, bpeline: Command) -> None:
     larger = summary_of(bpeline("extend", "news/1", "--vocab-size", "500", "--json"))
     assert (larger["reference"], larger["vocab_size"]) == ("news/2", 500)

@@ -357,7 +357,6 @@ def test_a_promotion_that_breaks_a_rule_moves_nothing(
     assert rollback("news").number == 1, "a refusal is no place to go back to"
 
 
-@pytest.mark.night
 def test_a_version_is_judged_against_the_one_that_the_moving_alias_points_to(
     registry: Registry, made: Callable[..., Publication]
 ) -> None:

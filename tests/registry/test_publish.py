@@ -103,7 +103,6 @@ def test_a_published_version_is_known_everywhere(registry: Registry, made: Made)
     assert waiting_records(registry.workspace) == []
 
 
-@pytest.mark.night
 def test_the_same_behaviour_is_registered_once(registry: Registry, made: Made) -> None:
     first = publish(registry, made(b"the", run_id="monday"))
     publish(registry, made(b"and", run_id="tuesday"))
@@ -289,7 +288,6 @@ def test_a_dead_server_leaves_a_record_and_answers_soon(
     assert not record.exists()
 
 
-@pytest.mark.night
 def test_the_outbox_is_delivered_in_the_order_of_training(
     registry: Registry, disconnected: Registry, made: Made
 ) -> None:

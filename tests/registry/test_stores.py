@@ -32,8 +32,6 @@ from bpeline.tokenizer_core.errors import InvalidOption, RegistryError, StorageE
 
 Made = Callable[..., Publication]
 
-pytestmark = pytest.mark.night
-
 
 @pytest.fixture
 def other_mlflow(empty_mlflow: Path, tmp_path: Path) -> str:
