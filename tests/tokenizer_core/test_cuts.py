@@ -22,6 +22,7 @@ def all_cuts(cuts: Cuts, content: bytes) -> list[int]:
     found, begin = [], 1
     end = len(content) - cuts.ahead + 1
     while (cut := cuts.first(content, begin, end)) >= 0:
+        assert cut >= begin
         found.append(cut)
         begin = cut + 1
     return found
