@@ -272,7 +272,7 @@ def test_training_registers_a_report_with_the_difference_to_the_champion(
     assert page.run("document.title") == "news/2: a report"
     assert page.run("document.querySelector('h1').textContent") == "news/2"
     report = (shown_in_mlflow.parents[1] / "report.md").read_text()
-    assert report.startswith("# news/2\n\n| | |\n")
+    assert re.match(r"# news/2\n\n\|", report), "a table"
 
 
 @pytest.mark.night
@@ -348,7 +348,9 @@ def test_an_address_of_one_document_is_found_and_kept_from_the_champion(
     (Path(details["files"]) / "evaluation.json").unlink()
     unread = version_contents("mails/1").screening
     assert set(contents.screening.one_document) <= set(unread.unread)
-    assert "the text is not there to look closer" in report_page(version_contents("mails/1"))
+    assert f"{len(unread.unread):,} tokens" in visible_text(
+        report_page(version_contents("mails/1"))
+    )
 
 
 @pytest.mark.night
@@ -411,10 +413,9 @@ def test_counts_that_are_gone_are_missed_nowhere_else(
     page.open(tmp_path / "bare.html")
     page.run("report.then(() => true)")
     assert page.complaints == []
-    assert "counts it was trained on are not in this workspace" in page.run(
-        "document.body.innerText"
-    )
-    assert "is the champion" in page.run("document.body.innerText")
+    missed = page.run("document.body.innerText")
+    assert missed.count("not in this workspace") == 1
+    assert "champion" in missed
 
 
 @pytest.mark.night
