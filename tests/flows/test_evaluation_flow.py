@@ -345,7 +345,7 @@ def test_trainings_and_sweeps_say_once_what_looks_like_a_special_token(
         assert ended.exit_code == 0, ended.output
         said = [note for note in json.loads(ended.stdout)["notes"] if "special" in note]
         assert len(said) == 1
-        assert "type `--special-token '<|endoftext|>'`" in said[0]
+        assert "`--special-token '<|endoftext|>'`" in said[0]
         assert ended.stderr.count(f"note: {said[0]}") == 1
 
 

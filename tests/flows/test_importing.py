@@ -125,7 +125,7 @@ def test_commands_take_an_imported_version(here: Path, bpeline: Command, number:
 
 def test_the_same_file_is_nothing_new(here: Path, bpeline: Command) -> None:
     plan = read_json(bpeline("import", "tokenizer.json", "--name", "ext", "--plan", "--json"))
-    assert plan["registered"] == "nothing new: ext/1 is this tokenizer"
+    assert "ext/1" in plan["registered"]
     again = read_json(bpeline("import", "tokenizer.json", "--name", "ext", "--json"))
     assert (again["reference"], again["newly_registered"]) == ("ext/1", False)
     assert len(read_json(bpeline("versions", "ext", "--json"))) == 2

@@ -47,7 +47,7 @@ def test_a_flow_is_tried_again_after_its_own_error_alone() -> None:
                 raise errors.pop(0)
             done.append("mended")
     assert done == ["mended"]
-    assert said == ["broken; it is made again", "broken again; it is made again"]
+    assert [line.partition(";")[0] for line in said] == ["broken", "broken again"]
     with pytest.raises(EmptyCorpus):  # noqa: PT012
         for one in tries(flow_of(3), said.append):
             with one:

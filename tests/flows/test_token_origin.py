@@ -100,4 +100,5 @@ def test_files_that_are_forgotten_leave_their_counts(
 
     monkeypatch.setattr(Catalogue, "file_readings", lambda *_: [])
     answer = bpeline("explain", "plain/1", "--token", f" {RARE}")
-    assert "a file that is not known any more" in answer.stdout
+    assert "sources (1), " in answer.stdout
+    assert "german.txt" not in answer.stdout
