@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bpeline.flows.name_page import show_name_page
+from bpeline.flows.pages import show_name_page
+from bpeline.flows.publishing import made_with, publication_of
 from bpeline.flows.requests import (
     OF_PARITY,
     DerivedRequest,
@@ -23,7 +24,6 @@ from bpeline.flows.requests import (
     SuperwordsRequest,
     asks,
 )
-from bpeline.flows.steps import made_with, publication_of
 from bpeline.registry.certify import certificate_texts
 from bpeline.registry.evaluation import evaluate_version
 from bpeline.registry.loading import (

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from bpeline.flows.encoding import EncodedDataset, encode, pack, record
 from bpeline.flows.engines import LOCAL, check_engine
 from bpeline.flows.requests import DatasetRequest, asks, with_demo
 from bpeline.flows.running import ENCODE, ENCODE_DATASET, RECORD, progress, tries
-from bpeline.flows.steps import EncodedDataset, encode, pack, record
 from bpeline.registry.loading import resolve
 from bpeline.registry.opening import open_registry
 from bpeline.registry.records import parse_registered, split_size

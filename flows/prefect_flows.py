@@ -20,10 +20,10 @@ from prefect.runtime import flow_run  # noqa: E402
 from prefect.states import Completed  # noqa: E402
 from pydantic import ValidationError  # noqa: E402
 
+from bpeline.flows import collect_garbage as sweeping  # noqa: E402
 from bpeline.flows import encode_dataset as encoding  # noqa: E402
-from bpeline.flows import importing  # noqa: E402
+from bpeline.flows import import_tokenizer as importing  # noqa: E402
 from bpeline.flows import recertify as recertifying  # noqa: E402
-from bpeline.flows import sweep_garbage as sweeping  # noqa: E402
 from bpeline.flows import train_tokenizer as training  # noqa: E402
 from bpeline.flows import watch_drift as watching  # noqa: E402
 from bpeline.flows.running import (  # noqa: E402
@@ -36,7 +36,7 @@ from bpeline.flows.running import (  # noqa: E402
     FlowKind,
     progress,
     runner,
-)  # fmt: skip
+)
 from bpeline.flows.serving import (  # noqa: E402
     PrefectListener,
     patiently,
@@ -55,7 +55,8 @@ from bpeline.tokenizer_core.redaction import (  # noqa: E402
 from bpeline.tokenizer_core.urls import refuse_secrets_in  # noqa: E402
 
 if TYPE_CHECKING:
-    from bpeline.flows.steps import ImportSummary, TrainingSummary
+    from bpeline.flows.importing import ImportSummary
+    from bpeline.flows.publishing import TrainingSummary
 
 HOUR = 3600
 # What Prefect raises in a flow when its server goes away, refuses, or answers nonsense.

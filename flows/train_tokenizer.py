@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from bpeline.flows.comparisons import comparison_markdown
+from bpeline.flows.counting import combine_counts, count_words, plan_chunks, remarks_on
+from bpeline.flows.evaluation import (
+    Sized,
+    choose_size,
+    evaluate,
+    screen_tokens,
+    set_up_evaluation,
+    with_findings,
+)
+from bpeline.flows.learning import learn
+from bpeline.flows.publishing import Trained, TrainingSummary, promote_if_better, publish, summarize
 from bpeline.flows.requests import TrainingRequest, asks
 from bpeline.flows.running import (
     CHOOSE_SIZE,
@@ -16,28 +26,9 @@ from bpeline.flows.running import (
     SCREEN_TOKENS,
     TRAIN_TOKENIZER,
     tries,
-)  # fmt: skip
-from bpeline.flows.steps import (
-    Sized,
-    Trained,
-    TrainingSummary,
-    choose_size,
-    combine_counts,
-    compiled_ahead,
-    count_words,
-    evaluate,
-    learn,
-    plan_chunks,
-    prepared,
-    promote_if_better,
-    publish,
-    remarks_on,
-    screen_tokens,
-    set_up_evaluation,
-    summarize,
-    training_run,
-    with_findings,
-)  # fmt: skip
+)
+from bpeline.flows.trainings import compiled_ahead, prepared, training_run
+from bpeline.flows.wording import comparison_markdown
 
 
 @asks(TrainingRequest)

@@ -76,7 +76,7 @@ def promote(
     (limit = 3.5). A refusal is written into the history and on the version in MLflow; the exit code
     is 3, or 4 where a rule could not be judged.
     """
-    from bpeline.flows.alias_moves import promote as promote_version
+    from bpeline.flows.publishing import promote as promote_version
     from bpeline.registry.environment import this_user
     from bpeline.registry.evaluation import read_rules
 
@@ -119,7 +119,7 @@ def _of_the_project(reference: str) -> Path | None:
 @by_option
 def rollback(name: str, alias: str, force: bool, reason: str, by: str, as_json: bool) -> None:
     """Let an alias point where it pointed before; repeated, one promotion further back."""
-    from bpeline.flows.alias_moves import rollback as roll_back
+    from bpeline.flows.publishing import rollback as roll_back
     from bpeline.registry.environment import this_user
 
     who, why = by or this_user(), reason or "rollback"
@@ -162,7 +162,7 @@ def _deletion_row(one: Deletion) -> tuple[str, ...]:
 
 
 def _say(change: AliasChange, as_json: bool) -> None:
-    from bpeline.flows.alias_moves import remarks_on
+    from bpeline.flows.publishing import remarks_on
     from bpeline.registry.loading import uncertified
     from bpeline.registry.opening import open_registry
 

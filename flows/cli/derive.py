@@ -8,17 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from bpeline.flows.cli.options import (
-    DIRECTORY,
-    PATH,
-    SIZE,
-    answer,
-    chosen_size_options,
-    command,
-)
+from bpeline.flows.cli.options import DIRECTORY, PATH, SIZE, answer, chosen_size_options, command
 
 if TYPE_CHECKING:
-    from bpeline.flows.steps import TrainingSummary
+    from bpeline.flows.publishing import TrainingSummary
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -9,7 +9,7 @@ import click
 
 from bpeline.flows.cli.options import answer, command, project_for, project_option, reached
 from bpeline.flows.cli.request_options import options_of
-from bpeline.flows.cli.standard_input import with_standard_input
+from bpeline.flows.cli.text_arguments import with_standard_input
 from bpeline.flows.requests import DriftRequest
 from bpeline.tokenizer_core.errors import InvalidOption
 

@@ -124,7 +124,7 @@ def evaluate(
             click.echo(f"note: {skipped.remark}", err=True)
         skipped_files = {"skipped": skipped.as_dict()}
     else:
-        first, measured, skipped_files = [], evaluation.evaluate(reference), {}
+        first, measured, skipped_files = [], evaluation.evaluate_registered(reference), {}
     costs = [{} if model is None else evaluation.serving_costs(one, model) for one in measured]
     cheapest: list[dict[str, Any]] = [
         _cheapest_size(one, reference, model) if sizes and model is not None else {}

@@ -48,7 +48,7 @@ def import_(file: str, plan: bool, as_json: bool, **given: Any) -> None:
     parameters = {key: value for key, value in given.items() if value not in (None, ())}
     parameters["file"] = file
     if plan:
-        from bpeline.flows.steps import plan_import
+        from bpeline.flows.importing import plan_import
         from bpeline.registry.environment import addresses
 
         planned = plan_import(ImportRequest.checked(**parameters), addresses().home)

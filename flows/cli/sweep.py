@@ -19,7 +19,7 @@ from bpeline.flows.cli.options import (
     project_option,
     reached,
 )
-from bpeline.flows.cli.standard_input import with_standard_input
+from bpeline.flows.cli.text_arguments import with_standard_input
 from bpeline.flows.requests import CHOICES, SUPERBPE, VARIANTS, is_file, is_version, typed
 from bpeline.tokenizer_core.errors import InvalidOption
 
@@ -114,7 +114,7 @@ def sweep(
     """
     from bpeline.flows.running import progress
     from bpeline.flows.sweep import sweep as sweep_all
-    from bpeline.flows.sweep_record import table_of
+    from bpeline.flows.sweeps import table_of
     from bpeline.flows.wording import as_typed
     from bpeline.registry.environment import addresses
     from bpeline.tokenizer_core.evaluation import model_shape as named_shape

@@ -21,7 +21,7 @@ from bpeline.flows.cli.options import (
     project_option,
 )
 from bpeline.flows.cli.request_options import options_of
-from bpeline.flows.cli.standard_input import with_standard_input
+from bpeline.flows.cli.text_arguments import with_standard_input
 from bpeline.flows.requests import (
     BYTE_BPE,
     ENCODINGS,
@@ -38,7 +38,8 @@ from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, RegistryE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bpeline.flows.steps import ImportSummary, TrainingSummary
+    from bpeline.flows.importing import ImportSummary
+    from bpeline.flows.publishing import TrainingSummary
     from bpeline.flows.train_languages import LanguagesSummary
     from bpeline.registry.catalogue import Run
 
@@ -276,7 +277,8 @@ def train(
 
 def print_plan(parameters: dict[str, Any], as_json: bool) -> None:
     """What a training of these parameters would do."""
-    from bpeline.flows.steps import plan_training, with_findings
+    from bpeline.flows.evaluation import with_findings
+    from bpeline.flows.trainings import plan_training
     from bpeline.flows.wording import as_typed
     from bpeline.registry.environment import addresses
 
@@ -440,7 +442,7 @@ def run_training(parameters: dict[str, Any]) -> Any:
         if chosen.prefect_api is None:
             with mlflow_beside(at.tracking_uri):
                 if "file" in parameters:
-                    from bpeline.flows.importing import import_tokenizer
+                    from bpeline.flows.import_tokenizer import import_tokenizer
 
                     return import_tokenizer(**parameters)
                 from bpeline.flows.train_tokenizer import train_tokenizer

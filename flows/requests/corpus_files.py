@@ -1,36 +1,15 @@
-"""Which sources a corpus consists of and how much each counts: typed, or from a corpus file.
-
-    german:language=de:weight=2=de/*.txt
-    corpus.toml
-
-A corpus file holds tables ``[[source]]`` with ``name`` and ``files`` (relative to it), and perhaps
-``weight``, ``language``, ``domain`` and ``text_field``; above them perhaps ``temperature``:
-
-    temperature = 3.3
-
-    [[source]]
-    name = "german"
-    files = ["de/*.txt", "more/de.jsonl"]
-    weight = 2
-    language = "de"
-
-What weights and temperature mean is told in `tokenizer_core.counting.source_weights`. Reads no
-text.
-"""
+"""Files that name the sources of a corpus, and the texts of an evaluation."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bpeline.flows.requests.source_spelling import (
-    NamedSource,
-    SourceKind,
-    check_weight,
-    is_file,
-)
+from bpeline.flows.requests.source_spelling import NamedSource, SourceKind, check_weight, is_file
 from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.evaluation import LABELS
 
 CORPUS = SourceKind(
     "source",
@@ -110,3 +89,50 @@ def check_temperature(temperature: float, sources: Sequence[NamedSource]) -> Non
             "a temperature changes the shares of named sources",
             "name them: `--source 'en=en/*.txt' --source 'de=de/*.txt'`",
         )
+
+
+EVALUATION = SourceKind(
+    "evaluation source", "evaluation", LABELS, "type `--eval 'english=heldout/*.txt'`"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationSources:
+    """Everything to evaluate on; nothing when there are no sources.
+
+    Attributes:
+        sources: names differ.
+        parallel: the texts of all languages say the same.
+    """
+
+    sources: tuple[NamedSource, ...] = ()
+    parallel: bool = False
+
+
+def evaluation_sources(spellings: Iterable[str]) -> EvaluationSources:
+    """What was typed, with the tables of TOML files in their places.
+
+    Sources of one name are one source with all their files.
+
+    Raises:
+        InvalidOption: not an accepted spelling, or one name with different labels.
+    """
+    sources: list[NamedSource] = []
+    parallel = False
+    for spelling in spellings:
+        if is_file(spelling):
+            listed, others = EVALUATION.from_file(Path(spelling), {"parallel"})
+            said = others.get("parallel", False)
+            if not isinstance(said, bool):
+                refused = f"parallel is {said!r}, not true or false"
+                raise EVALUATION.unusable(Path(spelling), refused)
+            sources += listed
+            parallel |= said
+        else:
+            sources.append(EVALUATION.from_text(spelling))
+    return EvaluationSources(EVALUATION.joined(sources), parallel)
+
+
+def is_named(spelling: str) -> bool:
+    """Whether sources are named, here or in a TOML file; a file with `=` in its name is not."""
+    return spelling.endswith(".toml") or ("=" in spelling and not os.path.lexists(spelling))

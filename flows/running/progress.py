@@ -16,7 +16,7 @@ from bpeline.flows.wording import as_typed, token_text
 from bpeline.tokenizer_core.redaction import Unescaped, without_controls
 
 if TYPE_CHECKING:
-    from bpeline.flows.running.step_table import StepKind
+    from bpeline.flows.running.steps import StepKind
     from bpeline.tokenizer_core.merging import TrainingProgress
 
 NAME_WIDTH = 14

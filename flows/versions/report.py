@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bpeline.flows.importing import facts_of
 from bpeline.flows.pages import ReportContents, report_page
 from bpeline.flows.requests import TrainingRequest
-from bpeline.flows.steps import facts_of
 from bpeline.registry.evaluation import (
     VersionComparison,
     chosen_size_of,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from bpeline.flows.wording.numbers import from_here
+from bpeline.flows.wording.values import from_here
 from bpeline.registry.environment import named_elsewhere
 from bpeline.tokenizer_core.urls import is_url
 

@@ -12,8 +12,8 @@ import pytest
 from click.testing import Result
 
 from bpeline.flows import train_tokenizer as flow
-from bpeline.flows.steps.preparation import prepared
 from bpeline.flows.train_tokenizer import train_tokenizer
+from bpeline.flows.trainings.preparation import prepared
 from bpeline.registry.opening import open_registry
 from bpeline.registry.tracking import beside
 from bpeline.registry.tracking.beside import Beside

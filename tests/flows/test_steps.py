@@ -10,9 +10,10 @@ import time
 
 import pytest
 
-from bpeline.flows.running.step_table import FlowKind, StepKind
 from bpeline.flows.running.steps import (
     MOST_TASKS,
+    FlowKind,
+    StepKind,
     Stopped,
     map_step,
     raise_if_stopped,
