@@ -1,12 +1,12 @@
-"""What no version needs is found, and removed when that is asked for; says what it was."""
+"""Find, and remove, what no version needs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bpeline.flows.requests import GarbageRequest, asks
-from bpeline.flows.running import SWEEP_GARBAGE, progress, step
+from bpeline.flows.requests import GarbageRequest, request_parameters
+from bpeline.flows.running import COLLECT_GARBAGE, progress, step
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.opening import open_registry
 from bpeline.registry.upkeep import Leftover, find_leftovers, remove_leftovers
@@ -28,13 +28,13 @@ KINDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class SweptGarbage:
+class CollectedGarbage:
     """What was found.
 
     Attributes:
         removed: whether ``old`` is gone.
         days: what was younger stays.
-        old, young: what nothing needs; see `registry.retention.Leftovers`.
+        old, young: what nothing needs; see `registry.upkeep.Leftovers`.
         unsure: why word counts of chunks are kept anyway; empty as a rule.
     """
 
@@ -65,8 +65,8 @@ class SweptGarbage:
         return "\n".join(lines) + "\n"
 
 
-@asks(GarbageRequest)
-def sweep_garbage(request: GarbageRequest, workspace: str | None) -> SweptGarbage:
+@request_parameters(GarbageRequest)
+def collect_garbage(request: GarbageRequest, workspace: str | None) -> CollectedGarbage:
     """Find what no version needs in a workspace, and remove it if asked to.
 
     Registered tokenizers stay, and so do the word counts they were trained on, runs that can be
@@ -79,19 +79,21 @@ def sweep_garbage(request: GarbageRequest, workspace: str | None) -> SweptGarbag
         StorageError: there is no workspace.
     """
     registry = open_registry(workspace, make=False)
-    with progress.telling(SWEEP_GARBAGE) as said:
-        swept = sweep(registry.workspace, request.days, request.counts_of, request.remove)
-        said.append(swept.outcome)
-    progress.current().summary("garbage", swept.as_markdown())
-    return swept
+    with progress.telling(COLLECT_GARBAGE) as said:
+        collected = collect(registry.workspace, request.days, request.counts_of, request.remove)
+        said.append(collected.outcome)
+    progress.current().summary("garbage", collected.as_markdown())
+    return collected
 
 
-@step(SWEEP_GARBAGE)
-def sweep(workspace: Workspace, days: float, counts_of: int | None, remove: bool) -> SweptGarbage:
+@step(COLLECT_GARBAGE)
+def collect(
+    workspace: Workspace, days: float, counts_of: int | None, remove: bool
+) -> CollectedGarbage:
     """Look, and remove."""
     look = remove_leftovers if remove else find_leftovers
     found = look(open_registry(workspace), days=days, counts_of=counts_of)
-    return SweptGarbage(remove, days, found.old, found.young, found.unsure)
+    return CollectedGarbage(remove, days, found.old, found.young, found.unsure)
 
 
 def _size(ones: Sequence[Leftover]) -> int:

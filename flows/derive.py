@@ -22,7 +22,7 @@ from bpeline.flows.requests import (
     PruneRequest,
     RenameRequest,
     SuperwordsRequest,
-    asks,
+    request_parameters,
 )
 from bpeline.registry.certify import certificate_texts
 from bpeline.registry.evaluation import evaluate_version
@@ -81,7 +81,7 @@ _CORPUS = {"sources", "temperature", "counts", "count_columns", *OF_PARITY}
 _HOW = ("workers", "table_memory", "engine", "rules")
 
 
-@asks(ExtensionRequest)
+@request_parameters(ExtensionRequest)
 def extension_parameters(request: ExtensionRequest, workspace: str | None) -> dict[str, Any]:
     """The parameters of `train_tokenizer` that continue a version, trained here or imported.
 
@@ -123,7 +123,7 @@ def extension_parameters(request: ExtensionRequest, workspace: str | None) -> di
     }
 
 
-@asks(SuperwordsRequest)
+@request_parameters(SuperwordsRequest)
 def superword_parameters(request: SuperwordsRequest, workspace: str | None) -> dict[str, Any]:
     """The parameters of `train_tokenizer` that continue a version by superwords.
 
@@ -157,7 +157,7 @@ def superword_parameters(request: SuperwordsRequest, workspace: str | None) -> d
     }
 
 
-@asks(PruneRequest)
+@request_parameters(PruneRequest)
 def prune(request: PruneRequest, workspace: str | None) -> dict[str, Any]:
     """Write a plan of which tokens of a version can go, checked on words of a corpus.
 
@@ -217,7 +217,7 @@ class Renaming:
         }
 
 
-@asks(RenameRequest)
+@request_parameters(RenameRequest)
 def rename(request: RenameRequest, workspace: str | None) -> Renaming:
     """Register a version under the same name in which special tokens are called otherwise.
 
@@ -302,7 +302,7 @@ class NewToken:
     old_ids: tuple[int, ...]
 
 
-@asks(DerivedRequest)
+@request_parameters(DerivedRequest)
 def recipe_of(request: DerivedRequest, workspace: str | None) -> list[NewToken]:
     """The new tokens of a version that extends another, by id: for initialising embeddings.
 

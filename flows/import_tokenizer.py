@@ -13,13 +13,13 @@ from bpeline.flows.importing import (
     summarize_import,
 )
 from bpeline.flows.publishing import promote_if_better
-from bpeline.flows.requests import ImportRequest, asks
+from bpeline.flows.requests import ImportRequest, request_parameters
 from bpeline.flows.running import CERTIFY, EVALUATE, PROMOTE, PUBLISH, READ_FILES
 from bpeline.flows.trainings import prepared, training_run
 from bpeline.flows.wording import comparison_markdown
 
 
-@asks(ImportRequest)
+@request_parameters(ImportRequest)
 def import_tokenizer(request: ImportRequest, workspace: str | None) -> ImportSummary:
     """Register a tokenizer that another program made, with its files and its certificate.
 
@@ -50,9 +50,9 @@ def import_tokenizer(request: ImportRequest, workspace: str | None) -> ImportSum
             version = publish_import(run, request, read, certificate, evaluated, summary)
             outcome(version.reference)
         promotion = None
-        if setup.rules is not None:
+        if setup.promotion_rules is not None:
             with run.step(PROMOTE) as outcome:
-                promotion = promote_if_better(version, setup.rules, run.workspace)
+                promotion = promote_if_better(version, setup.promotion_rules, run.workspace)
                 outcome(promotion.outcome)
         summary = summary.published(version, run.seconds, promotion)
         summary = replace(summary, notes=tuple(run.notes))

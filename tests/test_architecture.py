@@ -427,7 +427,7 @@ def test_no_exception_outlives_its_reason() -> None:
 
 
 ONE_OF_EACH = {  # what only one file of flows calls
-    "Publication": "flows/publishing/registration.py",
+    "Publication": "flows/publishing/publications.py",
     "sharing": "flows/learning/checkpoints.py",
     "tokenizer.encode_files": "flows/encoding/datasets.py",
     "Evaluated": "flows/evaluation/new_versions.py",

@@ -86,15 +86,22 @@ def promote(
             "rules that judge, or none",
             "leave one of them out",
         )
-    rules_file = rules_file or (None if no_rules else _of_the_project(reference))
-    rules = read_rules(rules_file) if rules_file else None
+    rules_file = rules_file or (None if no_rules else _rules_of_project(reference))
+    promotion_rules = read_rules(rules_file) if rules_file else None
     change = promote_version(
-        reference, alias, by or this_user(), reason, _note, rules=rules, lock=lock, force=force
+        reference,
+        alias,
+        by or this_user(),
+        reason,
+        _note,
+        rules=promotion_rules,
+        lock=lock,
+        force=force,
     )
     _say(change, as_json)
 
 
-def _of_the_project(reference: str) -> Path | None:
+def _rules_of_project(reference: str) -> Path | None:
     """The rules of the project, if the version has its name."""
     from bpeline.flows.requests import find_project, read_project
 

@@ -130,7 +130,7 @@ def sweep(
     if not of_version:
         project = project_for(typed_name, needed=not (paths or given["sources"]))
     if project is not None:
-        of_project = _of_the_project(project, typed_name, paths, compared, given)
+        of_project = _merged_with_project(project, typed_name, paths, compared, given)
         name, paths, compared, given = of_project
     if not compared["sizes"] and not of_version:
         raise InvalidOption(
@@ -190,7 +190,7 @@ def sweep(
     answer(as_json, asdict(done), map(as_typed, lines))
 
 
-def _of_the_project(
+def _merged_with_project(
     project: Project,
     name: str | None,
     paths: tuple[str, ...],

@@ -277,12 +277,14 @@ def train(
 
 def print_plan(parameters: dict[str, Any], as_json: bool) -> None:
     """What a training of these parameters would do."""
-    from bpeline.flows.evaluation import with_findings
+    from bpeline.flows.evaluation import with_forbidden_tokens
     from bpeline.flows.trainings import plan_training
     from bpeline.flows.wording import as_typed
     from bpeline.registry.environment import addresses
 
-    request, found = with_findings(TrainingRequest.checked(**parameters), addresses().workspace)
+    request, found = with_forbidden_tokens(
+        TrainingRequest.checked(**parameters), addresses().workspace
+    )
     planned = plan_training(request, addresses().home)
     if found:
         planned = replace(planned, notes=(*planned.notes, found))

@@ -177,10 +177,10 @@ def gc(remove: bool, as_json: bool, **given: Any) -> None:
     Registered tokenizers stay, and so do the word counts they were trained on, runs that can be
     continued and publications that wait. All else can be made again from the sources.
     """
-    from bpeline.flows.collect_garbage import KINDS, sweep_garbage
+    from bpeline.flows.collect_garbage import KINDS, collect_garbage
     from bpeline.flows.wording import as_typed
 
-    found = sweep_garbage(remove=remove, **given)
+    found = collect_garbage(remove=remove, **given)
     lines = []
     for kind, name in KINDS.items():
         ones = [one for one in found.old if one.kind == kind]

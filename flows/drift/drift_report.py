@@ -103,8 +103,8 @@ class DriftReport:
 
     @property
     def _reasons(self) -> list[str]:
-        rules = [one.said for one in (*self.broken, *self.not_judged)]
-        return [*rules, *filter(None, [self.stuck])]
+        reasons = [one.said for one in (*self.broken, *self.not_judged)]
+        return [*reasons, *filter(None, [self.stuck])]
 
     def metrics(self) -> dict[str, float]:
         """One point of every series in MLflow."""

@@ -18,10 +18,10 @@ from bpeline.flows.running import (
     RECALL_VERSION,
     SAMPLE_TEXT,
     WATCH_DRIFT,
+    attempts,
     progress,
     step,
     telling,
-    tries,
 )
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.evaluation import (
@@ -216,11 +216,12 @@ def gathered(
     new = {"special_tokens": separators_of(tokenizer, asked.separator)}
     workers = {} if asked.workers is None else {"workers": asked.workers}
     request = own.model_copy(update={**new, **workers})
-    for one in tries(WATCH_DRIFT, progress.current().note):
-        with one:
+    for attempt in attempts(WATCH_DRIFT, progress.current().note):
+        with attempt:
             with telling(PLAN_CHUNKS) as said:
-                rule = lineage.left_out_rule  # as its training does
-                left_out = left_out_for(request.name, registry.catalogue, workspace, rule)
+                left_out = left_out_for(
+                    request.name, registry.catalogue, workspace, lineage.left_out_rule
+                )
                 plan = plan_chunks(request, registry, left_out)
                 said.append(plan.outcome)
             with telling(COUNT_WORDS, plan.bytes_to_read, "bytes") as said:
@@ -261,14 +262,14 @@ def measure_drift(
 def judged(
     measured: Mapping[str, TextDrift],
     known: Mapping[str, KnownText],
-    rules: Sequence[Rule] | None,
+    drift_rules: Sequence[Rule] | None,
     request: DriftRequest,
 ) -> tuple[Verdict, ...]:
     """What every rule says; None stands for the usual ones, of what is known of the version."""
-    if rules is None:
-        rules = default_rules([one for one in measured if one != ALL and known[one].origin])
+    if drift_rules is None:
+        drift_rules = default_rules([one for one in measured if one != ALL and known[one].origin])
     figures = {name: one.figures for name, one in measured.items()}
-    return judge_drift(rules, figures, _too_little(measured, known, request))
+    return judge_drift(drift_rules, figures, _too_little(measured, known, request))
 
 
 def _too_little(
@@ -292,8 +293,8 @@ def _too_little(
     return found
 
 
-def check_slices(rules: Sequence[Rule], slices: list[str], path: str) -> None:
-    for rule in rules:
+def check_slices(drift_rules: Sequence[Rule], slices: list[str], path: str) -> None:
+    for rule in drift_rules:
         if rule.slice not in slices:
             raise InvalidOption(
                 f"{path} has a rule for the slice {rule.slice}, which no text belongs to",

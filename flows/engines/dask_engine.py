@@ -60,7 +60,7 @@ _SETTINGS: dict[str, Any] = {
 
 
 class DaskEngine:
-    """Maps steps over the workers of a cluster; see `flows.engines.Threads`.
+    """Maps steps over the workers of a cluster; see `flows.engines.engine.Threads`.
 
     Args:
         address: of a scheduler; None starts a cluster on this machine, which only this machine can

@@ -1,6 +1,6 @@
 """Who does the parcels of a step: threads of this process, or the workers of a Dask cluster.
 
-Steps and flows know this seam alone; what is behind it is in `flows.cluster`. Wherever the work is
+Steps and flows know this seam alone; the cluster is in `dask_engine`. Wherever the work is
 done, it is the same function with the same arguments, and its results come in the same order.
 """
 

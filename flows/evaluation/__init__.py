@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .registered_versions import set_from as set_from
     from .screening import ScreenedTokens as ScreenedTokens
     from .screening import screen_tokens as screen_tokens
-    from .screening import with_findings as with_findings
+    from .screening import with_forbidden_tokens as with_forbidden_tokens
     from .setup import EvaluationSetup as EvaluationSetup
     from .setup import left_out_for as left_out_for
     from .setup import set_up_evaluation as set_up_evaluation

@@ -23,7 +23,9 @@ from bpeline.tokenizer_core.evaluation import MadeTokens, TokenUse, token_use
 from bpeline.tokenizer_core.training import spelling_of
 
 
-def with_findings(request: TrainingRequest, workspace: str | None) -> tuple[TrainingRequest, str]:
+def with_forbidden_tokens(
+    request: TrainingRequest, workspace: str | None
+) -> tuple[TrainingRequest, str]:
     """The request with the findings that ``forbid_from`` names written out, and a note about them.
 
     So the request that is kept says what was forbidden: it means the same when an alias has moved

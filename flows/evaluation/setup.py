@@ -1,4 +1,4 @@
-"""What an evaluation needs, looked at before hours of training: texts, baselines, rules.
+"""What an evaluation needs, looked at before hours of training: texts, baselines, promotion rules.
 
 A name has an evaluation set, on which all of its versions are measured. Its first training makes it
 of the texts that were given, else of what is held out; one that is too small is replaced by the
@@ -47,7 +47,7 @@ class EvaluationSetup:
             another one.
         given: texts of ``--eval`` that are not the set: measured apart from it.
         parallel: whether the texts of all languages say the same.
-        rules: what must hold before ``champion`` moves; None when nobody asked.
+        promotion_rules: what must hold before ``champion`` moves; None without ``--rules``.
         replaceable: whether held-out documents may become the set.
         remark: why versions are not measured on what was asked for; empty as a rule.
         skipped: what the searches for the texts of ``--eval`` met and did not read.
@@ -58,7 +58,7 @@ class EvaluationSetup:
     number: int
     given: tuple[Text, ...]
     parallel: bool
-    rules: Rules | None
+    promotion_rules: Rules | None
     replaceable: bool
     remark: str = ""
     skipped: SkippedFiles = field(default_factory=SkippedFiles)
@@ -70,9 +70,9 @@ class EvaluationSetup:
         of_both = not_evaluated(self.skipped), not_measured_on(self.skipped_development)
         return "; ".join(filter(None, of_both))
 
-    def left_out(self, rule: int) -> LeftOut | None:
+    def left_out(self, left_out_rule: int) -> LeftOut | None:
         """What a training must not read; see `Run.left_out_rule`."""
-        return None if self.made is None else replace(self.made.left_out, rule=rule)
+        return None if self.made is None else replace(self.made.left_out, rule=left_out_rule)
 
 
 def set_up_evaluation(
@@ -93,13 +93,13 @@ def set_up_evaluation(
     if isinstance(request, TrainingRequest):
         development = development_files(request)
     load_baselines(request.baselines, workspace.root)
-    rules = None if request.rules is None else read_rules(Path(request.rules))
+    promotion_rules = None if request.rules is None else read_rules(Path(request.rules))
     texts = tuple(
         _text(source, files, request) for source, files in zip(asked.sources, found, strict=True)
     )
     named = registry.catalogue.evaluation_set(request.name)
     setup = EvaluationSetup(
-        None, 0, texts, asked.parallel, rules, replaceable=not texts, skipped=skipped,
+        None, 0, texts, asked.parallel, promotion_rules, replaceable=not texts, skipped=skipped,
         skipped_development=development,
     )  # fmt: skip
     if named is not None and not has_set(workspace, named.digest):
@@ -215,7 +215,7 @@ def _check_slices(setup: EvaluationSetup, request: TrainingRequest | ImportReque
         for kind in LABELS
         if (label := getattr(source, kind)) is not None
     }
-    for rule in setup.rules.rules if setup.rules else ():
+    for rule in setup.promotion_rules.rules if setup.promotion_rules else ():
         if rule.slice not in slices:
             raise InvalidOption(
                 f"{request.rules} has a rule for the slice {rule.slice}, which is not evaluated",
@@ -226,10 +226,10 @@ def _check_slices(setup: EvaluationSetup, request: TrainingRequest | ImportReque
 
 
 def left_out_for(
-    name: str, catalogue: Catalogue, workspace: Workspace, rule: int
+    name: str, catalogue: Catalogue, workspace: Workspace, left_out_rule: int
 ) -> LeftOut | None:
     """What trainings of a name must not read, as far as it is known without reading any text."""
     named = catalogue.evaluation_set(name)
     if named is None or not has_set(workspace, named.digest):
         return None
-    return replace(read_set(workspace, named.digest).left_out, rule=rule)
+    return replace(read_set(workspace, named.digest).left_out, rule=left_out_rule)

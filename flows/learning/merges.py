@@ -89,7 +89,7 @@ def learn_merges(
         EmptyCorpus: no word occurs often enough.
         DiskFull: no space; the checkpoint before is kept.
     """
-    assert not request.forbid_from, "flows.steps.with_findings writes the findings out"
+    assert not request.forbid_from, "flows.evaluation.with_forbidden_tokens writes the findings out"
     given, base = given_merges(request, workspace)
     wanted, rules = request.merges, request.token_rules
 

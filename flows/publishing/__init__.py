@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from .promotion import promote_if_better as promote_if_better
     from .promotion import remarks_on as remarks_on
     from .promotion import rollback as rollback
-    from .registration import NewVersion as NewVersion
-    from .registration import corpus_inputs as corpus_inputs
-    from .registration import evaluation_inputs as evaluation_inputs
-    from .registration import installed_version as installed_version
-    from .registration import made_with as made_with
-    from .registration import publication_of as publication_of
-    from .registration import publish as publish
-    from .registration import register as register
-    from .registration import report_contents as report_contents
+    from .publications import NewVersion as NewVersion
+    from .publications import corpus_inputs as corpus_inputs
+    from .publications import evaluation_inputs as evaluation_inputs
+    from .publications import installed_version as installed_version
+    from .publications import made_with as made_with
+    from .publications import publication_of as publication_of
+    from .publications import publish as publish
+    from .publications import register as register
+    from .publications import report_contents as report_contents
     from .summarizing import Trained as Trained
     from .summarizing import logged_change as logged_change
     from .summarizing import summarize as summarize

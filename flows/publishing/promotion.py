@@ -142,7 +142,9 @@ class Promotion:
 
 
 @step(PROMOTE)
-def promote_if_better(version: PublishedVersion, rules: Rules, workspace: Workspace) -> Promotion:
+def promote_if_better(
+    version: PublishedVersion, promotion_rules: Rules, workspace: Workspace
+) -> Promotion:
     """Let ``champion`` point to a version if all rules hold and it gains enough; else it stays.
 
     A version that was registered before is not judged: a person may have gone back from it, or on
@@ -156,10 +158,10 @@ def promote_if_better(version: PublishedVersion, rules: Rules, workspace: Worksp
         open_registry(workspace), version.name, version.number, CHAMPION
     ):
         return Promotion(CHAMPION, version.reference, stays=_left_alone(version, workspace))
-    by, reason = "bpeline train", every_rule_holds(rules.rules)
+    by, reason = "bpeline train", every_rule_holds(promotion_rules.rules)
     try:
         note = progress.current().note
-        change = promote(version.reference, CHAMPION, by, reason, note, workspace, rules)
+        change = promote(version.reference, CHAMPION, by, reason, note, workspace, promotion_rules)
     except NothingGained as error:
         return Promotion(CHAMPION, version.reference, stays=f"kept: {error.happened}")
     except PromotionRefused as error:

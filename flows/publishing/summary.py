@@ -260,7 +260,7 @@ class TrainingSummary(Summary):
             ),
             ("measured on", self.measured_on),
             *self._against_champion(),
-            *self._cost_of_rules(),
+            *self._cost_of_token_rules(),
             *self._gain_of_superwords(),
             *self._between_sources(),
             ("costs", self._costs()),
@@ -271,7 +271,7 @@ class TrainingSummary(Summary):
         held_out = int(self.metrics.get("corpus/held_out_bytes", 0))
         return f"; {megabytes(held_out)} held out, not learned from" if held_out else ""
 
-    def _cost_of_rules(self) -> list[tuple[str, str]]:
+    def _cost_of_token_rules(self) -> list[tuple[str, str]]:
         """What forbidding tokens and keeping characters whole costs."""
         change = self.metrics.get(f"vs_{UNRESTRICTED}_percent/all")
         if change is None:

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from .project import read_project as read_project
     from .project import this_project as this_project
     from .request import Request as Request
-    from .request import asks as asks
+    from .request import request_parameters as request_parameters
     from .source_spelling import NamedSource as NamedSource
     from .source_spelling import decimal as decimal
     from .source_spelling import files_of_each as files_of_each

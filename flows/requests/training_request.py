@@ -732,7 +732,7 @@ class TrainingRequest(Request):
 
         Raises:
             InvalidOption: a rule that no vocabulary can keep. What screening found is not among
-                them before `flows.steps.with_findings`.
+                them before `flows.evaluation.with_forbidden_tokens`.
         """
         from bpeline.tokenizer_core.training import NO_RULES, TokenRules
 

@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from .runner import tell as tell
     from .steps import CERTIFY as CERTIFY
     from .steps import CHOOSE_SIZE as CHOOSE_SIZE
+    from .steps import COLLECT_GARBAGE as COLLECT_GARBAGE
     from .steps import COMBINE_COUNTS as COMBINE_COUNTS
     from .steps import COUNT_WORDS as COUNT_WORDS
     from .steps import ENCODE as ENCODE
     from .steps import ENCODE_DATASET as ENCODE_DATASET
     from .steps import EVALUATE as EVALUATE
+    from .steps import GC as GC
     from .steps import IMPORT_TOKENIZER as IMPORT_TOKENIZER
     from .steps import LEARN_MERGES as LEARN_MERGES
     from .steps import MEASURE_DRIFT as MEASURE_DRIFT
@@ -40,20 +42,18 @@ if TYPE_CHECKING:
     from .steps import RECORD as RECORD
     from .steps import SAMPLE_TEXT as SAMPLE_TEXT
     from .steps import SCREEN_TOKENS as SCREEN_TOKENS
-    from .steps import SWEEP as SWEEP
-    from .steps import SWEEP_GARBAGE as SWEEP_GARBAGE
     from .steps import TRAIN_TOKENIZER as TRAIN_TOKENIZER
     from .steps import WATCH_DRIFT as WATCH_DRIFT
     from .steps import FlowKind as FlowKind
     from .steps import Step as Step
     from .steps import StepKind as StepKind
     from .steps import Stopped as Stopped
+    from .steps import attempts as attempts
     from .steps import in_prefect_flow as in_prefect_flow
     from .steps import map_step as map_step
     from .steps import raise_if_stopped as raise_if_stopped
     from .steps import step as step
     from .steps import stopped_by as stopped_by
-    from .steps import tries as tries
     from .termination import ending as ending
     from .termination import interruption_behind as interruption_behind
     from .termination import signal_behind as signal_behind

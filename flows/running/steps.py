@@ -45,7 +45,7 @@ class FlowKind:
         hours: after which it is stopped; what it finished is kept, and the next run goes on there.
         again_after: the error after which its steps are done again: what was found damaged or
             changed is forgotten, and made anew.
-        tries: how often at most; the last one's error ends the flow.
+        attempts: how often at most; the last one's error ends the flow.
     """
 
     name: str
@@ -53,7 +53,7 @@ class FlowKind:
     steps: tuple[StepKind, ...]
     hours: float
     again_after: type[BpelineError] | tuple[()] = ()
-    tries: int = 1
+    attempts: int = 1
 
     @property
     def shares(self) -> dict[str, float]:
@@ -79,7 +79,7 @@ MEASURE_DRIFT = StepKind("measure drift", 16)
 ENCODE = StepKind("encode", 95)
 PACK = StepKind("pack", 15)
 RECORD = StepKind("record", 2)
-SWEEP_GARBAGE = StepKind("sweep garbage", 1)
+COLLECT_GARBAGE = StepKind("sweep garbage", 1)
 READ_EXPORTS = StepKind("read exports", 1)
 
 TRAIN_TOKENIZER = FlowKind(
@@ -91,7 +91,7 @@ TRAIN_TOKENIZER = FlowKind(
     ),
     hours=24,
     again_after=CorruptFile,
-    tries=3,
+    attempts=3,
 )  # fmt: skip
 IMPORT_TOKENIZER = FlowKind(
     "import-tokenizer",
@@ -108,7 +108,7 @@ WATCH_DRIFT = FlowKind(
     ),
     hours=6,
     again_after=CorruptFile,
-    tries=3,
+    attempts=3,
 )  # fmt: skip
 ENCODE_DATASET = FlowKind(
     "encode-dataset",
@@ -116,9 +116,9 @@ ENCODE_DATASET = FlowKind(
     (ENCODE, PACK, RECORD),
     hours=24,
     again_after=CorpusChanged,
-    tries=3,
+    attempts=3,
 )
-SWEEP = FlowKind("sweep-garbage", "garbage", (), hours=1)
+GC = FlowKind("sweep-garbage", "garbage", (), hours=1)
 RECERTIFY = FlowKind("recertify", "certificates", (), hours=6)
 
 
@@ -197,10 +197,12 @@ def step(kind: StepKind) -> Callable[[Callable[P, R]], Step[P, R]]:
     return lambda function: Step(function, kind)
 
 
-def tries(flow: FlowKind, say: Callable[[str], object]) -> Iterator[AbstractContextManager[None]]:
-    """``for one in tries(FLOW, say): with one: …`` does steps again after the error of a flow.
+def attempts(
+    flow: FlowKind, say: Callable[[str], object]
+) -> Iterator[AbstractContextManager[None]]:
+    """Repeat steps after an error: ``for attempt in attempts(FLOW, note): with attempt: …``.
 
-    Nothing else tries anything again: neither a single step nor Prefect.
+    Neither a single step nor Prefect repeats anything.
 
     Args:
         flow: says after which error, and how often.
@@ -219,9 +221,9 @@ def tries(flow: FlowKind, say: Callable[[str], object]) -> Iterator[AbstractCont
                 raise
             say(f"{error.happened}; it is made again")
 
-    for number in range(1, flow.tries + 1):
+    for number in range(1, flow.attempts + 1):
         if failed:
-            yield one(number == flow.tries)
+            yield one(number == flow.attempts)
 
 
 def map_step(

@@ -158,11 +158,11 @@ class _Planner:
             return
         registry = open_registry(home, make=False)
         self.catalogue = registry.catalogue
-        rule = LEFT_OUT_RULE
+        left_out_rule = LEFT_OUT_RULE
         if (run := run_to_continue(self.catalogue, request)) is not None:
-            rule = run.left_out_rule
+            left_out_rule = run.left_out_rule
             self.continues = f"run {run.id}, {run.state} at {run.step or 'its beginning'!r}"
-        left_out = setup.left_out_for(request.name, self.catalogue, self.workspace, rule)
+        left_out = setup.left_out_for(request.name, self.catalogue, self.workspace, left_out_rule)
         self.reading = replace(self.reading, left_out=left_out)
         if request.extends:
             base = resolve(registry, parse_registered(request.extends))
@@ -388,12 +388,14 @@ def registered_as(catalogue: Catalogue | None, name: str, digest: str) -> str:
     return next((f"{one.name}/{one.number}" for one in reversed(rows) if one.digest == digest), "")
 
 
-def alias_moves(rules: str | None, known: str) -> str:
+def alias_moves(promotion_rules: str | None, known: str) -> str:
     """Which aliases a publication moves; ``known``: as what it is registered already."""
     if known:
-        unless = ", unless rules refused it" * bool(rules)
+        unless = ", unless rules refused it" * bool(promotion_rules)
         return f"candidate and champion stay{unless}: {known} is registered already"
     champion = "champion stays, as no --rules were given"
-    if rules is not None:
-        champion = f"champion too if all rules hold and it gains enough ({Path(rules).name})"
+    if promotion_rules is not None:
+        champion = (
+            f"champion too if all rules hold and it gains enough ({Path(promotion_rules).name})"
+        )
     return f"candidate moves to the new version, {champion}"

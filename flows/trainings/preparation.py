@@ -16,7 +16,7 @@ from bpeline.registry.tracking import MlflowTracker
 from bpeline.tokenizer_core.ahead import compiling_ahead
 
 
-class Preparing(threading.Thread):
+class Preparation(threading.Thread):
     """The thread in which a tracker prepares itself."""
 
     def __init__(self, tracker: MlflowTracker, then: Callable[[], object]) -> None:
@@ -30,8 +30,8 @@ class Preparing(threading.Thread):
         except Exception:  # publishing meets the same error, and tells it
             return
 
-    def let_measure(self) -> None:
-        """Wait where it takes the time of this process, which is measured next."""
+    def join_in_process(self) -> None:
+        """Wait for a tracker that prepares itself in this process, whose time is measured next."""
         if not self._tracker.is_beside:
             self.join()
 
@@ -39,7 +39,7 @@ class Preparing(threading.Thread):
 @contextmanager
 def prepared(
     tracker: MlflowTracker, then: Callable[[], object] = lambda: None
-) -> Iterator[Preparing]:
+) -> Iterator[Preparation]:
     """Let the tracker prepare itself in a thread while the block runs; join it before publishing.
 
     The block does not end before the thread, so that no migration is cut short.
@@ -47,7 +47,7 @@ def prepared(
     Args:
         then: what is said to MLflow as soon as it is imported.
     """
-    thread = Preparing(tracker, then)
+    thread = Preparation(tracker, then)
     thread.start()
     try:
         yield thread

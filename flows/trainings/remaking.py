@@ -154,13 +154,17 @@ def learned_again(
         there = f"all {len(required):,} are there, each encoded as one token"
         found = there if lacking is None else f"{shown(lacking)} is no token"
         yield Check("required tokens", there, found)
-    if rules := request.token_rules:
+    if token_rules := request.token_rules:
         ordinary = (
             token for id_, token in tokenizer.vocab.items() if not tokenizer.is_special(id_)
         )
-        broken = rules.first_broken(ordinary)
-        found = str(rules) if broken is None else f"{shown(broken)} {rules.broken_by(broken)}"
-        yield Check("each token", str(rules), found)
+        broken = token_rules.first_broken(ordinary)
+        found = (
+            str(token_rules)
+            if broken is None
+            else f"{shown(broken)} {token_rules.broken_by(broken)}"
+        )
+        yield Check("each token", str(token_rules), found)
     if not holds_version(workspace, digest):
         return
     again, files = made_in.version_directory("again"), workspace.version_directory(digest)

@@ -12,6 +12,6 @@ if TYPE_CHECKING:
     from .hub import write_hub_folder as write_hub_folder
     from .origin import TokenOrigin as TokenOrigin
     from .origin import token_origin as token_origin
-    from .report import write_report as write_report
+    from .report_writer import write_report as write_report
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

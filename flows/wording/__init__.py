@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from .comparison import facts as facts
     from .comparison import slice_rows as slice_rows
     from .comparison import word_lists as word_lists
-    from .tables import language_costs as language_costs
-    from .tables import statistics_table as statistics_table
-    from .tables import unmeasured as unmeasured
+    from .source_tables import language_costs as language_costs
+    from .source_tables import statistics_table as statistics_table
+    from .source_tables import unmeasured as unmeasured
     from .typed_commands import as_typed as as_typed
     from .values import SHOWN_CONFIDENCE as SHOWN_CONFIDENCE
     from .values import counted as counted

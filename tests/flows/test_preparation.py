@@ -68,7 +68,7 @@ def test_what_is_measured_waits_for_what_takes_its_time(
     with prepared(MlflowTracker(TrackingSettings("sqlite://"))) as preparing:
         if not is_beside:
             threading.Timer(0.05, go.set).start()
-        preparing.let_measure()
+        preparing.join_in_process()
         assert preparing.is_alive() == is_beside
         go.set()
 
