@@ -458,6 +458,29 @@ def test_an_alias_is_spelt_in_one_file(alias: str) -> None:
     assert assigned == ["registry/records/references.py"]
 
 
+# Commands import after their arguments were parsed, requests what loads Numba: `--help` is quick.
+IMPORT_LATE = ("flows/cli/", "flows/requests/")
+HEAVY = {"dask", "distributed", "httpx", "prefect", "rich"}
+
+
+def test_imports_of_flows_stand_at_the_top_but_for_heavy_libraries() -> None:
+    late = [
+        (name_of(path), name)
+        for path in FILES
+        if name_of(path).startswith("flows/") and not name_of(path).startswith(IMPORT_LATE)
+        for function in ast.walk(tree_of(path))
+        if isinstance(function, ast.FunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in [node.module if isinstance(node, ast.ImportFrom) else node.names[0].name]
+        if str(name).split(".")[0] not in HEAVY
+    ]
+    assert late == [
+        ("flows/engines/engine.py", "bpeline.flows.engines.dask_engine"),
+        ("flows/serving/prefect_worker.py", "bpeline.flows.serving.prefect_listener"),
+    ]
+
+
 # What reads a file without a limit or waits for a pipe, and what parses without a limit of depth.
 READS = {"json.load", "json.loads", "json.JSONDecoder", "tomllib.load", "tomllib.loads"}
 READS |= {"open", "gzip.open", "np.load", "np.fromfile"}

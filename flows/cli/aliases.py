@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bpeline.flows.cli.options import FILE, answer, command, project_option
+from bpeline.registry.environment import this_user
 from bpeline.registry.records import CHAMPION
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.tables import Table
@@ -77,7 +78,6 @@ def promote(
     is 3, or 4 where a rule could not be judged.
     """
     from bpeline.flows.publishing import promote as promote_version
-    from bpeline.registry.environment import this_user
     from bpeline.registry.evaluation import read_rules
 
     if rules_file and no_rules:
@@ -127,7 +127,6 @@ def _rules_of_project(reference: str) -> Path | None:
 def rollback(name: str, alias: str, force: bool, reason: str, by: str, as_json: bool) -> None:
     """Let an alias point where it pointed before; repeated, one promotion further back."""
     from bpeline.flows.publishing import rollback as roll_back
-    from bpeline.registry.environment import this_user
 
     who, why = by or this_user(), reason or "rollback"
     _say(roll_back(name, alias, who, why, _note, force=force), as_json)

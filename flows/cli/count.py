@@ -16,6 +16,7 @@ import click
 from bpeline.flows.cli.options import answer, bulk_options, command, found_by
 from bpeline.flows.cli.text_arguments import read_as, standard_input
 from bpeline.flows.running import Progress, for_stream, listening
+from bpeline.registry.workspace import begin_standard_input, copy_standard_input
 from bpeline.tokenizer_core.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -107,7 +108,6 @@ def _named(files: tuple[str, ...], text_field: str) -> Iterator[tuple[tuple[str,
     if PIPE not in files:
         yield files, []
         return
-    from bpeline.registry.workspace import begin_standard_input, copy_standard_input
 
     piped = standard_input().buffer
     head, extension = begin_standard_input(piped, text_field)

@@ -25,6 +25,7 @@ from packaging.version import Version
 import bpeline
 from bpeline.flows.requests import usable_cores
 from bpeline.flows.running import runner
+from bpeline.registry.environment import addresses
 from bpeline.tokenizer_core.errors import BpelineError, RegistryUnreachable
 from bpeline.tokenizer_core.redaction import without_secrets
 
@@ -172,7 +173,6 @@ def _kernels() -> Finding:
 
 
 def _workspace() -> Iterator[Finding]:
-    from bpeline.registry.environment import addresses
     from bpeline.registry.workspace import Workspace, workspace_root
 
     try:
@@ -197,7 +197,6 @@ def _workspace() -> Iterator[Finding]:
 def _named_by_the_environment(home: Path) -> Iterator[Finding]:
     """The servers that a first training would use; nothing is made there."""
     from bpeline.registry.catalogue import Catalogue
-    from bpeline.registry.environment import addresses
     from bpeline.registry.opening import require_a_server
     from bpeline.registry.workspace import Workspace
 

@@ -14,6 +14,7 @@ from bpeline.flows.cli.options import PATH, answer, bulk_options, command, echo_
 from bpeline.flows.cli.text_arguments import standard_input, text_of, with_standard_input
 from bpeline.flows.engines import check_engine
 from bpeline.flows.running import ENCODE, for_stream, listening, progress
+from bpeline.registry.environment import addresses
 from bpeline.tokenizer_core.bounded_files import parse_json
 from bpeline.tokenizer_core.errors import InvalidOption
 
@@ -264,7 +265,6 @@ def _encode_files(
 
 def _meeting_place() -> Path:
     """Where workers of a cluster find the tokenizer, if the shards lie in a store."""
-    from bpeline.registry.environment import addresses
     from bpeline.registry.workspace import Workspace
 
     home = addresses().home

@@ -15,6 +15,7 @@ from bpeline.flows.cli.options import (
     project_is_named,
     project_option,
 )
+from bpeline.registry.environment import this_user
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.tables import Table
 
@@ -81,7 +82,6 @@ def evaluate(
     below 50 documents or 205 kB is provisional: the next training with enough text replaces it.
     """
     from bpeline.flows import evaluation
-    from bpeline.registry.environment import this_user
     from bpeline.tokenizer_core.evaluation import FLOPS_PER_BYTE
     from bpeline.tokenizer_core.evaluation import model_shape as named_shape
 

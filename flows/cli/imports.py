@@ -9,6 +9,7 @@ import click
 from bpeline.flows.cli.options import answer, command
 from bpeline.flows.cli.request_options import options_of
 from bpeline.flows.requests import ImportRequest
+from bpeline.registry.environment import addresses
 
 
 @command(
@@ -49,7 +50,6 @@ def import_(file: str, plan: bool, as_json: bool, **given: Any) -> None:
     parameters["file"] = file
     if plan:
         from bpeline.flows.importing import plan_import
-        from bpeline.registry.environment import addresses
 
         planned = plan_import(ImportRequest.checked(**parameters), addresses().home)
         answer(as_json, planned, [f"{title:<12} {said}" for title, said in planned.items()])

@@ -35,6 +35,7 @@ from bpeline.flows.running import (
     stop_moving,
     terminable,
 )
+from bpeline.flows.wording import as_typed
 from bpeline.tokenizer_core.errors import (
     BpelineError,
     DiskFull,
@@ -62,19 +63,19 @@ COMMANDS = {
     "compress": ("compress", "expand"),
     "count": ("count",),
     "derive": ("extend", "superwords", "prune", "rename"),
-    "drift": ("drift",),
     "encode": ("encode", "decode"),
     "evaluate": ("evaluate",),
     "explain": ("explain",),
-    "export": ("export", "push", "recertify"),
+    "export": ("export", "push"),
     "imports": ("import",),
     "init": ("init",),
+    "scheduled": ("drift", "gc", "recertify"),
     "server": ("server", "deploy", "ui"),
     "sql": ("sql",),
     "steps": ("steps",),
     "sweep": ("sweep",),
     "train": ("train", "resume"),
-    "upkeep": ("doctor", "repair", "delete", "dismiss", "gc"),
+    "upkeep": ("doctor", "repair", "delete", "dismiss"),
     "versions": ("versions", "show", "report", "verify"),
 }
 FILE_OF = {name: file for file, names in COMMANDS.items() for name in names}
@@ -284,8 +285,6 @@ def main() -> None:
     """Entry point of the script ``bpeline``."""
 
     def as_note(message: Warning | str, *_: Any, **__: Any) -> None:
-        from bpeline.flows.wording import as_typed
-
         click.echo(f"note: {as_typed(as_message(str(message)))}", err=True)
 
     warnings.showwarning = as_note

@@ -13,6 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from bpeline.flows.cli.output import Command
+from bpeline.flows.wording import as_typed
+from bpeline.registry.environment import configure as configure_registry
+from bpeline.registry.environment import elsewhere, name_project
+from bpeline.tokenizer_core import address_space, processors
 from bpeline.tokenizer_core.errors import BpelineError
 
 if TYPE_CHECKING:
@@ -44,8 +48,6 @@ class _Command(Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         if self.name not in _NO_LIBRARIES:
-            from bpeline.tokenizer_core import address_space, processors
-
             threads = ctx.params.get("workers") or ctx.params.get("threads")
             more = (threads or processors.available_processors()) - 2
             need = address_space.READING if self.name in _READING else address_space.TRAINING
@@ -53,8 +55,6 @@ class _Command(Command):
             address_space.save_addresses()
             address_space.require_addresses(need, f"`bpeline {self.name}`")
         if self.name in _WRITING:
-            from bpeline.registry.environment import elsewhere
-
             with suppress(OSError, BpelineError):  # what the command itself will meet
                 if workspace := elsewhere():
                     click.echo(f"note: the workspace is {workspace}", err=True)
@@ -108,9 +108,7 @@ def _quiet_option() -> click.Option:
 def _workspace_option() -> click.Option:
     def configure(_: click.Context, __: click.Parameter, value: str | None) -> None:
         if value is not None:
-            from bpeline.registry.environment import configure
-
-            configure(workspace=value)
+            configure_registry(workspace=value)
 
     return click.Option(
         ["--workspace"],
@@ -126,8 +124,6 @@ def project_option(function: Function) -> Function:
     """Which project's file is read, for the commands that read one."""
 
     def name(context: click.Context, _: click.Parameter, value: Path | None) -> None:
-        from bpeline.registry.environment import name_project
-
         if value is not None:
             name_project(value)
             # Of the whole program: errors that end the command are said in its terms, too.
@@ -181,7 +177,6 @@ def typed_again(*more: str) -> str:
 
 def reached(link: str) -> str:
     """A link into MLflow, and what to type first where nobody serves it."""
-    from bpeline.flows.wording import as_typed
     from bpeline.registry.opening import open_registry
 
     command = link and open_registry(make=False).tracker.settings.ui_command

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from bpeline.flows.wording import as_typed
 from bpeline.tokenizer_core.errors import BpelineError
 from bpeline.tokenizer_core.redaction import Unescaped, escaped
 
@@ -86,8 +87,6 @@ def say_coloured(text: str, colour: str, bold: bool = False, err: bool = False) 
 
 def say_error(error: BpelineError) -> None:
     """What happened, what is accepted, what to type next."""
-    from bpeline.flows.wording import as_typed
-
     say_coloured("error: ", "red", bold=True, err=True)
     click.echo(as_typed(error.happened), err=True)
     for part in (error.accepted, error.next_step):

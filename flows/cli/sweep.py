@@ -21,6 +21,8 @@ from bpeline.flows.cli.options import (
 )
 from bpeline.flows.cli.text_arguments import with_standard_input
 from bpeline.flows.requests import CHOICES, SUPERBPE, VARIANTS, is_file, is_version, typed
+from bpeline.flows.wording import as_typed
+from bpeline.registry.environment import addresses
 from bpeline.tokenizer_core.errors import InvalidOption
 
 # What a sweep varies, and what only a new version is asked.
@@ -115,8 +117,6 @@ def sweep(
     from bpeline.flows.running import progress
     from bpeline.flows.sweep import sweep as sweep_all
     from bpeline.flows.sweeps import table_of
-    from bpeline.flows.wording import as_typed
-    from bpeline.registry.environment import addresses
     from bpeline.tokenizer_core.evaluation import model_shape as named_shape
 
     typed_paths, typed_name = paths, name

@@ -13,6 +13,8 @@ from typing import TextIO
 import click
 
 from bpeline.flows.cli.options import typed_again
+from bpeline.registry.environment import addresses
+from bpeline.registry.workspace import Workspace, keep_standard_input
 from bpeline.tokenizer_core.bounded_files import read_file
 from bpeline.tokenizer_core.errors import (
     InvalidOption,
@@ -123,8 +125,6 @@ def with_standard_input(paths: Sequence[str], text_field: str | None) -> list[st
     """
     if "-" not in paths or os.path.exists("-"):
         return list(paths)
-    from bpeline.registry.environment import addresses
-    from bpeline.registry.workspace import Workspace, keep_standard_input
 
     if standard_input().isatty():
         raise InvalidOption(

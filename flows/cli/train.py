@@ -32,7 +32,8 @@ from bpeline.flows.requests import (
     TrainingRequest,
     check_options,
 )
-from bpeline.registry.environment import find_project
+from bpeline.flows.wording import as_typed
+from bpeline.registry.environment import addresses, find_project
 from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, RegistryError
 
 if TYPE_CHECKING:
@@ -238,7 +239,6 @@ def train(
             "add `--name news`, or type `bpeline train --demo`",
         )
     if not plan:
-        from bpeline.registry.environment import addresses
         from bpeline.registry.tracking import mlflow_beside
 
         beside = mlflow_beside(addresses().tracking_uri)
@@ -279,8 +279,6 @@ def print_plan(parameters: dict[str, Any], as_json: bool) -> None:
     """What a training of these parameters would do."""
     from bpeline.flows.evaluation import with_forbidden_tokens
     from bpeline.flows.trainings import plan_training
-    from bpeline.flows.wording import as_typed
-    from bpeline.registry.environment import addresses
 
     request, found = with_forbidden_tokens(
         TrainingRequest.checked(**parameters), addresses().workspace
@@ -431,7 +429,6 @@ def run_training(parameters: dict[str, Any]) -> Any:
     Parameters with a ``file`` are an import's. Returns a `TrainingSummary` or an `ImportSummary`.
     """
     from bpeline.flows.running import progress, runner, settings
-    from bpeline.registry.environment import addresses
     from bpeline.registry.tracking import mlflow_beside
 
     chosen = runner.choose_runner()

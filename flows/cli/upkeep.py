@@ -1,22 +1,17 @@
-"""Commands: doctor, repair, delete, dismiss, gc."""
+"""Commands: doctor, repair, delete, dismiss."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import chain
-from typing import TYPE_CHECKING, Any
 
 import click
 
 from bpeline.flows.cli.aliases import by_option, reason_option
 from bpeline.flows.cli.options import answer, command, echo_json, typed_again
 from bpeline.flows.cli.output import say_coloured
-from bpeline.flows.cli.request_options import options_of
-from bpeline.flows.requests import GarbageRequest
-
-if TYPE_CHECKING:
-    from bpeline.registry.upkeep import Leftover
+from bpeline.flows.wording import as_typed
+from bpeline.registry.environment import this_user
 
 COLOURS = {"ok": "green", "note": "yellow", "broken": "red"}
 
@@ -70,7 +65,6 @@ def repair(write: bool, as_json: bool) -> None:
     counts. Versions of an MLflow that is gone wait to be registered in the one that is there now.
     Versions that a shared store holds and that were not published are registered.
     """
-    from bpeline.flows.wording import as_typed
     from bpeline.registry.opening import open_registry
     from bpeline.registry.upkeep import repair as repair_stores
 
@@ -106,9 +100,7 @@ def delete(reference: str, remove: bool, reason: str, by: str, as_json: bool) ->
     is never used again. Interrupted, the same command or `bpeline resume` goes on.
     """
     from bpeline.flows.pages import show_name_page
-    from bpeline.flows.wording import as_typed
     from bpeline.registry.aliases import remove_alias
-    from bpeline.registry.environment import this_user
     from bpeline.registry.opening import open_registry
     from bpeline.registry.records import ByAlias
     from bpeline.registry.upkeep import (
@@ -163,48 +155,3 @@ def dismiss(run: str, as_json: bool) -> None:
 
     done = dismiss_run(open_registry(make=False), run)
     answer(as_json, asdict(done), [f"run {done.id} ({done.name}) is dismissed"])
-
-
-@command(
-    "bpeline gc                                    # what could go, and how much it is",
-    "bpeline gc --remove",
-    "bpeline gc --days 7 --counts-of 3 --remove    # old versions' counts as well",
-)
-@options_of(GarbageRequest, {"counts_of": {"metavar": "N"}}, but=())
-def gc(remove: bool, as_json: bool, **given: Any) -> None:
-    """Find, and remove, what no version needs.
-
-    Registered tokenizers stay, and so do the word counts they were trained on, runs that can be
-    continued and publications that wait. All else can be made again from the sources.
-    """
-    from bpeline.flows.collect_garbage import KINDS, collect_garbage
-    from bpeline.flows.wording import as_typed
-
-    found = collect_garbage(remove=remove, **given)
-    lines = []
-    for kind, name in KINDS.items():
-        ones = [one for one in found.old if one.kind == kind]
-        if ones:
-            lines.append(f"{_megabytes(ones)}  {len(ones):,} {name}")
-    if found.unsure:
-        lines.append(found.unsure)
-    lines.append(f"{_megabytes(found.old)}  {'removed' if remove else 'could go'}")
-    if found.young:
-        lines.append(
-            f"{_megabytes(found.young)}  stay as they are younger than {found.days:g} days"
-        )
-    if found.old and not remove:
-        lines.append(as_typed(f"\nremove it:  {typed_again('--remove')}"))
-    old, young = (list(map(_as_json, ones)) for ones in (found.old, found.young))
-    told = {"removed": remove, "old": old, "young": young, "unsure": found.unsure}
-    answer(as_json, told, lines)
-
-
-def _megabytes(ones: Sequence[Leftover]) -> str:
-    from bpeline.flows.wording import megabytes
-
-    return f"{megabytes(sum(one.size for one in ones)):>12}"
-
-
-def _as_json(one: Leftover) -> dict[str, Any]:
-    return {"kind": one.kind, "key": one.key, "bytes": one.size, "days": round(one.days, 2)}

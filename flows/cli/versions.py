@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from bpeline.flows.cli.options import FILE, answer, command, echo_json, reached
+from bpeline.flows.wording import as_typed
 from bpeline.tokenizer_core.redaction import in_one_line
 from bpeline.tokenizer_core.tables import Table
 
@@ -32,7 +33,6 @@ def versions(name: str | None, html: Path | None, as_json: bool) -> None:
         from bpeline.flows.pages import write_name_page
 
         write_name_page(name, html)
-    from bpeline.flows.wording import as_typed
     from bpeline.registry.versions import deleted_versions, list_versions
 
     found = list_versions(name)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from bpeline.flows import engines
 from bpeline.flows.running import ENCODE, progress, raise_if_stopped, step
-from bpeline.tokenizer_core.corpus import AnyPath, find_source_files, sources_of
+from bpeline.tokenizer_core.corpus import AnyPath, ChunkText, find_source_files, sources_of
 from bpeline.tokenizer_core.errors import CorruptFile
 from bpeline.tokenizer_core.shards import (
     SHARD_BYTES,
@@ -31,6 +31,8 @@ from bpeline.tokenizer_core.shards import (
     shard_format,
     shard_place,
 )
+from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.urls import absolute_name, is_url
 
 if TYPE_CHECKING:
@@ -139,10 +141,6 @@ def _load(handle: Encoding) -> FileEncoding:
     Raises:
         CorruptFile: it is not the one that was asked for.
     """
-    from bpeline.tokenizer_core.corpus import ChunkText
-    from bpeline.tokenizer_core.text import Text
-    from bpeline.tokenizer_core.tokenizer import Tokenizer
-
     tokenizer = Tokenizer.load(handle.tokenizer, format="bpeline")
     if tokenizer.digest != handle.digest:
         raise CorruptFile(

@@ -13,6 +13,7 @@ import queue
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -206,8 +207,6 @@ class DaskEngine:
     def _result(
         self, future: Any, named: Callable[[Item], str], item: Item
     ) -> tuple[Any, dict[str, int]]:
-        from concurrent.futures import CancelledError
-
         from distributed import KilledWorker
 
         while True:

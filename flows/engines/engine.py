@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from bpeline.flows.running import MOST_TASKS, Step, map_step
 from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.processors import available_processors
 
 if TYPE_CHECKING:
     from bpeline.flows.engines.dask_engine import DaskEngine
@@ -111,7 +112,6 @@ def working(name: str, workers: int | None, meeting_place: Path) -> Iterator[Eng
         InvalidOption: there is no such engine, or it is not installed.
     """
     check_engine(name)
-    from bpeline.tokenizer_core.processors import available_processors
 
     workers = workers or available_processors()
     with ExitStack() as open_engine:

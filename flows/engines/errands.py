@@ -23,9 +23,12 @@ from typing import Any
 
 from bpeline.flows.running import Step, progress, stopped_by
 from bpeline.tokenizer_core.bounded_files import read_file
+from bpeline.tokenizer_core.cache_directory import opened
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import WorkerRefused
+from bpeline.tokenizer_core.kernels.compiling.machine_code import cache_directory
+from bpeline.tokenizer_core.splitting import unicode_classes_digest
 
 _ROOMS = ("tokenizer_core", "registry", "flows")
 _DECIDE_COUNTS = ("regex", "numpy", "numba", "duckdb", "pyarrow")
@@ -36,8 +39,6 @@ _LOOK_SECONDS = 0.1
 @functools.cache
 def program_digest() -> str:
     """Digest of all that results depend on beside the text: our sources, libraries, Unicode."""
-    from bpeline.tokenizer_core.splitting import unicode_classes_digest
-
     root = Path(__file__).parents[2]
     sources = {
         str(path.relative_to(root)): digest_of_bytes(path.read_bytes())
@@ -156,9 +157,6 @@ def warm_up(errand: Errand, prepare: Callable[[], object]) -> None:
     Raises:
         WorkerRefused: see `Errand.admit`.
     """
-    from bpeline.tokenizer_core.cache_directory import opened
-    from bpeline.tokenizer_core.kernels.compiling.machine_code import cache_directory
-
     errand.admit()
     directory = cache_directory()
     if directory is None:

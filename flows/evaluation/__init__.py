@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from .evaluated import HELD_OUT as HELD_OUT
     from .evaluated import TRAINING as TRAINING
     from .evaluated import Evaluated as Evaluated
+    from .given_texts import compare_on as compare_on
+    from .given_texts import with_morphology as with_morphology
+    from .given_texts import with_serving_cost as with_serving_cost
     from .metrics import curves_of as curves_of
     from .metrics import draw_figures as draw_figures
     from .metrics import metrics_of as metrics_of

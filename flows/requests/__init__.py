@@ -39,16 +39,16 @@ if TYPE_CHECKING:
     from .demo import DEMO_VOCAB_SIZE as DEMO_VOCAB_SIZE
     from .demo import demo_place as demo_place
     from .demo import with_demo as with_demo
+    from .derived_requests import DerivedRequest as DerivedRequest
+    from .derived_requests import ExtensionRequest as ExtensionRequest
+    from .derived_requests import PruneRequest as PruneRequest
+    from .derived_requests import RenameRequest as RenameRequest
+    from .derived_requests import SuperwordsRequest as SuperwordsRequest
     from .flow_requests import DatasetRequest as DatasetRequest
-    from .flow_requests import DerivedRequest as DerivedRequest
     from .flow_requests import DriftRequest as DriftRequest
-    from .flow_requests import ExtensionRequest as ExtensionRequest
     from .flow_requests import GarbageRequest as GarbageRequest
-    from .flow_requests import ImportRequest as ImportRequest
-    from .flow_requests import PruneRequest as PruneRequest
     from .flow_requests import RecertifyRequest as RecertifyRequest
-    from .flow_requests import RenameRequest as RenameRequest
-    from .flow_requests import SuperwordsRequest as SuperwordsRequest
+    from .import_request import ImportRequest as ImportRequest
     from .new_project import FoundSource as FoundSource
     from .new_project import advised_share as advised_share
     from .new_project import project_text as project_text

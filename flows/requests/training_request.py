@@ -28,7 +28,10 @@ from bpeline.flows.requests.corpus_files import (
 from bpeline.flows.requests.demo import DEMO
 from bpeline.flows.requests.request import Request
 from bpeline.flows.requests.source_spelling import NamedSource, is_file
+from bpeline.registry.records import validate_name
+from bpeline.tokenizer_core.companions import kind_of
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken, likely
+from bpeline.tokenizer_core.evaluation import MODEL_SHAPES, model_shape
 from bpeline.tokenizer_core.formats import declared_roles
 from bpeline.tokenizer_core.processors import available_processors
 from bpeline.tokenizer_core.urls import absolute_name
@@ -291,8 +294,6 @@ class TrainingRequest(Request):
     @classmethod
     def _completed(cls, asked: dict[str, Any]) -> dict[str, Any]:
         """What was left open, with absolute paths: a run can be continued from any directory."""
-        from bpeline.tokenizer_core.companions import kind_of
-        from bpeline.tokenizer_core.evaluation import MODEL_SHAPES
         from bpeline.tokenizer_core.vocabulary import validate_special_tokens
 
         given = dict(asked)
@@ -343,8 +344,6 @@ class TrainingRequest(Request):
 
     @model_validator(mode="after")
     def _accepted(self) -> TrainingRequest:
-        from bpeline.registry.records import validate_name
-
         validate_name(self.name)
         check_engine(self.engine)
         self._check_algorithm()
@@ -752,8 +751,6 @@ class TrainingRequest(Request):
         Raises:
             InvalidOption: there is no such model.
         """
-        from bpeline.tokenizer_core.evaluation import model_shape
-
         assert self.model_shape is not None
         return model_shape(self.model_shape)
 

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from .source_tables import statistics_table as statistics_table
     from .source_tables import unmeasured as unmeasured
     from .typed_commands import as_typed as as_typed
+    from .typed_commands import from_here as from_here
+    from .typed_commands import program as program
     from .values import SHOWN_CONFIDENCE as SHOWN_CONFIDENCE
     from .values import counted as counted
-    from .values import from_here as from_here
     from .values import ids_text as ids_text
     from .values import left_out_text as left_out_text
     from .values import megabytes as megabytes
     from .values import number_text as number_text
-    from .values import program as program
     from .values import token_text as token_text
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -17,15 +17,13 @@ from bpeline.flows.encode_dataset import encode_dataset
 from bpeline.flows.import_tokenizer import import_tokenizer
 from bpeline.flows.recertify import recertify
 from bpeline.flows.requests import DatasetRequest, ImportRequest, TrainingRequest
-from bpeline.flows.requests.flow_requests import (
-    DriftRequest,
+from bpeline.flows.requests.derived_requests import (
     ExtensionRequest,
-    GarbageRequest,
     PruneRequest,
-    RecertifyRequest,
     RenameRequest,
     SuperwordsRequest,
 )
+from bpeline.flows.requests.flow_requests import DriftRequest, GarbageRequest, RecertifyRequest
 from bpeline.flows.requests.request import Request
 from bpeline.flows.sweep import sweep
 from bpeline.flows.train_tokenizer import train_tokenizer

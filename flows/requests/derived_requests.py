@@ -1,0 +1,91 @@
+"""Requests of the flows that derive a version from another one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from bpeline.flows.requests.request import Request
+from bpeline.flows.requests.training_request import LARGEST_SIZE
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.training import Cuts
+
+
+class DerivedRequest(Request):
+    """The parameter that all of them have."""
+
+    reference: str = Field(description="the version: news@champion, news/3, a digest")
+
+
+class ExtensionRequest(DerivedRequest):
+    """The parameters of continuing a version to more ids."""
+
+    vocab_size: int | str = Field(
+        description="number of ids of the new version; auto for the one at which text costs a "
+        "model least"
+    )
+    paths: tuple[str, ...] = Field((), description="the corpus; that of the version when empty")
+    name: str | None = Field(
+        None, description="the name to register under; that of the version when empty"
+    )
+    reserve: int = Field(0, description="slots after the new ids")
+    round_to: int = Field(1, description="more slots, until the number of ids is a multiple")
+    largest_size: int | None = Field(None, description="with auto, the largest that is asked about")
+    model_shape: str | None = Field(None, description="with auto, the model that text costs least")
+
+    @property
+    def size(self) -> int:
+        """The number of ids, or the largest that is asked about."""
+        chosen = isinstance(self.vocab_size, str)
+        return self.largest_size or LARGEST_SIZE if chosen else int(self.vocab_size)
+
+    @property
+    def choice(self) -> dict[str, Any]:
+        """The parameters that let a training choose its number of ids; empty if one was given."""
+        if not isinstance(self.vocab_size, str):
+            return {}
+        return {"largest_size": self.size, "model_shape": self.model_shape}
+
+    @model_validator(mode="after")
+    def _accepted(self) -> ExtensionRequest:
+        chooses = self.largest_size is not None or self.model_shape is not None
+        if chooses and not isinstance(self.vocab_size, str):
+            raise InvalidOption(
+                f"the number of ids was given, {self.vocab_size:,}, and what chooses it, too",
+                "--largest-size and --model-shape go with --vocab-size auto",
+                "type `--vocab-size auto`, or leave these out",
+            )
+        return self
+
+
+class SuperwordsRequest(ExtensionRequest):
+    """The parameters of going on to tokens of several words."""
+
+    transition_size: int | None = Field(
+        None, description="how many of its ids the version gives; all of them when empty"
+    )
+    cuts: Cuts = Field("punctuation", description="where superwords end, see `superword_lines`")
+
+
+class PruneRequest(DerivedRequest):
+    """The parameters of a plan for pruning."""
+
+    output: str = Field(description="the plan, JSON")
+    paths: tuple[str, ...] = Field(
+        (),
+        description="files to count tokens in; the words that the version was trained on when "
+        "empty",
+    )
+    min_count: int = Field(0, description="tokens go that occur less often")
+    drop_unreachable: bool = Field(False, description="tokens go that no text leads to")
+    save_to: str | None = Field(
+        None, description="where to save the tokenizer that is left, in the ``bpeline`` format"
+    )
+
+
+class RenameRequest(DerivedRequest):
+    """The parameters of giving special tokens other names."""
+
+    names: Mapping[str, str] = Field(description="old name → new name")
