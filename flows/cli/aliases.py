@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bpeline.flows.cli.options import FILE, answer, command, project_option
+from bpeline.flows.cli.commands import FILE, answer, command, project_option
 from bpeline.registry.environment import this_user
 from bpeline.registry.records import CHAMPION
 from bpeline.tokenizer_core.errors import InvalidOption

@@ -6,13 +6,7 @@ from pathlib import Path
 
 import click
 
-from bpeline.flows.cli.options import (
-    FILE,
-    PATH,
-    command,
-    echo_json,
-    model_shape_option,
-)
+from bpeline.flows.cli.commands import FILE, PATH, command, echo_json, model_shape_option
 from bpeline.flows.cli.text_arguments import with_standard_input
 from bpeline.tokenizer_core.durable_files import DURABLE
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bpeline.flows.cli.options import answer, bulk_options, command, found_by
+from bpeline.flows.cli.commands import answer, bulk_options, command, found_by
 from bpeline.flows.cli.text_arguments import read_as, standard_input
 from bpeline.flows.running import Progress, for_stream, listening
 from bpeline.registry.workspace import begin_standard_input, copy_standard_input

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from bpeline.flows.cli.options import DIRECTORY, PATH, SIZE, answer, chosen_size_options, command
+from bpeline.flows.cli.commands import DIRECTORY, PATH, SIZE, answer, chosen_size_options, command
 
 if TYPE_CHECKING:
     from bpeline.flows.publishing import TrainingSummary

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bpeline.flows.cli.options import PATH, answer, bulk_options, command, echo_json, found_by
+from bpeline.flows.cli.commands import PATH, answer, bulk_options, command, echo_json, found_by
 from bpeline.flows.cli.text_arguments import standard_input, text_of, with_standard_input
 from bpeline.flows.engines import check_engine
 from bpeline.flows.running import ENCODE, for_stream, listening, progress

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bpeline.flows.cli.options import FILE, PATH, answer, command
+from bpeline.flows.cli.commands import FILE, PATH, answer, command
 from bpeline.flows.cli.text_arguments import text_of
 from bpeline.tokenizer_core.bounded_files import read_file
 from bpeline.tokenizer_core.errors import InvalidOption

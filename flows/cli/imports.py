@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from bpeline.flows.cli.options import answer, command
+from bpeline.flows.cli.commands import answer, command
 from bpeline.flows.cli.request_options import options_of
 from bpeline.flows.requests import ImportRequest
 from bpeline.registry.environment import addresses

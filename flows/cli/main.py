@@ -25,8 +25,7 @@ from typing import Any, NoReturn
 import click
 
 from bpeline import script
-from bpeline.flows.cli.options import TYPED
-from bpeline.flows.cli.output import say_error
+from bpeline.flows.cli.commands import TYPED, say_error
 from bpeline.flows.running import (
     ending,
     interruption_behind,

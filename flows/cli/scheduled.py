@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bpeline.flows.cli.options import (
+from bpeline.flows.cli.commands import (
     answer,
     command,
     project_for,

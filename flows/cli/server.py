@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from bpeline.flows.cli.options import answer, command, project_option
+from bpeline.flows.cli.commands import answer, command, project_option
 from bpeline.flows.running import stop_moving
 from bpeline.flows.wording import as_typed
 

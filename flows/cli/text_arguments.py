@@ -12,7 +12,7 @@ from typing import TextIO
 
 import click
 
-from bpeline.flows.cli.options import typed_again
+from bpeline.flows.cli.commands import typed_again
 from bpeline.registry.environment import addresses
 from bpeline.registry.workspace import Workspace, keep_standard_input
 from bpeline.tokenizer_core.bounded_files import read_file

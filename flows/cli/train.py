@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from bpeline.flows.cli.options import (
+from bpeline.flows.cli.commands import (
     SIZE,
     answer,
     command,

@@ -8,8 +8,7 @@ from itertools import chain
 import click
 
 from bpeline.flows.cli.aliases import by_option, reason_option
-from bpeline.flows.cli.options import answer, command, echo_json, typed_again
-from bpeline.flows.cli.output import say_coloured
+from bpeline.flows.cli.commands import answer, command, echo_json, say_coloured, typed_again
 from bpeline.flows.wording import as_typed
 from bpeline.registry.environment import this_user
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from bpeline.flows.cli.options import FILE, answer, command, echo_json, reached
+from bpeline.flows.cli.commands import FILE, answer, command, echo_json, reached
 from bpeline.flows.wording import as_typed
 from bpeline.tokenizer_core.redaction import in_one_line
 from bpeline.tokenizer_core.tables import Table

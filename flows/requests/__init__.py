@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from .baselines import UNRESTRICTED as UNRESTRICTED
     from .baselines import WORDS_ALONE as WORDS_ALONE
     from .baselines import load_baselines as load_baselines
+    from .corpus_files import DEMO as DEMO
+    from .corpus_files import DEMO_HELD_OUT as DEMO_HELD_OUT
+    from .corpus_files import DEMO_NAME as DEMO_NAME
+    from .corpus_files import DEMO_VOCAB_SIZE as DEMO_VOCAB_SIZE
     from .corpus_files import EVALUATION as EVALUATION
     from .corpus_files import corpus_sources as corpus_sources
+    from .corpus_files import demo_place as demo_place
     from .corpus_files import evaluation_sources as evaluation_sources
     from .corpus_files import is_named as is_named
     from .corpus_files import is_version as is_version
+    from .corpus_files import with_demo as with_demo
     from .corpus_files import with_weights as with_weights
-    from .demo import DEMO as DEMO
-    from .demo import DEMO_HELD_OUT as DEMO_HELD_OUT
-    from .demo import DEMO_NAME as DEMO_NAME
-    from .demo import DEMO_VOCAB_SIZE as DEMO_VOCAB_SIZE
-    from .demo import demo_place as demo_place
-    from .demo import with_demo as with_demo
     from .derived_requests import DerivedRequest as DerivedRequest
     from .derived_requests import ExtensionRequest as ExtensionRequest
     from .derived_requests import PruneRequest as PruneRequest

@@ -19,13 +19,13 @@ from bpeline.flows.requests.algorithm_options import BYTE_BPE, check_options, ch
 from bpeline.flows.requests.baselines import normalized
 from bpeline.flows.requests.corpus_files import (
     CORPUS,
+    DEMO,
     EVALUATION,
     check_temperature,
     corpus_sources,
     evaluation_sources,
     read_corpus_file,
 )
-from bpeline.flows.requests.demo import DEMO
 from bpeline.flows.requests.request import Request
 from bpeline.flows.requests.source_spelling import NamedSource, is_file
 from bpeline.registry.records import validate_name

@@ -20,9 +20,8 @@ from published import copied
 from tempting_texts import tempting_texts
 
 from bpeline.flows import pages
-from bpeline.flows.pages.contents import ReportContents
 from bpeline.flows.pages.rendering import visible
-from bpeline.flows.pages.report import LARGEST, leb128, report_page
+from bpeline.flows.pages.report import LARGEST, ReportContents, leb128, report_page
 from bpeline.flows.versions.report_writer import version_contents
 from bpeline.registry import load_tokenizer
 from bpeline.registry.tokens.screening import screen

@@ -1,23 +1,24 @@
-"""What commands share: examples, options, and printing for people or for programs."""
+"""What all commands share: their class, options, output and errors."""
 
 from __future__ import annotations
 
 import json
 import re
 import shlex
+import sys
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from bpeline.flows.cli.output import Command
 from bpeline.flows.wording import as_typed
 from bpeline.registry.environment import configure as configure_registry
 from bpeline.registry.environment import elsewhere, name_project
 from bpeline.tokenizer_core import address_space, processors
 from bpeline.tokenizer_core.errors import BpelineError
+from bpeline.tokenizer_core.redaction import Unescaped, escaped
 
 if TYPE_CHECKING:
     from bpeline.flows.requests import Project
@@ -42,23 +43,97 @@ _WRITING = {
 }  # fmt: skip
 TYPED = "bpeline.typed"  # in a context's `meta`: the words after `bpeline`
 
+# These commands, and all others with one of these parameters, only answer.
+ANSWERS = frozenset({
+    "compare", "count", "decode", "explain", "history", "show", "sql", "steps", "verify",
+    "versions",
+})  # fmt: skip
+LOOKS_WITH = ("only_list", "plan", "show_steps")
+# Commands that change something only with this parameter. All others change something.
+CHANGES_WITH = {
+    "delete": "remove", "doctor": "fix", "encode": "output", "gc": "remove", "repair": "write",
+}  # fmt: skip
 
-class _Command(Command):
-    """A command that begins only where the limits of this process leave enough address space."""
+
+class Command(click.Command):
+    """A command that begins only with enough address space, and prints even where stdout fails."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        if self.name not in _NO_LIBRARIES:
-            threads = ctx.params.get("workers") or ctx.params.get("threads")
-            more = (threads or processors.available_processors()) - 2
-            need = address_space.READING if self.name in _READING else address_space.TRAINING
-            need += address_space.MORE_THREADS * max(0, more)
-            address_space.save_addresses()
-            address_space.require_addresses(need, f"`bpeline {self.name}`")
+        self._require_addresses(ctx)
         if self.name in _WRITING:
             with suppress(OSError, BpelineError):  # what the command itself will meet
                 if workspace := elsewhere():
                     click.echo(f"note: the workspace is {workspace}", err=True)
-        return super().invoke(ctx)
+        if not changes(ctx):
+            return super().invoke(ctx)
+        output: Any = _Output(sys.stdout)
+        with redirect_stdout(output):
+            result = super().invoke(ctx)
+            output.flush()
+        if output.is_refused:
+            ctx.exit(1)
+        return result
+
+    def _require_addresses(self, ctx: click.Context) -> None:
+        if self.name in _NO_LIBRARIES:
+            return
+        threads = ctx.params.get("workers") or ctx.params.get("threads")
+        more = (threads or processors.available_processors()) - 2
+        need = address_space.READING if self.name in _READING else address_space.TRAINING
+        need += address_space.MORE_THREADS * max(0, more)
+        address_space.save_addresses()
+        address_space.require_addresses(need, f"`bpeline {self.name}`")
+
+
+def changes(ctx: click.Context) -> bool:
+    """Whether a command, as it was typed, does more than answer."""
+    name = str(ctx.command.name)
+    if name in ANSWERS or any(ctx.params.get(one) for one in LOOKS_WITH):
+        return False
+    return name not in CHANGES_WITH or bool(ctx.params[CHANGES_WITH[name]])
+
+
+class _Output:
+    """Standard output until it refuses a text, then standard error."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._text = ""
+        self.is_refused = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str, /) -> int:
+        self._text += escaped(text)
+        return len(text)
+
+    def flush(self) -> None:
+        text, self._text = self._text, ""
+        try:
+            Unescaped(self._stream).write(text)
+            self._stream.flush()
+        except OSError as error:
+            self._stream, self.is_refused = sys.stderr, True
+            happened = f"standard output cannot be written: {error.strerror or error}"
+            done = "what the command has done stays done; its output follows here"
+            say_error(BpelineError(happened, done))
+            Unescaped(self._stream).write(text)
+
+
+def say_coloured(text: str, colour: str, bold: bool = False, err: bool = False) -> None:
+    """Begin a line with a word of ours, in colour on a terminal."""
+    stream: Any = Unescaped(sys.stderr if err else sys.stdout)
+    click.secho(text, stream, nl=False, color=stream.isatty(), fg=colour, bold=bold or None)
+
+
+def say_error(error: BpelineError) -> None:
+    """What happened, what is accepted, what to type next."""
+    say_coloured("error: ", "red", bold=True, err=True)
+    click.echo(as_typed(error.happened), err=True)
+    for part in (error.accepted, error.next_step):
+        if part:
+            click.echo(f"       {as_typed(part)}", err=True)
 
 
 def command(
@@ -76,7 +151,7 @@ def command(
 
     def make(function: Callable[..., Any]) -> click.Command:
         settings = {"show_default": True}
-        made = click.command(cls=_Command, epilog=epilog, context_settings=settings)(function)
+        made = click.command(cls=Command, epilog=epilog, context_settings=settings)(function)
         if workspace:
             made.params.append(_workspace_option())
         made.params.append(_quiet_option())
