@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bpeline.flows.derive import across_spaces
+from bpeline.flows.deriving import across_spaces
 from bpeline.flows.evaluation import set_up_evaluation
 from bpeline.flows.learning import keep_words
 from bpeline.flows.requests import (

@@ -118,7 +118,7 @@ def show(reference: str, recipe: bool, as_json: bool) -> None:
 
 
 def _show_recipe(reference: str, as_json: bool) -> None:
-    from bpeline.flows.derive import recipe_of
+    from bpeline.flows.deriving import recipe_of
 
     found = recipe_of(reference)
     rows = [(str(one.id), one.token, " ".join(map(str, one.old_ids))) for one in found]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bpeline.flows import evaluation
-from bpeline.flows.derive import extension_parameters, prune, rename, superword_parameters
+from bpeline.flows.deriving import extension_parameters, prune, rename, superword_parameters
 from bpeline.flows.encode_dataset import encode_dataset
 from bpeline.flows.import_tokenizer import import_tokenizer
 from bpeline.flows.recertify import recertify

@@ -1,70 +1,36 @@
-"""A registered version becomes another one: longer, with superwords, pruned, or with other names.
-
-Extensions and superwords are trainings: their functions return the parameters of `train_tokenizer`,
-which evaluates, publishes and promotes. A renamed version is published here with the figures that
-it has. A plan for pruning registers nothing.
-"""
+"""Extensions and superwords: the parameters of the training that continues a version."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bpeline.flows.pages import show_name_page
-from bpeline.flows.publishing import made_with, publication_of
 from bpeline.flows.requests import (
     OF_PARITY,
     DerivedRequest,
     ExtensionRequest,
-    PruneRequest,
-    RenameRequest,
     SuperwordsRequest,
     request_parameters,
 )
-from bpeline.registry.certify import certificate_texts
-from bpeline.registry.evaluation import evaluate_version
 from bpeline.registry.loading import (
     EXTENSION,
     RECIPE,
     ResolvedVersion,
-    golden_texts,
-    load_tokenizer,
     load_version,
     resolve,
-    write_exports,
 )
 from bpeline.registry.opening import open_registry
-from bpeline.registry.publishing import publish_version
 from bpeline.registry.records import (
-    CURVE_METRIC,
-    ByPath,
-    Publication,
-    PublishedVersion,
-    parse_reference,
     parse_registered,
-    split_size,
 )
-from bpeline.registry.versions import RENAMED, Lineage, imported_in, keep_originals, kept_files
-from bpeline.tokenizer_core import count_words
+from bpeline.registry.versions import Lineage
 from bpeline.tokenizer_core.arguments import check_fields
 from bpeline.tokenizer_core.bounded_files import read_json
 from bpeline.tokenizer_core.continuation import pattern_of_words, text_form_of
-from bpeline.tokenizer_core.counting import WordCounts, sample_texts
-from bpeline.tokenizer_core.derived import (
-    PrunePlan,
-    check_on,
-    plan_pruning,
-    rename_special_tokens,
-    require_something,
-    slots_of,
-)
 from bpeline.tokenizer_core.digests import canonical_json, unsealed
-from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.formats import bpeline
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training import (
     Cuts,
@@ -72,9 +38,6 @@ from bpeline.tokenizer_core.training import (
     merges_to_continue,
     superword_lines,
 )
-from bpeline.tokenizer_core.vocabulary import to_printable
-
-PLAN_FORMAT = 1
 
 # Of the first training, not of what is learned: an alias moves where it is asked for again.
 _CORPUS = {"sources", "temperature", "counts", "count_columns", *OF_PARITY}
@@ -157,112 +120,6 @@ def superword_parameters(request: SuperwordsRequest, workspace: str | None) -> d
     }
 
 
-@request_parameters(PruneRequest)
-def prune(request: PruneRequest, workspace: str | None) -> dict[str, Any]:
-    """Write a plan of which tokens of a version can go, checked on words of a corpus.
-
-    The reference may be a path, too.
-
-    Returns:
-        The plan as JSON values.
-
-    Raises:
-        InvalidOption: nothing to drop was named, or no words are known to count tokens in.
-    """
-    min_count, drop_unreachable = request.min_count, request.drop_unreachable
-    require_something(min_count, drop_unreachable)
-    tokenizer = load_tokenizer(request.reference, workspace)
-    if request.paths:
-        specials = tuple(tokenizer.special_tokens)
-        paths = list(request.paths)
-        counts = count_words(paths, pattern=tokenizer.pattern, special_tokens=specials)
-    else:
-        counts = _words_of(request.reference, workspace)
-    plan = plan_pruning(tokenizer, counts, min_count=min_count, drop_unreachable=drop_unreachable)
-    sample = check_on(tokenizer, plan, certificate_texts(tokenizer, sample_texts(counts)))
-    record = {
-        **_described(tokenizer, plan),
-        "reference": request.reference,
-        "asked": {"min_count": min_count, "drop_unreachable": drop_unreachable},
-        "counted_in": {"digest": counts.digest, "words": len(counts), "occurrences": counts.total},
-        "sample": asdict(sample),
-    }
-    DURABLE.write(Path(request.output), canonical_json(record) + b"\n")
-    if request.save_to is not None:
-        plan.tokenizer.save(request.save_to, "bpeline")
-    return record
-
-
-@dataclass(frozen=True, slots=True)
-class Renaming:
-    """What became of it: the old version, names and ids, the new version, slots that are left."""
-
-    base: str
-    names: Mapping[str, str]
-    ids: Mapping[str, int]
-    version: PublishedVersion
-    slots_left: int
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return {
-            "base": self.base,
-            "reference": self.version.reference,
-            "digest": self.version.digest,
-            "newly_registered": self.version.newly_registered,
-            "renamed": [
-                {"id": self.ids[new], "from": old, "to": new} for old, new in self.names.items()
-            ],
-            "slots_left": self.slots_left,
-        }
-
-
-@request_parameters(RenameRequest)
-def rename(request: RenameRequest, workspace: str | None) -> Renaming:
-    """Register a version under the same name in which special tokens are called otherwise.
-
-    Every id stays, and stands for what it stood for. The figures are those of the version: texts
-    are measured without special tokens.
-
-    Raises:
-        InvalidSpecialToken, InvalidOption: see `rename_special_tokens`.
-        UnknownVersion: there is no such version.
-        RegistryUnreachable: MLflow does not answer; the new version is kept in the outbox.
-        DiskFull: no space left.
-    """
-    lineage, before = _base_of(request, workspace)
-    registry, base, names = lineage.registry, lineage.version, dict(request.names)
-    tokenizer = rename_special_tokens(before, names)
-    with registry.workspace.temporary_directory("publish") as directory, DURABLE.passing(directory):
-        _write_renamed(tokenizer, names, lineage, directory)
-        publication = _renamed_publication(tokenizer, names, lineage, directory)
-        version = publish_version(registry, publication)
-    if version.newly_registered and registry.catalogue.evaluation_set(base.name) is not None:
-        evaluate_version(registry, resolve(registry, parse_registered(version.reference)))
-    show_name_page(registry, base.name)
-    ids = {new: tokenizer.special_tokens[new] for new in names.values()}
-    return Renaming(str(base), names, ids, version, len(slots_of(tokenizer)))
-
-
-def names_of(spelled: Sequence[str]) -> dict[str, str]:
-    """Old name → new name.
-
-    Raises:
-        InvalidOption: not OLD=NEW, or an old name given twice.
-    """
-    names: dict[str, str] = {}
-    for one in spelled:
-        old, equals, new = one.partition("=")
-        if not old or not equals or not new or old in names:
-            raise InvalidOption(
-                f"{old!r} is given twice" if old in names else f"{one!r} names no two tokens",
-                "OLD=NEW, each old name once",
-                "type `bpeline rename news/3 '<|reserved_0|>=<|tool|>'`",
-            )
-        names[old] = new
-    return names
-
-
 def across_spaces(
     base: Tokenizer, transition_size: int, cuts: Cuts = "punctuation"
 ) -> dict[str, Any]:
@@ -326,7 +183,7 @@ def recipe_of(request: DerivedRequest, workspace: str | None) -> list[NewToken]:
     return [NewToken(id_, token, tuple(old)) for id_, token, old in shown]
 
 
-def _base_of(request: DerivedRequest, workspace: str | None) -> tuple[Lineage, Tokenizer]:
+def base_of(request: DerivedRequest, workspace: str | None) -> tuple[Lineage, Tokenizer]:
     """Where the version comes from, and its tokenizer."""
     parsed = parse_registered(request.reference)
     registry = open_registry(workspace, make=False)
@@ -343,7 +200,7 @@ def _to_continue(
         InvalidOption: no reference, or a version with superwords.
         UnknownVersion: there is no such version.
     """
-    lineage, base = _base_of(request, workspace)
+    lineage, base = base_of(request, workspace)
     registry, config = lineage.registry, lineage.request
     if config.get("transition_size"):
         words = [
@@ -409,78 +266,3 @@ def _of_others(base: Tokenizer, tie_break: str) -> dict[str, Any]:
 def _separators_of(base: Tokenizer) -> list[str]:
     """The special tokens; a single character is found in texts, but separates no documents."""
     return [token for token in base.special_tokens if len(token.encode()) > 1]
-
-
-def _described(tokenizer: Tokenizer, plan: PrunePlan) -> dict[str, Any]:
-    new_ids = plan.new_ids
-    return {
-        "plan": PLAN_FORMAT,
-        "tokenizer": tokenizer.digest,
-        "pruned": plan.tokenizer.digest,
-        "vocab_size": {"before": tokenizer.vocab_size, "after": plan.tokenizer.vocab_size},
-        "tokens": {"before": plan.tokens_before, "after": plan.tokens_after},
-        "dropped": [
-            {"id": one.id, "token": to_printable(one.token), "count": one.count,
-             "reason": one.reason}
-            for one in plan.dropped
-        ],
-        "kept_as_parts": plan.kept_as_parts,
-        "old_of_new": plan.old_ids.tolist(),
-        "new_of_old": [new_ids.get(old) for old in range(tokenizer.spec.largest_id + 1)],
-    }  # fmt: skip
-
-
-def _words_of(reference: str, workspace: str | None) -> WordCounts:
-    """The words that a version was trained on, where this workspace has them."""
-    parsed = parse_reference(split_size(reference)[0])
-    counts = None
-    if not isinstance(parsed, ByPath):
-        registry = open_registry(workspace, make=False)
-        counts = Lineage.of(registry, resolve(registry, parsed)).words
-    if counts is None:
-        raise InvalidOption(
-            f"the words that {reference} was trained on are not in this workspace",
-            "files to count its tokens in",
-            f"type `bpeline prune {reference} FILES... --min-count 5 -o plan.json`",
-        )
-    return counts
-
-
-def _write_renamed(
-    tokenizer: Tokenizer, names: Mapping[str, str], lineage: Lineage, directory: Path
-) -> None:
-    """The files of the new version; what the old one has besides is copied."""
-    workspace, digest = lineage.registry.workspace, lineage.version.digest
-    kept = workspace.version_directory(digest)
-    provenance = {
-        **lineage.provenance,
-        RENAMED: [*lineage.renamings, dict(names)],
-        "renamed_from": {"version": str(lineage.version), "digest": digest},
-        "made_with": made_with(),
-    }
-    bpeline.save(tokenizer, directory, provenance, golden_texts(kept))
-    if (imported := imported_in(kept)) is not None:
-        keep_originals(imported, kept_files(imported, kept), directory)
-    write_exports(tokenizer, lineage.version.name, directory)
-
-
-def _renamed_publication(
-    tokenizer: Tokenizer, names: Mapping[str, str], lineage: Lineage, directory: Path
-) -> Publication:
-    base, row = lineage.version, lineage.row
-    catalogue = lineage.registry.catalogue
-    found = catalogue.metrics(base.name, base.digest)
-    lines = "\n".join(f"- `{old}` → `{new}`" for old, new in names.items())
-    return publication_of(
-        tokenizer,
-        directory,
-        base.name,
-        f"rename-{uuid.uuid4().hex}",
-        corpus_digest=row.corpus_digest if row is not None else "",
-        counts_digest=row.counts_digest if row is not None else "",
-        params={"renamed_from": str(base), "renamed": dict(names)},
-        metrics={one.key: one.value for one in found if one.key != CURVE_METRIC},
-        curve=tuple((one.step, one.value) for one in found if one.key == CURVE_METRIC),
-        tags={"renamed_from": str(base)},
-        report=f"# {base}, special tokens renamed\n\n{lines}\n\nIds and figures are those of it.",
-    )
