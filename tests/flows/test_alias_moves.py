@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from bpeline.flows.steps.promotion import Promotion
+from bpeline.flows.publishing.promotion import Promotion
 from bpeline.registry.opening import open_registry
 
 Command = Callable[..., Result]

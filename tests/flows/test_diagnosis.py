@@ -18,8 +18,8 @@ import pytest
 from click.testing import Result
 from s3_server import S3Server
 
-from bpeline.flows import diagnosis
-from bpeline.flows.diagnosis import Finding
+from bpeline.flows.cli import diagnosis
+from bpeline.flows.cli.diagnosis import Finding
 from bpeline.registry.opening import open_registry
 from bpeline.registry.tracking.mlflow_database import DatabaseState
 from bpeline.tokenizer_core import remote_files

@@ -16,8 +16,8 @@ from click.testing import Result
 from published import copied
 
 from bpeline.flows.drift.drift_report import HEAD, WORD_HEAD, DriftReport
-from bpeline.flows.running import SWEEP, progress
-from bpeline.flows.steps.promotion import Promotion
+from bpeline.flows.publishing.promotion import Promotion
+from bpeline.flows.running import GC, progress
 from bpeline.flows.watch_drift import watch_drift
 from bpeline.registry.opening import open_registry
 from bpeline.registry.records import STUCK
@@ -117,7 +117,7 @@ def test_text_of_the_same_kind_has_no_drift_in_twenty_splits(
     place: Path, pieces: list[str]
 ) -> None:
     """The rules themselves, on the same version; MLflow is not asked twenty times."""
-    from bpeline.flows.drift.own_text import own_request, own_texts
+    from bpeline.flows.drift.measurement import own_request, own_texts
     from bpeline.registry.evaluation.drift_rules import DEFAULT_RULES, judge_drift
     from bpeline.registry.loading.load import load_version
     from bpeline.registry.loading.resolution import resolve
@@ -601,7 +601,7 @@ def test_prefect_gets_an_event_for_drift_and_an_artifact_for_all(
     report = watch_drift("news", [str(other)], **FEW)
     # Without a run it listens to.
     monkeypatch.setattr(prefect_listener, "get_run_logger", lambda: logging.getLogger("a test"))
-    listener = prefect_listener.PrefectListener(SWEEP)
+    listener = prefect_listener.PrefectListener(GC)
     listener.summary(report.reference, report.markdown())
     listener.drifted(report.name, report.alias, report.event())
     assert (said["event"], said["name"]) == ("bpeline.drift.detected", "news")

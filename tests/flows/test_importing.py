@@ -13,7 +13,7 @@ import tokenizers
 from click.testing import Result
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from bpeline.flows.importing import import_tokenizer
+from bpeline.flows.import_tokenizer import import_tokenizer
 from bpeline.registry import load_tokenizer
 from bpeline.registry.opening import open_registry
 from bpeline.registry.versions.imported import copy_originals, imported_in
@@ -278,7 +278,7 @@ def test_an_interrupted_import_is_continued(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("bpeline.flows.importing.evaluate_imported", interrupted)
+        patch.setattr("bpeline.flows.import_tokenizer.evaluate_imported", interrupted)
         assert bpeline("import", "tokenizer.json", "--name", "later").exit_code == 130
     resumed = read_json(bpeline("resume", "--json"))
     assert (resumed["reference"], resumed["newly_registered"]) == ("later/1", True)

@@ -20,14 +20,14 @@ pytestmark = pytest.mark.night
 # Runs the command line; the server is killed when the first chunk is counted.
 PROGRAM = """
 import os, sys
-from bpeline.flows.steps import counting
+from bpeline.flows.counting import word_counting
 victim = int(sys.argv.pop(1))
-original = counting.count_chunk
+original = word_counting.count_chunk
 def killing(*arguments, **options):
-    counting.count_chunk = original
+    word_counting.count_chunk = original
     os.kill(victim, 9)
     return original(*arguments, **options)
-counting.count_chunk = killing
+word_counting.count_chunk = killing
 from bpeline.flows.cli.main import main
 main()
 """

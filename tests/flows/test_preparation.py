@@ -12,8 +12,8 @@ import pytest
 from click.testing import Result
 
 from bpeline.flows import train_tokenizer as flow
-from bpeline.flows.steps.preparation import prepared
 from bpeline.flows.train_tokenizer import train_tokenizer
+from bpeline.flows.trainings.preparation import prepared
 from bpeline.registry.opening import open_registry
 from bpeline.registry.tracking import beside
 from bpeline.registry.tracking.beside import Beside
@@ -68,7 +68,7 @@ def test_what_is_measured_waits_for_what_takes_its_time(
     with prepared(MlflowTracker(TrackingSettings("sqlite://"))) as preparing:
         if not is_beside:
             threading.Timer(0.05, go.set).start()
-        preparing.let_measure()
+        preparing.join_in_process()
         assert preparing.is_alive() == is_beside
         go.set()
 

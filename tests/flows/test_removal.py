@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from bpeline.flows.diagnosis import examine
+from bpeline.flows.cli.diagnosis import examine
 from bpeline.registry.catalogue import Deletion
 from bpeline.registry.opening import open_registry
 

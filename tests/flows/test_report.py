@@ -20,11 +20,9 @@ from published import copied
 from tempting_texts import tempting_texts
 
 from bpeline.flows import pages
-from bpeline.flows.pages.contents import ReportContents
-from bpeline.flows.pages.packed import leb128
-from bpeline.flows.pages.report import LARGEST, report_page
-from bpeline.flows.pages.visible import visible
-from bpeline.flows.versions.report import version_contents
+from bpeline.flows.pages.rendering import visible
+from bpeline.flows.pages.report import LARGEST, ReportContents, leb128, report_page
+from bpeline.flows.versions.report_writer import version_contents
 from bpeline.registry import load_tokenizer
 from bpeline.registry.tokens.screening import screen
 from bpeline.registry.workspace.workspace import Workspace

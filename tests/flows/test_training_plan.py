@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from bpeline.flows.steps import merge_learning as learn_merges
+from bpeline.flows.learning import merges
 from bpeline.flows.train_tokenizer import train_tokenizer
 from bpeline.registry.opening import open_registry
 
@@ -149,7 +149,7 @@ def test_an_interrupted_run_is_named(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(learn_merges.bpe, "learn_merges", stops)
+        patched.setattr(merges.bpe, "learn_merges", stops)
         assert bpeline("train", corpus, *ASKED).exit_code == 130
     (run,) = open_registry().catalogue.unfinished_runs()
     plan = planned(bpeline("train", corpus, *ASKED, "--plan", "--json"))

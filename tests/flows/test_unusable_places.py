@@ -15,9 +15,9 @@ import click
 import pytest
 from click.testing import Result
 
+from bpeline.flows.cli.commands import ANSWERS, CHANGES_WITH, changes
+from bpeline.flows.cli.diagnosis import _workspace
 from bpeline.flows.cli.main import FILE_OF, cli
-from bpeline.flows.cli.output import ANSWERS, CHANGES_WITH, changes
-from bpeline.flows.diagnosis import _workspace
 from bpeline.registry import open_registry
 from bpeline.registry.environment import configure
 from bpeline.tokenizer_core.errors import BpelineError, InvalidOption

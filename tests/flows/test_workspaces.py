@@ -13,7 +13,7 @@ from prefect.exceptions import TerminationSignal
 
 from bpeline import train_from_iterator
 from bpeline.flows.requests.training_request import TrainingRequest
-from bpeline.flows.steps.runs import training_run
+from bpeline.flows.trainings.run import training_run
 from bpeline.registry import environment
 from bpeline.registry.catalogue import Registration
 from bpeline.registry.opening import open_registry

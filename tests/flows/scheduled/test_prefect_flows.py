@@ -150,11 +150,11 @@ def test_a_flow_is_tried_again_after_its_own_error_alone(
     program = """
 from bpeline.flows.running import settings
 settings.prepare_prefect(quiet_terminal=True)
-from bpeline.flows.running import FlowKind, StepKind, map_step, step, tries
+from bpeline.flows.running import FlowKind, StepKind, map_step, step, attempts
 from prefect import flow
 from bpeline.tokenizer_core.errors import CorruptFile, EmptyCorpus
 ERRORS, tried = {"corrupt": CorruptFile, "empty": EmptyCorpus}, []
-KIND = FlowKind("shaky", "shaky", (), hours=1, again_after=CorruptFile, tries=2)
+KIND = FlowKind("shaky", "shaky", (), hours=1, again_after=CorruptFile, attempts=2)
 @step(StepKind("shaky", 1))
 def shaky(item: int, error: str) -> int:
     tried.append(item)
@@ -163,8 +163,8 @@ def shaky(item: int, error: str) -> int:
     return 10 * item
 @flow
 def shaky_flow(error: str) -> list[int]:
-    for one in tries(KIND, print):
-        with one:
+    for attempt in attempts(KIND, print):
+        with attempt:
             found = map_step(shaky, [1, 2], 1, error=error)
     return found
 print(shaky_flow("corrupt"), tried)

@@ -1,0 +1,66 @@
+"""Slow beginnings made early: MLflow is imported and its database made while words are counted.
+
+Both take seconds of plain Python: of another process where the tracker has one (see
+`registry/tracking/beside.py`); else the kernels at work meanwhile do not need the interpreter.
+Nothing depends on it: whoever publishes asks again and finds it done.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+from bpeline.flows.requests import BYTE_BPE, TrainingRequest
+from bpeline.registry.tracking import MlflowTracker
+from bpeline.tokenizer_core.ahead import compiling_ahead
+
+
+class Preparation(threading.Thread):
+    """The thread in which a tracker prepares itself."""
+
+    def __init__(self, tracker: MlflowTracker, then: Callable[[], object]) -> None:
+        super().__init__(name="prepare to publish")
+        self._tracker, self._then = tracker, then
+
+    def run(self) -> None:
+        try:
+            self._tracker.prepare()
+            self._then()
+        except Exception:  # publishing meets the same error, and tells it
+            return
+
+    def join_in_process(self) -> None:
+        """Wait for a tracker that prepares itself in this process, whose time is measured next."""
+        if not self._tracker.is_beside:
+            self.join()
+
+
+@contextmanager
+def prepared(
+    tracker: MlflowTracker, then: Callable[[], object] = lambda: None
+) -> Iterator[Preparation]:
+    """Let the tracker prepare itself in a thread while the block runs; join it before publishing.
+
+    The block does not end before the thread, so that no migration is cut short.
+
+    Args:
+        then: what is said to MLflow as soon as it is imported.
+    """
+    thread = Preparation(tracker, then)
+    thread.start()
+    try:
+        yield thread
+    finally:
+        thread.join()
+
+
+def compiled_ahead(request: TrainingRequest) -> AbstractContextManager[Callable[[], None]]:
+    """Let another core compile what learning and evaluating need, while words are counted.
+
+    Yields:
+        What takes part in that, for when words are counted.
+    """
+    if request.algorithm != BYTE_BPE:
+        return nullcontext(lambda: None)
+    return compiling_ahead()
