@@ -38,14 +38,14 @@ def _files(case: Case) -> Iterator[Mapping[str, Any]]:
 
 
 def _by_threads(case: Case, watch: Stopwatch) -> Any:
-    from bpeline.flows.engines import Threads
+    from bpeline.flows.engines.engine import Threads
 
     with tempfile.TemporaryDirectory(prefix="benchmark-") as directory:
         return _measured(Threads(case.threads), case, Path(directory), watch)
 
 
 def _by_cluster(case: Case, watch: Stopwatch) -> Any:
-    from bpeline.flows.cluster.dask_engine import DaskEngine
+    from bpeline.flows.engines.dask_engine import DaskEngine
 
     with tempfile.TemporaryDirectory(prefix="benchmark-") as directory:
         meeting = Path(directory, "meeting")
@@ -82,8 +82,8 @@ def _measured(
 def _count(engine: Any, files: Path, place: Path, watch: Stopwatch) -> Any:
     """Count files into a new workspace on an engine; what was counted."""
     from bpeline.flows import engines
-    from bpeline.flows.steps.chunk_plan import plan_reading
-    from bpeline.flows.steps.counting import count_chunks, placed_shards
+    from bpeline.flows.counting.chunk_plan import plan_reading
+    from bpeline.flows.counting.word_counting import count_chunks, placed_shards
     from bpeline.registry.word_counts.store import WordCountStore, shard_key
     from bpeline.registry.workspace.workspace import Workspace
     from bpeline.tokenizer_core.corpus.reading import Reading
@@ -112,8 +112,8 @@ def _encode(engine: Any, files: Path, out: Path, case: Case, watch: Stopwatch) -
     from unittest import mock
 
     from bpeline.flows import engines
-    from bpeline.flows.engines import Threads
-    from bpeline.flows.steps import shard_encoding as encode_shards
+    from bpeline.flows.encoding import shards
+    from bpeline.flows.engines.engine import Threads
     from bpeline.tokenizer_core.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.load(Path(case.prepared["tokenizer"]))
@@ -121,13 +121,13 @@ def _encode(engine: Any, files: Path, out: Path, case: Case, watch: Stopwatch) -
     options: dict[str, Any] = {"separator": SEPARATOR, "shard_bytes": largest}
     with watch.phase("encoding"):
         if isinstance(engine, Threads):
-            shards = tokenizer.encode_files([files], out, threads=case.threads, **options)
+            encoded = tokenizer.encode_files([files], out, threads=case.threads, **options)
         else:
             with mock.patch.object(engines, "working", return_value=nullcontext(engine)):
-                shards = encode_shards.encode_files(
+                encoded = shards.encode_files(
                     tokenizer, [files], out, "dask", out.parent, **options
                 )
-    return repr(shards.manifest)
+    return repr(encoded.manifest)
 
 
 def _cut(path: Path, folder: Path) -> None:

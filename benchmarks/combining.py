@@ -122,9 +122,9 @@ def _digest(shard: int) -> str:
 
 def _by_the_step(case: Case, watch: Stopwatch) -> Any:
     """The flow's own step, in a registry as `bpeline train` opens it."""
+    from bpeline.flows.counting.combining import combine_counts
+    from bpeline.flows.counting.word_counting import CountedCorpus
     from bpeline.flows.requests import TrainingRequest
-    from bpeline.flows.steps.combining import combine_counts
-    from bpeline.flows.steps.counting import CountedCorpus
     from bpeline.registry.catalogue import ChunkRecord, FileReading
     from bpeline.registry.opening import open_registry
     from bpeline.registry.word_counts import WordCountStore

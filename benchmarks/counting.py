@@ -67,10 +67,10 @@ def stored(case: Case, watch: Stopwatch) -> int:
 
 
 def _steps(file: Path, threads: int, place: Path, watch: Stopwatch) -> int:
+    from bpeline.flows.counting.chunk_plan import plan_chunks
+    from bpeline.flows.counting.combining import combine_counts
+    from bpeline.flows.counting.word_counting import count_words
     from bpeline.flows.requests.training_request import TrainingRequest
-    from bpeline.flows.steps.chunk_plan import plan_chunks
-    from bpeline.flows.steps.combining import combine_counts
-    from bpeline.flows.steps.counting import count_words
     from bpeline.registry.opening import open_registry
 
     given = {"paths": [str(file)], "special_tokens": [SEPARATOR], "workers": threads}

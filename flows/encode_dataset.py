@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from bpeline.flows.encoding import EncodedDataset, encode, pack, record
 from bpeline.flows.engines import LOCAL, check_engine
-from bpeline.flows.requests import DatasetRequest, asks, with_demo
-from bpeline.flows.running import ENCODE, ENCODE_DATASET, RECORD, progress, tries
-from bpeline.flows.steps import EncodedDataset, encode, pack, record
+from bpeline.flows.requests import DatasetRequest, request_parameters, with_demo
+from bpeline.flows.running import ENCODE, ENCODE_DATASET, RECORD, attempts, progress
 from bpeline.registry.loading import resolve
 from bpeline.registry.opening import open_registry
 from bpeline.registry.records import parse_registered, split_size
@@ -14,7 +14,7 @@ from bpeline.tokenizer_core.errors import UnknownVersion
 from bpeline.tokenizer_core.urls import absolute_name
 
 
-@asks(DatasetRequest)
+@request_parameters(DatasetRequest)
 def encode_dataset(request: DatasetRequest, workspace: str | None) -> EncodedDataset:
     """Encode files into token shards with a registered version, and record it in MLflow.
 
@@ -58,8 +58,8 @@ def encode_dataset(request: DatasetRequest, workspace: str | None) -> EncodedDat
     }  # fmt: skip
     total = sum(file.size for file in found.files)
     exact = str(version) if size is None else f"{version}:{size}"
-    for one in tries(ENCODE_DATASET, progress.current().note):
-        with one, progress.telling(ENCODE, total, "bytes") as said:
+    for attempt in attempts(ENCODE_DATASET, progress.current().note):
+        with attempt, progress.telling(ENCODE, total, "bytes") as said:
             encoded = encode(exact, sources, place, asked, registry.workspace)
             said.append(encoded.outcome)
     encoded = pack(encoded, asked, registry.workspace)

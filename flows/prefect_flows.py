@@ -20,23 +20,23 @@ from prefect.runtime import flow_run  # noqa: E402
 from prefect.states import Completed  # noqa: E402
 from pydantic import ValidationError  # noqa: E402
 
+from bpeline.flows import collect_garbage as collecting  # noqa: E402
 from bpeline.flows import encode_dataset as encoding  # noqa: E402
-from bpeline.flows import importing  # noqa: E402
+from bpeline.flows import import_tokenizer as importing  # noqa: E402
 from bpeline.flows import recertify as recertifying  # noqa: E402
-from bpeline.flows import sweep_garbage as sweeping  # noqa: E402
 from bpeline.flows import train_tokenizer as training  # noqa: E402
 from bpeline.flows import watch_drift as watching  # noqa: E402
 from bpeline.flows.running import (  # noqa: E402
     ENCODE_DATASET,
+    GC,
     IMPORT_TOKENIZER,
     RECERTIFY,
-    SWEEP,
     TRAIN_TOKENIZER,
     WATCH_DRIFT,
     FlowKind,
     progress,
     runner,
-)  # fmt: skip
+)
 from bpeline.flows.serving import (  # noqa: E402
     PrefectListener,
     patiently,
@@ -55,7 +55,8 @@ from bpeline.tokenizer_core.redaction import (  # noqa: E402
 from bpeline.tokenizer_core.urls import refuse_secrets_in  # noqa: E402
 
 if TYPE_CHECKING:
-    from bpeline.flows.steps import ImportSummary, TrainingSummary
+    from bpeline.flows.importing import ImportSummary
+    from bpeline.flows.publishing import TrainingSummary
 
 HOUR = 3600
 # What Prefect raises in a flow when its server goes away, refuses, or answers nonsense.
@@ -141,7 +142,7 @@ encode_dataset = _as_flow(
     ENCODE_DATASET, encoding.encode_dataset, run_names.encoding, lambda encoded: encoded.reference
 )
 sweep_garbage = _as_flow(
-    SWEEP, sweeping.sweep_garbage, run_names.sweeping, named=lambda swept: swept.outcome
+    GC, collecting.collect_garbage, run_names.collecting, lambda collected: collected.outcome
 )
 recertify = _as_flow(
     RECERTIFY, recertifying.recertify, run_names.recertifying, named=lambda made: made.outcome

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bpeline.flows.requests import RecertifyRequest, asks
+from bpeline.flows.requests import RecertifyRequest, request_parameters
 from bpeline.flows.running import READ_EXPORTS, progress, step, tell, telling
 from bpeline.flows.wording import counted
 from bpeline.registry.exports import Outcome, Recertified, recertified
@@ -87,7 +87,7 @@ class Recertification:
         yield from self.notes
 
 
-@asks(RecertifyRequest)
+@request_parameters(RecertifyRequest)
 def recertify(request: RecertifyRequest, workspace: str | None) -> Recertification:
     """Read the exports of promoted versions again in the libraries that are installed now.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bpeline.flows.name_page import show_name_page
+from bpeline.flows.pages import show_name_page
 from bpeline.registry.catalogue import Run
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.publishing import publish_outbox, waiting_records

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bpeline.flows.derive import across_spaces
+from bpeline.flows.deriving import across_spaces
+from bpeline.flows.evaluation import set_up_evaluation
+from bpeline.flows.learning import keep_words
 from bpeline.flows.requests import (
     BYTE_BPE,
     PLAIN,
@@ -27,16 +29,16 @@ from bpeline.flows.requests import (
     with_weights,
 )
 from bpeline.flows.running import RECORD
-from bpeline.flows.steps import (
+from bpeline.flows.sweeps import (
     MOST_TRIALS,
-    keep_words,
-    prepared,
+    Combination,
+    Sweep,
+    record_sweep,
     refuse_choice,
-    set_up_evaluation,
     sweeping,
     try_sizes,
 )
-from bpeline.flows.sweep_record import Combination, Sweep, record_sweep
+from bpeline.flows.trainings import prepared
 from bpeline.registry.loading import resolve
 from bpeline.registry.opening import open_registry
 from bpeline.registry.records import CorpusInput, parse_registered

@@ -1,22 +1,88 @@
-"""Several languages: one tokenizer for all or one for each, and what the other choice would be.
-
-Both choices are learned, one is registered: words are counted once whatever is made of them.
-"""
+"""Train one tokenizer for several languages, or one for each, and summarize what they cost."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from bpeline.flows.languages_record import Choice, keep_choice
-from bpeline.flows.languages_record import LanguagesSummary as LanguagesSummary
+from bpeline.flows.learning import learned_from
+from bpeline.flows.publishing import TrainingSummary
 from bpeline.flows.requests import AUTO, BYTE_BPE, CHARACTER_BPE
-from bpeline.flows.steps import TrainingSummary, learned_from
-from bpeline.registry.opening import open_registry
+from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.records import validate_name
+from bpeline.registry.versions import keep_languages
+from bpeline.tokenizer_core.algorithms import SubwordText
 from bpeline.tokenizer_core.arguments import checked
+from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.derived import token_counts
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.evaluation import compare_choices
+from bpeline.tokenizer_core.evaluation import LanguageChoices, compare_choices
+from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.vocabulary import to_printable
+
+Choice = Literal["joint", "separate"]
+
+
+@dataclass(frozen=True, slots=True)
+class LanguagesSummary:
+    """What came of it.
+
+    Attributes:
+        choice: what was registered.
+        trainings: of all languages together, or of each.
+        compared: both choices.
+    """
+
+    choice: Choice
+    trainings: tuple[TrainingSummary, ...]
+    compared: LanguageChoices
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        trained = [training.as_dict() for training in self.trainings]
+        return {"choice": self.choice, "trainings": trained, "compared": self.compared.as_dict()}
+
+    def as_text(self) -> str:
+        """For a terminal."""
+        return "\n".join(
+            [*(training.as_text() for training in self.trainings), "", self.compared.as_text()]
+        )
+
+
+def keep_choice(
+    registry: Registry,
+    name: str,
+    tokenizer: Tokenizer,
+    words: Mapping[str, WordCounts],
+    choice: Choice,
+    compared: LanguageChoices,
+) -> None:
+    """Keep with a version what it makes of its languages, and the other choice."""
+    keep_languages(
+        registry,
+        name,
+        tokenizer,
+        {"choice": choice, **compared.as_dict()},
+        {language: token_counts(tokenizer, counts) for language, counts in words.items()},
+        {language: vocabulary_of(tokenizer, counts) for language, counts in words.items()},
+    )
+
+
+def vocabulary_of(tokenizer: Tokenizer, words: WordCounts) -> str:
+    """The tokens in the words of a language with their counts, the most frequent first.
+
+    Of character BPE as ``subword-nmt`` writes them, for its ``--vocabulary``; of byte-level BPE in
+    the printable mapping of vocab.json. Equally frequent ones stand in order of sight, or of ids.
+    """
+    if tokenizer.algorithm.name == CHARACTER_BPE:
+        seen = SubwordText(tokenizer).vocabulary(words)
+    else:
+        counts = enumerate(token_counts(tokenizer, words).tolist())
+        seen = [(to_printable(tokenizer.vocab[id_]), count) for id_, count in counts if count]
+    ordered = sorted(seen, key=lambda entry: -entry[1])
+    return "".join(f"{token} {count}\n" for token, count in ordered)
+
 
 ALGORITHMS = (CHARACTER_BPE, BYTE_BPE)
 

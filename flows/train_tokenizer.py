@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from bpeline.flows.comparisons import comparison_markdown
-from bpeline.flows.requests import TrainingRequest, asks
+from bpeline.flows.counting import combine_counts, count_words, plan_chunks, remarks_on
+from bpeline.flows.evaluation import (
+    Sized,
+    choose_size,
+    evaluate,
+    screen_tokens,
+    set_up_evaluation,
+    with_forbidden_tokens,
+)
+from bpeline.flows.learning import learn
+from bpeline.flows.publishing import Trained, TrainingSummary, promote_if_better, publish, summarize
+from bpeline.flows.requests import TrainingRequest, request_parameters
 from bpeline.flows.running import (
     CHOOSE_SIZE,
     COMBINE_COUNTS,
@@ -15,32 +25,13 @@ from bpeline.flows.running import (
     PUBLISH,
     SCREEN_TOKENS,
     TRAIN_TOKENIZER,
-    tries,
-)  # fmt: skip
-from bpeline.flows.steps import (
-    Sized,
-    Trained,
-    TrainingSummary,
-    choose_size,
-    combine_counts,
-    compiled_ahead,
-    count_words,
-    evaluate,
-    learn,
-    plan_chunks,
-    prepared,
-    promote_if_better,
-    publish,
-    remarks_on,
-    screen_tokens,
-    set_up_evaluation,
-    summarize,
-    training_run,
-    with_findings,
-)  # fmt: skip
+    attempts,
+)
+from bpeline.flows.trainings import compiled_ahead, prepared, training_run
+from bpeline.flows.wording import comparison_markdown
 
 
-@asks(TrainingRequest)
+@request_parameters(TrainingRequest)
 def train_tokenizer(request: TrainingRequest, workspace: str | None) -> TrainingSummary:
     """Train a tokenizer on a corpus and register it: byte-level BPE, or another algorithm.
 
@@ -49,19 +40,19 @@ def train_tokenizer(request: TrainingRequest, workspace: str | None) -> Training
     Raises:
         BpelineError: what was asked for, read or written cannot be; the workspace stays good.
     """
-    request, found = with_findings(request, workspace)
+    request, forbidden = with_forbidden_tokens(request, workspace)
     with (
         training_run(request, workspace) as run,
-        compiled_ahead(request) as compile_the_rest,
-        prepared(run.registry.tracker, run.show_begin) as preparing,
+        compiled_ahead(request) as finish_compiling,
+        prepared(run.registry.tracker, run.show_begin) as preparation,
     ):
         registry = run.registry
-        run.note(found)
+        run.note(forbidden)
         setup = set_up_evaluation(request, registry)
         left_out = setup.left_out(run.row.left_out_rule)
         run.note(setup.skipped_remark)
-        for one in tries(TRAIN_TOKENIZER, run.note):
-            with one:
+        for attempt in attempts(TRAIN_TOKENIZER, run.note):
+            with attempt:
                 with run.step(PLAN_CHUNKS) as outcome:
                     plan = plan_chunks(request, registry, left_out)
                     outcome(plan.outcome)
@@ -74,7 +65,7 @@ def train_tokenizer(request: TrainingRequest, workspace: str | None) -> Training
                     words = combine_counts(corpus, request, registry, run.id)
                     outcome(words.outcome)
                 with run.step(LEARN_MERGES, request.merges_shown, "merges") as outcome:
-                    compile_the_rest()
+                    finish_compiling()
                     learned = learn(words, request, run.workspace)
                     outcome(learned.outcome)
                 sized = Sized(request, learned)
@@ -82,7 +73,7 @@ def train_tokenizer(request: TrainingRequest, workspace: str | None) -> Training
                     with run.step(CHOOSE_SIZE) as outcome:
                         sized = choose_size(learned, words, plan, setup, request, registry)
                         outcome(sized.outcome)
-                preparing.join()  # it takes time of this process, which is measured next
+                preparation.join()  # it takes time of this process, which is measured next
                 with run.step(EVALUATE) as outcome:
                     evaluated = evaluate(sized.learned, words, plan, setup, sized.request, registry)
                     outcome(evaluated.outcome)
@@ -92,12 +83,12 @@ def train_tokenizer(request: TrainingRequest, workspace: str | None) -> Training
         trained = Trained(sized, plan, corpus, words, evaluated, screened)
         summary = summarize(run, trained)
         with run.step(PUBLISH) as outcome:
-            version = publish(run, trained, summary, preparing.join)
+            version = publish(run, trained, summary, preparation.join)
             outcome(version.reference)
         promotion = None
-        if setup.rules is not None:
+        if setup.promotion_rules is not None:
             with run.step(PROMOTE) as outcome:
-                promotion = promote_if_better(version, setup.rules, run.workspace)
+                promotion = promote_if_better(version, setup.promotion_rules, run.workspace)
                 outcome(promotion.outcome)
         summary = summary.published(version, run.seconds, promotion)
         if evaluated.comparison is not None:

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.flows.requests import TrainingRequest
-from bpeline.flows.steps import (
+from bpeline.flows.trainings import (
     DEVELOPMENT,
     Check,
+    Verdict,
+    Verification,
     combined_again,
     counted_again,
     files_now,
@@ -17,8 +19,7 @@ from bpeline.flows.steps import (
     learned_again,
     words_kept,
 )
-from bpeline.flows.verify_record import Verdict, Verification
-from bpeline.flows.verify_record import lines_of as lines_of
+from bpeline.flows.trainings import lines_of as lines_of
 from bpeline.registry.loading import resolve
 from bpeline.registry.opening import open_registry
 from bpeline.registry.records import parse_registered

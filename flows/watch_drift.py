@@ -15,7 +15,7 @@ from bpeline.flows.drift import (
     measure_drift,
     recorded,
 )
-from bpeline.flows.requests import DriftRequest, asks, with_demo
+from bpeline.flows.requests import DriftRequest, request_parameters, with_demo
 from bpeline.flows.running import MEASURE_DRIFT, progress, telling
 from bpeline.flows.wording import megabytes
 from bpeline.registry.aliases import stuck_on
@@ -30,7 +30,7 @@ from bpeline.tokenizer_core.errors import RegistryError
 from bpeline.tokenizer_core.evaluation import ALL, BYTES_PER_TOKEN
 
 
-@asks(DriftRequest)
+@request_parameters(DriftRequest)
 def watch_drift(request: DriftRequest, workspace: str | None) -> DriftReport:
     """Compare new text with a version, and remember it as one point of a series in MLflow.
 
@@ -48,9 +48,9 @@ def watch_drift(request: DriftRequest, workspace: str | None) -> DriftReport:
     reference = ByAlias(validate_name(name), validate_alias(alias))
     registry = open_registry(workspace, make=False)
     text = NewText.asked(with_demo(request.paths, registry.workspace), request.sources)
-    chosen = None if request.rules is None else read_drift_rules(Path(request.rules))
-    if chosen is not None:
-        check_slices(chosen, list(text.slices), str(request.rules))
+    drift_rules = None if request.rules is None else read_drift_rules(Path(request.rules))
+    if drift_rules is not None:
+        check_slices(drift_rules, list(text.slices), str(request.rules))
     version = resolve(registry, reference)
     tokenizer = load_version(registry, version)
     lineage = Lineage.of(registry, version)
@@ -68,7 +68,7 @@ def watch_drift(request: DriftRequest, workspace: str | None) -> DriftReport:
             reference=str(version),
             digest=version.digest,
             at=utc_now(),
-            verdicts=judged(measured, known, chosen, request),
+            verdicts=judged(measured, known, drift_rules, request),
             slices=measured,
             origins={name: one.origin for name, one in known.items()},
             notes=tuple(notes),

@@ -9,6 +9,7 @@ import shutil
 import socket
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         at_night = [item for item in items if item.get_closest_marker("night")]
         config.hook.pytest_deselected(items=at_night)
         items[:] = [item for item in items if not item.get_closest_marker("night")]
+    if not named:
+        every = NIGHT.one_of_combinations
+        numbers: Counter[str] = Counter()
+        left: list[pytest.Item] = []
+        for item in items:
+            if item.get_closest_marker("combinations"):
+                test = item.nodeid.partition("[")[0]
+                numbers[test] += 1
+                if (numbers[test] - config.getoption("--seed")) % every:
+                    left.append(item)
+        config.hook.pytest_deselected(items=left)
+        chosen = {*items} - {*left}
+        items[:] = [item for item in items if item in chosen]
 
 
 @pytest.fixture(scope="session")

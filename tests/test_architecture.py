@@ -71,19 +71,19 @@ FLOORS = {
     "flows": (
         ("wording",),
         ("running",),
-        ("cluster",),
         ("engines",),
         ("requests",),
-        ("comparisons", "serving"),
+        ("serving",),
         ("pages",),
-        ("name_page",),
-        ("alias_moves",),
-        ("steps",),
-        ("drift", "versions"),
-        ("hub",),
-        ("derive", "diagnosis", "encode_dataset", "evaluation", "importing", "languages_record",
-         "recertify", "resume", "sweep_garbage",
-         "sweep_record", "train_tokenizer", "verify_record", "watch_drift"),
+        ("counting",),
+        ("learning",),
+        ("evaluation",),
+        ("trainings",),
+        ("publishing",),
+        ("importing",),
+        ("deriving", "drift", "encoding", "sweeps", "versions"),
+        ("collect_garbage", "encode_dataset", "import_tokenizer", "recertify", "resume",
+         "train_tokenizer", "watch_drift"),
         ("prefect_flows", "sweep", "train_languages", "verify_version"),
         ("cli",),
     ),
@@ -110,8 +110,8 @@ OPTIONAL: dict[str, str | tuple[str, ...]] = {
     "fsspec": "tokenizer_core/remote_files.py",
     "aiohttp": "tokenizer_core/bounded_downloads.py",
     "huggingface_hub": "registry/exports/hub.py",
-    "distributed": "flows/cluster/dask_engine.py",
-    "dask": "flows/cluster/dask_engine.py",
+    "distributed": "flows/engines/dask_engine.py",
+    "dask": "flows/engines/dask_engine.py",
     # The programs that exports are made for, to compare what they make of them.
     **dict.fromkeys(
         ("transformers", "tiktoken", "subword_nmt", "gguf", "cyllama"),
@@ -412,8 +412,8 @@ MAY_CHANGE = {
     "registry/word_counts/tables.py": "removes the log of a database that is written aside",
     "registry/tracking/mlflow_database.py": "puts a database in place only where there is none",
     "registry/tracking/mlflow_models.py": "lays out a temporary directory for MLflow to read",
-    "flows/steps/shard_encoding.py": "removes the copy of a tokenizer that workers read",
-    "flows/cluster/errands.py": "removes the mark that somebody waits",
+    "flows/encoding/shards.py": "removes the copy of a tokenizer that workers read",
+    "flows/engines/errands.py": "removes the mark that somebody waits",
     "flows/cli/main.py": "the null device",
     "flows/running/moving_line.py": "a terminal",
     "flows/running/termination.py": "a pipe to itself, and standard error",
@@ -443,10 +443,10 @@ def test_no_exception_outlives_its_reason() -> None:
 
 
 ONE_OF_EACH = {  # what only one file of flows calls
-    "Publication": "flows/steps/publishing.py",
-    "sharing": "flows/steps/learned.py",
-    "tokenizer.encode_files": "flows/steps/dataset_encoding.py",
-    "Evaluated": "flows/steps/evaluating.py",
+    "Publication": "flows/publishing/publications.py",
+    "sharing": "flows/learning/checkpoints.py",
+    "tokenizer.encode_files": "flows/encoding/datasets.py",
+    "Evaluated": "flows/evaluation/new_versions.py",
 }
 
 
@@ -474,6 +474,29 @@ def test_an_alias_is_spelt_in_one_file(alias: str) -> None:
     assert assigned == ["registry/records/references.py"]
 
 
+# Commands import after their arguments were parsed, requests what loads Numba: `--help` is quick.
+IMPORT_LATE = ("flows/cli/", "flows/requests/")
+HEAVY = {"dask", "distributed", "httpx", "prefect", "rich"}
+
+
+def test_imports_of_flows_stand_at_the_top_but_for_heavy_libraries() -> None:
+    late = [
+        (name_of(path), name)
+        for path in FILES
+        if name_of(path).startswith("flows/") and not name_of(path).startswith(IMPORT_LATE)
+        for function in ast.walk(tree_of(path))
+        if isinstance(function, ast.FunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in [node.module if isinstance(node, ast.ImportFrom) else node.names[0].name]
+        if str(name).split(".")[0] not in HEAVY
+    ]
+    assert late == [
+        ("flows/engines/engine.py", "bpeline.flows.engines.dask_engine"),
+        ("flows/serving/prefect_worker.py", "bpeline.flows.serving.prefect_listener"),
+    ]
+
+
 # What reads a file without a limit or waits for a pipe, and what parses without a limit of depth.
 READS = {"json.load", "json.loads", "json.JSONDecoder", "tomllib.load", "tomllib.loads"}
 READS |= {"open", "gzip.open", "np.load", "np.fromfile"}
@@ -491,7 +514,7 @@ MAY_READ = {
         ("tokenizer_core/kernels/compiling/machine_code.py",
          "tokenizer_core/splitting/segmenters.py", "tokenizer_core/splitting/segmenting.py",
          "registry/tracking/mlflow_model.py",
-         "flows/diagnosis.py", "flows/cluster/errands.py", "flows/pages/rendering.py",
+         "flows/cli/diagnosis.py", "flows/engines/errands.py", "flows/pages/rendering.py",
          "flows/serving/project_deployments.py", "flows/serving/deploying.py"), "a package's"),
     # Messages between a process and the one that it started.
     **dict.fromkeys(

@@ -17,8 +17,9 @@ import click
 import pytest
 from browser import browsing, installed_browser
 
-from bpeline.flows import alias_moves, recertify
+from bpeline.flows import recertify
 from bpeline.flows.cli.evaluate import evaluate
+from bpeline.flows.publishing import promotion
 from bpeline.flows.requests import CHOICES
 from bpeline.flows.serving import prefect_listener
 from bpeline.flows.wording import megabytes
@@ -279,7 +280,7 @@ def test_the_page_on_algorithms_lists_what_can_be_chosen() -> None:
 
 
 def test_the_page_on_deployments_lists_every_event() -> None:
-    sent = {alias_moves.ALIAS_MOVED, recertify.EXPORT_CHANGED, prefect_listener.DRIFT_DETECTED}
+    sent = {promotion.ALIAS_MOVED, recertify.EXPORT_CHANGED, prefect_listener.DRIFT_DETECTED}
     assert {*re.findall(r"^\| `(bpeline\.[a-z.]+)` \|", page("deployments.md"), re.M)} == sent
 
 

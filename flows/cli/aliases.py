@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bpeline.flows.cli.options import FILE, answer, command, project_option
+from bpeline.flows.cli.commands import FILE, answer, command, project_option
+from bpeline.registry.environment import this_user
 from bpeline.registry.records import CHAMPION
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.tables import Table
@@ -76,8 +77,7 @@ def promote(
     (limit = 3.5). A refusal is written into the history and on the version in MLflow; the exit code
     is 3, or 4 where a rule could not be judged.
     """
-    from bpeline.flows.alias_moves import promote as promote_version
-    from bpeline.registry.environment import this_user
+    from bpeline.flows.publishing import promote as promote_version
     from bpeline.registry.evaluation import read_rules
 
     if rules_file and no_rules:
@@ -86,15 +86,22 @@ def promote(
             "rules that judge, or none",
             "leave one of them out",
         )
-    rules_file = rules_file or (None if no_rules else _of_the_project(reference))
-    rules = read_rules(rules_file) if rules_file else None
+    rules_file = rules_file or (None if no_rules else _rules_of_project(reference))
+    promotion_rules = read_rules(rules_file) if rules_file else None
     change = promote_version(
-        reference, alias, by or this_user(), reason, _note, rules=rules, lock=lock, force=force
+        reference,
+        alias,
+        by or this_user(),
+        reason,
+        _note,
+        rules=promotion_rules,
+        lock=lock,
+        force=force,
     )
     _say(change, as_json)
 
 
-def _of_the_project(reference: str) -> Path | None:
+def _rules_of_project(reference: str) -> Path | None:
     """The rules of the project, if the version has its name."""
     from bpeline.flows.requests import find_project, read_project
 
@@ -119,8 +126,7 @@ def _of_the_project(reference: str) -> Path | None:
 @by_option
 def rollback(name: str, alias: str, force: bool, reason: str, by: str, as_json: bool) -> None:
     """Let an alias point where it pointed before; repeated, one promotion further back."""
-    from bpeline.flows.alias_moves import rollback as roll_back
-    from bpeline.registry.environment import this_user
+    from bpeline.flows.publishing import rollback as roll_back
 
     who, why = by or this_user(), reason or "rollback"
     _say(roll_back(name, alias, who, why, _note, force=force), as_json)
@@ -162,7 +168,7 @@ def _deletion_row(one: Deletion) -> tuple[str, ...]:
 
 
 def _say(change: AliasChange, as_json: bool) -> None:
-    from bpeline.flows.alias_moves import remarks_on
+    from bpeline.flows.publishing import remarks_on
     from bpeline.registry.loading import uncertified
     from bpeline.registry.opening import open_registry
 

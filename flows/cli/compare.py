@@ -6,14 +6,9 @@ from pathlib import Path
 
 import click
 
-from bpeline.flows.cli.options import (
-    FILE,
-    PATH,
-    command,
-    echo_json,
-    model_shape_option,
-)
-from bpeline.flows.cli.standard_input import with_standard_input
+from bpeline.flows.cli.commands import FILE, PATH, command, echo_json, model_shape_option
+from bpeline.flows.cli.text_arguments import with_standard_input
+from bpeline.tokenizer_core.durable_files import DURABLE
 
 
 @command(
@@ -76,15 +71,9 @@ def compare(
     in pairs.
     """
     files = tuple(with_standard_input(files, text_field))
-    from bpeline.flows.comparisons import (
-        compare_on,
-        comparison_json,
-        comparison_lines,
-        with_morphology,
-        with_serving_cost,
-    )
+    from bpeline.flows.evaluation import compare_on, with_morphology, with_serving_cost
     from bpeline.flows.pages import comparison_page
-    from bpeline.tokenizer_core.durable_files import DURABLE
+    from bpeline.flows.wording import comparison_json, comparison_lines
     from bpeline.tokenizer_core.evaluation import model_shape as named_shape
 
     named = None if model_shape is None else named_shape(model_shape)

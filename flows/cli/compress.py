@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from bpeline.flows.cli.options import FILE, PATH, answer, command
+from bpeline.flows.cli.commands import FILE, PATH, answer, command
 from bpeline.flows.cli.text_arguments import content_of
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bpeline.flows.cli.options import answer, bulk_options, command, found_by
-from bpeline.flows.cli.standard_input import read_as, standard_input
+from bpeline.flows.cli.commands import answer, bulk_options, command, found_by
+from bpeline.flows.cli.text_arguments import read_as, standard_input
 from bpeline.flows.running import Progress, for_stream, listening
+from bpeline.registry.workspace import begin_standard_input, copy_standard_input
 from bpeline.tokenizer_core.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def count(reference: str, files: tuple[str, ...], as_json: bool, **options: Any)
 
     REF is name@alias, name/number, a digest or a path; news@champion:8000 is its size 8,000.
     """
-    from bpeline.flows.steps import notes_on_documents
+    from bpeline.flows.counting import notes_on_documents
     from bpeline.registry import load_tokenizer
     from bpeline.tokenizer_core.shards import (
         FileCount,
@@ -107,7 +108,6 @@ def _named(files: tuple[str, ...], text_field: str) -> Iterator[tuple[tuple[str,
     if PIPE not in files:
         yield files, []
         return
-    from bpeline.registry.workspace import begin_standard_input, copy_standard_input
 
     piped = standard_input().buffer
     head, extension = begin_standard_input(piped, text_field)

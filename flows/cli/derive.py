@@ -8,17 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from bpeline.flows.cli.options import (
-    DIRECTORY,
-    PATH,
-    SIZE,
-    answer,
-    chosen_size_options,
-    command,
-)
+from bpeline.flows.cli.commands import DIRECTORY, PATH, SIZE, answer, chosen_size_options, command
 
 if TYPE_CHECKING:
-    from bpeline.flows.steps import TrainingSummary
+    from bpeline.flows.publishing import TrainingSummary
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -106,7 +99,7 @@ def extend(as_json: bool, **asked: Any) -> None:
 
     REF is name@alias, name/number or a digest.
     """
-    from bpeline.flows.derive import extension_of, extension_parameters
+    from bpeline.flows.deriving import extension_of, extension_parameters
 
     summary = _train(extension_parameters, as_json=as_json, **asked)
     kept = None if summary is None else extension_of(summary.directory)
@@ -144,7 +137,7 @@ def superwords(**asked: Any) -> None:
 
     REF is name@alias, name/number or a digest.
     """
-    from bpeline.flows.derive import superword_parameters
+    from bpeline.flows.deriving import superword_parameters
 
     _train(superword_parameters, **asked)
 
@@ -185,7 +178,7 @@ def prune(
 
     REF is name@alias, name/number, a digest or a path.
     """
-    from bpeline.flows.derive import prune as plan_pruning
+    from bpeline.flows.deriving import prune as plan_pruning
 
     plan = plan_pruning(
         reference,
@@ -220,8 +213,8 @@ def rename(reference: str, names: tuple[str, ...], as_json: bool) -> None:
 
     REF is name@alias, name/number or a digest.
     """
-    from bpeline.flows.derive import names_of
-    from bpeline.flows.derive import rename as rename_tokens
+    from bpeline.flows.deriving import names_of
+    from bpeline.flows.deriving import rename as rename_tokens
 
     done = rename_tokens(reference, names_of(names))
     new = "newly registered" if done.version.newly_registered else "registered before: nothing new"

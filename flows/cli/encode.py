@@ -1,4 +1,4 @@
-"""``bpeline encode``."""
+"""Commands: encode, decode."""
 
 from __future__ import annotations
 
@@ -10,18 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bpeline.flows.cli.options import (
-    PATH,
-    answer,
-    bulk_options,
-    command,
-    echo_json,
-    found_by,
-)
-from bpeline.flows.cli.standard_input import with_standard_input
-from bpeline.flows.cli.text_arguments import text_of
+from bpeline.flows.cli.commands import PATH, answer, bulk_options, command, echo_json, found_by
+from bpeline.flows.cli.text_arguments import standard_input, text_of, with_standard_input
 from bpeline.flows.engines import check_engine
 from bpeline.flows.running import ENCODE, for_stream, listening, progress
+from bpeline.registry.environment import addresses
+from bpeline.tokenizer_core.bounded_files import parse_json
 from bpeline.tokenizer_core.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -212,7 +206,7 @@ def _encode_files(
     **keywords: Any,
 ) -> None:
     """Encode files into token shards and say how it went."""
-    from bpeline.flows.steps import pack_beside, write_shards
+    from bpeline.flows.encoding import pack_beside, write_shards
     from bpeline.flows.wording import counted
     from bpeline.registry import load_tokenizer
     from bpeline.tokenizer_core.corpus import Source
@@ -271,7 +265,6 @@ def _encode_files(
 
 def _meeting_place() -> Path:
     """Where workers of a cluster find the tokenizer, if the shards lie in a store."""
-    from bpeline.registry.environment import addresses
     from bpeline.registry.workspace import Workspace
 
     home = addresses().home
@@ -335,3 +328,58 @@ def _described(tokenizer: Tokenizer, ids: list[int]) -> dict[str, Any]:
         for token in map(tokenizer.vocab.__getitem__, ids)
     ]
     return {"ids": ids, "tokens": tokens, "count": len(ids), "digest": tokenizer.digest}
+
+
+@command(
+    "bpeline decode news@candidate 464 3290 318",
+    'bpeline encode news/3 "Good news" | bpeline decode news/3 -',
+)
+@click.argument("reference", metavar="REF")
+@click.argument("ids", nargs=-1, metavar="IDS...")
+@click.option(
+    "--keep-markers", is_flag=True, help="Join the tokens as they are, with the marks of word ends."
+)
+def decode(reference: str, ids: tuple[str, ...], keep_markers: bool, as_json: bool) -> None:
+    """Print the text of token IDS, or of those on standard input ("-").
+
+    REF is name@alias, name/number, a digest or a path.
+    """
+    typed = ids and ids != ("-",)
+    numbers = list(map(_number, ids)) if typed else _piped_ids(standard_input().read())
+    from bpeline.registry import load_tokenizer
+
+    tokenizer = load_tokenizer(reference)
+    content = tokenizer.decode_bytes(numbers)  # so that a pipe gives back what was encoded
+    if keep_markers:
+        content = b"".join(tokenizer.vocab[number] for number in numbers)
+    if as_json:
+        echo_json({"text": content.decode(errors="replace")})
+    else:
+        click.echo(content, nl=sys.stdout.isatty())
+
+
+def _piped_ids(content: str) -> list[int]:
+    """Ids as `bpeline encode` prints them, with or without ``--json``."""
+    if content.lstrip().startswith(("{", "[")):
+        try:
+            value = parse_json(content)
+            ids = value["ids"] if isinstance(value, dict) else value
+            return [_number(str(one)) for one in ids]
+        except (ValueError, KeyError, TypeError) as error:
+            raise InvalidOption(
+                "standard input is not what `bpeline encode REF --json` prints",
+                'whole numbers, or JSON with a list of them under "ids"',
+                "type `bpeline encode REF TEXT | bpeline decode REF -`",
+            ) from error
+    return [_number(word) for word in content.split()]
+
+
+def _number(word: str) -> int:
+    try:
+        return int(word)
+    except ValueError as error:
+        raise InvalidOption(
+            f"{word!r} is not a token id",
+            "whole numbers, as `bpeline encode` prints them",
+            "type `bpeline decode REF 464 3290`",
+        ) from error

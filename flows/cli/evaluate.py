@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bpeline.flows.cli.options import (
+from bpeline.flows.cli.commands import (
     answer,
     command,
     model_shape_option,
@@ -15,6 +15,7 @@ from bpeline.flows.cli.options import (
     project_is_named,
     project_option,
 )
+from bpeline.registry.environment import this_user
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.tables import Table
 
@@ -81,7 +82,6 @@ def evaluate(
     below 50 documents or 205 kB is provisional: the next training with enough text replaces it.
     """
     from bpeline.flows import evaluation
-    from bpeline.registry.environment import this_user
     from bpeline.tokenizer_core.evaluation import FLOPS_PER_BYTE
     from bpeline.tokenizer_core.evaluation import model_shape as named_shape
 
@@ -124,7 +124,7 @@ def evaluate(
             click.echo(f"note: {skipped.remark}", err=True)
         skipped_files = {"skipped": skipped.as_dict()}
     else:
-        first, measured, skipped_files = [], evaluation.evaluate(reference), {}
+        first, measured, skipped_files = [], evaluation.evaluate_registered(reference), {}
     costs = [{} if model is None else evaluation.serving_costs(one, model) for one in measured]
     cheapest: list[dict[str, Any]] = [
         _cheapest_size(one, reference, model) if sizes and model is not None else {}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bpeline.flows.cli.options import PATH, answer, command
+from bpeline.flows.cli.commands import PATH, answer, command
 from bpeline.flows.cli.text_arguments import text_of
 from bpeline.tokenizer_core.errors import InvalidOption
 

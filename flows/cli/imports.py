@@ -6,9 +6,10 @@ from typing import Any
 
 import click
 
-from bpeline.flows.cli.options import answer, command
+from bpeline.flows.cli.commands import answer, command
 from bpeline.flows.cli.request_options import options_of
 from bpeline.flows.requests import ImportRequest
+from bpeline.registry.environment import addresses
 
 
 @command(
@@ -48,8 +49,7 @@ def import_(file: str, plan: bool, as_json: bool, **given: Any) -> None:
     parameters = {key: value for key, value in given.items() if value not in (None, ())}
     parameters["file"] = file
     if plan:
-        from bpeline.flows.steps import plan_import
-        from bpeline.registry.environment import addresses
+        from bpeline.flows.importing import plan_import
 
         planned = plan_import(ImportRequest.checked(**parameters), addresses().home)
         answer(as_json, planned, [f"{title:<12} {said}" for title, said in planned.items()])

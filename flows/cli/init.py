@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from bpeline.flows.cli.options import FILE, SIZE, answer, chosen_size_options, command
+from bpeline.flows.cli.commands import FILE, SIZE, answer, chosen_size_options, command
+from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.urls import absolute_name, is_url
 
@@ -78,7 +79,6 @@ def init(
         sources_beside,
     )
     from bpeline.tokenizer_core.corpus import Source, find_source_files
-    from bpeline.tokenizer_core.durable_files import DURABLE
 
     path = project or Path(PROJECT_FILE)
     if path.exists():

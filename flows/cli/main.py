@@ -25,8 +25,7 @@ from typing import Any, NoReturn
 import click
 
 from bpeline import script
-from bpeline.flows.cli.options import TYPED
-from bpeline.flows.cli.output import say_error
+from bpeline.flows.cli.commands import TYPED, say_error
 from bpeline.flows.running import (
     ending,
     interruption_behind,
@@ -35,6 +34,7 @@ from bpeline.flows.running import (
     stop_moving,
     terminable,
 )
+from bpeline.flows.wording import as_typed
 from bpeline.tokenizer_core.errors import (
     BpelineError,
     DiskFull,
@@ -61,28 +61,21 @@ COMMANDS = {
     "compare": ("compare",),
     "compress": ("compress", "expand"),
     "count": ("count",),
-    "decode": ("decode",),
     "derive": ("extend", "superwords", "prune", "rename"),
-    "doctor": ("doctor",),
-    "drift": ("drift",),
-    "encode": ("encode",),
+    "encode": ("encode", "decode"),
     "evaluate": ("evaluate",),
     "explain": ("explain",),
-    "export": ("export",),
-    "gc": ("gc",),
+    "export": ("export", "push"),
     "imports": ("import",),
     "init": ("init",),
-    "push": ("push",),
-    "recertify": ("recertify",),
-    "removal": ("delete", "dismiss"),
-    "report": ("report",),
+    "scheduled": ("drift", "gc", "recertify"),
     "server": ("server", "deploy", "ui"),
     "sql": ("sql",),
     "steps": ("steps",),
     "sweep": ("sweep",),
     "train": ("train", "resume"),
-    "verify": ("verify",),
-    "versions": ("versions", "show"),
+    "upkeep": ("doctor", "delete", "dismiss"),
+    "versions": ("versions", "show", "report", "verify"),
 }
 FILE_OF = {name: file for file, names in COMMANDS.items() for name in names}
 # Commands of earlier versions → what to type instead.
@@ -292,8 +285,6 @@ def main() -> None:
     """Entry point of the script ``bpeline``."""
 
     def as_note(message: Warning | str, *_: Any, **__: Any) -> None:
-        from bpeline.flows.wording import as_typed
-
         click.echo(f"note: {as_typed(as_message(str(message)))}", err=True)
 
     warnings.showwarning = as_note

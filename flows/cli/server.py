@@ -6,7 +6,9 @@ import sys
 
 import click
 
-from bpeline.flows.cli.options import answer, command, project_option
+from bpeline.flows.cli.commands import answer, command, project_option
+from bpeline.flows.running import stop_moving
+from bpeline.flows.wording import as_typed
 
 _PORT = click.IntRange(1, 65535)
 _password_option = click.option(
@@ -19,8 +21,6 @@ _password_option = click.option(
 
 
 def _ask(question: str) -> bool:
-    from bpeline.flows.running import stop_moving
-
     stop_moving()  # the line of a terminal would hide the question
     return sys.stdin.isatty() and click.confirm(question)
 
@@ -74,7 +74,6 @@ def deploy(force: bool, remove: bool, as_json: bool) -> None:
     goes on until it is removed.
     """
     from bpeline.flows.serving import local_server
-    from bpeline.flows.wording import as_typed
 
     done = local_server.deploy(remove, force)
     told = {

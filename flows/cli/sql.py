@@ -16,8 +16,8 @@ from uuid import UUID
 
 import click
 
-from bpeline.flows.cli.options import FILE, command
-from bpeline.flows.cli.standard_input import standard_input
+from bpeline.flows.cli.commands import FILE, command
+from bpeline.flows.cli.text_arguments import standard_input
 from bpeline.flows.wording import counted
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.redaction import Unescaped

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bpeline.flows.cli.options import PATH, answer, command
+from bpeline.flows.cli.commands import PATH, answer, command
 from bpeline.flows.requests import BYTE_BPE, CHOICES, SCORES
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bpeline.flows.cli.options import (
+from bpeline.flows.cli.commands import (
     answer,
     command,
     model_shape_option,
@@ -19,8 +19,10 @@ from bpeline.flows.cli.options import (
     project_option,
     reached,
 )
-from bpeline.flows.cli.standard_input import with_standard_input
+from bpeline.flows.cli.text_arguments import with_standard_input
 from bpeline.flows.requests import CHOICES, SUPERBPE, VARIANTS, is_file, is_version, typed
+from bpeline.flows.wording import as_typed
+from bpeline.registry.environment import addresses
 from bpeline.tokenizer_core.errors import InvalidOption
 
 # What a sweep varies, and what only a new version is asked.
@@ -114,9 +116,7 @@ def sweep(
     """
     from bpeline.flows.running import progress
     from bpeline.flows.sweep import sweep as sweep_all
-    from bpeline.flows.sweep_record import table_of
-    from bpeline.flows.wording import as_typed
-    from bpeline.registry.environment import addresses
+    from bpeline.flows.sweeps import table_of
     from bpeline.tokenizer_core.evaluation import model_shape as named_shape
 
     typed_paths, typed_name = paths, name
@@ -130,7 +130,7 @@ def sweep(
     if not of_version:
         project = project_for(typed_name, needed=not (paths or given["sources"]))
     if project is not None:
-        of_project = _of_the_project(project, typed_name, paths, compared, given)
+        of_project = _merged_with_project(project, typed_name, paths, compared, given)
         name, paths, compared, given = of_project
     if not compared["sizes"] and not of_version:
         raise InvalidOption(
@@ -190,7 +190,7 @@ def sweep(
     answer(as_json, asdict(done), map(as_typed, lines))
 
 
-def _of_the_project(
+def _merged_with_project(
     project: Project,
     name: str | None,
     paths: tuple[str, ...],

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from bpeline.flows.cli.options import (
+from bpeline.flows.cli.commands import (
     SIZE,
     answer,
     command,
@@ -21,7 +21,7 @@ from bpeline.flows.cli.options import (
     project_option,
 )
 from bpeline.flows.cli.request_options import options_of
-from bpeline.flows.cli.standard_input import with_standard_input
+from bpeline.flows.cli.text_arguments import with_standard_input
 from bpeline.flows.requests import (
     BYTE_BPE,
     ENCODINGS,
@@ -32,13 +32,15 @@ from bpeline.flows.requests import (
     TrainingRequest,
     check_options,
 )
-from bpeline.registry.environment import find_project
+from bpeline.flows.wording import as_typed
+from bpeline.registry.environment import addresses, find_project
 from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, RegistryError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bpeline.flows.steps import ImportSummary, TrainingSummary
+    from bpeline.flows.importing import ImportSummary
+    from bpeline.flows.publishing import TrainingSummary
     from bpeline.flows.train_languages import LanguagesSummary
     from bpeline.registry.catalogue import Run
 
@@ -270,11 +272,12 @@ def train(
 
 def print_plan(parameters: dict[str, Any], as_json: bool) -> None:
     """What a training of these parameters would do."""
-    from bpeline.flows.steps import plan_training, with_findings
-    from bpeline.flows.wording import as_typed
-    from bpeline.registry.environment import addresses
+    from bpeline.flows.evaluation import with_forbidden_tokens
+    from bpeline.flows.trainings import plan_training
 
-    request, found = with_findings(TrainingRequest.checked(**parameters), addresses().workspace)
+    request, found = with_forbidden_tokens(
+        TrainingRequest.checked(**parameters), addresses().workspace
+    )
     planned = plan_training(request, addresses().home)
     if found:
         planned = replace(planned, notes=(*planned.notes, found))
@@ -421,7 +424,6 @@ def run_training(parameters: dict[str, Any]) -> Any:
     Parameters with a ``file`` are an import's. Returns a `TrainingSummary` or an `ImportSummary`.
     """
     from bpeline.flows.running import progress, runner, settings
-    from bpeline.registry.environment import addresses
 
     chosen = runner.choose_runner()
     parameters = {**parameters, "workspace": addresses().workspace}
@@ -431,7 +433,7 @@ def run_training(parameters: dict[str, Any]) -> Any:
     with progress.listening(listener):
         if chosen.prefect_api is None:
             if "file" in parameters:
-                from bpeline.flows.importing import import_tokenizer
+                from bpeline.flows.import_tokenizer import import_tokenizer
 
                 return import_tokenizer(**parameters)
             from bpeline.flows.train_tokenizer import train_tokenizer

@@ -1,14 +1,16 @@
-"""``bpeline versions`` and ``bpeline show``."""
+"""Commands: versions, show, report, verify."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
-from bpeline.flows.cli.options import FILE, answer, command, echo_json, reached
+from bpeline.flows.cli.commands import FILE, answer, command, echo_json, reached
+from bpeline.flows.wording import as_typed
 from bpeline.tokenizer_core.redaction import in_one_line
 from bpeline.tokenizer_core.tables import Table
 
@@ -28,10 +30,9 @@ OTHER_TEXT = "*"
 def versions(name: str | None, html: Path | None, as_json: bool) -> None:
     """List the registered versions (of NAME), and those that were deleted."""
     if html is not None:
-        from bpeline.flows.versions import write_name_page
+        from bpeline.flows.pages import write_name_page
 
         write_name_page(name, html)
-    from bpeline.flows.wording import as_typed
     from bpeline.registry.versions import deleted_versions, list_versions
 
     found = list_versions(name)
@@ -117,7 +118,7 @@ def show(reference: str, recipe: bool, as_json: bool) -> None:
 
 
 def _show_recipe(reference: str, as_json: bool) -> None:
-    from bpeline.flows.derive import recipe_of
+    from bpeline.flows.deriving import recipe_of
 
     found = recipe_of(reference)
     rows = [(str(one.id), one.token, " ".join(map(str, one.old_ids))) for one in found]
@@ -131,3 +132,62 @@ def _text(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(map(_text, value))
     return in_one_line(str(value))
+
+
+@command(
+    "bpeline report news@candidate --open",
+    "bpeline report news/3 -o news-3.html",
+    "bpeline report news/4 --against news/3",
+)
+@click.argument("reference", metavar="REF")
+@click.option("-o", "--output", type=FILE, help="The file to write.  [default: NAME-NUMBER.html]")
+@click.option("--against", metavar="REF", help="Compare with this one.  [default: the champion]")
+@click.option("--open", "show", is_flag=True, help="Open it in the browser.")
+def report(
+    reference: str, output: Path | None, against: str | None, show: bool, as_json: bool
+) -> None:
+    """Write one page of HTML about a version that needs no network and no other file.
+
+    REF is name@alias, name/number or a digest. The page holds figures and charts, tokens worth
+    looking at, the personal-data screen, the difference to the champion, a playground that encodes
+    what is typed, and the whole vocabulary with its merges.
+    """
+    from bpeline.flows.versions import write_report
+    from bpeline.flows.wording import megabytes
+
+    path = write_report(reference, output, against)
+    size = path.stat().st_size
+    told = {"path": str(path.absolute()), "bytes": size}
+    answer(as_json, told, [f"wrote {path} ({megabytes(size)})"])
+    if show:
+        click.launch(path.absolute().as_uri())
+
+
+@command("bpeline verify news/3", "bpeline verify news@champion --reuse-counts --json")
+@click.argument("reference", metavar="REF")
+@click.option(
+    "--reuse-counts",
+    is_flag=True,
+    help="Begin with the word counts that were kept, without reading the corpus: proves the "
+    "merges alone.",
+)
+def verify(reference: str, reuse_counts: bool, as_json: bool) -> None:
+    """Make a version again from the files it was trained on; it must come out identical.
+
+    REF is name@alias, name/number or a digest. The files are read and counted anew, the merges
+    learned anew, and corpus, word counts, tokenizer and its files compared by digest. The exit
+    code is 0 when all are the same, 1 when something differs, has changed or is gone; then it says
+    what.
+    """
+    from bpeline.flows.running import progress
+    from bpeline.flows.verify_version import lines_of, verify_version
+
+    with progress.listening(progress.for_stream(sys.stderr)):
+        verification = verify_version(reference, reuse_counts=reuse_counts)
+    lines = list(lines_of(verification))
+    changed = verification.verdict in ("inputs gone", "inputs changed")
+    if changed and verification.counts_suffice and not reuse_counts:
+        lines.append("type the same with --reuse-counts to prove the merges alone")
+    answer(as_json, verification.as_dict(), lines)
+    if not verification.holds:
+        raise SystemExit(1)

@@ -1,17 +1,27 @@
-"""What watching for drift found: a value, JSON, metrics, Markdown, lines. Computes nothing."""
+"""The report of drift, and its record in MLflow: a point of each series, a page, a chart."""
 
 from __future__ import annotations
 
+from calendar import timegm
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from time import strptime
 from typing import Any, Literal
 
+from bpeline.flows.pages import show_name_page
+from bpeline.flows.running import RECORD, step, telling
 from bpeline.flows.wording import megabytes, token_text
+from bpeline.registry.aliases import WATCHED
 from bpeline.registry.evaluation import Verdict
-from bpeline.registry.tracking import DRIFTED, DRIFTED_VALUES
+from bpeline.registry.figures import draw_observations
+from bpeline.registry.opening import Registry
+from bpeline.registry.records import DriftObservation
+from bpeline.registry.tracking import DRIFTED, DRIFTED_VALUES, run_link
 from bpeline.tokenizer_core.corpus import SkippedFiles
+from bpeline.tokenizer_core.errors import RegistryUnreachable
 from bpeline.tokenizer_core.evaluation import (
     ALL,
+    BYTES_PER_TOKEN,
     CONFIDENCE,
     DEFINITIONS,
     Figure,
@@ -93,8 +103,8 @@ class DriftReport:
 
     @property
     def _reasons(self) -> list[str]:
-        rules = [one.said for one in (*self.broken, *self.not_judged)]
-        return [*rules, *filter(None, [self.stuck])]
+        reasons = [one.said for one in (*self.broken, *self.not_judged)]
+        return [*reasons, *filter(None, [self.stuck])]
 
     def metrics(self) -> dict[str, float]:
         """One point of every series in MLflow."""
@@ -261,3 +271,50 @@ def _figure(figure: Figure) -> dict[str, Any]:
         "interval": None if interval is None else [interval.low, interval.high],
         "confidence": None if interval is None else interval.confidence,
     }
+
+
+def recorded(report: DriftReport, registry: Registry) -> DriftReport:
+    """Tell MLflow; where it does not answer, what was found is worth telling all the same."""
+    with telling(RECORD) as said:
+        try:
+            report = remember(report, registry)
+            said.append(f"observation {report.observation} in MLflow")
+            show_name_page(registry, report.name)
+        except RegistryUnreachable as error:
+            report = replace(report, notes=(*report.notes, f"not recorded: {error.happened}"))
+            said.append("not recorded")
+    return report
+
+
+@step(RECORD)
+def remember(report: DriftReport, registry: Registry) -> DriftReport:
+    """Tell MLflow.
+
+    Returns:
+        The report with the number of the observation and a link to the series.
+
+    Raises:
+        RegistryUnreachable: MLflow does not answer.
+    """
+    why = ", ".join(str(one.rule) for one in report.broken or report.not_judged)
+    observed = registry.tracker.drift.record_drift(
+        DriftObservation(
+            name=report.name,
+            said=f"{report.reference}: {report.outcome}{': ' if why else ''}{why}",
+            time_ms=timegm(strptime(report.at[:19], "%Y-%m-%dT%H:%M:%S")) * 1000,
+            metrics=report.metrics(),
+            record=report.as_dict(),
+            page=report.markdown(),
+        )
+    )
+    lines = {
+        name: observed.series[f"drift/{of_slice(BYTES_PER_TOKEN, name)}"] for name in report.slices
+    }
+    own = report.slices[ALL].figures[BYTES_PER_TOKEN].own
+    with registry.workspace.temporary_directory("drift") as directory:
+        title = f"{report.name}: {observed.number} observations"
+        place, watched = directory / "bytes-per-token.svg", dict(observed.series.get(WATCHED, ()))
+        picture = draw_observations(lines, watched, place, title, own)
+        registry.tracker.drift.show_drift(observed, [picture])
+    link = run_link(registry.tracker.settings.ui, observed.experiment_id, observed.run_id)
+    return replace(report, observation=observed.number, link=link)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from bpeline.flows.counting import CorpusPlan, CountedCorpus
 from bpeline.flows.requests import EVALUATION, NamedSource, TrainingRequest, evaluation_sources
 from bpeline.flows.running import COMBINE_COUNTS, SAMPLE_TEXT, step
-from bpeline.flows.steps import CorpusPlan, CountedCorpus
 from bpeline.registry.catalogue import FileReading
 from bpeline.registry.word_counts import ShardRef, TableHandle, WordCountStore
 from bpeline.registry.workspace import Workspace

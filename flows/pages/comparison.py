@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from bpeline.flows.comparisons import SLICE_TITLES, compared_metrics, facts, slice_rows, word_lists
 from bpeline.flows.pages.rendering import render
+from bpeline.flows.wording import SLICE_TITLES, compared_metrics, facts, slice_rows, word_lists
 from bpeline.registry.evaluation import VersionComparison
 
 

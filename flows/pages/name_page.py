@@ -1,10 +1,12 @@
-"""The page of a name with all its versions: what ``templates/name.html`` needs, gathered."""
+"""The page of a name with all its versions: rendered, written to a file, and shown in MLflow."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bpeline.flows.pages.rendering import render
@@ -15,10 +17,20 @@ from bpeline.registry.aliases import (
     WATCHED,
     NameHistory,
     PastVersion,
+    name_history,
 )
+from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.records import CANDIDATE, CHAMPION
 from bpeline.registry.tracking import DRIFTED, DRIFTED_VALUES, model_link
 from bpeline.tokenizer_core.charts import COLOURS, Chart, Line, Point, short_number
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.errors import (
+    ArtifactsRefused,
+    BpelineError,
+    InvalidOption,
+    RegistryUnreachable,
+    UnknownVersion,
+)
 from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN, RARE, depends_on_text
 
 if TYPE_CHECKING:
@@ -309,3 +321,59 @@ def _observations(history: NameHistory) -> list[dict[str, str]]:
             "change": "" if not new or not own else f"{own / new - 1:+.2%}",
         })  # fmt: skip
     return rows
+
+
+def show_name_page(registry: Registry, name: str) -> str:
+    """Put the page of a name into MLflow.
+
+    Returns:
+        Its address; empty where it could not be shown.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of other MLflows: whoever lists versions is told
+            return _shown(registry, name)
+    except (BpelineError, OSError) as error:
+        waits = isinstance(error, RegistryUnreachable) and not isinstance(error, ArtifactsRefused)
+        if not waits and not isinstance(error, UnknownVersion):
+            said = error.happened if isinstance(error, BpelineError) else str(error)
+            warnings.warn(
+                f"the page of {name} in MLflow could not be written: {said}; "
+                f"`bpeline versions {name} --html {name}.html` writes it anew",
+                stacklevel=2,
+            )
+    return ""
+
+
+def _shown(registry: Registry, name: str) -> str:
+    history = name_history(registry, name)
+    runs = [one.version.mlflow_run_id for one in history.versions if one.version.mlflow_run_id]
+    if not runs:
+        return ""
+    with (
+        registry.workspace.temporary_directory("name-page") as directory,
+        DURABLE.passing(directory),
+    ):
+        path = directory / "versions.html"
+        DURABLE.write(path, page_of_name(history).encode(errors="backslashreplace"))
+        return registry.tracker.show_name_page(name, runs[-1], path, history.measured_on)
+
+
+def write_name_page(name: str | None, path: Path) -> None:
+    """Write the page of a name, with links to the report of each version.
+
+    Raises:
+        InvalidOption: no name, or a misspelt one.
+        UnknownVersion: it has no version.
+        DiskFull: no space left.
+    """
+    if name is None:
+        raise InvalidOption(
+            "a page is about the versions of one name, and none is given",
+            "the name of a tokenizer",
+            "type `bpeline versions` to see the names, then `bpeline versions NAME --html FILE`",
+        )
+    registry = open_registry(make=False)
+    history = name_history(registry, name)
+    page = page_of_name(history, registry.tracker.settings.ui)
+    DURABLE.write(path, page.encode(errors="backslashreplace"))

@@ -1,28 +1,33 @@
-"""Templates become pages here: one environment, in which nothing goes onto a page unescaped.
-
-Words and tokens are text of somebody's corpus. What is put into a template is escaped, and what
-cannot be seen in it becomes its number. A page forbids itself the network and every script and
-style but its own (Content-Security-Policy in ``templates/base.html``).
-"""
+"""Render pages from compiled templates, with invisible characters spelt out."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import jinja2
+import regex
 from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
+from jinja2.bccache import Bucket, BytecodeCache
 from jinja2.runtime import Context
 from markupsafe import Markup
 
-from bpeline.flows.pages.kept_templates import KeptTemplates
-from bpeline.flows.pages.visible import cut_pieces
 from bpeline.flows.wording import number_text
+from bpeline.tokenizer_core.cache_directory import (
+    kept_below,
+    opened,
+    read_file,
+    write_file,
+)
 from bpeline.tokenizer_core.charts import Bars, Chart, inline_svg
+from bpeline.tokenizer_core.digests import digest_of_bytes
 from bpeline.tokenizer_core.display import printable
 
 
@@ -77,3 +82,82 @@ def _asset(name: str) -> Markup:
 
 def _sha256(content: str) -> str:
     return base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+
+
+# Controls, direction marks, joiners, unusual spaces, what fonts leave out: shown by their number.
+_HIDDEN = regex.compile(r"[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}]")
+_MARK = regex.compile(r"\p{M}")
+_SPELLED = {" ": "␣", "\n": r"\n", "\r": r"\r", "\t": r"\t"}
+_RUN = 8  # as many of one character are written out
+_LONGEST = 80  # characters of one token in a list
+_BROKEN = range(0xDC80, 0xDD00)  # how `surrogateescape` writes bytes that are no UTF-8
+
+
+def visible(token: bytes) -> list[tuple[bool, str]]:
+    """Pieces of a token: whether one stands for what cannot be seen, and its text.
+
+    A byte that is not UTF-8 is its hexadecimal number; a mark that would sit on the character
+    before the token sits on a circle; a long run of one character is that and a number.
+    """
+    pieces: list[tuple[bool, str]] = []
+    for character, run in groupby(token.decode(errors="surrogateescape")):
+        times = len(list(run))
+        for _ in range(times if times <= _RUN else 1):
+            _add(pieces, character)
+        if times > _RUN:
+            pieces.append((True, f"×{times}"))
+    return pieces
+
+
+def _add(pieces: list[tuple[bool, str]], character: str) -> None:
+    point = ord(character)
+    if point in _BROKEN:
+        pieces.append((True, f"{point - 0xDC00:02X}"))
+    elif character in _SPELLED or _HIDDEN.match(character):
+        pieces.append((True, _SPELLED.get(character, f"U+{point:04X}")))
+    elif pieces and not pieces[-1][0]:
+        pieces[-1] = (False, pieces[-1][1] + character)
+    else:
+        pieces.append((False, ("◌" if _MARK.match(character) else "") + character))
+
+
+def cut_pieces(token: bytes) -> list[tuple[bool, str]]:
+    """`visible`, of long tokens only the beginning."""
+    cut: list[tuple[bool, str]] = []
+    room = _LONGEST
+    for hidden, text in visible(token):
+        if room <= 0:
+            return [*cut, (False, "…")]
+        cut.append((hidden, text if hidden else text[:room]))
+        room -= len(text)
+    return cut
+
+
+class KeptTemplates(BytecodeCache):
+    """What jinja2 compiles is loaded where the same was compiled before; else it is compiled.
+
+    Args:
+        settings: names all that a compiled template depends on besides its source and jinja2.
+    """
+
+    def __init__(self, settings: bytes) -> None:
+        self._settings = settings
+
+    def get_cache_key(self, name: str, filename: str | None = None) -> str:
+        """One file for each name of a template, wherever this package is installed."""
+        return f"template-{name}"
+
+    def get_source_checksum(self, source: str) -> str:
+        """What was compiled from another source, by another jinja2 or otherwise, is not taken."""
+        return digest_of_bytes(jinja2.__version__.encode(), b"\0", self._settings, source.encode())
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        try:
+            with opened(kept_below()) as directory:
+                bucket.bytecode_from_string(read_file(directory, bucket.key))
+        except Exception:  # damaged files raise what they please; they are compiled anew
+            bucket.reset()
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        with suppress(OSError), opened(kept_below(), make=True) as directory:
+            write_file(directory, bucket.key, bucket.bytecode_to_string())

@@ -1,17 +1,457 @@
-"""The report of a version: what its page needs to know, gathered for ``templates/report.html``."""
+"""The report of a version as a page: contents, compression, token lists, packed tokenizer."""
 
 from __future__ import annotations
 
+import base64
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
 from bpeline.flows.pages.comparison import difference
-from bpeline.flows.pages.compression import compression
-from bpeline.flows.pages.contents import ReportContents, junk_ids, unreachable_ids
-from bpeline.flows.pages.packed import packed_tokenizer
 from bpeline.flows.pages.rendering import render
-from bpeline.flows.pages.token_lists import SIGNS, by_id, longest, some, useful_and_idle
-from bpeline.flows.wording import statistics_table
+from bpeline.flows.requests import ORDINARY
+from bpeline.flows.wording import language_costs, statistics_table
+from bpeline.registry.evaluation import ROBUSTNESS_COLUMNS
 from bpeline.registry.tokens import FEWEST_DOCUMENTS, ONE_DOCUMENT
-from bpeline.tokenizer_core.evaluation import JUNK_SHARE
+from bpeline.tokenizer_core.charts import Chart, Line
+from bpeline.tokenizer_core.encoding import unreachable_tokens
+from bpeline.tokenizer_core.evaluation import GINI_OF_TEXTS, JUNK_SHARE
+from bpeline.tokenizer_core.kernels.scanning.automaton import MOVE
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.vocabulary import BYTE_BPE, KINDS, MEANINGS
+
+if TYPE_CHECKING:
+    from bpeline.registry.evaluation import VersionComparison
+    from bpeline.registry.records import DevelopmentText
+    from bpeline.registry.tokens import Screening
+    from bpeline.tokenizer_core.evaluation import TokenUse
+    from bpeline.tokenizer_core.tokenizer import Tokenizer
+
+_CURVE_POINTS = 80
+Curve = Sequence[tuple[int, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportContents:
+    """Everything on the page.
+
+    Attributes:
+        title: ``news/3``, or the name where there is no number yet.
+        tokenizer: the version's.
+        screening: what the personal-data screen found.
+        facts: what it is and where it comes from, in the order people read it.
+        parameters: what was asked for.
+        metrics: measured values by name.
+        curves: of some metrics, (vocab size, value).
+        notes: what people should know of the run.
+        sources: the named sources of the corpus, see `SourceStatistics`; none where paths were.
+        development: the texts that said which source each merge served; none as a rule.
+        use: how often tokens occur in the training corpus; None where its word counts are gone.
+        comparison: with another version, that one first.
+        comparison_remark: why there is none.
+        chosen_size: how the number of ids was chosen, see `registry.measured`; None where it was
+            asked for.
+        robustness: by kind and language, see `registry.measured.robustness_table`.
+    """
+
+    title: str
+    tokenizer: Tokenizer
+    screening: Screening
+    facts: Mapping[str, str]
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    curves: Mapping[str, Curve] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    sources: Sequence[Mapping[str, Any]] = ()
+    development: Sequence[DevelopmentText] = ()
+    use: TokenUse | None = None
+    comparison: VersionComparison | None = None
+    comparison_remark: str = ""
+    robustness: Sequence[tuple[Any, ...]] = ()
+    chosen_size: Mapping[str, Any] | None = None
+
+    @property
+    def reference(self) -> str:
+        """What to type to mean the version."""
+        return self.title if "/" in self.title else f"{self.title}@candidate"
+
+
+def merged_ids(tokenizer: Tokenizer) -> NDArray[np.int64]:
+    """Ids that are neither special nor a single byte, ascending."""
+    vocab = tokenizer.vocab
+    ids = np.fromiter(vocab, np.int64, len(vocab))
+    longer = ids[np.fromiter(map(len, vocab.values()), np.int64, len(vocab)) > 1]
+    return np.setdiff1d(longer, list(tokenizer.special_tokens.values()))
+
+
+def junk_ids(tokenizer: Tokenizer, use: TokenUse) -> NDArray[np.int64]:
+    """Merged tokens that are mostly steps to longer ones, the most so first."""
+    junk = use.junk[np.argsort(-use.absorbed[use.junk], kind="stable")]
+    return junk[np.isin(junk, merged_ids(tokenizer))]
+
+
+def unreachable_ids(tokenizer: Tokenizer) -> dict[int, bytes]:
+    """Tokens that are text and that encoding their text does not give; empty for words' tokens."""
+    if tokenizer.words is not None:
+        return {}
+    ordinary = {token: i for i, token in tokenizer.vocab.items() if not tokenizer.is_special(i)}
+    found = unreachable_tokens(tokenizer.encoder, ordinary)
+    return {id_: token for token, id_ in sorted(found.items(), key=lambda one: one[1])}
+
+
+def training_curve(tokenizer: Tokenizer, use: TokenUse) -> list[tuple[int, float]]:
+    """(vocab size, bytes per token) on the training words; empty where nothing merges."""
+    merges = len(use.gains)
+    if not merges or not use.bytes:
+        return []
+    without = tokenizer.vocab_size - merges
+    tokens_left = use.bytes - np.concatenate(([0], np.cumsum(use.gains)))
+    sizes = np.unique(np.geomspace(without, tokenizer.vocab_size, _CURVE_POINTS).astype(np.int64))
+    return [(int(size), use.bytes / int(tokens_left[size - without])) for size in sizes]
+
+
+def saved_by_last(use: TokenUse) -> float:
+    """The share of tokens that the last tenth of the merges saves."""
+    last = int(len(use.gains) * 0.1)
+    tokens = int(use.left.sum())
+    saved = int(use.gains[len(use.gains) - last :].sum())
+    return saved / (tokens + saved) if tokens else 0.0
+
+
+_CURVE = "compression/bytes_per_token"
+_SLICE = "bytes_per_token/"
+_SECONDS = "seconds/"
+_BOUNDS = ("_low", "_high")  # of an interval
+_LONGEST_BAR = 24  # bytes; longer tokens share the last bar
+
+
+def compression(contents: ReportContents) -> dict[str, Any]:
+    """Charts and tables; None where there is nothing to draw."""
+    return {
+        "sizes": _sizes(contents),
+        "choice": _choice(contents.chosen_size),
+        "ranks": _ranks(contents),
+        "gains": _gains(contents),
+        "lengths": token_lengths(contents.tokenizer),
+        "slices": _slices(contents.metrics),
+        "costs": language_costs(contents.metrics, ORDINARY, GINI_OF_TEXTS, contents.sources),
+        "robustness": _robustness(contents),
+        "metrics": [
+            (key, value)
+            for key, value in sorted(contents.metrics.items())
+            if not key.startswith(_SECONDS) and not _of_slice(key, contents.metrics)[1]
+        ],
+    }
+
+
+def _robustness(contents: ReportContents) -> dict[str, Any]:
+    """How many more tokens each kind of change takes, a column for each language."""
+    found = [dict(zip(ROBUSTNESS_COLUMNS, row, strict=True)) for row in contents.robustness]
+    languages = list(dict.fromkeys(one["language"] for one in found))
+    rows: dict[str, dict[str, str]] = {}
+    for one in found:
+        said = f"{one['inflation']:+.1%}"
+        if one["inflation_low"] is not None:
+            said += f" ({one['inflation_low']:+.1%} … {one['inflation_high']:+.1%})"
+        rows.setdefault(f"{one['family']}: {one['kind']}", {})[one["language"]] = said
+    cells = {kind: [of.get(one, "") for one in languages] for kind, of in rows.items()}
+    return {"languages": languages, "rows": cells}
+
+
+def _sizes(contents: ReportContents) -> dict[str, Any] | None:
+    """Bytes per token over the vocab size, in training and as evaluated."""
+    use, series = contents.use, []
+    trained = training_curve(contents.tokenizer, use) if use else []
+    if trained:
+        series.append(Line("training", trained))
+    measured = {
+        key: curve
+        for key, curve in contents.curves.items()
+        if len(curve) > 1 and "bytes_per_token" in key
+    }
+    for key in sorted(measured, key=lambda one: (one != _CURVE, one))[:4]:
+        series.append(Line(_name_of(key), measured[key], dots=True))
+    if not series:
+        return None
+    return {
+        "chart": Chart(
+            "Bytes per token over the vocabulary size", "vocabulary size", "bytes per token", series
+        ),
+        "saved_by_last": saved_by_last(use) if use is not None and len(use.gains) > 10 else None,
+        "measured": [(one.name, *point) for one in series if one.dots for point in one.points],
+    }
+
+
+def _choice(chosen: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """What sizes cost a model, of a number of ids that was chosen by that."""
+    if chosen is None:
+        return None
+    costs = [(size, cost / 1e6) for size, _, cost in chosen["curve"]]
+    (least,) = (point for point in costs if point[0] == chosen["vocab_size"])
+    return {
+        "chart": Chart(
+            "What a byte of text costs over the vocabulary size", "vocabulary size",
+            "MFLOPs per byte", [Line("cost", costs), Line("chosen", [least], dots=True)],
+        ),
+        "said": chosen["said"],
+        "model": chosen["model"]["title"],
+        "measured_on": chosen["measured_on"],
+        "figures": [(size, value, cost / 1e6) for size, value, cost in chosen["curve"]],
+    }  # fmt: skip
+
+
+def _name_of(key: str) -> str:
+    if key == _CURVE:
+        return "evaluated"
+    return key.removeprefix(f"{_CURVE}.").removeprefix(_SLICE).removesuffix("/bytes_per_token")
+
+
+def _ranks(contents: ReportContents) -> dict[str, Any] | None:
+    """Occurrences of the tokens, the most frequent first."""
+    use = contents.use
+    if use is None:
+        return None
+    counts = np.sort(use.left[list(contents.tokenizer.vocab)])[::-1]
+    counts = counts[counts > 0]
+    if len(counts) < 2:
+        return None
+    ranks = np.unique(np.geomspace(1, len(counts), 80).astype(np.int64))
+    points = [(int(rank), int(counts[rank - 1])) for rank in ranks]
+    return {
+        "chart": Chart(
+            "Occurrences of tokens by rank", "tokens, most frequent first", "occurrences",
+            [Line("training text", points)], y_log=True,
+        ),
+        "rare": int((use.left[merged_ids(contents.tokenizer)] < 100).sum()),
+    }  # fmt: skip
+
+
+def _gains(contents: ReportContents) -> dict[str, Any] | None:
+    """Tokens that each merge saves, by rank."""
+    gains = np.zeros(0, np.int64) if contents.use is None else contents.use.gains
+    gains = gains[gains > 0]
+    if len(gains) < 2:
+        return None
+    # One merge says little, its neighbours together do.
+    edges = np.unique(np.geomspace(1, len(gains) + 1, 60).astype(np.int64))
+    sums = np.add.reduceat(gains, edges[:-1] - 1) / np.diff(edges)
+    points = [(float(edge), float(one)) for edge, one in zip(edges[:-1], sums, strict=True)]
+    return {
+        "chart": Chart(
+            "Tokens that each merge saves", "rank of the merge", "tokens saved",
+            [Line("training text", points)], y_log=True,
+        ),
+        "last": int(gains[-1]),
+    }  # fmt: skip
+
+
+def token_lengths(tokenizer: Tokenizer) -> Chart:
+    """How many tokens have which length, special tokens apart."""
+    lengths = Counter(
+        min(len(token), _LONGEST_BAR)
+        for id_, token in tokenizer.vocab.items()
+        if not tokenizer.is_special(id_)
+    )
+    shown = range(1, max(lengths, default=1) + 1)
+    names = [f"{length}{'+' if length == _LONGEST_BAR else ''}" for length in shown]
+    bars = [lengths[length] for length in shown]
+    return Chart("Tokens by length", "bytes of a token", "tokens", bars=bars, names=names)
+
+
+def _slices(metrics: Mapping[str, float]) -> dict[str, Any]:
+    """Metrics that were measured by text, language or domain: a row for each slice, of values and
+    the bounds of their intervals."""
+    slices: dict[str, dict[str, float]] = {}
+    for key, value in metrics.items():
+        metric, name = _of_slice(key, metrics)
+        if name:
+            slices.setdefault(name, {})[metric] = value
+    every = sorted({metric for values in slices.values() for metric in values})
+    columns = [metric for metric in every if not metric.endswith(_BOUNDS)]
+    bounds = ("", *_BOUNDS)
+    return {
+        "titles": [metric.replace("_", " ") for metric in columns],
+        "rows": [
+            (name, [[values.get(metric + bound) for bound in bounds] for metric in columns])
+            for name, values in sorted(slices.items())
+        ],
+    }
+
+
+def _of_slice(key: str, metrics: Mapping[str, float]) -> tuple[str, str]:
+    """A metric and a slice; the slice is empty for what was measured of everything."""
+    metric, _, name = key.partition("/")
+    for bound in ("", *_BOUNDS):
+        if f"{_SLICE}{name.removesuffix(bound)}" in metrics and name.endswith(bound):
+            return metric + bound, name.removesuffix(bound)
+    return key, ""
+
+
+# What `report.js` calls the bits of ``signs``.
+SIGNS = ("special", "junk", "unreachable", "one document", "suspicious", "part of a character")
+_SPECIAL, _JUNK, _UNREACHABLE, _ONE_DOCUMENT, _SUSPICIOUS, _PART = (1 << bit for bit in range(6))
+_LISTED = 15
+_MANY = 200  # of what should be none
+
+
+def by_id(
+    contents: ReportContents, unreachable: Mapping[int, bytes]
+) -> dict[str, NDArray[np.int64]]:
+    """Numbers for every id: counts where they are known, and signs."""
+    tokenizer, use, screening = contents.tokenizer, contents.use, contents.screening
+    signs = np.zeros(tokenizer.spec.largest_id + 1, np.int64)
+    parts = [id_ for id_, token in tokenizer.vocab.items() if not _is_text(token)]
+    for ids, sign in (
+        (tokenizer.special_tokens.values(), _SPECIAL),
+        ([] if use is None else junk_ids(tokenizer, use).tolist(), _JUNK),
+        (unreachable, _UNREACHABLE),
+        (screening.one_document, _ONE_DOCUMENT),
+        ([one.id for one in screening.suspicions], _SUSPICIOUS),
+        (parts, _PART),
+    ):
+        signs[list(ids)] |= sign
+    if use is None:
+        return {"signs": signs}
+    return {"made": use.made, "used": use.left, "signs": signs}
+
+
+def useful_and_idle(contents: ReportContents) -> dict[str, Any] | None:
+    """Merged tokens by their use in the training text, each a row of token, id, times left and one
+    more figure; None where their use is not known."""
+    use, vocab = contents.use, contents.tokenizer.vocab
+    ids = merged_ids(contents.tokenizer)
+    if use is None or not len(ids):
+        return None
+    lengths = np.fromiter((len(vocab[id_]) for id_ in ids.tolist()), np.int64, len(ids))
+    left = use.left[ids]
+    junk = junk_ids(contents.tokenizer, use)
+
+    def rows(ids: NDArray[np.int64], figure: Callable[[int], str]) -> list[tuple[Any, ...]]:
+        return [(vocab[i], i, int(use.left[i]), figure(i)) for i in ids[:_LISTED].tolist()]
+
+    return {
+        "carrying": rows(
+            ids[np.argsort(-left * lengths, kind="stable")],
+            lambda id_: f"{use.left[id_] * len(vocab[id_]) / use.bytes:.2%}",
+        ),
+        "never": int((left == 0).sum()),
+        "idle": rows(ids[np.argsort(left, kind="stable")], lambda id_: f"{use.made[id_]:,}"),
+        "steps": len(junk),
+        "junk": rows(junk, lambda id_: f"{use.absorbed[id_]:.1%}"),
+    }
+
+
+def longest(contents: ReportContents) -> list[tuple[bytes, int]]:
+    """The longest merged tokens, and their ids."""
+    vocab = contents.tokenizer.vocab
+    ids = sorted(merged_ids(contents.tokenizer).tolist(), key=lambda id_: (-len(vocab[id_]), id_))
+    return [(vocab[id_], id_) for id_ in ids[:_LISTED]]
+
+
+def some(ids: Iterable[int], vocab: Mapping[int, bytes]) -> list[bytes]:
+    """The longest of some tokens: what is long says most of where it is from."""
+    shown = sorted(ids, key=lambda id_: (-len(vocab[id_]), id_))[:_MANY]
+    return [vocab[id_] for id_ in shown]
+
+
+def _is_text(token: bytes) -> bool:
+    try:
+        token.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+_MOST_BYTES_OF_ONE = 9  # 63 bits
+_LEVEL = 9
+
+
+def packed_tokenizer(
+    tokenizer: Tokenizer, by_id: Mapping[str, NDArray[np.int64]]
+) -> dict[str, Any]:
+    """Everything `report.js` needs to encode text and to show the vocab.
+
+    Args:
+        tokenizer: of any algorithm; only byte-level BPE is encoded with.
+        by_id: numbers from 0 for every id, int64 ``[largest id + 1]``; sent under their names.
+
+    Returns:
+        ``about``, JSON values, and ``content``, the sections in base64.
+    """
+    over_bytes = tokenizer.algorithm == BYTE_BPE
+    ids = np.array(sorted(tokenizer.vocab), np.int64)
+    nothing = np.zeros(0, np.int64)
+    left = right = results = byte_ids = nothing
+    if over_bytes:
+        left, right, results = tokenizer.merge_ids
+        byte_ids = tokenizer.byte_pairs.byte_ids.astype(np.int64)
+    others = np.setdiff1d(ids, np.concatenate([results, byte_ids]))
+    tokens = [tokenizer.vocab[id_] for id_ in others.tolist()]
+    sections = {
+        "bytes": byte_ids,
+        "left": left,
+        "right": right,
+        "results": _differences(results),
+        "others": _differences(others),
+        "otherLengths": np.fromiter(map(len, tokens), np.int64, len(tokens)),
+        "otherBytes": np.frombuffer(b"".join(tokens), np.uint8).astype(np.int64),
+        "ids": _differences(ids),
+        **{name: values[ids] for name, values in by_id.items()},
+    }
+    automaton = tokenizer.pattern.automaton if over_bytes else None
+    about: dict[str, Any] = {
+        "special": {token: int(id_) for token, id_ in tokenizer.special_tokens.items()},
+        "ignoreMerges": tokenizer.ignore_merges,
+        "overBytes": over_bytes,
+        "split": None,
+    }
+    if automaton is not None:
+        columns = automaton.columns
+        sections["classes"] = _runs(automaton.class_of_point)
+        sections["rows"] = automaton.moves[..., 0].ravel().astype(np.int64) // (columns * MOVE)
+        sections["flags"] = automaton.moves[..., 1].ravel().astype(np.int64)
+        about["split"] = {
+            "columns": int(columns),
+            "lastLineFeed": int(automaton.last_line_feed),
+            "end": int(automaton.end),
+        }
+    about["sections"] = {name: len(values) for name, values in sections.items()}
+    deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+    content = deflate.compress(b"".join(map(leb128, sections.values()))) + deflate.flush()
+    return {"about": about, "content": base64.b64encode(content).decode()}
+
+
+def leb128(values: NDArray[np.int64]) -> bytes:
+    """Whole numbers from 0 as bytes of 7 bits each, the lowest first; 128 is added to all but the
+    last of a number."""
+    shifts = np.arange(_MOST_BYTES_OF_ONE) * 7
+    rest = values[:, None] >> shifts
+    septets = (rest & 127).astype(np.uint8)
+    more = rest >> 7 > 0
+    septets[more] |= 128
+    needed = np.ones_like(more)
+    needed[:, 1:] = more[:, :-1]
+    return septets[needed].tobytes()
+
+
+def _differences(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Each number less the one before, signs in the lowest bit."""
+    steps = np.diff(values, prepend=0)
+    return np.where(steps < 0, -2 * steps - 1, 2 * steps)
+
+
+def _runs(classes: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Class and length of each run, alternating."""
+    edges = np.flatnonzero(np.diff(classes)) + 1
+    begins = np.concatenate([[0], edges])
+    lengths = np.diff(np.concatenate([begins, [len(classes)]]))
+    return np.stack([classes[begins].astype(np.int64), lengths], axis=1).ravel()
+
 
 LARGEST = 5 << 20  # bytes; what is asked of a page of 100,000 tokens
 _WORDS = 12  # of each kind, in the difference

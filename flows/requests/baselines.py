@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bpeline.registry.records import CHAMPION
+from bpeline.registry.records import CHAMPION, ByPath, parse_reference
 from bpeline.tokenizer_core.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ def labelled(spelling: str) -> tuple[str, str]:
     Raises:
         InvalidOption: the reference is misspelt, or the label is one that has a meaning.
     """
-    from bpeline.registry.records import ByPath, parse_reference
-
     named = _NAMED.fullmatch(spelling)
     label, reference = (named["label"], named["reference"]) if named else ("", spelling)
     parsed = parse_reference(reference)

@@ -1,4 +1,4 @@
-"""What is asked of the flows that make a version of another one."""
+"""Requests of the flows that derive a version from another one."""
 
 from __future__ import annotations
 

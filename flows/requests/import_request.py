@@ -1,4 +1,4 @@
-"""What somebody asks of an import: which file, which name, measured on what. Reads none."""
+"""The request of a flow that imports a tokenizer."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from bpeline.flows.requests.baselines import normalized
-from bpeline.flows.requests.evaluation_texts import EVALUATION, evaluation_sources
+from bpeline.flows.requests.corpus_files import EVALUATION, evaluation_sources
 from bpeline.flows.requests.request import Request
 from bpeline.flows.requests.source_spelling import NamedSource
 from bpeline.flows.requests.training_request import TrainingRequest
+from bpeline.registry.exports import SCHEME, HubReference
+from bpeline.registry.records import ByPath, parse_reference, validate_name
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.formats import declared_roles
 
@@ -64,9 +66,6 @@ class ImportRequest(Request):
     @classmethod
     def _completed(cls, asked: dict[str, Any]) -> dict[str, Any]:
         """With absolute paths: a run can be continued from any directory."""
-        from bpeline.registry.exports import SCHEME, HubReference
-        from bpeline.registry.records import ByPath, parse_reference
-
         given = dict(asked)
         if (file := given.get("file")) and file.startswith(SCHEME):
             given["file"] = str(HubReference.parse(file))
@@ -87,8 +86,6 @@ class ImportRequest(Request):
 
     @model_validator(mode="after")
     def _accepted(self) -> ImportRequest:
-        from bpeline.registry.records import validate_name
-
         validate_name(self.name)
         declared_roles(self.roles)
         if not self.file:

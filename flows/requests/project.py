@@ -34,12 +34,11 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from bpeline.flows.requests.corpus_files import CORPUS
-from bpeline.flows.requests.evaluation_texts import EVALUATION
-from bpeline.flows.requests.other_requests import DatasetRequest, DriftRequest
+from bpeline.flows.requests.algorithm_options import VARIANTS
+from bpeline.flows.requests.corpus_files import CORPUS, EVALUATION
+from bpeline.flows.requests.flow_requests import DatasetRequest, DriftRequest
 from bpeline.flows.requests.source_spelling import NamedSource, SourceKind
 from bpeline.flows.requests.training_request import TrainingRequest
-from bpeline.flows.requests.variants import VARIANTS
 from bpeline.registry.environment import PROJECT_FILE as PROJECT_FILE
 from bpeline.registry.environment import PROJECT_TABLE as TRAIN
 from bpeline.registry.environment import find_project as find_project

@@ -136,7 +136,9 @@ def _as_ours(error: ValidationError, model: type[Request]) -> BpelineError:
     )
 
 
-def asks(model: type[Request]) -> Callable[[Callable[[Any, str | None], R]], Callable[..., R]]:
+def request_parameters(
+    model: type[Request],
+) -> Callable[[Callable[[Any, str | None], R]], Callable[..., R]]:
     """Give a flow the parameters of a request, one by one, instead of the request.
 
     The function takes a request and the directory of a workspace. What is called takes every field

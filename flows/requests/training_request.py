@@ -19,15 +19,19 @@ from bpeline.flows.requests.algorithm_options import BYTE_BPE, check_options, ch
 from bpeline.flows.requests.baselines import normalized
 from bpeline.flows.requests.corpus_files import (
     CORPUS,
+    DEMO,
+    EVALUATION,
     check_temperature,
     corpus_sources,
+    evaluation_sources,
     read_corpus_file,
 )
-from bpeline.flows.requests.demo import DEMO
-from bpeline.flows.requests.evaluation_texts import EVALUATION, evaluation_sources
 from bpeline.flows.requests.request import Request
 from bpeline.flows.requests.source_spelling import NamedSource, is_file
+from bpeline.registry.records import validate_name
+from bpeline.tokenizer_core.companions import kind_of
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken, likely
+from bpeline.tokenizer_core.evaluation import MODEL_SHAPES, model_shape
 from bpeline.tokenizer_core.formats import declared_roles
 from bpeline.tokenizer_core.processors import available_processors
 from bpeline.tokenizer_core.urls import absolute_name
@@ -290,8 +294,6 @@ class TrainingRequest(Request):
     @classmethod
     def _completed(cls, asked: dict[str, Any]) -> dict[str, Any]:
         """What was left open, with absolute paths: a run can be continued from any directory."""
-        from bpeline.tokenizer_core.companions import kind_of
-        from bpeline.tokenizer_core.evaluation import MODEL_SHAPES
         from bpeline.tokenizer_core.vocabulary import validate_special_tokens
 
         given = dict(asked)
@@ -342,8 +344,6 @@ class TrainingRequest(Request):
 
     @model_validator(mode="after")
     def _accepted(self) -> TrainingRequest:
-        from bpeline.registry.records import validate_name
-
         validate_name(self.name)
         check_engine(self.engine)
         self._check_algorithm()
@@ -731,7 +731,7 @@ class TrainingRequest(Request):
 
         Raises:
             InvalidOption: a rule that no vocabulary can keep. What screening found is not among
-                them before `flows.steps.with_findings`.
+                them before `flows.evaluation.with_forbidden_tokens`.
         """
         from bpeline.tokenizer_core.training import NO_RULES, TokenRules
 
@@ -751,8 +751,6 @@ class TrainingRequest(Request):
         Raises:
             InvalidOption: there is no such model.
         """
-        from bpeline.tokenizer_core.evaluation import model_shape
-
         assert self.model_shape is not None
         return model_shape(self.model_shape)
 

@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
+from bpeline.flows.running.moving_line import stop_moving
 from bpeline.flows.wording import as_typed, token_text
 from bpeline.tokenizer_core.redaction import Unescaped, without_controls
 
 if TYPE_CHECKING:
-    from bpeline.flows.running.step_table import StepKind
+    from bpeline.flows.running.steps import StepKind
     from bpeline.tokenizer_core.merging import TrainingProgress
 
 NAME_WIDTH = 14
@@ -234,8 +235,6 @@ _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
 
 def be_quiet() -> Callable[[], None]:
     """Show no progress from now on, notes alone; what is returned ends that."""
-    from bpeline.flows.running.moving_line import stop_moving
-
     stop_moving()
     token = _quiet.set(True)
     return lambda: _quiet.reset(token)

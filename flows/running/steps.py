@@ -1,8 +1,7 @@
-"""What a step of a flow is: a plain function that runs as a task when Prefect runs the flow.
+"""Steps and flows: the table of their names and shares, and the decorator that makes them tasks.
 
-Knows order, parallelism and tries; nothing of tokenizers. Without Prefect a step is the function
-itself, so removing every decorator leaves working code. Steps exchange handles (ids, paths,
-digests), never arrays.
+The table serves the decorator, progress bars, plans, Prefect and the catalogue. Without Prefect a
+step is the function itself. Steps exchange handles (ids, paths, digests), never arrays.
 """
 
 from __future__ import annotations
@@ -13,11 +12,115 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, copy_context
+from dataclasses import dataclass
 from functools import cached_property, update_wrapper
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from bpeline.flows.running.step_table import FlowKind, StepKind
+from bpeline.tokenizer_core.errors import BpelineError, CorpusChanged, CorruptFile
 from bpeline.tokenizer_core.redaction import hide_in_errors
+
+
+@dataclass(frozen=True, slots=True)
+class StepKind:
+    """A step as people see it.
+
+    Attributes:
+        name: in progress bars, in Prefect and in the catalogue.
+        share: of a run's time, beside the shares of the other steps of a flow; progress bars
+            believe it.
+    """
+
+    name: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class FlowKind:
+    """A flow as Prefect sees it.
+
+    Attributes:
+        name: of the flow.
+        kind: begins the keys of its artifacts: ``tokenizer`` gives ``tokenizer-summary-news``.
+        steps: in their order; without any there is no progress bar.
+        hours: after which it is stopped; what it finished is kept, and the next run goes on there.
+        again_after: the error after which its steps are done again: what was found damaged or
+            changed is forgotten, and made anew.
+        attempts: how often at most; the last one's error ends the flow.
+    """
+
+    name: str
+    kind: str
+    steps: tuple[StepKind, ...]
+    hours: float
+    again_after: type[BpelineError] | tuple[()] = ()
+    attempts: int = 1
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Percent of a run that each step takes."""
+        whole = sum(step.share for step in self.steps)
+        return {step.name: 100 * step.share / whole for step in self.steps}
+
+
+PLAN_CHUNKS = StepKind("plan chunks", 2)
+COUNT_WORDS = StepKind("count words", 40)
+COMBINE_COUNTS = StepKind("combine counts", 8)
+LEARN_MERGES = StepKind("learn merges", 35)
+CHOOSE_SIZE = StepKind("choose size", 2)
+EVALUATE = StepKind("evaluate", 4)
+SCREEN_TOKENS = StepKind("screen tokens", 2)
+PUBLISH = StepKind("publish", 8)
+PROMOTE = StepKind("promote", 1)
+READ_FILES = StepKind("read files", 20)
+CERTIFY = StepKind("certify", 30)
+SAMPLE_TEXT = StepKind("sample text", 7)
+RECALL_VERSION = StepKind("recall version", 7)
+MEASURE_DRIFT = StepKind("measure drift", 16)
+ENCODE = StepKind("encode", 95)
+PACK = StepKind("pack", 15)
+RECORD = StepKind("record", 2)
+COLLECT_GARBAGE = StepKind("sweep garbage", 1)
+READ_EXPORTS = StepKind("read exports", 1)
+
+TRAIN_TOKENIZER = FlowKind(
+    "train-tokenizer",
+    "tokenizer",
+    (
+        PLAN_CHUNKS, COUNT_WORDS, COMBINE_COUNTS, LEARN_MERGES, CHOOSE_SIZE, EVALUATE,
+        SCREEN_TOKENS, PUBLISH, PROMOTE,
+    ),
+    hours=24,
+    again_after=CorruptFile,
+    attempts=3,
+)  # fmt: skip
+IMPORT_TOKENIZER = FlowKind(
+    "import-tokenizer",
+    "tokenizer",
+    (READ_FILES, CERTIFY, EVALUATE, PUBLISH, PROMOTE),
+    hours=6,
+)
+WATCH_DRIFT = FlowKind(
+    "watch-drift",
+    "drift",
+    (
+        PLAN_CHUNKS, COUNT_WORDS, COMBINE_COUNTS, SAMPLE_TEXT, RECALL_VERSION, MEASURE_DRIFT,
+        RECORD,
+    ),
+    hours=6,
+    again_after=CorruptFile,
+    attempts=3,
+)  # fmt: skip
+ENCODE_DATASET = FlowKind(
+    "encode-dataset",
+    "dataset",
+    (ENCODE, PACK, RECORD),
+    hours=24,
+    again_after=CorpusChanged,
+    attempts=3,
+)
+GC = FlowKind("sweep-garbage", "garbage", (), hours=1)
+RECERTIFY = FlowKind("recertify", "certificates", (), hours=6)
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -94,10 +197,12 @@ def step(kind: StepKind) -> Callable[[Callable[P, R]], Step[P, R]]:
     return lambda function: Step(function, kind)
 
 
-def tries(flow: FlowKind, say: Callable[[str], object]) -> Iterator[AbstractContextManager[None]]:
-    """``for one in tries(FLOW, say): with one: …`` does steps again after the error of a flow.
+def attempts(
+    flow: FlowKind, say: Callable[[str], object]
+) -> Iterator[AbstractContextManager[None]]:
+    """Repeat steps after an error: ``for attempt in attempts(FLOW, note): with attempt: …``.
 
-    Nothing else tries anything again: neither a single step nor Prefect.
+    Neither a single step nor Prefect repeats anything.
 
     Args:
         flow: says after which error, and how often.
@@ -116,9 +221,9 @@ def tries(flow: FlowKind, say: Callable[[str], object]) -> Iterator[AbstractCont
                 raise
             say(f"{error.happened}; it is made again")
 
-    for number in range(1, flow.tries + 1):
+    for number in range(1, flow.attempts + 1):
         if failed:
-            yield one(number == flow.tries)
+            yield one(number == flow.attempts)
 
 
 def map_step(

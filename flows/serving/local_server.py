@@ -26,14 +26,7 @@ from bpeline.flows.serving.project_deployments import (
     read_deployments,
     write_deployments,
 )
-from bpeline.flows.serving.services import (
-    HOST,
-    STOP_SECONDS,
-    Say,
-    Service,
-    running,
-    wait_for_any,
-)
+from bpeline.flows.serving.services import HOST, STOP_SECONDS, Say, Service, running, wait_for_any
 from bpeline.flows.wording import as_typed
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.serving import (

@@ -42,7 +42,7 @@ def encoding(parameters: Mapping[str, Any], reference: str = "") -> str:
     return f"{reference or parameters['reference']} on {corpus(parameters['paths'])}"
 
 
-def sweeping(parameters: Mapping[str, Any], outcome: str = "") -> str:
+def collecting(parameters: Mapping[str, Any], outcome: str = "") -> str:
     """``leftovers of 30 days``, then ``leftovers of 30 days: 3 leftovers removed, 2.1 MB``."""
     asked = f"leftovers of {parameters['days']:g} days"
     return f"{asked}: {outcome}" if outcome else asked

@@ -1,4 +1,4 @@
-"""What is shown of registered versions, for terminals, programs and pages."""
+"""Registered versions shown, reported and pushed to the Hugging Face Hub."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .details import version_details as version_details
-    from .name_page import write_name_page as write_name_page
+    from .hub import push_version as push_version
+    from .hub import write_hub_folder as write_hub_folder
     from .origin import TokenOrigin as TokenOrigin
     from .origin import token_origin as token_origin
-    from .report import write_report as write_report
+    from .report_writer import write_report as write_report
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

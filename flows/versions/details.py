@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bpeline.flows.steps import facts_of
+from bpeline.flows.importing import facts_of
 from bpeline.flows.wording import left_out_text
 from bpeline.registry.catalogue import Version
 from bpeline.registry.certify import certificates_of

@@ -6,10 +6,13 @@ were named (``--project``, ``--workspace``), what we tell people to type next ha
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import shutil
+import sys
+from pathlib import Path
 
-from bpeline.flows.wording.numbers import from_here
 from bpeline.registry.environment import named_elsewhere
 from bpeline.tokenizer_core.urls import is_url
 
@@ -18,6 +21,20 @@ _COMMAND = re.compile(r"(?P<begin>(?:`|:  |: then )\S*bpeline (?P<name>[a-z]+))(
 _READS_A_PROJECT = {"train", "sweep", "drift", "evaluate", "deploy", "server"}
 _KNOWS_NO_WORKSPACE = {"steps", "compress", "expand"}
 _OPTION = re.compile(r"(?:^| )--(?:project|workspace)\b")
+
+
+def from_here(path: str) -> str:
+    """``path`` as one would type it: relative where it lies below the working directory."""
+    here = Path.cwd()
+    return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
+
+
+def program() -> str:
+    """What to type for this program: its path where the shell would not find ``bpeline``."""
+    typed = sys.argv[0]
+    if Path(typed).name != "bpeline" or shutil.which("bpeline"):
+        return "bpeline"
+    return shlex.quote(from_here(os.path.abspath(typed)))
 
 
 def as_typed(text: str) -> str:

@@ -15,11 +15,11 @@ from click.testing import Result
 from segmented_texts import CHINESE, text_of
 
 from bpeline import flows
+from bpeline.flows.learning.continuation import continuation_settings, superword_settings
+from bpeline.flows.learning.tokens import token_settings
 from bpeline.flows.requests import TrainingRequest
 from bpeline.flows.running import EVALUATE, StepKind
-from bpeline.flows.steps.continuing import continuation_settings, superword_settings
-from bpeline.flows.steps.runs import TrainingRun
-from bpeline.flows.steps.token_learning import token_settings
+from bpeline.flows.trainings.run import TrainingRun
 from bpeline.registry import load_tokenizer
 from bpeline.tokenizer_core import Tokenizer, count_words
 from bpeline.tokenizer_core.algorithms.character_bpe.trainer import train_char_bpe

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from bpeline.flows import evaluation
-from bpeline.flows.derive import extension_parameters, prune, rename, superword_parameters
+from bpeline.flows.deriving import extension_parameters, prune, rename, superword_parameters
 from bpeline.flows.encode_dataset import encode_dataset
-from bpeline.flows.importing import import_tokenizer
+from bpeline.flows.import_tokenizer import import_tokenizer
 from bpeline.flows.recertify import recertify
 from bpeline.flows.requests import DatasetRequest, ImportRequest, TrainingRequest
 from bpeline.flows.requests.derived_requests import (
@@ -23,7 +23,7 @@ from bpeline.flows.requests.derived_requests import (
     RenameRequest,
     SuperwordsRequest,
 )
-from bpeline.flows.requests.other_requests import DriftRequest, GarbageRequest, RecertifyRequest
+from bpeline.flows.requests.flow_requests import DriftRequest, GarbageRequest, RecertifyRequest
 from bpeline.flows.requests.request import Request
 from bpeline.flows.sweep import sweep
 from bpeline.flows.train_tokenizer import train_tokenizer
@@ -117,7 +117,7 @@ REFUSED: dict[Callable[..., Any], dict[str, object]] = {
     extension_parameters: {"reference": 3, "vocab_size": None, "paths": "a.txt"},
     superword_parameters: {"reference": 3, "vocab_size": 2.5, "cuts": "words"},
     evaluation.list_sets: {"name": 3},
-    evaluation.evaluate: {"reference": 3},
+    evaluation.evaluate_registered: {"reference": 3},
     evaluation.set_from: {"name": 3, "sources": "a.txt", "by": None},
 }
 

@@ -26,16 +26,16 @@ import zstandard
 from click.testing import Result
 
 from bpeline import flows
-from bpeline.flows.cluster import errands
-from bpeline.flows.cluster.dask_engine import DaskEngine
-from bpeline.flows.engines import working
+from bpeline.flows.counting.chunk_plan import plan_reading
+from bpeline.flows.counting.combining import add_up
+from bpeline.flows.counting.word_counting import count_chunks, placed_shards
+from bpeline.flows.encoding import shards
+from bpeline.flows.encoding.packing import pack_beside
+from bpeline.flows.engines import errands
+from bpeline.flows.engines.dask_engine import DaskEngine
+from bpeline.flows.engines.engine import working
 from bpeline.flows.running import progress
 from bpeline.flows.running.steps import Step
-from bpeline.flows.steps import shard_encoding as encode_shards
-from bpeline.flows.steps.chunk_plan import plan_reading
-from bpeline.flows.steps.combining import add_up
-from bpeline.flows.steps.counting import count_chunks, placed_shards
-from bpeline.flows.steps.shard_packing import pack_beside
 from bpeline.registry.opening import open_registry
 from bpeline.registry.word_counts import partitions
 from bpeline.registry.word_counts.store import WordCountStore
@@ -370,7 +370,7 @@ def test_token_shards_are_the_same_byte_for_byte(
     here, there = tmp_path / "here", tmp_path / "there"
     tokenizer.encode_files([files], here, **options)
     names: list[str] = []
-    shards = encode_shards.encode_files(
+    encoded = shards.encode_files(
         tokenizer,
         [files],
         there,
@@ -381,32 +381,28 @@ def test_token_shards_are_the_same_byte_for_byte(
     )
     expected = {path.name: path.read_bytes() for path in here.iterdir()}
     assert {path.name: path.read_bytes() for path in there.iterdir()} == expected
-    assert names == [record.name for record in shards.records]
+    assert names == [record.name for record in encoded.records]
     assert len(names) > 15
 
     (there / f"{names[3]}.json").unlink()  # a shard that a killed run did not finish
     changed = {path.name: path.stat().st_mtime_ns for path in there.iterdir()}
-    encode_shards.encode_files(
-        tokenizer, [files], there, cluster.scheduler_address, there, **options
-    )
+    shards.encode_files(tokenizer, [files], there, cluster.scheduler_address, there, **options)
     assert {path.name: path.read_bytes() for path in there.iterdir()} == expected
     kept = [name for name, at in changed.items() if (there / name).stat().st_mtime_ns == at]
-    assert len(kept) == len(changed) - len(shards.records[3].files) - 1  # and the manifest
+    assert len(kept) == len(changed) - len(encoded.records[3].files) - 1  # and the manifest
 
 
-def test_packed_sequences_and_columns_are_the_same_byte_for_byte(
+def test_packed_sequences_are_the_same_byte_for_byte(
     cluster: Any, engine: DaskEngine, tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
-    rows = [{"text": f"row {n} " * (n % 50), "url": f"u{n}", "n": n} for n in range(3_000)]
+    rows = [{"text": f"row {n} " * (n % 50)} for n in range(3_000)]
     for part in range(3):
         table = pa.Table.from_pylist(rows[part::3])
         pq.write_table(table, tmp_path / f"part-{part}.parquet", row_group_size=100)
     files = [str(tmp_path / "part-*.parquet")]
-    options: dict[str, Any] = {
-        "format": "parquet", "columns": ("url", "n:int64"), "shard_bytes": 50_000,
-    }  # fmt: skip
+    options: dict[str, Any] = {"format": "parquet", "shard_bytes": 50_000}
     here = tokenizer.encode_files(files, tmp_path / "here", **options)
-    there = encode_shards.encode_files(
+    there = shards.encode_files(
         tokenizer, files, tmp_path / "there", cluster.scheduler_address, tmp_path, **options
     )
     assert contents(there.path) == contents(here.path)

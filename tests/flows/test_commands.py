@@ -98,7 +98,8 @@ def test_versions_lists_what_is_registered(
     assert not lines[1].endswith("candidate")
     listed = json.loads(bpeline("versions", "v", "--json").stdout)
     assert [one["vocab_size"] for one in listed] == [280, 276]
-    assert bpeline("versions", "other").stdout.startswith("no version of other")
+    assert re.fullmatch(r".*\bother\b.*\n", bpeline("versions", "other").stdout), "one line"
+    assert json.loads(bpeline("versions", "other", "--json").stdout) == []
 
 
 @pytest.mark.night
@@ -176,7 +177,7 @@ def test_quiet_shows_no_progress(here: Path, bpeline: Command) -> None:
     loud = bpeline(*asked, "loud").stderr
     (told,) = re.findall(r"^encode .* (1 document, [\d,]+ tokens)$", loud, re.MULTILINE)
     quiet = bpeline(*asked, "quiet", "--quiet").stderr
-    assert [line[:33] for line in quiet.splitlines()] == ["note: documents of text files end"]
+    assert [line.partition(": ")[0] for line in quiet.splitlines()] == ["note"]
     assert told in bpeline(*asked, "again").stderr, "the next command is as it was"
 
 
@@ -250,7 +251,7 @@ def test_what_a_format_does_not_hold_is_cut_where_it_would_fill_the_screen(
     assert result.exit_code == 0, result.output
     pattern = json.loads(bpeline(*asked, "--json").stdout)["not_in_it"]["pattern"]
     assert len(pattern) > 20
-    assert f"pattern = {pattern!r:.20}… (all of it with --json)\n" in result.stdout
+    assert re.search(rf"pattern = {re.escape(repr(pattern)[:20])}… .*--json", result.stdout)
     assert "special_tokens = ['<|end|>']\n" in result.stdout
 
 
@@ -380,10 +381,7 @@ def test_a_prefect_server_that_is_down_costs_one_line(
         [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True
     )
     first, *others = ended.stderr.splitlines()
-    assert first == (
-        "note: the Prefect server at http://127.0.0.1:9/api (PREFECT_API_URL) does not answer: "
-        "connection refused; running in this process"
-    )
+    assert re.match(r"note: .*http://127\.0\.0\.1:9/api \(PREFECT_API_URL\)", first)
     assert not any("refect" in line for line in others)
     assert ended.stdout.endswith("PREFECT False\n")
 
@@ -393,7 +391,7 @@ def test_a_pattern_without_a_kernel_is_named_once(here: Path, bpeline: Command) 
     arguments = ("train", "old.txt", "--name", "slow", "--merges", "5", "--json")
     slow = bpeline(*arguments, "--pattern", r"\b\w+|\W")
     assert slow.exit_code == 0, slow.output
-    assert slow.stderr.count("without a kernel") == 1
-    assert "a word boundary at position 0" in slow.stderr
+    named = r"^note: .*\\b.*\bposition 0$"
+    assert len(re.findall(named, slow.stderr, re.MULTILINE)) == 1
     assert load_tokenizer("slow/1").pattern.regex == r"\b\w+|\W"
-    assert "without a kernel" not in bpeline(*arguments, "--pattern", r"\w+|\W").stderr
+    assert "position" not in bpeline(*arguments, "--pattern", r"\w+|\W").stderr

@@ -14,7 +14,7 @@ from browser import browsing, installed_browser
 from click.testing import Result
 
 from bpeline.flows.requests.baselines import load_baselines, normalized
-from bpeline.flows.wording.tokens import token_text
+from bpeline.flows.wording.values import token_text
 from bpeline.registry import load_tokenizer
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 

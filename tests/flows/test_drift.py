@@ -15,9 +15,9 @@ import pytest
 from click.testing import Result
 from published import copied
 
-from bpeline.flows.drift.drift_report import DriftReport
-from bpeline.flows.running import SWEEP, progress
-from bpeline.flows.steps.promotion import Promotion
+from bpeline.flows.drift.drift_report import HEAD, WORD_HEAD, DriftReport
+from bpeline.flows.publishing.promotion import Promotion
+from bpeline.flows.running import GC, progress
 from bpeline.flows.watch_drift import watch_drift
 from bpeline.registry.opening import open_registry
 from bpeline.registry.records import STUCK
@@ -117,7 +117,7 @@ def test_text_of_the_same_kind_has_no_drift_in_twenty_splits(
     place: Path, pieces: list[str]
 ) -> None:
     """The rules themselves, on the same version; MLflow is not asked twenty times."""
-    from bpeline.flows.drift.own_text import own_request, own_texts
+    from bpeline.flows.drift.measurement import own_request, own_texts
     from bpeline.registry.evaluation.drift_rules import DEFAULT_RULES, judge_drift
     from bpeline.registry.loading.load import load_version
     from bpeline.registry.loading.resolution import resolve
@@ -139,7 +139,7 @@ def test_text_of_the_same_kind_has_no_drift_in_twenty_splits(
         found = drift.drift_of(tokenizer, own.text, words, sample.bytes, sample)
         verdicts = judge_drift(DEFAULT_RULES, {"all": found.figures}, {})
         assert [one.said for one in verdicts if not one.holds] == []
-        assert not any("not judged" in one.said for one in verdicts)
+        assert all(one.judged for one in verdicts)
 
 
 @pytest.mark.night
@@ -149,13 +149,14 @@ def test_the_same_text_is_quiet_and_the_rule_that_is_broken_says_so(
     same = write(place / "new" / "same.txt", pieces[500:900])
     report = watch_drift("news", [str(same)], **FEW)
     assert (report.drifted, report.observation) == (False, 1)
-    assert report.title == "news/1 (champion): not drifted"
-    assert not any("not judged" in one.said for one in report.verdicts)
+    assert (report.reference, report.alias, report.outcome) == ("news/1", "champion", "not drifted")
+    assert "news/1 (champion)" in report.title
+    assert report.not_judged == ()
 
     mixed = write(place / "new" / "mixed.txt", scrambled(pieces[500:700]))
     report = watch_drift("news", [str(mixed)], **FEW)
     assert {BYTES_PER_TOKEN, drift.EXCESS_DIVERGENCE} <= broken_metrics(report)
-    assert "at least" in report.lines()[1]
+    assert report.lines()[1].strip() == report.broken[0].said
 
     other = write(place / "new" / "other.txt", other_language(100))
     report = watch_drift("news", [str(other)], **FEW)
@@ -170,14 +171,14 @@ def test_the_same_text_is_quiet_and_the_rule_that_is_broken_says_so(
     assert report.slices["all"].new_words[0].count > 150
 
 
-@pytest.mark.night
 def test_too_little_text_is_neither_drift_nor_its_absence(place: Path, bpeline: Command) -> None:
     small = write(place / "new" / "small.txt", other_language(100))
     report = watch_drift("news", [str(small)])
     assert (report.outcome, report.drifted) == ("not judged", False)
-    assert report.title == "news/1 (champion): NOT JUDGED by 4 of 4 rules"
-    assert "is not judged: " in report.markdown()
-    assert len(report.event()["not_judged"]) == 4
+    assert "4 of 4" in report.title
+    assert all(one.said in report.markdown() for one in report.not_judged)
+    assert report.event()["not_judged"] == [one.said for one in report.not_judged]
+    assert (report.broken, len(report.not_judged)) == ((), 4)
     record = report.as_dict()
     assert (record["outcome"], record["drifted"]) == ("not judged", None)
     assert [(one["judged"], one["holds"]) for one in record["verdicts"]] == [(False, None)] * 4
@@ -187,11 +188,9 @@ def test_too_little_text_is_neither_drift_nor_its_absence(place: Path, bpeline: 
     experiment = client.get_experiment_by_name("news").experiment_id
     (run,) = client.search_runs([experiment], "metrics.`drift/drifted` < 0")
     assert not client.search_runs([experiment], "metrics.`drift/drifted` = 0")
-    assert run.data.tags["observation.1"].startswith("news/1: not judged: compression/bytes_per")
-    assert all("is not judged: " in one.said for one in report.verdicts)
-    assert "100 documents and 400,000 bytes" in report.lines()[1]
-    assert re.search(r" [\d,]+ bytes of new text", report.lines()[1]), "never rounded up"
-    assert "DRIFT" not in "\n".join(report.lines())
+    assert re.match(rf"news/1: not judged\b.*{BYTES_PER_TOKEN}", run.data.tags["observation.1"])
+    assert re.search(r"\b100 [^,]* 400,000 bytes", report.lines()[1])
+    assert f" {report.slices['all'].bytes:,} bytes" in report.lines()[1], "never rounded up"
     assert report.slices["all"].figures[BYTES_PER_TOKEN].new < 2, "it is told all the same"
 
 
@@ -210,7 +209,8 @@ def test_slices_are_compared_with_what_the_version_was_evaluated_on(
     again = report.slices["docs"].figures[BYTES_PER_TOKEN]
     assert again.own == pytest.approx(own_bytes_per_token(trained / ".bpeline"))
     assert len(again.own_draws), "the texts are what they were: they are measured again"
-    assert report.origins["docs"] == "the texts of docs again"
+    measured_again = report.origins["docs"]
+    assert "docs" in measured_again
     assert report.origins["other"] == ""
     assert report.slices["other"].figures[BYTES_PER_TOKEN].own is None
     assert {one.rule.slice for one in report.verdicts} == {"all", "docs"}
@@ -221,7 +221,7 @@ def test_slices_are_compared_with_what_the_version_was_evaluated_on(
     again = report.slices["docs"].figures[BYTES_PER_TOKEN]
     assert again.own == pytest.approx(own_bytes_per_token(trained / ".bpeline"))
     assert not len(again.own_draws)
-    assert report.origins["docs"] == "recorded when the version was evaluated"
+    assert report.origins["docs"] not in ("", measured_again)
 
 
 def own_bytes_per_token(workspace: Path) -> float:
@@ -258,7 +258,7 @@ def test_three_observations_are_a_series_in_mlflow(place: Path, pieces: list[str
     own = {value for _, value in series("drift/bytes_per_token/all.own")}
     assert len(own) == 1
     assert run.data.tags["observation.1"] == "news/1: not drifted"
-    assert run.data.tags["observation.3"].startswith("news/1: drifted: compression/bytes_per_token")
+    assert re.match(rf"news/1: drifted\b.*{BYTES_PER_TOKEN}", run.data.tags["observation.3"])
     note = run.data.tags["mlflow.note.content"]
     assert "*Step*" in note
     times = [p.timestamp for p in client.get_metric_history(run.info.run_id, "drift/drifted")]
@@ -292,11 +292,11 @@ class Listener(progress.Progress):
 @pytest.mark.night
 def test_what_was_counted_is_not_counted_again(place: Path, pieces: list[str]) -> None:
     new = write(place / "new" / "new.txt", pieces[500:900])
-    for expected in ("1 chunk", "counts reused: 1 of 1 chunks, nothing read"):
+    for expected in (r"^1 chunk\b", r"\b1 of 1\b"):
         with progress.listening(Listener()) as listener:
             watch_drift("news", [str(new)], **FEW)
         assert isinstance(listener, Listener)
-        assert expected in listener.steps["count words"]
+        assert re.search(expected, listener.steps["count words"])
     # A training as the version's own finds it counted too.
     from bpeline.flows.train_tokenizer import train_tokenizer
 
@@ -343,9 +343,10 @@ def refused(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "rules.toml").write_text(RULE.format(0.001), encoding="utf-8")
     promotion = retrain(trained, place, place / ".bpeline")
     assert (promotion.state, promotion.exit_code) == ("Refused", 3)
-    on_set, _, new = promotion.refusal.partition("short, beyond chance; -")
-    assert "on evaluation set" in on_set
-    assert "new text" in new
+    on_set, _, new = promotion.refusal.rpartition("; ")
+    (known,) = open_registry(place / ".bpeline").catalogue.evaluation_sets("news")
+    assert known.digest[:8] in on_set
+    assert re.match(r"-[\d.]+%", new), "what it gains on new text"
     return place
 
 
@@ -372,14 +373,15 @@ def test_a_drift_that_rules_let_no_training_end_starts_none(
     with progress.listening(progress.Several([listener])):
         report = watch_drift("news", ["new"], **FEW)
     assert report.drifted
-    assert report.stuck == f"news/2: {STUCK}"
+    assert "news/2" in report.stuck
+    assert STUCK in report.stuck
     assert [kind for kind, _ in listener.heard] == ["summary"], "no training is started"
     few = ("--least-documents", 30, "--least-bytes", 20_000)
     ended = bpeline("drift", "news", "new", "--fail-on-drift", *few)
     assert (ended.exit_code, STUCK in ended.stdout) == (4, True), ended.output
-    said = f"news/2 was refused: news@champion has {STUCK}"
-    assert said in bpeline("versions", "news", "--html", "page.html").stdout
-    assert said in (loop / "page.html").read_text(encoding="utf-8")
+    listed = bpeline("versions", "news", "--html", "page.html").stdout
+    for shown in (listed, (loop / "page.html").read_text(encoding="utf-8")):
+        assert re.search(rf"news/2\b.*news@champion\b.*{STUCK}", shown)
 
     # A schedule trains all the same: nothing new is shown in MLflow or the history.
     tracker = open_registry().tracker
@@ -436,7 +438,7 @@ def test_rules_that_changed_judge_a_refused_version_again(
     (refused / "rules.toml").write_text(RULE.format(0.9), encoding="utf-8")
     promotion = retrain(trained, refused, loop / ".bpeline")
     assert promotion.promoted is not by_hand, "a person has taken the alias from it"
-    assert by_hand or "new text" in promotion.outcome
+    assert by_hand or re.search(r"-[\d.]+%", promotion.outcome)
 
 
 @pytest.mark.night
@@ -507,9 +509,9 @@ def test_the_command_prints_json_or_a_page_and_can_fail(
     other = write(place / "new" / "other.txt", other_language(100))
     shown = bpeline("drift", "news@champion", other, *few)
     assert shown.exit_code == 0, shown.output
-    assert "news/1 (champion): DRIFT, say 4 of 4 rules" in shown.stdout
-    for expected in ("then", "95% interval", "new frequent words", "saved as one token"):
-        assert expected in shown.stdout
+    assert re.search(r"news/1 \(champion\): .*\b4 of 4\b", shown.stdout)
+    for column in (*HEAD, *WORD_HEAD):
+        assert column in shown.stdout
     told = bpeline("drift", "news", other, *few, "--json", "--fail-on-drift")
     assert told.exit_code == 3
     record = json.loads(told.stdout)
@@ -534,7 +536,7 @@ def test_text_that_is_typed_is_judged_as_the_project_of_its_name_says(
     def judged(*more: Any) -> tuple[str, int]:
         done = bpeline(*asked, *more)
         report = json.loads(done.stdout)
-        assert (f"note: as {project} says" in done.stderr) == project.exists()
+        assert (str(project) in done.stderr) == project.exists()
         return report["outcome"], len(report["verdicts"])
 
     project = place / "bpeline.toml"
@@ -599,7 +601,7 @@ def test_prefect_gets_an_event_for_drift_and_an_artifact_for_all(
     report = watch_drift("news", [str(other)], **FEW)
     # Without a run it listens to.
     monkeypatch.setattr(prefect_listener, "get_run_logger", lambda: logging.getLogger("a test"))
-    listener = prefect_listener.PrefectListener(SWEEP)
+    listener = prefect_listener.PrefectListener(GC)
     listener.summary(report.reference, report.markdown())
     listener.drifted(report.name, report.alias, report.event())
     assert (said["event"], said["name"]) == ("bpeline.drift.detected", "news")

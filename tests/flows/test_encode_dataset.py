@@ -16,7 +16,7 @@ from published import copied
 from s3_server import S3Server
 
 from bpeline.flows.encode_dataset import encode_dataset
-from bpeline.flows.steps.dataset_encoding import EncodedDataset
+from bpeline.flows.encoding.datasets import EncodedDataset
 from bpeline.registry import export, load_tokenizer, open_registry
 from bpeline.registry.workspace import Workspace, keep_standard_input
 from bpeline.tokenizer_core.corpus import Source, search_sources
@@ -185,7 +185,6 @@ def test_smaller_sizes_and_other_formats_are_datasets_of_their_own(registered: P
     assert (shards.format.name, len(shards)) == ("megatron", made.documents)
 
 
-@pytest.mark.night
 def test_documents_end_at_the_separator_that_was_named(registered: Path) -> None:
     documents = ["one document", "another, with <|end|> in it", "the last"]
     path = registered.with_name("dataset.txt")
@@ -236,18 +235,16 @@ def test_packed_sequences_are_what_is_recorded(registered: Path) -> None:
 
 @pytest.mark.night
 def test_workers_of_a_cluster_encode_and_pack(registered: Path) -> None:
-    rows = [{"text": f"row {n} of many", "url": f"u{n}"} for n in range(2_000)] + [{"text": "last"}]
+    rows = [{"text": f"row {n} of many"} for n in range(2_000)] + [{"text": "last"}]
     (registered / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    options: dict[str, Any] = {"format": "parquet", "columns": ["url"], "pack": 16, "seed": 3}
+    options: dict[str, Any] = {"format": "parquet", "pack": 16, "seed": 3}
     paths = [str(registered / "rows.jsonl")]
     here = encode_dataset("news/1", paths, "here", **options)
     there = encode_dataset("news/1", paths, "there", engine="dask", threads=2, **options)
     assert here.sequences
     assert (there.sequences, there.tokens) == (here.sequences, here.tokens)
     assert there.manifest_digest == here.manifest_digest
-    assert "the column 'url' is empty in 1 of 2,001 documents: their rows have none" in there.notes
-    params = mlflow_run(there).data.params
-    assert (params["engine"], params["columns"]) == ("dask", "url")
+    assert mlflow_run(there).data.params["engine"] == "dask"
 
 
 @pytest.mark.night

@@ -59,7 +59,7 @@ def test_files_and_texts_have_the_ids_of_an_imported_tokenizer(
         json.loads(bpeline("encode", "./x.json", "--file", "a.txt", "--json").stdout)["ids"] == ids
     )
     result = bpeline("encode", "./x.json", "a.txt", "-o", "out")
-    assert "note: each text file is one document" in result.stderr
+    assert result.stderr.count("note: ") == 1, "where documents end"
     assert [document.tolist() for document in TokenShards("out")] == [ids]
     counted = json.loads(bpeline("count", "./x.json", "a.txt", "--json").stdout)
     assert (counted["total"]["tokens"], counted["total"]["documents"]) == (len(ids), 1)

@@ -171,6 +171,7 @@ def test_every_command_waits_for_something_in_this_table() -> None:
 
 
 @pytest.mark.night
+@pytest.mark.combinations
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
 @pytest.mark.parametrize("command", EVERY_COMMAND)
 def test_every_command_ends_soon(

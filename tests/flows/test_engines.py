@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from bpeline.flows import engines
-from bpeline.flows.cluster import errands
-from bpeline.flows.cluster.dask_engine import MOST_PARCELS, PARCEL_BYTES, parcels_of
-from bpeline.flows.cluster.errands import Errand, errand, program_digest, run_parcel
-from bpeline.flows.engines import Threads, check_engine, working
+from bpeline.flows.counting.chunk_plan import plan_reading
+from bpeline.flows.counting.word_counting import count_chunks
+from bpeline.flows.engines import engine as engines
+from bpeline.flows.engines import errands
+from bpeline.flows.engines.dask_engine import MOST_PARCELS, PARCEL_BYTES, parcels_of
+from bpeline.flows.engines.engine import Threads, check_engine, working
+from bpeline.flows.engines.errands import Errand, errand, program_digest, run_parcel
 from bpeline.flows.requests.training_request import TrainingRequest
 from bpeline.flows.running.steps import MOST_TASKS, Stopped
-from bpeline.flows.steps.chunk_plan import plan_reading
-from bpeline.flows.steps.counting import count_chunks
 from bpeline.registry.workspace.workspace import Workspace
 from bpeline.tokenizer_core.corpus.reading import Reading
 from bpeline.tokenizer_core.corpus.sources import find_source_files, sources_of
@@ -108,7 +108,7 @@ def test_threads_are_the_engine_unless_another_is_at_work(tmp_path: Path) -> Non
 def test_no_cluster_is_started_before_there_is_a_parcel(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from bpeline.flows.cluster.dask_engine import DaskEngine
+    from bpeline.flows.engines.dask_engine import DaskEngine
 
     monkeypatch.setattr(DaskEngine, "_connect", lambda _: pytest.fail("connected"))
     for name in ("dask", "tcp://127.0.0.1:1"):
@@ -118,7 +118,7 @@ def test_no_cluster_is_started_before_there_is_a_parcel(
 
 
 def test_an_address_where_nobody_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from bpeline.flows.cluster import dask_engine
+    from bpeline.flows.engines import dask_engine
 
     monkeypatch.setattr(dask_engine, "CONNECT_SECONDS", 0.3)
     with (
@@ -134,7 +134,7 @@ def test_an_address_where_nobody_answers(monkeypatch: pytest.MonkeyPatch, tmp_pa
 def test_resume_advises_no_option_that_it_lacks(
     bpeline: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bpeline.flows.cluster import dask_engine
+    from bpeline.flows.engines import dask_engine
 
     monkeypatch.setattr(dask_engine, "CONNECT_SECONDS", 0.3)
     command = ("train", "corpus", "--name", "news", "--vocab-size", 300)
@@ -186,7 +186,7 @@ def test_an_address_where_somebody_else_listens(
     greeting: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Dask's client waited for ever for the silent, and believed others' sizes of messages."""
-    from bpeline.flows.cluster import dask_engine
+    from bpeline.flows.engines import dask_engine
 
     monkeypatch.setattr(dask_engine, "CONNECT_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -248,7 +248,7 @@ class Client:
 
 @pytest.mark.parametrize("digest", [None, "0" * 64])
 def test_a_scheduler_with_another_program_is_refused(digest: str | None) -> None:
-    from bpeline.flows.cluster.dask_engine import _require_same_program
+    from bpeline.flows.engines.dask_engine import _require_same_program
 
     with pytest.raises(WorkerRefused, match="tcp://a:1") as error:
         _require_same_program(Client(digest), "tcp://a:1")
@@ -258,7 +258,7 @@ def test_a_scheduler_with_another_program_is_refused(digest: str | None) -> None
 
 
 def test_workers_without_this_program_are_refused(tmp_path: Path) -> None:
-    from bpeline.flows.cluster.dask_engine import DaskEngine
+    from bpeline.flows.engines.dask_engine import DaskEngine
 
     said = r"a worker cannot be used: .*No module named 'flows'"
     with DaskEngine("tcp://a:1", 1, tmp_path) as engine:
@@ -280,9 +280,7 @@ def test_the_program_is_its_sources_its_libraries_and_unicode(
     elif what == "regex":
         monkeypatch.setattr(errands, "version", lambda name: "0")
     else:
-        from bpeline.tokenizer_core import splitting
-
-        monkeypatch.setattr(splitting, "unicode_classes_digest", lambda: "0")
+        monkeypatch.setattr(errands, "unicode_classes_digest", lambda: "0")
     assert program_digest.__wrapped__() != before
 
 

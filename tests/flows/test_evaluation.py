@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bpeline.flows.steps.evaluating import Evaluated, MeasuredOn
+from bpeline.flows.evaluation.evaluated import Evaluated, MeasuredOn
 from bpeline.registry.evaluation.measured import MeasuredSource
 from bpeline.registry.evaluation_sets import FEWEST_DOCUMENTS, LEAST_BYTES
 from bpeline.tokenizer_core import Tokenizer

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from bpeline.flows.steps import evaluating
+from bpeline.flows.evaluation import new_versions
 from bpeline.registry import load_tokenizer
 from bpeline.registry.evaluation.measured import read_evaluation
 from bpeline.registry.opening import open_registry
@@ -345,7 +345,7 @@ def test_trainings_and_sweeps_say_once_what_looks_like_a_special_token(
         assert ended.exit_code == 0, ended.output
         said = [note for note in json.loads(ended.stdout)["notes"] if "special" in note]
         assert len(said) == 1
-        assert "type `--special-token '<|endoftext|>'`" in said[0]
+        assert "`--special-token '<|endoftext|>'`" in said[0]
         assert ended.stderr.count(f"note: {said[0]}") == 1
 
 
@@ -381,7 +381,7 @@ def test_a_champion_that_cannot_be_had_costs_the_comparison_alone(
     def broken(*_: Any) -> None:
         raise CorruptFile("its files are damaged")
 
-    monkeypatch.setattr(evaluating, "load_version", broken)
+    monkeypatch.setattr(new_versions, "load_version", broken)
     second = train(700, "--rules", "rules.toml")
     assert not any(key.startswith("vs_champion") for key in second["metrics"])
     assert second["exit"] == 0, "the rules know what the champion made of the set"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -108,22 +109,20 @@ def test_a_version_with_a_separator_is_equal_and_a_poor_one_is_not_better(
     client = open_registry().tracker._client
     said = client.get_model_version("news", "3").description
     change = poor["metrics"]["vs_champion_percent/all"]
-    assert said.startswith(f"{change:+.2f} % tokens against news/2 ("), said
-    assert ", 0 tokens look like personal data, " in said.partition("\n")[0]
+    first_line = said.partition("\n")[0]
+    assert re.match(rf"\{change:+.2f} % [^,]*news/2 \(", first_line), said
+    assert re.search(r", 0 [^,]*personal data,", first_line)
     assert f"/runs/{run.mlflow_run_id}/artifacts/report/report.html" in said
     shown_run = client.get_run(run.mlflow_run_id).data
-    assert "\n\nIn charts of metrics, *Step* is a number of ids" in said
+    assert "*Step*" in said
     assert shown_run.tags["mlflow.note.content"] == said, "the report is linked there too"
     costs = said.partition("| costs | ")[2].partition(" |")[0]
-    assert costs.startswith(
-        f"{poor['metrics']['training/rare_tokens']:,.0f} tokens met fewer than 100"
-    )
-    assert "0 look like personal data" in costs
-    assert f"decodes {poor['metrics']['evaluated/decode_mb_per_second']:,.0f} (" in costs
+    assert re.match(rf"{poor['metrics']['training/rare_tokens']:,.0f} [^,]*\b100\b", costs)
+    assert re.search(r", 0 [^,]*personal data,", costs)
+    assert f" {poor['metrics']['evaluated/decode_mb_per_second']:,.0f} (" in costs
     assert shown_run.params["champion"] == "news/2", "said where figures share a row"
-    titles, _, *rows = said.partition("## Against other versions")[2].split("\n\n")[2].split("\n")
-    assert titles == "| slice | news/2 | news/1 |"
-    (only_row,) = rows
+    table = said.partition("\n| slice | news/2 | news/1 |\n")[2]
+    _, only_row = table.partition("\n\n")[0].split("\n")
     low, high = (poor["metrics"][f"vs_champion_percent/all_{end}"] for end in ("low", "high"))
     assert only_row.startswith(f"| all | {change:+.2f} % ({low:+.2f} … {high:+.2f}) |")
     page = client.get_registered_model("news").description
@@ -147,10 +146,9 @@ def test_an_alias_moves_by_rules_only_where_something_is_gained(
     (here / "much.txt").write_text((here / "much.txt").read_text() + "One more line of text. " * 9)
     kept = train("much.txt", 1_020, *rules)
     assert (kept["exit"], kept["promotion"]["refusal"]) == (0, "")
-    assert kept["promotion"]["stays"].startswith("kept: news@champion")
-    assert "it gains too little" in kept["promotion"]["stays"]
+    assert re.search(r"news@champion.*news/4\b.*%.*\b1\.00%", kept["promotion"]["stays"])
     moves = bpeline("history", "news").stdout.splitlines()
-    assert any("kept" in one and "news/4" in one for one in moves)
+    assert any("news/3" in one and "news/4" in one for one in moves)
     by_hand = bpeline("promote", "news/4", *rules)
     assert (by_hand.exit_code, "1.00%" in by_hand.stderr) == (3, True)
     (here / "before.toml").write_text(f"gain = 0\n{RULES}")
@@ -158,10 +156,10 @@ def test_an_alias_moves_by_rules_only_where_something_is_gained(
     assert (moved["to"], moved["gained"], moved["against"]) == (4, "", "news/3")
     compared = bpeline("compare", "news/3", "news/4", "--json").stdout
     assert moved["changed_ids"] == json.loads(compared)["vocab"]["changed_ids"] > 100
-    said = "ids of news/3 mean another token, or none, in news/4: data that was encoded"
-    assert f"{moved['changed_ids']:,} {said}" in bpeline("compare", "news/3", "news/4").stdout
+    said = bpeline("compare", "news/3", "news/4").stdout
+    assert re.search(rf"\b{moved['changed_ids']:,} .*news/3\b.*news/4\b", said)
     better = train("much.txt", 1_500, *rules)["promotion"]
-    assert any(" tokens (" in one for one in better["remarks"]), better
+    assert any(re.search(r"[-+][\d.]+% [^()]*\(.*%", one) for one in better["remarks"]), better
     assert any("news/4" in one for one in better["remarks"])
 
 
@@ -320,9 +318,9 @@ def test_robustness_is_told_by_kind_and_language(
     told_first = told["robustness"]
     rows = {(one["language"], one["kind"]): one for one in told_first}
     assert {language for language, _ in rows} >= {"all"}
-    kept = rows["all", "upper_case"]
+    kept = rows["all", "case_flipped"]
     shown = json.loads(ended.stdout)["metrics"]
-    assert not [key for key in shown if key.endswith("upper_case")], "a table, not metrics"
+    assert not [key for key in shown if key.endswith("case_flipped")], "a table, not metrics"
     # Of a set that the training did not know, it is measured now.
     pieces = "----".join(english_and_code[at : at + 1_000] for at in range(0, 40_000, 1_000))
     for language in ("en", "de"):
@@ -331,8 +329,8 @@ def test_robustness_is_told_by_kind_and_language(
     changed = bpeline("evaluate", "two", *sources, "--separator", "----", "--json")
     (told,) = json.loads(changed.stdout)
     rows = {(one["language"], one["kind"]): one for one in told["robustness"]}
-    assert rows["en", "upper_case"]["inflation_low"] is not None
-    assert rows["all", "upper_case"] != kept
+    assert rows["en", "case_flipped"]["inflation_low"] is not None
+    assert rows["all", "case_flipped"] != kept
     run = open_registry().tracker.version("two", 1)
     assert run is not None
     client = open_registry().tracker._client
@@ -349,16 +347,18 @@ def test_a_set_changes_by_a_command_alone(
     (here / "docs.txt").write_text(docs, encoding="utf-8")
     train("much.txt", 500)
     other = train("much.txt", 600, "--eval", "docs=docs.txt")
-    assert "news's evaluation set" in other["said"]
+    assert sets(bpeline)[0]["digest"][:8] in other["said"]
+    assert "`bpeline evaluate news --set-from FILES`" in other["said"]
     assert "own_new_text/bytes_per_token" in other["metrics"]
     assert len(sets(bpeline)) == 1
     changed = bpeline("evaluate", "news", "--set-from", "docs:language=en=docs.txt")
     assert changed.exit_code == 0, changed.output
-    assert "news/2 on evaluation set" in changed.stdout, "candidate points to it"
     assert [one["number"] for one in sets(bpeline)] == [1, 2]
+    new_set = sets(bpeline)[1]["digest"][:8]
+    assert re.search(rf"news/2\b.*{new_set}", changed.stdout), "candidate points to it"
     client = open_registry().tracker._client
     page = client.get_registered_model("news").description
-    assert f"evaluation set {sets(bpeline)[1]['digest'][:8]} (" in page
+    assert f"evaluation set {new_set} (" in page
     client.update_registered_model("news", "What we use for the news.")
     shown = bpeline("versions").stdout.splitlines()
     assert "*" in shown[1], "news/1 has figures of the first set"
@@ -388,12 +388,10 @@ def test_without_the_documents_of_the_set_nothing_is_judged_and_everybody_is_tol
     (only,) = sets(bpeline)
     shutil.rmtree(open_registry().workspace.evaluation_sets)
     second = train("much.txt", 600, "--rules", "rules.toml")
-    assert (
-        f"the documents of evaluation set {only['digest'][:8]} of news are not in"
-        in (second["said"])
-    )
+    assert any(only["digest"][:8] in note for note in second["notes"])
     assert second["exit"] == 4
-    assert "not judged" in second["promotion"]["refusal"]
+    assert "compression/bytes_per_token" in second["promotion"]["refusal"]
+    assert "`bpeline evaluate news --set-from FILES`" in second["promotion"]["refusal"]
     listed = json.loads(bpeline("versions", "--json").stdout)
     assert [one["comparable"] for one in listed] == [True, False]
     run = open_registry().tracker._client.get_run(listed[1]["mlflow_run_id"])
@@ -417,7 +415,7 @@ def test_the_set_goes_with_the_last_version_of_its_name(
     assert bpeline("delete", "news", "--remove").exit_code == 0
     assert (place.exists(), sets(bpeline)) == (False, [])
     again = train("much.txt", 500)
-    assert "not in this workspace" not in again["said"]
+    assert not any("evaluation set" in note for note in again["notes"])
     assert len(sets(bpeline)) == 1
 
 
@@ -430,7 +428,7 @@ def test_new_text_without_a_word_costs_no_training(
     second = train("much.txt", 600, "--algorithm", "char-bpe", "--eval", "blank=blank.txt")
     assert second["exit"] == 0
     assert "own_new_text/bytes_per_token" not in second["metrics"]
-    assert "measured apart" in second["said"]
+    assert any("--eval" in note for note in second["notes"])
 
 
 def test_documents_that_are_left_out_whole_are_told(
@@ -441,20 +439,17 @@ def test_documents_that_are_left_out_whole_are_told(
     slow = ("rest.txt", "--pattern", r"\b\w+|\W", "--special-token", "<|endoftext|>",
             "--held-out", "0")  # fmt: skip
     first = train("little.txt", 400)
-    assert "left out whole" not in first["said"]
+    advice = "`--special-token`"  # so that documents are short
+    assert advice not in first["said"]
     second = train("little.txt", 300, *slow)
-    assert (
-        "each document that holds a part of the evaluation set of news is left out whole"
-        in (second["said"])
-    )
-    (told,) = (note for note in second["notes"] if note.startswith("left out"))
+    (warning,) = (note for note in second["notes"] if advice in note)
     lost = (here / "little.txt").stat().st_size
-    assert f": {lost / 1e3:.0f} kB, " in told
-    assert told.endswith("of news, and each document whole that holds a part of one")
+    assert second["left_out"].startswith(f"{lost / 1e3:.0f} kB, ")
+    assert any(second["left_out"] in note for note in second["notes"])
     assert second["metrics"]["corpus/left_out_bytes"] == lost
     planned = bpeline(*TRAIN, "little.txt", "--vocab-size", 300, *slow, "--plan")
-    assert "is left out whole" in planned.output
-    assert "whole" not in train("little.txt", 300, "--pattern", r"\w+|\W")["said"]
+    assert warning in json.loads(planned.stdout)["notes"]
+    assert advice not in train("little.txt", 300, "--pattern", r"\w+|\W")["said"]
 
 
 @pytest.mark.night
@@ -476,7 +471,8 @@ def test_the_set_costs_a_corpus_itself_and_how_much_is_told(
     in_mlflow = open_registry().tracker.runs.metrics_of(run.mlflow_run_id)
     assert in_mlflow["corpus/left_out_bytes"] == second["metrics"]["corpus/left_out_bytes"]
     assert bpeline("verify", "news/2").exit_code == 0
-    assert "left out" not in train("much.txt", 500, "--special-token", "\n\n")["said"]
+    third = train("much.txt", 500, "--special-token", "\n\n")
+    assert not any(third["left_out"] in note for note in third["notes"]), "two lines of it"
 
 
 @pytest.mark.night

@@ -43,7 +43,6 @@ def base(begun: Path, tmp_path: Path) -> str:
     return load_tokenizer("news/1").digest
 
 
-@pytest.mark.night
 def test_on_the_recorded_corpus_it_is_what_training_more_makes(base: str, bpeline: Command) -> None:
     larger = summary_of(bpeline("extend", "news/1", "--vocab-size", "500", "--json"))
     assert (larger["reference"], larger["vocab_size"]) == ("news/2", 500)
@@ -106,7 +105,7 @@ def test_a_plan_says_what_is_kept_learned_and_moved(
     assert plan["aliases"].startswith("candidate moves")
     said = {step["name"]: step for step in plan["steps"]}
     assert said["count words"]["reused"]
-    assert said["learn merges"]["said"] == "up to 100 merges after those of news/1"
+    assert re.search(r"\b100\b.*\bnews/1$", said["learn merges"]["said"])
     rule = '[[rule]]\nmetric = "ids/changed_meaning"\ndirection = "lower"\nlimit = 0\n'
     (tmp_path / "rules.toml").write_text(rule)
     before |= {tmp_path / "rules.toml"}

@@ -84,5 +84,5 @@ def test_without_a_workspace_there_is_nothing(
 ) -> None:
     result = bpeline("gc")
     assert result.exit_code != 0
-    assert "there is no workspace" in result.output + result.stderr
+    assert str(tmp_path) in result.output + result.stderr
     assert not (tmp_path / ".bpeline").exists()

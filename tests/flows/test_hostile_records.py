@@ -13,7 +13,7 @@ from amounts import Amounts, numbers
 from mutations import try_changes
 from small_publications import publication_of
 
-from bpeline.flows.derive import extension_of
+from bpeline.flows.deriving import extension_of
 from bpeline.flows.requests.project import read_project
 from bpeline.flows.versions.details import sources_of
 from bpeline.registry.certify.certificates import certificates_of

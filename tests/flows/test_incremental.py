@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 from published import copied
 
+from bpeline.flows.counting import word_counting
+from bpeline.flows.publishing.summary import TrainingSummary
 from bpeline.flows.requests.training_request import TrainingRequest
 from bpeline.flows.running.progress import Progress, listening
-from bpeline.flows.steps import counting as count_words
-from bpeline.flows.steps.summary import TrainingSummary
-from bpeline.flows.steps.training_plan import TrainingPlan, plan_training
 from bpeline.flows.train_tokenizer import train_tokenizer
+from bpeline.flows.trainings.plan import TrainingPlan, plan_training
 from bpeline.registry.opening import open_registry
 from bpeline.registry.word_counts.shards import SmallShards
 from bpeline.tokenizer_core.counting.chunk_counts import ChunkCounts, count_chunk
@@ -90,7 +90,7 @@ def training(
             seen.counted.append(chunk.digest)
             return count_chunk(chunk, *args)
 
-        monkeypatch.setattr(count_words, "count_chunk", counting)
+        monkeypatch.setattr(word_counting, "count_chunk", counting)
         workspace = tmp_path / ".bpeline"
         if fresh:
             workspace = next(scratches)
@@ -379,7 +379,7 @@ def test_what_is_held_out_stays_held_out_when_a_corpus_grows(
     files: Path, training: Training
 ) -> None:
     def held_out(summary: TrainingSummary) -> list[bytes]:
-        store, registry = count_words.WordCountStore(open_registry().workspace), open_registry()
+        store, registry = word_counting.WordCountStore(open_registry().workspace), open_registry()
         table = registry.catalogue.count_table_with(lineage(summary)[1])
         assert table is not None
         return store.held_out_documents(store.shards_of(table.key), 1 << 30)

@@ -18,8 +18,8 @@ from interruptions import SAVE, Interrupted
 from published import copied, corpus_parts
 
 from bpeline.flows.cli.main import told_of
+from bpeline.flows.collect_garbage import collect_garbage
 from bpeline.flows.resume import unfinished_run
-from bpeline.flows.sweep_garbage import sweep_garbage
 from bpeline.flows.train_tokenizer import train_tokenizer
 from bpeline.registry import load_tokenizer
 from bpeline.registry.closed_duckdb import raise_if_interrupted
@@ -175,7 +175,7 @@ def test_killed_while_counting_no_chunk_is_counted_twice(
     interrupted: Interrupted, corpus: Path, expected_digest: str, bpeline: Command
 ) -> None:
     killed = interrupted(
-        "bpeline.flows.steps.counting",
+        "bpeline.flows.counting.word_counting",
         "ChunkRecord",
         2,
         signal.SIGKILL,
@@ -211,7 +211,7 @@ def test_killed_while_publishing_there_is_one_version_in_the_end(
     assert load_tokenizer("news@candidate").digest == expected_digest
 
 
-COUNTED = ("bpeline.flows.steps.counting", "ChunkRecord")
+COUNTED = ("bpeline.flows.counting.word_counting", "ChunkRecord")
 
 
 @pytest.mark.night
@@ -368,9 +368,9 @@ def test_an_interruption_that_the_standard_library_hides_is_one_all_the_same(
         finally:
             raise RuntimeError("release unlocked lock")
 
-    monkeypatch.setattr("bpeline.flows.sweep_garbage.open_registry", cut_short)
+    monkeypatch.setattr("bpeline.flows.collect_garbage.open_registry", cut_short)
     with pytest.raises(KeyboardInterrupt):
-        sweep_garbage()
+        collect_garbage()
 
 
 def test_ctrl_c_at_a_question_is_an_interruption(

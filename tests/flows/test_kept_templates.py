@@ -10,7 +10,7 @@ import pytest
 from jinja2 import DictLoader, Environment
 
 from bpeline.flows.pages import rendering
-from bpeline.flows.pages.kept_templates import KeptTemplates
+from bpeline.flows.pages.rendering import KeptTemplates
 
 SOURCE = "{{ 'a'|shout }} {{ name }} {{ 'b' ~ 'c' }}"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bpeline.flows.languages_record import vocabulary_of
+from bpeline.flows.train_languages import vocabulary_of
 from bpeline.tokenizer_core import count_words
 from bpeline.tokenizer_core.algorithms.character_bpe.subword_text import (
     SubwordText,

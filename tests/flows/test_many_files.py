@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event
 
+from bpeline.flows.counting import word_counting
+from bpeline.flows.counting.chunk_plan import CorpusPlan, plan_chunks
+from bpeline.flows.counting.combining import add_up
+from bpeline.flows.counting.word_counting import CountedCorpus, count_words, placed_shards
 from bpeline.flows.requests.training_request import TrainingRequest
-from bpeline.flows.steps import counting
-from bpeline.flows.steps.chunk_plan import CorpusPlan, plan_chunks
-from bpeline.flows.steps.combining import add_up
-from bpeline.flows.steps.counting import CountedCorpus, count_words, placed_shards
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.word_counts import WordCountStore, packs, shards
 from bpeline.tokenizer_core.corpus import LeftOut, SmallFiles
@@ -122,8 +122,8 @@ def together_and_alone(
     """What is known of a corpus that was counted, and of its table: small files together, alone."""
     found: list[Any] = []
     for name, fewest in (("together", 2), ("alone", 1 << 30)):
-        monkeypatch.setattr(counting, "_MANY", fewest)
-        monkeypatch.setattr(counting, "_MANY_TO_COMPILE_FOR", fewest)
+        monkeypatch.setattr(word_counting, "_MANY", fewest)
+        monkeypatch.setattr(word_counting, "_MANY_TO_COMPILE_FOR", fewest)
         numbers: list[int] = []
         read = SmallFiles.read
 
@@ -194,7 +194,7 @@ def test_small_files_are_counted_alone_where_a_corpus_decides_what_counts(
 def test_what_was_counted_before_a_file_that_cannot_be_read_is_kept(
     many: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(counting, "_TOGETHER", 1 << 14)
+    monkeypatch.setattr(word_counting, "_TOGETHER", 1 << 14)
     bad = many / "4" / "0450.txt"
     good = bad.read_bytes()
     bad.write_bytes(b"low\xe6\x97")

@@ -27,8 +27,8 @@ VIEW = "workflowType=machine_learning"
 
 
 @pytest.fixture
-def base(tmp_path: Path) -> Iterator[str]:
-    """``bpeline ui`` of this test's workspace."""
+def base(tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """The address of ``bpeline ui``, and the one that lets a browser in."""
     (port,) = free_ports(1)
     program = "from bpeline.flows.cli.main import main; main()"
     command = [sys.executable, "-c", program, "ui", "--port", str(port)]
@@ -43,8 +43,8 @@ def base(tmp_path: Path) -> Iterator[str]:
                 said.append(line)
                 if "Ctrl-C" in line:
                     break
-            assert any("experiments:" in line for line in said), said
-            yield f"http://127.0.0.1:{port}"
+            pages = [line.split()[1] for line in said if f":{port}/?token=" in line]
+            yield f"http://127.0.0.1:{port}", pages[0]
         finally:
             server.send_signal(signal.SIGTERM)
             server.wait(60)
@@ -75,8 +75,9 @@ def test_the_pages_show_slices_curves_and_the_champion(
     experiment = tracker._client.get_run(runs[0]).info.experiment_id
     found = tracker._client.search_runs([experiment], "tags.kind = 'sweep'")
     (sweep,) = [run for run in found if "mlflow.parentRunId" not in run.data.tags]
-    served = request.getfixturevalue("base")
+    served, sign_in = request.getfixturevalue("base")
     with browsing(BROWSER, tmp_path / "profile") as page:
+        page.shows(sign_in, "news")
         page.shows(
             f"{served}/#/experiments/{experiment}/runs?compareRunsMode=CHART&{VIEW}",
             "news/1", "news/2", "bytes_per_token/docs", "bytes_per_token/part",

@@ -33,6 +33,7 @@ from bpeline.registry.tracking import DRIFTED
 from bpeline.registry.versions.listing import ListedVersion
 
 Command = Callable[..., Result]
+CHAMPION = r"news/{} (\w+ )?champion\b"  # a version and its alias, side by side
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u202e\u200b\"'"
 
 
@@ -77,24 +78,26 @@ def history(*versions: PastVersion, **more: object) -> NameHistory:
 
 
 def test_the_curve_shows_the_versions_of_one_text_alone() -> None:
-    told = "measured on evaluation set 11112222; news has set 3f2a91c0 now"
+    told = "set 11112222, not 3f2a91c0"
     page = Page(
         page_of_name(
             history(
                 version(1, 3.0, not_compared=told, comparable=False),
                 version(2, 4.0),
                 version(3, 5.0, vocab_size=16000, pattern="cl100k"),
-                version(4, None, not_compared="nothing is known of what it was measured on"),
+                version(4, None, not_compared="unknown"),
             )
         )
     )
-    assert "news/2: 250.00 tokens per 1,000 bytes; 8,000 ids, gpt2, 2026-01-02" in page.text
-    assert "news/3: 200.00 tokens per 1,000 bytes; 16,000 ids, cl100k, 2026-01-03" in page.text
+    for facts in (
+        ("news/2", "250.00", "8,000", "gpt2", "2026-01-02"),
+        ("news/3", "200.00", "16,000", "cl100k", "2026-01-03"),
+    ):
+        assert re.search(r"\b.*\b".join(facts), page.text), facts
     assert page.tags.count("title") == 1 + 2, "that of the page, and a point for each"
-    assert f"news/1: {told}" in page.text
+    assert re.search(rf"news/1\b.*{told}", page.text)
     assert "3.0000*" not in page.text  # a whole number is written as one
-    assert "3*" in page.text
-    assert "does not compare" in page.text
+    assert "3*" in page.text, "of another text than the others"
 
 
 @pytest.mark.parametrize(
@@ -123,8 +126,8 @@ def test_a_line_joins_versions_of_one_size_and_pattern(
 
 
 def test_nothing_that_compares_is_said_so() -> None:
-    told = "measured on text of its own training"
-    page = Page(page_of_name(history(version(1, 3.0, not_compared=told), reference=None)))
+    alone = version(1, 3.0, not_compared="its own text")
+    page = Page(page_of_name(history(alone, reference=None)))
     assert "svg" not in page.tags
     assert "evaluation set" in page.text
 
@@ -165,11 +168,11 @@ def test_aliases_say_since_when_and_until_when() -> None:
         )
     )
     words = " ".join(page.text.split())
-    assert "news/2 is champion" in words
+    assert re.search(CHAMPION.format(2), words)
     assert "champion news/2 2026-01-05 10:00 jo why 5" in words
-    assert "2026-01-09 10:00 champion stays at news/2 jo why 9" in words
-    assert "2026-01-02 10:00 2026-01-05 10:00 champion nowhere → news/1 jo why 2" in words
-    assert "x news/2 History" in words, "nothing is known of when this one was set"
+    assert re.search(r"2026-01-09 10:00 champion [^→]*news/2 jo why 9", words), "a refusal"
+    assert re.search(r"2026-01-02 10:00 2026-01-05 10:00 champion \w+ → news/1 jo why 2", words)
+    assert re.search(r"x news/2 (?!2026)", words), "nothing is known of when this one was set"
 
 
 def test_drift_is_a_series_beside_the_version_s_own_text() -> None:
@@ -180,13 +183,17 @@ def test_drift_is_a_series_beside_the_version_s_own_text() -> None:
     seen = (observed(1, 0.0, 4.0), observed(2, -1.0, 3.9), observed(4, 1.0, 2.0))
     page = Page(page_of_name(history(version(1, 4.0), observations=seen)))
     words = " ".join(page.text.split())
-    assert "drifted news/1 on new text, 2026-05-28" in words
-    assert "4 2026-05-28 20:26 news/1 drifted 500.00 250.00 +100.00%" in words
-    assert "2 2026-05-28 20:26 news/1 not judged" in words
+    assert re.search(r"news/1 [^/]*, 2026-05-28", words), "a point of the series"
+    assert re.search(r"4 2026-05-28 20:26 news/1 [a-z ]+ 500\.00 250\.00 \+100\.00%", words)
+    outcomes = re.findall(r"\d 2026-05-28 20:26 news/1 ([a-z ]*[a-z])", words)
+    assert len(outcomes) == len(set(outcomes)) == 3, "each says what came of it"
     assert page.tags.count("svg") == 2
-    asked = Page(page_of_name(history(version(1, 4.0), observations=None)))
-    assert "did not answer when this page was made" in asked.text
-    assert "Nobody has watched" in Page(page_of_name(history(version(1, 4.0)))).text
+    unknown, none = (
+        Page(page_of_name(history(version(1, 4.0), observations=one))) for one in (None, ())
+    )
+    assert "MLflow" in unknown.text.rpartition("Drift")[2]
+    assert "bpeline drift news" in none.text.rpartition("Drift")[2]
+    assert unknown.tags.count("svg") == none.tags.count("svg") == 1
 
 
 @pytest.fixture(scope="module")
@@ -251,9 +258,8 @@ def test_the_command_writes_a_page_with_links_to_reports(here: Path, bpeline: Co
     assert all(Path(unquote(urlparse(one).path)).is_file() for one in reports)
     assert sum("/models/news/versions/" in one for one in page.addresses) == 4
     words = " ".join(page.text.split())
-    assert "news/3 is champion" in words
+    assert re.search(CHAMPION.format(3), words)
     assert "the first" in words
-    assert "not judged" in words
     as_json = json.loads(bpeline("versions", "news", "--html", "news.html", "--json").stdout)
     assert len(as_json) == 4
     for one in as_json:
@@ -286,7 +292,7 @@ def test_mlflow_has_the_page_with_the_latest_version_and_links_it(here: Path) ->
     assert [one for one in page.addresses if not one.startswith("#")] == []
     words = " ".join(page.text.split())
     assert "fewer tokens" in words
-    assert "news/3" in words, "it is made anew after an observation"
+    assert "news/3" in words, "it is made again after an observation"
     shown = page_of_name(name_history(registry, "news"))
     assert _without_time(shown) == _without_time(kept.read_text(encoding="utf-8"))
 
@@ -309,13 +315,13 @@ def test_a_promotion_and_a_deletion_are_on_the_page_at_once(
         (kept,) = Path(".bpeline/mlflow-artifacts").rglob(f"{latest}/artifacts/versions/*.html")
         return " ".join(Page(kept.read_text(encoding="utf-8")).text.split())
 
-    assert "none is champion" in page()
+    assert not re.search(CHAMPION.format(r"\d"), page())
     assert bpeline("promote", "news/1", "--reason", "it is small").exit_code == 0
-    assert "news/1 is champion" in page()
+    assert re.search(CHAMPION.format(1), page())
     assert "it is small" in page()
     assert bpeline("promote", "news/2").exit_code == 0
     assert bpeline("rollback", "news", "--reason", "slow").exit_code == 0
-    assert "news/1 is champion" in page()
+    assert re.search(CHAMPION.format(1), page())
     assert bpeline("delete", "news@candidate", "--remove").exit_code == 0
     done = bpeline("delete", "news/2", "--reason", "not needed", "--remove")
     assert done.exit_code == 0, done.output

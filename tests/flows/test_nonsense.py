@@ -70,6 +70,7 @@ def trained(folder_after: Callable[..., Path], english_and_code: str) -> Path:
     return folder_after({**texts, **half}, [training, ("promote", "t/1")])
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("mode", MODES)
 def test_a_server_of_nonsense_costs_seconds_and_a_message(
@@ -103,6 +104,7 @@ def test_a_server_of_nonsense_costs_seconds_and_a_message(
         assert "other/1" in delivered.output
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("command", ON_PREFECT)
 @pytest.mark.parametrize("mode", MODES)
 def test_a_prefect_server_of_nonsense_costs_seconds_and_a_line(

@@ -60,6 +60,7 @@ def test_every_command_is_among_these() -> None:
 
 
 @pytest.mark.night
+@pytest.mark.combinations
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_environment_is_unforeseen(

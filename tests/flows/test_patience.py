@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def test_a_locked_workspace_is_waited_for_and_the_reason_said_once(slept: list[f
     said: list[str] = []
     work = failing(locked("one"), locked("one"), locked("another"))
     assert patiently(work, said.append) == "done"
-    assert said == ["waiting: one works here", "waiting: another works here"]
+    assert [re.findall("one|another", line) for line in said] == [["one"], ["another"]]
     assert slept == [patience.LOCKED_SECONDS] * 3
 
 
@@ -54,7 +55,7 @@ def test_a_registry_that_does_not_answer_is_asked_again_a_few_times(slept: list[
     said: list[str] = []
     assert patiently(failing(silent(), silent(), silent()), said.append) == "done"
     assert slept == list(patience.UNREACHABLE_DELAYS)
-    assert said[0] == "MLflow does not answer; tried again in 30 seconds"
+    assert re.search(r"MLflow.*\b30\b", said[0])
     with pytest.raises(RegistryUnreachable):
         patiently(failing(*(silent() for _ in range(4))), said.append)
 

@@ -24,7 +24,6 @@ def trained(folder_after: Callable[..., Path], english_and_code: str) -> Path:
     return folder_after(files, [(*TRAIN, "--name", "news", "--pattern", PATTERN)])
 
 
-@pytest.mark.night
 def test_a_version_is_what_the_library_trains_with_its_pattern(here: Path) -> None:
     version = load_tokenizer("news/1")
     assert version.pattern.name == PATTERN
@@ -33,7 +32,6 @@ def test_a_version_is_what_the_library_trains_with_its_pattern(here: Path) -> No
     assert version.digest != train_bpe(count_words("corpus.txt"), 400).digest
 
 
-@pytest.mark.night
 def test_words_of_one_regex_are_not_taken_for_those_of_another(
     here: Path, bpeline: Command
 ) -> None:
@@ -45,7 +43,6 @@ def test_words_of_one_regex_are_not_taken_for_those_of_another(
         assert load_tokenizer(f"own/{number}").digest == train_bpe(counts, 400).digest
 
 
-@pytest.mark.night
 def test_pruning_counts_tokens_in_words_of_the_versions_pattern(
     here: Path, bpeline: Command
 ) -> None:

@@ -8,11 +8,10 @@ import shutil
 import signal
 import subprocess
 import sys
-import urllib.request
 from pathlib import Path
 
 import pytest
-from loopback import free_ports
+from loopback import asked, free_ports
 from postgres import PostgresServer
 
 from bpeline import flows
@@ -68,6 +67,8 @@ def test_everything_on_postgresql(
                 said.append(line)
                 if "Ctrl-C" in line:
                     break
+            secret = (home / "server-password").read_text().strip()
+            env["PREFECT_API_AUTH_STRING"] = f"bpeline:{secret}"
             commands = Path("/proc").glob("[0-9]*/cmdline")
             seen_by_all = b"".join(command.read_bytes() for command in commands if command.exists())
             assert postgres.password.encode() not in seen_by_all
@@ -75,8 +76,7 @@ def test_everything_on_postgresql(
             assert "news/1" in trained
             assert f"http://127.0.0.1:{mlflow}/#/models/news/versions/1" in trained
             shown = f"http://127.0.0.1:{mlflow}/api/2.0/mlflow/registered-models/get?name=news"
-            with urllib.request.urlopen(shown, timeout=120) as answer:
-                model = json.load(answer)["registered_model"]
+            model = asked(shown, Authorization=f"Bearer {secret}")["registered_model"]
             assert model["latest_versions"][0]["version"] == "1"
             bpeline("promote", "news/1")
             (version,) = json.loads(bpeline("versions", "--json"))

@@ -20,14 +20,14 @@ pytestmark = pytest.mark.night
 # Runs the command line; the server is killed when the first chunk is counted.
 PROGRAM = """
 import os, sys
-from bpeline.flows.steps import counting
+from bpeline.flows.counting import word_counting
 victim = int(sys.argv.pop(1))
-original = counting.count_chunk
+original = word_counting.count_chunk
 def killing(*arguments, **options):
-    counting.count_chunk = original
+    word_counting.count_chunk = original
     os.kill(victim, 9)
     return original(*arguments, **options)
-counting.count_chunk = killing
+word_counting.count_chunk = killing
 from bpeline.flows.cli.main import main
 main()
 """
@@ -75,7 +75,7 @@ def test_a_run_whose_server_is_started_again_is_recorded_to_its_end(
     starting.join()
     assert killed.returncode == -signal.SIGKILL
     assert states == {"finished"}
-    assert "going on in this process" not in said
+    assert "this process" not in said
     (run,) = server.runs_of("news")
     assert run["state_type"] == "COMPLETED"
     require_the_tokenizer(corpus, tmp_path)
@@ -88,5 +88,5 @@ def test_a_run_whose_server_is_killed_ends_without_it(
     assert server.process is not None
     assert server.process.wait(60) == -signal.SIGKILL
     assert states == {"finished"}
-    assert "going on in this process" in said
+    assert "this process" in said
     require_the_tokenizer(corpus, tmp_path)

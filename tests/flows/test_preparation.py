@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bpeline.flows.steps.preparation import prepared
 from bpeline.flows.train_tokenizer import train_tokenizer
+from bpeline.flows.trainings.preparation import prepared
 from bpeline.registry.opening import open_registry
 from bpeline.registry.tracking import MlflowTracker
 from bpeline.registry.tracking.tracked import TrackingSettings

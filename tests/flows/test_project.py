@@ -401,7 +401,7 @@ def test_a_schedule_that_prefect_refuses_or_that_never_fires_is_not_deployed(
         assert refused.exit_code == 2
         assert re.search(f"bpeline.toml.*retrain-news.*{said}", refused.stderr)
     else:
-        assert "no Prefect server is named" in refused.stderr
+        assert "PREFECT_API_URL" in refused.stderr
 
 
 @pytest.mark.night
@@ -429,7 +429,7 @@ def test_the_file_holds_for_its_own_name_below_files_and_options_that_are_typed(
 ) -> None:
     fields = 'special_tokens = ["<|x|>"]\ntext_field = "body"\nheld_out = 0\ndeduplicate = true\n'
     path = written(tmp_path, TRAIN + fields)
-    part, not_read = str(corpus / "part-0.txt"), f"note: {path} is not read for "
+    part, not_read = str(corpus / "part-0.txt"), rf"note: {path} .*"
     counts = pa.table({"word": ["low", " lower"], "count": [5, 2]})
     pq.write_table(counts, tmp_path / "words.parquet")
     (tmp_path / "set.jsonl").write_text('{"body": "low lower lowest"}\n')
@@ -442,8 +442,9 @@ def test_the_file_holds_for_its_own_name_below_files_and_options_that_are_typed(
     ):
         done = bpeline("train", *typed, "--json")
         assert done.exit_code == 0, done.stderr
-        assert (f"note: as {path} says" in done.stderr) is read
-        assert (f"{not_read}other: its name is news" in done.stderr) is not read
+        notes = re.findall(rf"^note: .*{path}.*", done.stderr, re.MULTILINE)
+        assert len(notes) == 1, "it is read, or it is said why not"
+        assert bool(re.match(rf"{not_read}\bother\b.*\bnews$", notes[0])) is not read
         summary = json.loads(done.stdout)
         assert summary["name"] == name
         shown = json.loads(bpeline("show", summary["reference"], "--json").stdout)["parameters"]
@@ -451,23 +452,23 @@ def test_the_file_holds_for_its_own_name_below_files_and_options_that_are_typed(
         assert str(tmp_path / "corpus") not in shown.get("paths", [])
         assert shown["pattern"] == ("cl100k" if "cl100k" in typed else "gpt2")
     demo = bpeline("train", "--demo", "--plan")
-    assert f"{not_read}demo" in demo.stderr
+    assert re.search(rf"{not_read}\bdemo\b", demo.stderr)
     joint = ("--joint", f"a={part}", "--joint", f"b={part}", "--name", "news", "--merges", "5")
     assert "--joint" in bpeline("train", *joint, "--vocab-size", "9").stderr
     for words in ((), ("--name", "news")):
         swept = bpeline("sweep", part, *words, "--sizes", "400")
         typed_again = shlex.join(["bpeline", "train", part, *words])
         assert f"register:  {typed_again} --vocab-size N" in swept.stdout, swept.stderr
-        assert f"note: as {path} says" in swept.stderr
+        assert str(path) in swept.stderr
     sources = "".join(
         f'[[source]]\nname = "{n}"\nfiles = ["corpus/part-{n}.txt"]\n' for n in (0, 1)
     )
     (tmp_path / "two.toml").write_text(sources)
     mixed = ("sweep", "two.toml", "--weights", "0=2", "--sizes", "400", "--json")
-    for name, said in (("news", f"note: as {path} says"), ("other", not_read)):
+    for name, is_read in (("news", True), ("other", False)):
         done = bpeline(*mixed, "--name", name)
         assert done.exit_code == 0, done.stderr
-        assert said in done.stderr
+        assert bool(re.search(rf"{not_read}\bother\b.*\bnews\b", done.stderr)) is not is_read
         assert json.loads(done.stdout)["combinations"][0]["mixture"] == "as it is"
     assert bpeline("evaluate", "news", "--set-from", "set.jsonl").exit_code == 0
 
@@ -518,7 +519,7 @@ def test_what_was_looked_for_is_said_where_there_is_no_workspace(
     assert said in asked.stderr
     assert "bpeline.configure(" in asked.stderr
     monkeypatch.setenv("BPELINE_HOME", str(tmp_path / "other"))
-    assert "which BPELINE_HOME names" in bpeline("versions").stderr
+    assert "BPELINE_HOME" in bpeline("versions").stderr
 
 
 def test_a_path_that_is_not_there_is_said_before_the_training_is_imported(tmp_path: Path) -> None:
@@ -685,7 +686,7 @@ def test_texts_that_are_found_are_proposed_and_never_guessed(
 def test_where_no_text_is_init_asks_for_the_corpus(tmp_path: Path, bpeline: Command) -> None:
     refused = bpeline("init", "--name", "news")
     assert refused.exit_code == 2
-    assert "there is no text in" in refused.stderr
+    assert str(tmp_path) in refused.stderr
     assert not (tmp_path / "bpeline.toml").exists()
 
 
@@ -707,7 +708,7 @@ def test_a_file_that_is_named_is_read_from_anywhere_and_what_is_typed_wins(
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     monkeypatch.chdir(elsewhere)
     named = ("--project", path)
-    assert "there is no file" in bpeline("train", "--project", "b.toml").stderr
+    assert "b.toml" in bpeline("train", "--project", "b.toml").stderr
     trained = bpeline("train", *named, "--vocab-size", 300, "--json")
     assert trained.exit_code == 0, trained.stderr
     monkeypatch.chdir(tmp_path)
@@ -788,8 +789,8 @@ def test_commands_that_write_say_which_workspace_unless_it_is_here_or_typed(
     monkeypatch.chdir(tmp_path / folder)
     if home:
         monkeypatch.setenv("BPELINE_HOME", str(tmp_path / home))
-    notes = [one for one in bpeline(*typed).stderr.splitlines() if "the workspace is" in one]
-    assert notes == ([f"note: the workspace is {tmp_path}{said}"] if said else [])
+    notes = [one for one in bpeline(*typed).stderr.splitlines() if one.startswith("note: ")]
+    assert [one.endswith(f" {tmp_path}{said}") for one in notes] == [True] * bool(said)
 
 
 @pytest.mark.parametrize("content", ["name = ", "a = " + "[" * 2000, "# " + "x" * (1 << 20)])

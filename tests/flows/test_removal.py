@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from bpeline.flows.diagnosis import examine
+from bpeline.flows.cli.diagnosis import examine
 from bpeline.registry.catalogue import Deletion
 from bpeline.registry.opening import open_registry
 
@@ -30,7 +30,7 @@ def test_a_run_that_could_never_begin_is_not_kept_as_unfinished(bpeline: Command
         assert bpeline(*typo).exit_code in (1, 2)
     # A training whose file is not there is refused before it is a run.
     assert [run.state for run in open_registry().catalogue.runs()] == ["refused"] * 3
-    assert bpeline("resume", "--list").stdout == "no run is unfinished\n"
+    assert json.loads(bpeline("resume", "--list", "--json").stdout) == []
     assert "runs" not in [finding.subject for finding in examine()]
 
 
@@ -129,7 +129,7 @@ def test_a_deletion_that_was_noted_is_done_by_resume_and_keeps_no_run_waiting(
     Path("broken.txt").write_text("mended, mended and mended " * 1000)
     resumed = bpeline("resume")  # candidate points to it
     assert resumed.exit_code == 0, resumed.output
-    assert "note: an alias points" in resumed.stderr
+    assert re.search(r"^note: .*candidate", resumed.stderr, re.MULTILINE)
     assert bpeline("delete", "news@candidate", "--remove").exit_code == 0
     registry.catalogue.add_deletions([noted])
     done = bpeline("resume", "--json")

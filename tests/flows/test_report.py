@@ -20,11 +20,9 @@ from published import copied
 from tempting_texts import tempting_texts
 
 from bpeline.flows import pages
-from bpeline.flows.pages.contents import ReportContents
-from bpeline.flows.pages.packed import leb128
-from bpeline.flows.pages.report import LARGEST, report_page
-from bpeline.flows.pages.visible import visible
-from bpeline.flows.versions.report import version_contents
+from bpeline.flows.pages.rendering import visible
+from bpeline.flows.pages.report import LARGEST, ReportContents, leb128, report_page
+from bpeline.flows.versions.report_writer import version_contents
 from bpeline.registry import load_tokenizer
 from bpeline.registry.tokens.screening import screen
 from bpeline.registry.workspace.workspace import Workspace
@@ -272,7 +270,7 @@ def test_training_registers_a_report_with_the_difference_to_the_champion(
     assert page.run("document.title") == "news/2: a report"
     assert page.run("document.querySelector('h1').textContent") == "news/2"
     report = (shown_in_mlflow.parents[1] / "report.md").read_text()
-    assert report.startswith("# news/2\n\n| | |\n")
+    assert re.match(r"# news/2\n\n\|", report), "a table"
 
 
 @pytest.mark.night
@@ -348,7 +346,9 @@ def test_an_address_of_one_document_is_found_and_kept_from_the_champion(
     (Path(details["files"]) / "evaluation.json").unlink()
     unread = version_contents("mails/1").screening
     assert set(contents.screening.one_document) <= set(unread.unread)
-    assert "the text is not there to look closer" in report_page(version_contents("mails/1"))
+    assert f"{len(unread.unread):,} tokens" in visible_text(
+        report_page(version_contents("mails/1"))
+    )
 
 
 @pytest.mark.night
@@ -411,10 +411,9 @@ def test_counts_that_are_gone_are_missed_nowhere_else(
     page.open(tmp_path / "bare.html")
     page.run("report.then(() => true)")
     assert page.complaints == []
-    assert "counts it was trained on are not in this workspace" in page.run(
-        "document.body.innerText"
-    )
-    assert "is the champion" in page.run("document.body.innerText")
+    missed = page.run("document.body.innerText")
+    assert missed.count("not in this workspace") == 1
+    assert "champion" in missed
 
 
 @pytest.mark.night
@@ -438,7 +437,7 @@ def test_a_page_without_scripts_still_reads(page: Page, here: Path, bpeline: Com
     page.open(here / "still.html", scripts=False)
     page.call("Emulation.setScriptExecutionDisabled", value=False)
     text = page.run("document.body.innerText")
-    assert "Carry the most text" in text
+    assert load_tokenizer("news/2").digest[:12] in text
     assert "needs JavaScript" in page.run("document.querySelector('noscript').outerHTML")
 
 

@@ -16,7 +16,7 @@ from subprocess import PIPE
 import pytest
 from nonsense import MODES, nonsense
 
-from bpeline.flows.running import prefect_client, runner, settings
+from bpeline.flows.running import runner, settings
 from bpeline.registry.workspace import Workspace, serving_prefect
 from bpeline.tokenizer_core.errors import WorkspaceLocked
 
@@ -56,8 +56,8 @@ def _nothing_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect"))
     monkeypatch.setenv("BPELINE_HOME", str(tmp_path / "workspace"))
     # Of a server that answers: on a busy machine it may take long.
-    monkeypatch.setattr(prefect_client, "TALK_SECONDS", 120.0)
-    monkeypatch.setattr(prefect_client, "ANSWER_SECONDS", 60.0)
+    monkeypatch.setattr(runner, "TALK_SECONDS", 120.0)
+    monkeypatch.setattr(runner, "ANSWER_SECONDS", 60.0)
     monkeypatch.setattr(runner, "CONNECT_SECONDS", 60.0)
 
 
@@ -204,7 +204,7 @@ def test_a_server_that_is_not_prefect_3_is_not_used(
 def test_a_prefect_server_of_nonsense_is_not_used_and_costs_seconds(
     mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prefect_client, "TALK_SECONDS", 2.0)
+    monkeypatch.setattr(runner, "TALK_SECONDS", 2.0)
     with nonsense(mode) as asked:
         monkeypatch.setenv("PREFECT_API_URL", f"{asked.url}/api")
         begin = time.monotonic()

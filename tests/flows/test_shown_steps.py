@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
@@ -25,8 +26,8 @@ def test_each_replacement_of_a_compression_is_printed(bpeline: Command, tmp_path
     assert [line[9:] for line in printed.splitlines() if line.startswith("  block")] == [
         "ABABCABCD", "HHCHCD", "HGGD"
     ]  # fmt: skip
-    assert "step 1: H = AB, which occurs 3 times" in printed
-    assert "step 2: G = HC, which occurs 2 times" in printed
+    assert re.search(r"^step 1: H = AB\b.*\b3\b", printed, re.MULTILINE)
+    assert re.search(r"^step 2: G = HC\b.*\b2\b", printed, re.MULTILINE)
     told = json.loads(bpeline(*begin, "--json").stdout)
     assert [step["table"] for step in told] == [{}, {"H": "AB"}, {"H": "AB", "G": "HC"}]
     assert told[1]["pairs"] == {"HC": 2, "HH": 1, "CH": 1, "CD": 1}
@@ -39,9 +40,9 @@ def test_each_replacement_of_a_compression_is_printed(bpeline: Command, tmp_path
 def test_overlapping_pairs_are_said_to_overlap(bpeline: Command, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("aaaaa")  # four pairs, and two of them become a token
     command = ("compress", "a.txt", "--threshold", 2, "--show-steps", "--new-bytes", "H")
-    assert "H = aa, which occurs 4 times, overlaps included" in bpeline(*command).stdout
+    assert re.search(r"H = aa\b.*\b4\b.*overlap", bpeline(*command).stdout)
     command = ("train", "a.txt", "--algorithm", "char-bpe", "--merges", 1, "--show-steps")
-    assert "a + a = aa, which occurs 4 times, overlaps included" in bpeline(*command).stdout
+    assert re.search(r"a \+ a = aa\b.*\b4\b.*overlap", bpeline(*command).stdout)
 
 
 def test_steps_of_a_compression_are_counted_anew(seed: int) -> None:
@@ -75,5 +76,6 @@ def test_a_token_of_characters_is_drawn_as_characters(bpeline: Command) -> None:
     told = json.loads(bpeline("explain", "made", "--token", "лес</w>", "--json").stdout)
     assert told["trees"][0]["token"] == "лес</w>"
     assert [part["token"] for part in told["trees"][0]["parts"]]
-    assert "no merge makes it" in bpeline("explain", "made", "--token", "л").stdout
+    told = json.loads(bpeline("explain", "made", "--token", "л", "--json").stdout)
+    assert "trees" not in told, "no merge makes it"
     assert bpeline("explain", "made", "--id", 999).exit_code == 2

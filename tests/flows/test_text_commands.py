@@ -178,10 +178,9 @@ def test_count_separates_documents_at_the_special_tokens_of_the_version(
     total = found["total"]
     assert (total["documents"], total["tokens"], total["bytes"]) == (3, 4, 12)
     assert found["separators"] == [END, "<x>"]
-    assert found["notes"] == [
-        f"documents of text files end at {END} and <x>; `--separator none` reads each file as one "
-        "document"
-    ]
+    (note,) = found["notes"]
+    for fact in (f" {END} ", " <x>", "`--separator none`"):
+        assert fact in note
     plain = bpeline("count", "./kept", "a.txt")
     assert plain.stderr == f"note: {found['notes'][0]}\n"
     assert plain.stdout.splitlines()[1].split()[:3] == ["4", "3", "12"]

@@ -52,15 +52,15 @@ def test_a_version_keeps_the_rules_it_was_trained_with(
     ]
     assert (request["forbid"], request["characters"]) == (["digits"], "whole")
     assert request["forbidden_tokens"] == [" and", "hex:e6a5"]
-    said = "no match of digits, none of 2 forbidden tokens, whole characters or a part of one"
-    planned = bpeline("train", *asked, *rules, "--plan")
-    assert f"; each token: {said}" in planned.stdout
-    assert "each token: no match of digits" in bpeline("train", *asked, *rules[:2], "--plan").stdout
+    every, one = (bpeline("train", *asked, *some, "--plan").stdout for some in (rules, rules[:2]))
+    assert re.search(r"\bdigits\b.*\b2\b.*\bcharacters\b", every)
+    assert "digits" in one
+    assert "characters" not in one
     verified = bpeline("verify", "news/2", "--json")
     assert verified.exit_code == 0, verified.output
     checks = {one["what"]: one for one in json.loads(verified.stdout)["checks"]}
     assert checks["each token"]["holds"]
-    assert checks["each token"]["found"] == said
+    assert checks["each token"]["found"] in every, "said in the same words"
     extended = bpeline("extend", "news/2", "--vocab-size", 295, "--json")
     assert extended.exit_code == 0, extended.output
     longer = load_tokenizer(json.loads(extended.stdout)["reference"]).vocab.values()

@@ -15,8 +15,8 @@ from published import copied
 
 from bpeline.flows.requests import TrainingRequest
 from bpeline.flows.running.progress import Progress, listening
-from bpeline.flows.steps import plan_training
 from bpeline.flows.train_tokenizer import train_tokenizer
+from bpeline.flows.trainings import plan_training
 from bpeline.flows.verify_version import verify_version
 from bpeline.flows.versions.details import version_details
 from bpeline.registry import load_tokenizer
@@ -128,7 +128,7 @@ def test_another_vocabulary_size_does_not_read_the_corpus(
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a file of the corpus was opened")
 
-    monkeypatch.setattr("bpeline.flows.steps.counting.cut_chunks", refuse)
+    monkeypatch.setattr("bpeline.flows.counting.word_counting.cut_chunks", refuse)
     second = train_tokenizer([str(corpus)], "news", 500)
     assert second.version == 2
     merges = load_tokenizer("news/2").merges
@@ -293,7 +293,7 @@ def test_words_that_do_not_fit_into_memory_do_not_change_the_result(
         parts.append((arguments[3] >> 20, counts.parts > 1, len(counts.counts)))
         return counts
 
-    monkeypatch.setattr("bpeline.flows.steps.counting.count_chunk", counted)
+    monkeypatch.setattr("bpeline.flows.counting.word_counting.count_chunk", counted)
     for number, more in enumerate(settings):
         workspace = copied(fresh_workspace, tmp_path / f"workspace-{number}")
         path = str(tmp_path / "many.txt")

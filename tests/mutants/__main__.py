@@ -33,8 +33,6 @@ class Fault:
 
     Attributes:
         tests: files of tests, one of which has to fail.
-        night: why only all of what is slow in them, as `make test-nightly` runs it, catches the
-            fault; empty for all that `make test` catches.
     """
 
     name: str
@@ -42,7 +40,6 @@ class Fault:
     old: str
     new: str
     tests: tuple[str, ...]
-    night: str = ""
 
     def put_into(self, project: Path) -> None:
         """Change the file.
@@ -85,8 +82,6 @@ def failing_test(fault: Fault) -> str | None:
         if "/kernels/" in fault.file:  # machine code that nobody will want again
             environment["XDG_CACHE_HOME"] = str(Path(directory, "cache"))
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-        if fault.night:
-            command.append("--night")
         try:
             done = subprocess.run(
                 [*command, *fault.tests], cwd=project, env=environment, capture_output=True,
@@ -118,8 +113,7 @@ def main(names: list[str]) -> int:
         for done in as_completed(running):
             fault, (seconds, test) = running[done], done.result()
             seen[fault.name] = test
-            night = f" (with --night: {fault.night})" if fault.night else ""
-            print(f"{seconds:5.0f} s  {fault.name}: {test or 'NOT CAUGHT'}{night}", flush=True)
+            print(f"{seconds:5.0f} s  {fault.name}: {test or 'NOT CAUGHT'}", flush=True)
     finally:
         pool.shutdown(cancel_futures=True)  # tests that cannot run end all the others too
     caught = sum(test is not None for test in seen.values())

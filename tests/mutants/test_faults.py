@@ -39,4 +39,7 @@ def test_a_fault_changes_one_place_and_leaves_a_program(fault: Any) -> None:
     assert text.count(fault.old) == 1
     changed = text.replace(fault.old, fault.new)
     assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(text))
-    assert all((ROOT / test).exists() for test in fault.tests)
+    for file in fault.tests:
+        tests, night = (ROOT / file).read_text(encoding="utf-8"), "pytest.mark.night"
+        assert f"pytestmark = {night}" not in tests
+        assert tests.count("\ndef test_") > tests.count(f"@{night}"), "by day there is none"

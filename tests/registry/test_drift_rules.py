@@ -16,9 +16,10 @@ from bpeline.registry.evaluation.drift_rules import (
     share_to_watch,
     too_small_to_judge,
 )
-from bpeline.registry.evaluation.gates import Rule
+from bpeline.registry.evaluation.gates import Rule, Verdict
 from bpeline.tokenizer_core.corpus import hold_out
 from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.evaluation import TOO_FEW_DOCUMENTS
 from bpeline.tokenizer_core.evaluation.drift import DIVERGENCE, EXCESS_DIVERGENCE, NEW_COST, Figure
 from bpeline.tokenizer_core.evaluation.metric_names import BYTES_PER_TOKEN
 from bpeline.tokenizer_core.splitting import CutPairs, SplitPattern
@@ -33,8 +34,14 @@ def around(value: float, spread: float, own: float | None = None) -> Figure:
 
 
 def says(rule: Rule, figure: Figure) -> tuple[bool, str]:
-    (verdict,) = judge_drift([rule], {"all": {rule.metric: figure}}, {})
+    verdict = verdict_on(rule, figure)
+    assert verdict.judged
     return verdict.holds, verdict.said
+
+
+def verdict_on(rule: Rule, figure: Figure) -> Verdict:
+    (verdict,) = judge_drift([rule], {"all": {rule.metric: figure}}, {})
+    return verdict
 
 
 WORSE_BY_A_TWENTIETH = Rule(BYTES_PER_TOKEN, "higher", tolerance=0.05, confidence=0.95)
@@ -64,23 +71,22 @@ def test_a_limit_needs_nothing_to_compare_with() -> None:
     both = Rule(BYTES_PER_TOKEN, "higher", tolerance=0.05, limit=3.0)
     assert not says(both, Figure(2.9, 3.0))[0], "the limit"
     assert not says(both, Figure(3.1, 4.0))[0], "the tolerance"
-    assert "is not judged: it is not known" in says(both, Figure(3.1, None))[1]
+    assert not verdict_on(both, Figure(3.1, None)).judged
 
 
 def test_what_cannot_be_known_is_not_judged() -> None:
-    (missing,) = judge_drift([WORSE_BY_A_TWENTIETH], {"all": {}}, {})
-    assert (missing.judged, missing.holds) == (False, False)
-    assert "was not measured" in missing.said
-    holds, said = says(WORSE_BY_A_TWENTIETH, around(1.0, 0.0))
-    assert not holds
-    assert "is not judged: it is not known of the version's own text" in said
-    holds, said = says(WORSE_BY_A_TWENTIETH, Figure(1.0, 4.0, documents=3))
-    assert not holds
-    assert "is not judged: too few documents to tell chance from difference" in said
+    rule = WORSE_BY_A_TWENTIETH
+    (missing,) = judge_drift([rule], {"all": {}}, {})
+    nothing_own = verdict_on(rule, around(1.0, 0.0))
+    few = verdict_on(rule, Figure(1.0, 4.0, documents=3))
     far = {"all": {BYTES_PER_TOKEN: around(1.0, 0.0, own=4.0)}}
-    (small,) = judge_drift([WORSE_BY_A_TWENTIETH], far, {"all": "3 documents"})
-    assert (small.judged, small.holds) == (False, False)
-    assert small.said.endswith("is not judged: 3 documents")
+    (small,) = judge_drift([rule], far, {"all": "3 documents"})
+    for verdict in (missing, nothing_own, few, small):
+        assert (verdict.judged, verdict.holds) == (False, False)
+        assert BYTES_PER_TOKEN in verdict.said
+    assert TOO_FEW_DOCUMENTS in few.said
+    assert small.said.endswith(": 3 documents")
+    assert len({one.said for one in (missing, nothing_own, few, small)}) == 4, "each has its reason"
 
 
 def test_slices_are_judged_by_bytes_per_token() -> None:
@@ -156,7 +162,7 @@ def test_what_is_advised_suffices_for_drift_to_be_judged(
 ) -> None:
     pairs = SplitPattern.named("gpt2").cut_pairs if is_cut else None
     _, said = watched(size, mean, spread, 0.01, pairs)
-    if more := re.search(r"give ([0-9.]+) MB more text", said):
+    if more := re.search(r"\b0\.4 MB\b.* ([0-9.]+) MB\b", said):
         assert size < 1_350_000
         size += round(float(more[1]) * 1_000_000)
     share = float(re.findall(r"--held-out ([0-9.]+)`", said)[0])

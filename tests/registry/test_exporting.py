@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import sys
 import textwrap
 from collections import Counter
@@ -366,7 +367,7 @@ def test_without_the_program_the_certificate_says_so(
 ) -> None:
     monkeypatch.setattr("bpeline.registry.certify.native_readers.find_spec", lambda name: None)
     certificate = export_version("news/1", tmp_path / "tokenizer.json", "hf").certificate
-    assert str(certificate) == "not checked: tokenizers is not installed"
+    assert str(certificate).startswith("not checked: tokenizers ")
     assert (certificate.equal, certificate.library) == (0, "")
     assert (tmp_path / "tokenizer.json").exists()
 
@@ -435,7 +436,7 @@ def test_a_library_in_a_folder_of_its_own_ends_nothing_here(
     assert (certificate.equal, certificate.difference) == (0, None)
     trained.save(tmp_path / "x.tiktoken", "tiktoken")
     absent = certify(trained, "tiktoken", tmp_path / "x.tiktoken", folder=tmp_path / "empty")
-    assert absent.not_checked == f"tiktoken is not in {tmp_path / 'empty'}"
+    assert re.fullmatch(rf"tiktoken .* {tmp_path / 'empty'}", absent.not_checked)
 
 
 def test_an_interruption_passes_the_fence() -> None:

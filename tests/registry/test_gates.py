@@ -30,7 +30,13 @@ from bpeline.tokenizer_core.errors import (
     PromotionNotJudged,
     PromotionRefused,
 )
-from bpeline.tokenizer_core.evaluation import MODEL_SHAPES, Change, NamedShape, model_shape
+from bpeline.tokenizer_core.evaluation import (
+    MODEL_SHAPES,
+    TOO_FEW_DOCUMENTS,
+    Change,
+    NamedShape,
+    model_shape,
+)
 from bpeline.tokenizer_core.evaluation.metric_names import ALL
 
 RATIO = "compression/bytes_per_token"
@@ -72,11 +78,10 @@ def test_a_rule_bounds_a_metric(
     present = None if before is None else {ALL: {rule.metric: before}}
     (verdict,) = judge([rule], Evidence({ALL: {rule.metric: value}}, present))
     assert verdict.holds is holds
-    if worst is None:
-        assert "nothing to compare" in str(verdict)
-    else:
+    assert verdict.judged
+    if worst is not None:
         assert f"{worst:.6g}" in str(verdict)
-        assert ("short" in str(verdict)) is not holds
+        assert holds or f" {abs(value - worst):.3g} " in str(verdict), "how much is missing"
 
 
 GERMAN = {"language:de": {RATIO: 3.0, "words/fertility": 1.5}}
@@ -88,23 +93,18 @@ GERMAN = {"language:de": {RATIO: 3.0, "words/fertility": 1.5}}
         # Tokens fall by 2 to 6 %: bytes per token rise by 2.04 to 6.38 %.
         (Rule(RATIO, "higher"), (-0.06, -0.02), True, "+2.04% … +6.38%"),
         # The difference is good, and perhaps chance.
-        (
-            Rule(RATIO, "higher"),
-            (-0.06, 0.01),
-            None,
-            "400 documents do not decide, about 748 would",
-        ),
-        (Rule(RATIO, "higher", 0.01), (-0.06, 0.01), True, "-1.00% is accepted"),
-        (Rule(RATIO, "higher", -0.01), (-0.06, -0.02), True, "+1.00% is accepted"),
-        (Rule(RATIO, "higher", -0.03), (-0.06, -0.02), None, "+3.00% is accepted"),
-        (Rule(RATIO, "higher", -0.07), (-0.06, -0.02), False, "0.62% short, beyond chance"),
-        (Rule("words/fertility", "lower", 0.0), (-0.06, 0.01), None, "about 784 would"),
-        (Rule("words/fertility", "lower", 0.0), (-0.0101, 0.01), None, "no number of documents"),
+        (Rule(RATIO, "higher"), (-0.06, 0.01), None, " 748 "),
+        (Rule(RATIO, "higher", 0.01), (-0.06, 0.01), True, "-1.00%"),
+        (Rule(RATIO, "higher", -0.01), (-0.06, -0.02), True, "+1.00%"),
+        (Rule(RATIO, "higher", -0.03), (-0.06, -0.02), None, "+3.00%"),
+        (Rule(RATIO, "higher", -0.07), (-0.06, -0.02), False, " 0.62%"),
+        (Rule("words/fertility", "lower", 0.0), (-0.06, 0.01), None, " 784 "),
+        (Rule("words/fertility", "lower", 0.0), (-0.0101, 0.01), None, " 1.01%"),
         (Rule("words/fertility", "lower", 0.01), (-0.06, 0.009), True, "+1.00%"),
-        (Rule("words/fertility", "lower", 0.01), (0.011, 0.06), False, "0.10% short"),
-        (Rule("words/fertility", "lower"), (0.0, 0.0), True, "+0.00% is accepted"),
-        (Rule(RATIO, "higher", 0.0), None, None, "too few documents to tell"),
-        (Rule(RATIO, "higher", 0.0, 3.5), (-0.06, -0.02), False, "0.5 short"),
+        (Rule("words/fertility", "lower", 0.01), (0.011, 0.06), False, " 0.10%"),
+        (Rule("words/fertility", "lower"), (0.0, 0.0), True, "+0.00%"),
+        (Rule(RATIO, "higher", 0.0), None, None, TOO_FEW_DOCUMENTS),
+        (Rule(RATIO, "higher", 0.0, 3.5), (-0.06, -0.02), False, " 0.5 "),
     ],
 )
 @pytest.mark.parametrize("confidence", [None, 0.95, 0.8])
@@ -118,11 +118,11 @@ def test_the_interval_of_what_follows_from_tokens_decides(
     """A rule without a confidence decided by the difference alone, which may be chance."""
     rule = replace(rule, slice="language:de", confidence=confidence)
     changes = {"language:de": changed(interval, confidence=confidence or 0.95)}
-    (verdict,) = judge([rule], Evidence(GERMAN, GERMAN, changes, "the same text"))
+    (verdict,) = judge([rule], Evidence(GERMAN, GERMAN, changes, "set 2"))
     assert (verdict.holds, verdict.judged) == (bool(holds), holds is not None), str(verdict)
     assert said in str(verdict)
-    assert "of language:de" in str(verdict)
-    assert "on the same text" in str(verdict)
+    assert "language:de" in str(verdict)
+    assert "set 2" in str(verdict)
     if rule.limit is None:
         (first,) = judge([rule], Evidence(GERMAN))
         assert first.holds
@@ -167,7 +167,7 @@ def test_of_a_rule_that_is_broken_and_one_that_was_not_judged_the_broken_one_dec
     with pytest.raises(PromotionRefused) as refusal:
         require(judge(rules, Evidence({ALL: {"x": 2.0}})), "it cannot be")
     assert refusal.value.exit_code == 3
-    assert "not judged: y" in refusal.value.happened
+    assert re.search(r"\bx\b.*\by\b", refusal.value.happened), "the other one is named, too"
 
 
 def test_what_depends_on_text_is_not_judged_where_there_is_none() -> None:
@@ -178,8 +178,8 @@ def test_what_depends_on_text_is_not_judged_where_there_is_none() -> None:
         Rule("vocabulary/unreachable_tokens", "lower"),
     ]  # fmt: skip
     for present in (known, None):
-        better, limit, *others = judge(rules, Evidence(known, present, missing="there is no set"))
-        assert (limit.judged, str(limit).endswith("there is no set")) == (False, True)
+        better, limit, *others = judge(rules, Evidence(known, present, missing="no-set"))
+        assert (limit.judged, str(limit).endswith("no-set")) == (False, True)
         assert all(one.holds for one in others)
         # With nothing to compare with only limits bind.
         assert (better.judged, better.holds) == ((False, False) if present else (True, True))
@@ -295,10 +295,10 @@ def test_a_rule_on_cost_says_of_which_model(tmp_path: Path) -> None:
     ("tokens", "tolerance", "holds", "said"),
     [
         # 2,000 ids cost 3,200 FLOPs more a token than 1,800: what a token costs rises, too.
-        ((-0.06, -0.05), 0.05, True, "at most +5.00% is accepted"),
-        ((-0.06, -0.05), 0.0, False, "short"),  # fewer tokens, and each dearer
-        ((-0.06, 0.0), 0.15, True, "at most +15.00% is accepted"),
-        (None, 0.15, False, "too few documents"),
+        ((-0.06, -0.05), 0.05, True, "+5.00%"),
+        ((-0.06, -0.05), 0.0, False, "+0.00%"),  # fewer tokens, and each dearer
+        ((-0.06, 0.0), 0.15, True, "+15.00%"),
+        (None, 0.15, False, TOO_FEW_DOCUMENTS),
     ],
 )
 def test_an_interval_of_cost_is_that_of_tokens_times_what_each_costs(
@@ -323,16 +323,13 @@ def test_an_interval_of_cost_is_that_of_tokens_times_what_each_costs(
     assert (plain.holds, plain.said) == (verdict.holds, verdict.said)
 
 
-@pytest.mark.parametrize(
-    ("number", "said", "needed"),
-    [(1, "the rule holds", "the rule must hold"), (2, "all 2 rules hold", "all 2 rules must hold")],
-)
-def test_one_rule_is_spoken_of_as_one(number: int, said: str, needed: str) -> None:
+@pytest.mark.parametrize("number", [1, 2])
+def test_one_rule_is_spoken_of_as_one(number: int) -> None:
     rules = [Rule(RATIO, "higher")] * number
-    assert every_rule_holds(rules) == said
     with pytest.raises(PromotionRefused) as refusal:
         require(judge(rules, Evidence({})), "news/1")
-    assert refusal.value.accepted == f"for a promotion {needed}"
+    for said in (every_rule_holds(rules), refusal.value.accepted):
+        assert ("rules" in said, "2" in said) == (number == 2, number == 2)
 
 
 @pytest.mark.night
@@ -360,7 +357,6 @@ def test_a_promotion_that_breaks_a_rule_moves_nothing(
     assert rollback("news").number == 1, "a refusal is no place to go back to"
 
 
-@pytest.mark.night
 def test_a_version_is_judged_against_the_one_that_the_moving_alias_points_to(
     registry: Registry, made: Callable[..., Publication]
 ) -> None:

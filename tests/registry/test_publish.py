@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -108,10 +109,9 @@ def test_the_same_behaviour_is_registered_once(registry: Registry, made: Made) -
     assert [one.number for one in registry.tracker.versions("news")] == [1, 2]
     assert [one.number for one in registry.catalogue.registrations("news")] == [1, 2]
     assert registry.tracker.aliases("news").get("news", {}) == {"candidate": 2}, "not back"
-    assert again.remarks == (
-        "nothing new since news/1: the same tokenizer",
-        "news@candidate stays at news/2, a later version",
-    )
+    same, stays = again.remarks
+    assert "news/1" in same
+    assert re.search(r"news@candidate\b.*news/2\b", stays)
 
 
 @pytest.mark.night
@@ -207,7 +207,6 @@ def test_two_who_publish_at_the_same_moment_agree_on_one_version(
     assert [one.number for one in registry.catalogue.registrations("news")] == [1]
 
 
-@pytest.mark.night
 def test_what_another_registers_meanwhile_is_found_and_costs_no_number(
     registry: Registry, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,7 +289,6 @@ def test_a_dead_server_leaves_a_record_and_answers_soon(
     assert not record.exists()
 
 
-@pytest.mark.night
 def test_the_outbox_is_delivered_in_the_order_of_training(
     registry: Registry, disconnected: Registry, made: Made
 ) -> None:

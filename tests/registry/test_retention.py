@@ -151,7 +151,6 @@ def test_counts_of_old_versions_go_when_asked_but_not_of_those_with_an_alias(
     assert left == {tables[0], tables[3]}
 
 
-@pytest.mark.night
 def test_an_alias_that_was_moved_in_mlflow_counts(
     registry: Registry, disconnected: Registry, made: Callable[..., Publication]
 ) -> None:

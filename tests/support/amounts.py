@@ -27,6 +27,7 @@ class Amounts:
         one_of_damages: ways to damage each stored file.
         one_of_limits: limits on memory and on the size of files.
         one_of_requests: requests to MLflow at which it or the network fails.
+        one_of_combinations: commands in odd surroundings, before nonsense, ended by signals.
         server_kills: kills and standstills of an MLflow server while it registers.
         kills: kills at random moments, of each kind of work.
         signals: Ctrl-C and SIGTERM at random moments, of each kind of work.
@@ -51,6 +52,7 @@ class Amounts:
     one_of_damages: int
     one_of_limits: int
     one_of_requests: int
+    one_of_combinations: int
     server_kills: int
     kills: Mapping[str, int]
     signals: Mapping[str, int]
@@ -76,6 +78,7 @@ EVERY_RUN = Amounts(
     one_of_damages=40,
     one_of_limits=6,
     one_of_requests=160,
+    one_of_combinations=4,
     server_kills=2,
     kills={
         "training": 6,
@@ -107,6 +110,7 @@ NIGHT = Amounts(
     one_of_damages=1,
     one_of_limits=1,
     one_of_requests=1,
+    one_of_combinations=4,
     server_kills=100,
     kills={
         "training": 8_000,

@@ -8,8 +8,7 @@ import time
 from pathlib import Path
 
 from bpeline.flows.running import progress
-from bpeline.flows.running.step_table import StepKind
-from bpeline.flows.running.steps import raise_if_stopped, step
+from bpeline.flows.running.steps import StepKind, raise_if_stopped, step
 from bpeline.tokenizer_core.errors import InvalidUtf8
 
 

@@ -16,7 +16,7 @@ from disturbed import disturbed
 from mlflow_tables import made_once
 from workspace_state import sha256, swept_state_of
 
-from bpeline.flows.derive import superword_parameters
+from bpeline.flows.deriving import superword_parameters
 from bpeline.flows.resume import publish_waiting as flow_publish_waiting
 from bpeline.flows.train_tokenizer import train_tokenizer
 from bpeline.registry import load_tokenizer, promote

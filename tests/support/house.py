@@ -45,7 +45,7 @@ def is_package(module: str) -> bool:
 
 
 def room_of(module: str) -> str:
-    """``registry.aliases``, ``flows.steps``; of a package itself its name."""
+    """``registry.aliases``, ``flows.counting``; of a package itself its name."""
     return ".".join(module.split(".")[1:3])
 
 

@@ -31,7 +31,7 @@ from bpeline import (
     train_superbpe,
     train_wordpiece,
 )
-from bpeline.flows.importing import import_tokenizer
+from bpeline.flows.import_tokenizer import import_tokenizer
 from bpeline.flows.train_tokenizer import train_tokenizer
 from bpeline.registry import (
     CorpusInput,

@@ -25,7 +25,7 @@ from crash_jobs import END, NAME, VOCAB_SIZE, train, train_in
 from disturbed import connect
 from workspace_state import sha256, state_of, unsound
 
-from bpeline.flows.diagnosis import examine
+from bpeline.flows.cli.diagnosis import examine
 from bpeline.flows.versions.details import version_details
 from bpeline.registry import environment, load_tokenizer, promote
 from bpeline.registry.catalogue.records import AliasMove

@@ -108,8 +108,8 @@ def test_it_ends_with_the_training_and_with_the_process_that_trains(
 @pytest.mark.usefixtures("without_python")
 def test_where_no_process_begins_nothing_is_compiled_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     let_compile_by("", monkeypatch)
-    with compiling_ahead() as compile_the_rest:
-        compile_the_rest()
+    with compiling_ahead() as finish_compiling:
+        finish_compiling()
 
 
 def _begun(file: Path) -> int:

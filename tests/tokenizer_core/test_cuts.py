@@ -22,6 +22,7 @@ def all_cuts(cuts: Cuts, content: bytes) -> list[int]:
     found, begin = [], 1
     end = len(content) - cuts.ahead + 1
     while (cut := cuts.first(content, begin, end)) >= 0:
+        assert cut >= begin
         found.append(cut)
         begin = cut + 1
     return found
@@ -130,6 +131,15 @@ def test_what_may_be_cut_is_cut() -> None:
     content = "".join(parts).encode()
     expected = list(itertools.accumulate(len(part.encode()) for part in parts))[:-1]
     assert all_cuts(cuts, content) == expected
+
+
+@pytest.mark.parametrize("token", [b"it ", b"it,", b",it", b"it it"])
+def test_no_cut_lies_within_a_special_token(token: bytes) -> None:
+    content = b"and " + token + b"and so on and on"
+    begin = content.index(token)
+    within = set(range(begin + 1, begin + len(token)))
+    assert within & set(all_cuts(Cuts(pairs=GPT2), content)), "text alone may be cut there"
+    assert not within & set(all_cuts(Cuts(pairs=GPT2, special_tokens=(token,)), content))
 
 
 def test_cuts_come_often_in_every_script() -> None:

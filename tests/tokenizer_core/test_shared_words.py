@@ -150,6 +150,19 @@ def test_enlarging_moves_complete_words_alone() -> None:
     assert words_in(larger) == kept, "nothing was learned anew"
 
 
+def test_words_that_moved_to_the_other_entry_of_their_line_are_found_there() -> None:
+    """A hundred of so many, in a table that is eight times as large."""
+    encoder = encoder_of(1 << 15)
+    words = [bytes(97 + number // 5**digit % 5 for digit in range(6)) for number in range(4_000)]
+    expected = encoder.encode_words(words)[0]
+    table = encoder._words.table
+    assert table.short.used[0] == len(words)
+    larger = table.enlarged(8 * table.short.slots, table.long.slots)
+    encoder._words.table = larger
+    assert np.array_equal(encoder.encode_words(words)[0], expected)
+    assert larger.short.used[0] == len(words), "nothing was learned anew"
+
+
 def test_longer_words_of_which_the_same_is_kept_are_told_apart() -> None:
     """Each has the place in the table, and beside it, that the word before it had."""
     encoder = encoder_of(1 << 13)

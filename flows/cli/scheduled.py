@@ -1,0 +1,172 @@
+"""Commands of flows that deployments schedule: drift, gc, recertify."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bpeline.flows.cli.commands import (
+    answer,
+    command,
+    project_for,
+    project_option,
+    reached,
+    typed_again,
+)
+from bpeline.flows.cli.request_options import options_of
+from bpeline.flows.cli.text_arguments import with_standard_input
+from bpeline.flows.requests import DriftRequest, GarbageRequest, RecertifyRequest
+from bpeline.flows.wording import as_typed
+from bpeline.registry.environment import addresses
+from bpeline.tokenizer_core.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from bpeline.registry.upkeep import Leftover
+
+EXIT_CODES = {"drifted": 3, "not drifted": 0, "not judged": 4}  # where it was asked for
+
+
+@command(
+    "bpeline drift news@champion incoming/*.txt",
+    "bpeline drift",
+    "bpeline drift news incoming/ --source 'german:language=de=incoming/de/*.txt' --json",
+    "bpeline drift news@champion incoming/ --fail-on-drift; case $? in 3) bpeline train …;; esac",
+)
+@click.argument("reference", metavar="NAME@ALIAS", required=False)
+@click.argument("paths", nargs=-1)
+@project_option
+@options_of(
+    DriftRequest,
+    {
+        "sources": {"option": "--source", "metavar": "NAME=FILES"},
+        "rules": {"metavar": "FILE.toml"},
+        "separator": {"metavar": "TEXT|none"},
+    },
+    but=("name", "paths", "alias"),
+)
+@click.option(
+    "--fail-on-drift",
+    is_flag=True,
+    help="Exit with 3 when a rule says drift, with 4 when none does but one cannot be judged, or "
+    "when rules of promotion refused what was learned from that text.",
+)
+def drift(
+    reference: str | None, paths: tuple[str, ...], as_json: bool, fail_on_drift: bool, **given: Any
+) -> None:
+    """Say how far new text in PATHS has moved from what a version was made for.
+
+    Without NAME@ALIAS the champion of the project's bpeline.toml is meant, and what its table
+    [drift] says, else its corpus. For the name of the project, PATHS replace these files alone.
+
+    Compares bytes per token, words split into many tokens, the distribution of words, and new
+    frequent words with the version's own text, each with an interval; rules decide what is drift.
+    The answer is drifted, not drifted, or not judged: too little text, new or the version's own.
+    Every call is one observation of a series in MLflow. Words that are counted already are not
+    counted again, here or by a training on the same text.
+    """
+    from bpeline.flows.running import progress
+    from bpeline.flows.watch_drift import watch_drift
+
+    name, _, alias = (reference or "").partition("@")
+    if "/" in name or (not alias and "@" in (reference or "")):
+        raise InvalidOption(
+            f"{reference!r} names no alias",
+            "accepted is NAME@ALIAS, or NAME for its champion: a series follows whatever it means",
+            "type `bpeline drift news@champion new/*.txt`",
+        )
+    if project := project_for(reference, needed=reference is None):
+        typed = {key: v for key, v in {**given, "paths": paths}.items() if v not in (None, ())}
+        replaced = {"paths": (), "sources": ()} if paths or given["sources"] else project.watched
+        given = {**given, **project.drift, **replaced, **typed}
+        paths, usual, _ = (given.pop(key, None) for key in ("paths", "alias", "name"))
+        if reference is None:
+            name, alias = project.name, usual or ""
+    home = str(addresses().home.absolute())
+    read = with_standard_input(paths, None)
+    with progress.listening(progress.for_stream(sys.stderr)):
+        report = watch_drift(name, read, alias or None, workspace=home, **given)
+    lines = ["", *map(as_typed, report.lines())]
+    if report.link:
+        lines[-1] = reached(lines[-1])
+    answer(as_json, report.as_dict(), lines)
+    if fail_on_drift and (code := EXIT_CODES["not judged" if report.stuck else report.outcome]):
+        raise SystemExit(code)
+
+
+CHANGED, NOT_CHECKED = 3, 4  # exit codes of recertify
+
+
+@command(
+    "bpeline recertify                         # whatever an alias points to",
+    "bpeline recertify news llama3/2 --json",
+    "pip install --target recent --pre --no-deps tokenizers; bpeline recertify --library recent/",
+)
+@click.argument("versions", nargs=-1, metavar="[NAME|REF]...")
+@options_of(RecertifyRequest, {"library": {"metavar": "FOLDER"}}, but=("versions",))
+def recertify(versions: tuple[str, ...], as_json: bool, library: str | None) -> None:
+    """Read the exports of promoted versions again in the libraries that are installed now.
+
+    Every export that has a certificate is read by the program it was made for and compared on the
+    same texts. The exit code is 0 when all are read alike, 3 when one is read otherwise, 4 when
+    none is but one was not checked; then it says why.
+    """
+    from bpeline.flows import recertify as recertifying
+    from bpeline.flows.running import progress
+
+    with progress.listening(progress.for_stream(sys.stderr)):
+        made = recertifying.recertify(versions, library)
+    lines = [
+        f"{one.version!s:<16} {one.format:<12} {one.outcome:<12} {one.said}" for one in made.exports
+    ]
+    answer(as_json, made.as_dict(), [*lines, *made.remarks(), made.outcome])
+    if made.having("changed"):
+        raise SystemExit(CHANGED)
+    if made.having("not checked"):
+        raise SystemExit(NOT_CHECKED)
+
+
+@command(
+    "bpeline gc                                    # what could go, and how much it is",
+    "bpeline gc --remove",
+    "bpeline gc --days 7 --counts-of 3 --remove    # old versions' counts as well",
+)
+@options_of(GarbageRequest, {"counts_of": {"metavar": "N"}}, but=())
+def gc(remove: bool, as_json: bool, **given: Any) -> None:
+    """Find, and remove, what no version needs.
+
+    Registered tokenizers stay, and so do the word counts they were trained on, runs that can be
+    continued and publications that wait. All else can be made again from the sources.
+    """
+    from bpeline.flows.collect_garbage import KINDS, collect_garbage
+
+    found = collect_garbage(remove=remove, **given)
+    lines = []
+    for kind, name in KINDS.items():
+        ones = [one for one in found.old if one.kind == kind]
+        if ones:
+            lines.append(f"{_megabytes(ones)}  {len(ones):,} {name}")
+    if found.unsure:
+        lines.append(found.unsure)
+    lines.append(f"{_megabytes(found.old)}  {'removed' if remove else 'could go'}")
+    if found.young:
+        lines.append(
+            f"{_megabytes(found.young)}  stay as they are younger than {found.days:g} days"
+        )
+    if found.old and not remove:
+        lines.append(as_typed(f"\nremove it:  {typed_again('--remove')}"))
+    old, young = (list(map(_as_json, ones)) for ones in (found.old, found.young))
+    told = {"removed": remove, "old": old, "young": young, "unsure": found.unsure}
+    answer(as_json, told, lines)
+
+
+def _megabytes(ones: Sequence[Leftover]) -> str:
+    from bpeline.flows.wording import megabytes
+
+    return f"{megabytes(sum(one.size for one in ones)):>12}"
+
+
+def _as_json(one: Leftover) -> dict[str, Any]:
+    return {"kind": one.kind, "key": one.key, "bytes": one.size, "days": round(one.days, 2)}

@@ -1,0 +1,128 @@
+"""Commands: doctor, delete, dismiss."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from itertools import chain
+
+import click
+
+from bpeline.flows.cli.aliases import by_option, reason_option
+from bpeline.flows.cli.commands import answer, command, echo_json, say_coloured, typed_again
+from bpeline.flows.wording import as_typed
+from bpeline.registry.environment import this_user
+
+COLOURS = {"ok": "green", "note": "yellow", "broken": "red"}
+
+
+@command(
+    "bpeline doctor", "bpeline doctor --json", "bpeline doctor --compile", "bpeline doctor --fix"
+)
+@click.option(
+    "--compile",
+    "compile_first",
+    is_flag=True,
+    help="First compile all native code that is not compiled yet, so that no later command has to.",
+)
+@click.option(
+    "--fix",
+    is_flag=True,
+    help="First make good what is lost or disagrees: a catalogue is made anew from the files of "
+    "versions, MLflow and the records of word counts; versions that MLflow lost, or that a shared "
+    "store holds and nobody published, are registered; what MLflow says of a number is accepted.",
+)
+def doctor(compile_first: bool, fix: bool, as_json: bool) -> None:
+    """Look for what could go wrong: versions, kernels, workspace, servers, disk.
+
+    Exit code 1 if something is broken.
+    """
+    from bpeline.flows.cli.diagnosis import compile_kernels, examine, fix_stores
+
+    findings = []
+    looks = [*[compile_kernels] * compile_first, *[fix_stores] * fix, examine]
+    for finding in chain.from_iterable(look() for look in looks):  # one after the other
+        findings.append(finding)
+        if not as_json:
+            say_coloured(f"{finding.state:<7}", COLOURS[finding.state])
+            click.echo(f"{finding.subject:<16} {finding.found}")
+            if finding.advice:
+                click.echo(f"{'':<24}{finding.advice}")
+    if as_json:
+        echo_json([asdict(finding) for finding in findings])
+    if any(finding.state == "broken" for finding in findings):
+        raise SystemExit(1)
+
+
+@command(
+    "bpeline delete news/3                                   # what would go, and what stays",
+    'bpeline delete news/3 --reason "holds addresses" --remove',
+    "bpeline delete news --remove                            # all versions",
+    "bpeline delete news@staging --remove                    # the alias, no version",
+)
+@click.argument("reference", metavar="REF")
+@click.option("--remove", is_flag=True, help="Do it; without, only say what would go.")
+@reason_option
+@by_option
+def delete(reference: str, remove: bool, reason: str, by: str, as_json: bool) -> None:
+    """Delete a version wherever it is: MLflow, files, catalogue, shared copies.
+
+    REF is name/number, a name for all of its versions, or name@alias for the alias alone. What an
+    alias points to is refused. Who deleted what, when and why stays in the history, and the number
+    is never used again. Interrupted, the same command or `bpeline resume` goes on.
+    """
+    from bpeline.flows.pages import show_name_page
+    from bpeline.registry.aliases import remove_alias
+    from bpeline.registry.opening import open_registry
+    from bpeline.registry.records import ByAlias
+    from bpeline.registry.upkeep import (
+        delete_versions,
+        find_deletable,
+        parse_deletable,
+        stays_after_deletion,
+    )
+
+    wanted, who = parse_deletable(reference), by or this_user()
+    registry = open_registry(make=False)
+    again = as_typed(f"\ndo it:  {typed_again('--remove')}")
+    if isinstance(wanted, ByAlias):
+        if not remove:
+            line = f"{wanted} would be removed; the version it points to stays"
+            answer(as_json, {"removed": False, "alias": str(wanted)}, [line, again])
+            return
+        move = remove_alias(registry, wanted.name, wanted.alias, by=who, reason=reason)
+        before = "" if move.from_number is None else f" (before: {move.name}/{move.from_number})"
+        show_name_page(registry, wanted.name)
+        told = {"removed": True, "alias": str(wanted), "from": move.from_number}
+        answer(as_json, told, [f"{wanted} points nowhere now{before}"])
+        return
+    if remove:
+        found = delete_versions(registry, wanted, who, reason)
+        show_name_page(registry, wanted if isinstance(wanted, str) else wanted.name)
+    else:
+        found = find_deletable(registry, wanted)
+    lines = []
+    for one in found:
+        lines.append(f"{one.reference}  {one.digest[:12]}  {'deleted' if remove else 'could go'}")
+        lines += [f"  {'went' if remove else 'goes'}:   {sentence}" for sentence in one.goes]
+        lines += [f"  stays:  {sentence}" for sentence in one.stays]
+    elsewhere = stays_after_deletion(registry)
+    lines += [as_typed(f"stays:    {sentence}") for sentence in elsewhere]
+    if not remove:
+        lines.append(again)
+    told = {"removed": remove, "versions": [asdict(one) for one in found], "stays": elsewhere}
+    answer(as_json, told, lines)
+
+
+@command("bpeline dismiss 4f1c09ab77d2", "bpeline dismiss 4f1c --json")
+@click.argument("run")
+def dismiss(run: str, as_json: bool) -> None:
+    """Forget the unfinished RUN: nothing continues or publishes it, MLflow shows it as killed.
+
+    RUN is the beginning of an id that `bpeline resume --list` shows. What only this run needed,
+    checkpoints and word counts, can then be removed: `bpeline gc --remove`.
+    """
+    from bpeline.registry.opening import open_registry
+    from bpeline.registry.upkeep import dismiss as dismiss_run
+
+    done = dismiss_run(open_registry(make=False), run)
+    answer(as_json, asdict(done), [f"run {done.id} ({done.name}) is dismissed"])

@@ -1,0 +1,239 @@
+"""Word counts of chunks added up, with the statistics of each source."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from bpeline.flows import engines
+from bpeline.flows.counting.word_counting import CountedCorpus, placed_shards
+from bpeline.flows.requests import NamedSource, TrainingRequest
+from bpeline.flows.running import COMBINE_COUNTS, step
+from bpeline.flows.wording import counted
+from bpeline.registry.catalogue import CountTable
+from bpeline.registry.opening import Registry
+from bpeline.registry.word_counts import (
+    ShardRef,
+    ShardStatistics,
+    SourceSums,
+    TableHandle,
+    WeighedShards,
+    WordCountStore,
+    combine_sources,
+    keep_corpus_record,
+    keep_statistics,
+    key_of_sources,
+)
+from bpeline.registry.workspace import Workspace
+from bpeline.tokenizer_core.corpus import Reading
+from bpeline.tokenizer_core.counting import CopiedSections, weights_at
+from bpeline.tokenizer_core.errors import EmptyCorpus
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatistics:
+    """One source.
+
+    Attributes:
+        source, language, domain: its name and labels; "" for none.
+        documents: non-empty ones, those that are held out for evaluation among them.
+        bytes: of text that was counted: without what is held out, and without special tokens.
+        held_out_bytes: of text that is held out.
+        words, distinct_words: pre-tokens.
+        share: of the counted bytes of all sources.
+        weight: factor for its counts: what was asked for, after temperature.
+        weighted_words, weighted_bytes: of the counts times the weight, as they were trained on.
+        weighted_share: of the weighted bytes of all sources.
+        table: name of the DuckDB file of this source's own counts; "" for a source without text.
+    """
+
+    source: str
+    language: str
+    domain: str
+    documents: int
+    bytes: int
+    held_out_bytes: int
+    words: int
+    distinct_words: int
+    share: float
+    weight: float
+    weighted_words: int
+    weighted_bytes: int
+    weighted_share: float
+    table: str
+
+    @property
+    def table_key(self) -> str:
+        """The key of this source's own counts; empty for a source without text."""
+        return self.table.removesuffix(".duckdb")
+
+
+def statistics_of(
+    sources: Sequence[NamedSource],
+    seen: Sequence[ShardStatistics],
+    sums: Sequence[SourceSums],
+    weights: Sequence[float],
+) -> tuple[SourceStatistics, ...]:
+    """The statistics of all sources together: arguments one for each."""
+    total = sum(one.total_bytes for one in sums) or 1
+    weighted = sum(one.weighted_bytes for one in sums) or 1
+    return tuple(
+        SourceStatistics(
+            source=source.name,
+            language=source.language or "",
+            domain=source.domain or "",
+            documents=counted.documents,
+            bytes=one.total_bytes,
+            held_out_bytes=counted.held_out_bytes,
+            words=one.total,
+            distinct_words=one.words,
+            share=one.total_bytes / total,
+            weight=weight,
+            weighted_words=one.weighted_total,
+            weighted_bytes=one.weighted_bytes,
+            weighted_share=one.weighted_bytes / weighted,
+            table=f"{one.table_key}.duckdb" if one.table_key else "",
+        )
+        for source, counted, one, weight in zip(sources, seen, sums, weights, strict=True)
+    )
+
+
+def as_json(statistics: Sequence[SourceStatistics]) -> list[dict[str, Any]]:
+    """The statistics as JSON values."""
+    return [asdict(one) for one in statistics]
+
+
+@dataclass(frozen=True, slots=True)
+class CountedWords:
+    """The word counts of a corpus, and what else was seen while counting.
+
+    Attributes:
+        table: where they lie.
+        corpus_digest: digest of all that was read, in order.
+        shards: keys of the chunks' counts, in the order of the corpus.
+        seen: sums over them.
+        sources: of each named source; empty where sources were not named.
+        shards_of: the keys of each of these, by its name.
+        copied: what of the held-out sections of distinct chunks is copies.
+    """
+
+    table: TableHandle
+    corpus_digest: str
+    shards: tuple[str, ...]
+    seen: ShardStatistics
+    sources: tuple[SourceStatistics, ...] = ()
+    shards_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    copied: CopiedSections = field(default_factory=CopiedSections)
+
+    def looked_into(self, reading: Reading) -> bool:
+        """Whether any chunk of the corpus was looked into for the evaluation set."""
+        one = reading.left_out
+        return one is not None and reading.leaves_out and one.looks_into(self.shards)
+
+    @property
+    def outcome(self) -> str:
+        said = f"{counted(self.table.rows, 'distinct word')}, {self.table.total:,} in all"
+        return f"{said}; the table was there already" if self.table.reused else said
+
+
+@step(COMBINE_COUNTS)
+def combine_counts(
+    corpus: CountedCorpus, request: TrainingRequest, registry: Registry, run_id: str
+) -> CountedWords:
+    """Add the chunks' counts up and remember what they were of.
+
+    Raises:
+        EmptyCorpus: there is not a single word to train on.
+        CorruptFile: counts are damaged; they are forgotten and can be counted again.
+        DiskFull: no space left.
+    """
+    workspace, catalogue = registry.workspace, registry.catalogue
+    words = add_up(corpus, request, workspace)
+    copied = WordCountStore(workspace).copied_sections(words.shards)
+    words, table = replace(words, copied=copied), words.table
+    keep_corpus_record(workspace, corpus.readings, corpus.sources)
+    if words.sources:
+        keep_statistics(workspace, table.key, as_json(words.sources))
+    catalogue.remember_count_table(
+        CountTable(
+            table.key, table.counts_digest, words.corpus_digest, table.rows, table.total, run_id
+        )
+    )
+    catalogue.step_reached(run_id, COMBINE_COUNTS.name, words.corpus_digest, table.counts_digest)
+    return words
+
+
+def add_up(corpus: CountedCorpus, request: TrainingRequest, workspace: Workspace) -> CountedWords:
+    """Add the chunks' counts up; errors as `combine_counts`."""
+    placed = placed_shards(corpus)
+    keys = tuple(ref.key for refs in placed for ref in refs)
+    store = WordCountStore(workspace, mapper=engines.current(request.workers).mapper)
+    seen = store.statistics(keys)
+    if not seen.words:
+        raise empty_corpus(request, seen.held_out_bytes, seen.left_out_bytes or 0)
+    if not request.sources:
+        table = store.combine([ref for refs in placed for ref in refs])
+        return CountedWords(table, corpus.digest, keys, seen)
+    weighed, of_each = _weigh(corpus, request, store)
+    table, sums = combine_sources(store, list(weighed.values()))
+    weights = [source.weight for source in weighed.values()]
+    statistics = statistics_of(request.named_sources, of_each, sums, weights)
+    keys_of = {name: tuple(ref.key for ref in one.refs) for name, one in weighed.items()}
+    return CountedWords(table, corpus.digest, keys, seen, statistics, keys_of)
+
+
+def table_of(
+    corpus: CountedCorpus, request: TrainingRequest, workspace: Workspace
+) -> TableHandle | None:
+    """The table that `combine_counts` would make, if it is there."""
+    store = WordCountStore(workspace)
+    if not request.sources:
+        return store.table(store.table_key([ref for refs in placed_shards(corpus) for ref in refs]))
+    return store.table(key_of_sources(store, list(_weigh(corpus, request, store)[0].values())))
+
+
+def _weigh(
+    corpus: CountedCorpus, request: TrainingRequest, store: WordCountStore
+) -> tuple[dict[str, WeighedShards], list[ShardStatistics]]:
+    """Each named source with its weight, and what was seen in each."""
+    named = request.named_sources
+    shards: dict[str, list[ShardRef]] = {one.name: [] for one in named}
+    for source, refs in zip(corpus.sources, placed_shards(corpus), strict=True):
+        shards[source] += refs
+    of_each = [store.statistics([ref.key for ref in shards[one.name]]) for one in named]
+    sizes = [one.bytes_counted for one in of_each]
+    weights = weights_at(sizes, [one.weight for one in named], request.temperature)
+    weighed = {
+        one.name: WeighedShards(tuple(shards[one.name]), weight)
+        for one, weight in zip(named, weights, strict=True)
+    }
+    return weighed, of_each
+
+
+def empty_corpus(request: TrainingRequest, held_out_bytes: int, left_out_bytes: int) -> EmptyCorpus:
+    """Why there is no word to train on, as an error."""
+    named = [files for source in request.named_sources for files in source.files]
+    paths = named or request.paths or request.counts
+    places = ", ".join(paths[:3]) + (", …" if len(paths) > 3 else "")
+    if left_out_bytes:
+        no_cuts = request.reading.pattern.cut_pairs is None
+        whole = ", each document whole that holds a part of it" if no_cuts else ""
+        return EmptyCorpus(
+            f"there is not a single word in {places} beside the evaluation set of {request.name}: "
+            f"{left_out_bytes:,} bytes were left out{whole}",
+            "text that is not in the evaluation set",
+            "add such text, or type the same command with another --name",
+        )
+    if held_out_bytes:
+        return EmptyCorpus(
+            f"all {held_out_bytes:,} bytes of {places} were held out for evaluation",
+            "a corpus that leaves something to train on",
+            "type the same command with `--held-out 0`",
+        )
+    return EmptyCorpus(
+        f"there is not a single word in {places}",
+        "files with some text beside special tokens",
+        f"look at them: `wc -c {shlex.quote(paths[0])}`",
+    )

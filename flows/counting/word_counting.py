@@ -1,0 +1,420 @@
+"""Chunks become word counts, in parallel; what an earlier run counted is not counted again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import groupby
+
+import numpy as np
+
+from bpeline.flows import engines
+from bpeline.flows.counting.chunk_plan import Bundle, CorpusPlan, file_parcels, keys_of
+from bpeline.flows.requests import TrainingRequest
+from bpeline.flows.running import COUNT_WORDS, Progress, progress, raise_if_stopped, step
+from bpeline.flows.wording import counted, megabytes
+from bpeline.registry.catalogue import ChunkRecord, FileReading
+from bpeline.registry.opening import Registry
+from bpeline.registry.word_counts import (
+    ShardKeys,
+    ShardRef,
+    SmallShards,
+    WordCountStore,
+    digest_of_corpus,
+    digest_without,
+)
+from bpeline.registry.workspace import Workspace
+from bpeline.tokenizer_core.corpus import (
+    Chunk,
+    ChunkGroup,
+    Reading,
+    SmallFiles,
+    SourceFile,
+    cut_chunks,
+    documents_in,
+    read_alike_together,
+    with_small_together,
+)
+from bpeline.tokenizer_core.counting import (
+    CopiedSections,
+    Copies,
+    FileDocuments,
+    SmallChunks,
+    compile_counting,
+    count_chunk,
+    counts_given,
+    digest_documents,
+    find_copies,
+)
+from bpeline.tokenizer_core.splitting import abandon_matching
+
+# So few are written one by one, so that a killed run has lost none of them.
+_FEW = 4
+# So many small files in a row are counted at once, up to so many bytes. Where the kernels that do
+# so are not kept yet, compiling them takes as long as counting thousands of files one by one.
+_MANY, _MANY_TO_COMPILE_FOR = 16, 4096
+_TOGETHER = 2 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class CountedChunk:
+    """One chunk whose counts lie in the store; ``reused`` when they were there already."""
+
+    path: str
+    record: ChunkRecord
+    reused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CountedCorpus:
+    """All chunks of a corpus, counted.
+
+    Attributes:
+        readings: of every file, in the order of the plan.
+        reused: how many chunks an earlier run had counted.
+        unread: how many of these were in files that were not even read.
+        keys: of the counts of each file's chunks.
+        sources: the named source of every file; empty where sources were not named.
+        copies: the documents that were left out as copies; None where none was looked for.
+        of_counts: whether chunks are rows of words and counts that somebody else counted; then
+            their bytes are not those of text.
+    """
+
+    readings: tuple[FileReading, ...]
+    reused: int
+    unread: int
+    keys: tuple[tuple[str, ...], ...] = ()
+    sources: tuple[str, ...] = ()
+    copies: Copies | None = None
+    of_counts: bool = False
+
+    @property
+    def digest(self) -> str:
+        """Of the content of all files in order, and of which source each belongs to."""
+        return digest_of_corpus(self.readings, self.sources)
+
+    @property
+    def chunks(self) -> list[ChunkRecord]:
+        return [chunk for reading in self.readings for chunk in reading.chunks]
+
+    @property
+    def corpus_bytes(self) -> int:
+        """Bytes of text, decompressed."""
+        return sum(chunk.end - chunk.begin for chunk in self.chunks)
+
+    @property
+    def copied_bytes(self) -> int:
+        """Text of chunks that are exact copies of others."""
+        first = {chunk.digest: chunk.end - chunk.begin for chunk in self.chunks}
+        return self.corpus_bytes - sum(first.values())
+
+    @property
+    def copies_remark(self) -> str:
+        """What share of the text stands in exact copies; empty when there are none.
+
+        Whole chunks are compared, and a small file is one chunk: a copied file is found, a passage
+        copied into another file is not. Where copies were left out, what share they were.
+        """
+        if self.copies is not None:
+            return _left_out_remark(self.copies)
+        chunks, copied = self.chunks, self.copied_bytes
+        if not copied or self.of_counts:
+            return ""
+        copies = len(chunks) - len({chunk.digest for chunk in chunks})
+        said = "is an exact copy" if copies == 1 else "are exact copies"
+        return (
+            f"{counted(copies, 'chunk')} of {len(chunks):,} {said} of "
+            f"others: {copied:,} bytes, {copied / self.corpus_bytes:.1%} of the text, are counted "
+            f"more than once (whole chunks are compared, not documents; --deduplicate compares "
+            f"documents, and counts each once)"
+        )
+
+    @property
+    def outcome(self) -> str:
+        number = len(self.chunks)
+        said = f"{counted(number, 'chunk')}, {megabytes(self.corpus_bytes)}"
+        if self.of_counts:
+            said = f"{counted(number, 'chunk')} of words and counts"
+        if not self.reused:
+            return said
+        if self.unread == number:
+            return f"{said}; counts reused: {self.reused} of {number} chunks, nothing read"
+        return f"{said}; counts reused: {self.reused:,} of {number:,} chunks"
+
+
+def count_words(plan: CorpusPlan, request: TrainingRequest, registry: Registry) -> CountedCorpus:
+    """Count everything that is not counted yet and remember which file holds which chunks.
+
+    Raises:
+        CorpusError: a file that cannot be read as declared.
+        DiskFull: no space; what was counted is kept.
+    """
+    corpus = count_chunks(plan, request, registry.workspace)
+    read = [one for one in corpus.readings if one.path not in plan.known]
+    registry.catalogue.remember_file_readings(read)
+    return corpus
+
+
+def count_chunks(plan: CorpusPlan, request: TrainingRequest, workspace: Workspace) -> CountedCorpus:
+    """Count everything that is not counted yet; arguments and errors as `count_words`."""
+    reading = plan.reading
+    copies = _copies_in(plan, request) if reading.deduplicated else None
+    parts: list[list[CountedChunk]] = engines.current(request.workers).map(
+        count_bundle,
+        plan.bundles,
+        named=files_of,
+        prepare=partial(compile_counting, reading.pattern),
+        on_interrupt=abandon_matching,
+        most_threads=1 if plan.by_one_thread else None,
+        workspace=workspace,
+        reading=reading,
+        table_bytes=request.table_memory << 20,
+        copies=copies or Copies(),
+    )
+    found: dict[str, list[CountedChunk]] = {}
+    for part in parts:
+        for chunk in part:
+            found.setdefault(chunk.path, []).append(chunk)
+    ways = ShardKeys.of_sources(reading, {file.source for file in plan.files})
+    read = {
+        file.path: FileReading.of(
+            file,
+            reading.chunk_bytes,
+            ways[file.source].digest,
+            _in_a_row([chunk.record for chunk in found.get(file.path, [])]),
+        )
+        for file in plan.files
+        if file.path not in plan.known
+    }
+    unread = sum(len(reading.chunks) for reading in plan.known.values())
+    reused = sum(chunk.reused for part in parts for chunk in part)
+    known = {**read, **plan.known}
+    keys = keys_of(plan.files, known, reading)
+    sources = tuple(file.source for file in plan.files) if request.sources else ()
+    return CountedCorpus(
+        tuple(known[file.path] for file in plan.files),
+        unread + reused,
+        unread,
+        tuple(keys[file.path] for file in plan.files),
+        sources,
+        copies,
+        bool(request.counts),
+    )
+
+
+def _in_a_row(chunks: Sequence[ChunkRecord]) -> list[ChunkRecord]:
+    """The chunks of a file, each where the one before ends: parts count their own bytes."""
+    placed: list[ChunkRecord] = []
+    for chunk in chunks:
+        begin = placed[-1].end if placed else 0
+        if chunk.begin != begin:
+            chunk = replace(chunk, begin=begin, end=begin + chunk.end - chunk.begin)
+        placed.append(chunk)
+    return placed
+
+
+def _copies_in(plan: CorpusPlan, request: TrainingRequest) -> Copies:
+    """Which documents are copies of earlier ones: every file is read for that."""
+    parts: list[list[FileDocuments]] = engines.current(request.workers).map(
+        digest_bundle,
+        file_parcels(plan.files),
+        named=files_of,
+        prepare=partial(compile_counting, plan.reading.pattern),
+        on_interrupt=abandon_matching,
+        reading=plan.reading,
+    )
+    paths = [file.path for file in plan.files]
+    documents = [one for part in parts for one in part]
+    return find_copies([*zip(paths, documents, strict=True)])
+
+
+def _left_out_remark(copies: Copies) -> str:
+    if not copies.documents:
+        return ""
+    one = copies.documents == 1
+    said = "is an exact copy" if one else "are exact copies"
+    return (
+        f"{counted(copies.documents, 'document')} of {copies.of_documents:,} {said} of "
+        f"earlier ones and {'was' if one else 'were'} left out: {copies.text_bytes:,} bytes, "
+        f"{copies.text_bytes / copies.of_bytes:.1%} of the text"
+    )
+
+
+def sections_remark(copied: CopiedSections) -> str:
+    """What share of the text stands in copies that no chunk is alone; empty without such."""
+    if not copied.copies:
+        return ""
+    said = "is an exact copy" if copied.copies == 1 else "are exact copies"
+    return (
+        f"{counted(copied.copies, 'section')} of {copied.sections:,} that were held out, chosen by "
+        f"their content, {said} of others of them: about {copied.share:.1%} of the text "
+        f"(told by {megabytes(copied.bytes)}) is counted more than once; --deduplicate counts each "
+        "document once"
+    )
+
+
+@step(COUNT_WORDS)
+def digest_bundle(bundle: Bundle, reading: Reading) -> list[FileDocuments]:
+    """Digest the documents of whole files, one chunk in memory at a time.
+
+    Raises:
+        CorpusError: see `count_words`.
+    """
+    found = []
+    for group in bundle:
+        raise_if_stopped()
+        own = reading.of_source(group.file.source)
+        found.append(digest_documents(group.file, own, own.chunk_bytes))
+    return found
+
+
+@step(COUNT_WORDS)
+def count_bundle(
+    bundle: Bundle, workspace: Workspace, reading: Reading, table_bytes: int, copies: Copies
+) -> list[CountedChunk]:
+    """Count the chunks of a few groups, one chunk in memory at a time.
+
+    A file that changed is read from its beginning: only its bytes tell which of its chunks are as
+    they were. Those are not looked into and not counted again.
+
+    Words that do not fit in ``table_bytes`` become several rows of the chunk's counts. A chunk
+    without its ``copies`` is another chunk, with a digest that says which were left out.
+
+    Raises:
+        CorpusError, DiskFull: see `count_words`.
+    """
+    ways = ShardKeys.of_sources(reading, {group.file.source for group in bundle})
+    counted_chunks: list[CountedChunk] = []
+    with WordCountStore(workspace).putting(together=len(bundle) > _FEW) as store:
+        for _, groups in groupby(bundle, lambda group: ways[group.file.source].digest):
+            some = list(groups)
+            way = ways[some[0].file.source]
+            counting = _ChunksCounting(store, way, table_bytes, copies)
+            fewest = _MANY if SmallChunks.are_kernels_kept() else _MANY_TO_COMPILE_FOR
+            alike = read_alike_together(way.reading) and not reading.deduplicated
+            for work in with_small_together(some, _TOGETHER, fewest) if alike else some:
+                if isinstance(work, ChunkGroup):
+                    counted_chunks += counting.group(work)
+                else:
+                    counted_chunks += counting.together(work)
+    return counted_chunks
+
+
+class _ChunksCounting:
+    """Chunks that are read in one way, on their way into a store."""
+
+    def __init__(
+        self, store: SmallShards, way: ShardKeys, table_bytes: int, copies: Copies
+    ) -> None:
+        self._store, self._way = store, way
+        self._table_bytes, self._copies = table_bytes, copies
+        self._listener = progress.current()
+
+    def group(self, group: ChunkGroup) -> Iterator[CountedChunk]:
+        """Count the chunks of a group that are not counted yet, one after the other."""
+        store, size = self._store, self._way.reading.chunk_bytes
+        for chunk, raw in cut_chunks(group, self._way.reading, size):
+            raise_if_stopped()
+            told = _Told(self._listener, chunk.size)
+            left_out = self._copies.within(group.file.path, chunk.ordinal)
+            chunk = replace(chunk, digest=digest_without(chunk.digest, left_out))
+            own, digest = self._way.reading_of(chunk.digest)
+            reused = store.has(chunk.digest, digest)
+            if not reused and group.file.format == "counts":
+                with store.rows_of(chunk.digest, digest) as rows:
+                    store.put(counts_given(chunk, raw, own), digest, rows)
+            elif not reused:
+                documents = documents_in(chunk, raw, own)
+                with store.rows_of(chunk.digest, digest) as rows:
+                    limits = self._table_bytes, rows.add
+                    counts = count_chunk(chunk, documents, own, *limits, left_out, told.advance)
+                store.put(counts, digest, rows)
+            yield _counted(chunk, reused)
+            told.advance(chunk.size)
+
+    def together(self, files: Sequence[SourceFile]) -> Iterator[CountedChunk]:
+        """The same of small files, which are read and counted at once."""
+        raise_if_stopped()
+        small = self._small.read(files)
+        chunks = small.chunks()
+        digests = [self._way.reading_of(chunk.digest)[1] for chunk in chunks]
+        there = set[str]()
+        for digest in {*digests}:
+            there |= self._store.there(
+                [one.digest for one, own in zip(chunks, digests, strict=True) if own == digest],
+                digest,
+            )
+        alone = self._holding_passages(small)
+        wanted, spent = [], small.spent
+        for number, (chunk, digest) in enumerate(zip(chunks, digests, strict=True)):
+            if chunk.digest in there:
+                yield _counted(chunk, True)
+            elif number in alone and digest != self._way.plain_digest:
+                spent -= chunk.size
+                yield from self.group(ChunkGroup(chunk.file))
+            else:
+                wanted.append(number)
+                there.add(chunk.digest)  # for a copy
+                yield _counted(chunk, False)
+        for counts in self._small.count(small, chunks, wanted):
+            self._store.put(counts, self._way.reading_of(counts.chunk.digest)[1])
+        self._listener.step_advanced(COUNT_WORDS.name, spent)
+
+    def _holding_passages(self, small: SmallFiles) -> set[int]:
+        """The numbers of the files that hold a part of the evaluation set."""
+        reading = self._way.reading
+        if reading.left_out is None or not reading.leaves_out:
+            return set()
+        return set(np.flatnonzero(reading.left_out.touches(small.text, small.edges)).tolist())
+
+    @cached_property
+    def _small(self) -> SmallChunks:
+        return SmallChunks(self._way.plain)
+
+
+def _counted(chunk: Chunk, reused: bool) -> CountedChunk:
+    record = ChunkRecord(chunk.digest, chunk.begin, chunk.end, chunk.ordinal)
+    return CountedChunk(chunk.file.path, record, reused)
+
+
+@dataclass(slots=True)
+class _Told:
+    """How much of a chunk is still to be counted, as who listens knows."""
+
+    listener: Progress
+    left: int
+
+    def advance(self, text_bytes: int) -> None:
+        """So much text more is counted; in a compressed file or JSON that is not its own size."""
+        raise_if_stopped()
+        amount = min(text_bytes, self.left)
+        self.left -= amount
+        self.listener.step_advanced(COUNT_WORDS.name, amount)
+
+
+def files_of(bundle: Bundle) -> str:
+    """The files of a parcel, for people."""
+    paths = list(dict.fromkeys(group.file.path for group in bundle))
+    more = f" and {len(paths) - 3:,} more" if len(paths) > 3 else ""
+    place = f" from byte {bundle[0].begin:,}" if len(paths) == 1 and bundle[0].begin else ""
+    return ", ".join(paths[:3]) + more + place
+
+
+def placed_shards(corpus: CountedCorpus) -> list[list[ShardRef]]:
+    """The counts of each file's chunks at their places in the corpus.
+
+    Files follow each other in the order of the plan, so positions do not depend on who counted
+    what, or when.
+    """
+    placed = []
+    base = 0
+    for reading, keys in zip(corpus.readings, corpus.keys, strict=True):
+        placed.append(
+            [
+                ShardRef(key, base + chunk.begin)
+                for key, chunk in zip(keys, reading.chunks, strict=True)
+            ]
+        )
+        base += reading.chunks[-1].end if reading.chunks else 0
+    return placed

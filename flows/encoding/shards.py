@@ -1,0 +1,171 @@
+"""Files become token shards on an engine's workers: the same files as `Tokenizer.encode_files`.
+
+A directory is what all workers share: that of the shards, as a rule. The tokenizer lies in it
+meanwhile, in our own format, and each worker loads it once. Into a store each worker writes its
+shards by itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bpeline.flows import engines
+from bpeline.flows.running import ENCODE, progress, raise_if_stopped, step
+from bpeline.tokenizer_core.corpus import AnyPath, ChunkText, find_source_files, sources_of
+from bpeline.tokenizer_core.errors import CorruptFile
+from bpeline.tokenizer_core.shards import (
+    SHARD_BYTES,
+    FileEncoding,
+    ShardFormat,
+    ShardJob,
+    ShardPart,
+    ShardRecord,
+    TokenShards,
+    file_encoding_of,
+    shard_format,
+    shard_place,
+)
+from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.urls import absolute_name, is_url
+
+if TYPE_CHECKING:
+    from bpeline.tokenizer_core.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """What a worker needs to know to encode: handles."""
+
+    tokenizer: Path  # the directory it lies in, in our own format
+    digest: str
+    options: tuple[tuple[str, Any], ...]  # of `file_encoding_of`
+    out: str
+    format: str
+    shard_bytes: int
+
+
+def encode_files(
+    tokenizer: Tokenizer,
+    paths: Iterable[AnyPath],
+    out: str | Path,
+    engine: str,
+    meeting_place: Path,
+    *,
+    threads: int | None = None,
+    format: str | ShardFormat = "bin",
+    shard_bytes: int = SHARD_BYTES,
+    on_shard: Callable[[ShardRecord], None] | None = None,
+    **options: Any,
+) -> TokenShards:
+    """Encode files into a directory of token shards on an engine's workers.
+
+    Args:
+        tokenizer, paths, format, shard_bytes, on_shard, options: as for `Tokenizer.encode_files`.
+        out: the directory, which all workers must see under this path; or a URL.
+        engine: see `flows.engines.working`.
+        meeting_place: a directory that all workers see, where ``out`` is a URL.
+        threads: workers of a cluster of our own, or threads.
+
+    Raises:
+        BpelineError: as `Tokenizer.encode_files`; InvalidOption for an unknown engine; WorkerLost.
+    """
+    out = absolute_name(str(out))
+    encoding = file_encoding_of(tokenizer, **options)
+    layout, files = shard_format(format), find_source_files(sources_of(paths))
+    place = shard_place(out)
+    job = ShardJob(encoding, files, place, layout, shard_bytes, on_shard)
+    size = sum(file.size for file in files)
+    if not is_url(out):
+        meeting_place = place.files.folder
+        meeting_place.mkdir(parents=True, exist_ok=True)
+    with engines.working(engine, threads, meeting_place) as working:
+
+        def write(parts: Sequence[ShardPart]) -> list[list[ShardRecord]]:
+            most = working.parcels(size)
+            size_of_one = max(1, -(-len(parts) // most))
+            begins = range(0, len(parts), size_of_one)
+            parcels = [tuple(parts[begin : begin + size_of_one]) for begin in begins]
+            with _lying_in(meeting_place, tokenizer) as lying:
+                handle = Encoding(
+                    lying,
+                    tokenizer.digest,
+                    tuple(options.items()),
+                    out,
+                    layout.name,
+                    shard_bytes,
+                )
+                written = working.map(
+                    encode_parcel,
+                    parcels,
+                    named=_files_of,
+                    prepare=functools.partial(_load, handle),
+                    handle=handle,
+                )
+            return [records for parcel in written for records in parcel]
+
+        return job.run_by_parts(write)
+
+
+@step(ENCODE)
+def encode_parcel(parcel: tuple[ShardPart, ...], handle: Encoding) -> list[list[ShardRecord]]:
+    """Write the shards of some parts that are not there yet; their records, part by part."""
+    listener = progress.current()
+
+    def said(amount: int) -> None:
+        raise_if_stopped()
+        listener.step_advanced(ENCODE.name, amount)
+
+    files = tuple(file for part in parcel for file in part.files)
+    job = ShardJob(
+        _load(handle),
+        files,
+        shard_place(handle.out),
+        shard_format(handle.format),
+        handle.shard_bytes,
+        on_progress=said,
+    )
+    return [job.write_part(part, threads=1) for part in parcel]
+
+
+@functools.lru_cache(maxsize=2)
+def _load(handle: Encoding) -> FileEncoding:
+    """The tokenizer of a handle, compiled and ready; once in each process.
+
+    Raises:
+        CorruptFile: it is not the one that was asked for.
+    """
+    tokenizer = Tokenizer.load(handle.tokenizer, format="bpeline")
+    if tokenizer.digest != handle.digest:
+        raise CorruptFile(
+            f"{handle.tokenizer} holds the tokenizer {tokenizer.digest[:12]}",
+            f"the one that was put there, {handle.digest[:12]}",
+            "run the same command again",
+        )
+    encoding = file_encoding_of(tokenizer, **dict(handle.options))
+    encoding.plain(ChunkText.of(Text.of(b"compile first")))
+    return encoding
+
+
+@contextmanager
+def _lying_in(meeting_place: Path, tokenizer: Tokenizer) -> Iterator[Path]:
+    """The tokenizer's files in a directory of their own, removed afterwards."""
+    place = meeting_place / f"tokenizer-{tokenizer.digest[:12]}"
+    try:
+        tokenizer.save(place)
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _files_of(parcel: tuple[ShardPart, ...]) -> str:
+    first, last = parcel[0], parcel[-1]
+    paths = list(dict.fromkeys(file.path for part in parcel for file in part.files))
+    shards = f"shard {first.number}" + (f" to {last.number}" if last is not first else "")
+    return f"{shards}, of {', '.join(paths[:3])}{' and more' if len(paths) > 3 else ''}"

@@ -1,0 +1,470 @@
+"""A tokenizer is measured on documents that training has not seen, beside those it should beat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from bpeline.flows.counting import CorpusPlan, CountedWords
+from bpeline.flows.evaluation.evaluated import (
+    HELD_OUT,
+    TRAINING,
+    Evaluated,
+    MeasuredOn,
+    MeasuredTexts,
+    TrainedTokens,
+)
+from bpeline.flows.evaluation.setup import EvaluationSetup
+from bpeline.flows.learning import Learned, learn_merges
+from bpeline.flows.requests import (
+    ORDINARY,
+    UNRESTRICTED,
+    WORDS_ALONE,
+    ImportRequest,
+    TrainingRequest,
+    load_baselines,
+)
+from bpeline.flows.running import EVALUATE, progress, step
+from bpeline.registry.aliases import present_version
+from bpeline.registry.evaluation import (
+    MeasuredSource,
+    compare_evaluated,
+    measure_anew,
+)
+from bpeline.registry.evaluation_sets import (
+    BY_TRAINING,
+    EvaluationSet,
+    Text,
+    as_set,
+    keep_measurement,
+    keep_set,
+    measurements_of,
+    read_set,
+    texts_of,
+)
+from bpeline.registry.loading import ResolvedVersion, load_tokenizer, load_version
+from bpeline.registry.opening import Registry
+from bpeline.registry.records import CHAMPION, DevelopmentText
+from bpeline.registry.versions import Lineage
+from bpeline.registry.word_counts import WordCountStore
+from bpeline.registry.workspace import Workspace
+from bpeline.tokenizer_core.corpus import (
+    ChunkGroup,
+    Reading,
+    SourceFile,
+    documents_between,
+    new_documents,
+    read_chunks,
+)
+from bpeline.tokenizer_core.derived import of_size, slots_of
+from bpeline.tokenizer_core.digests import DocumentDigest
+from bpeline.tokenizer_core.errors import CorruptFile, EmptyCorpus, InvalidTokenizer, RegistryError
+from bpeline.tokenizer_core.evaluation import (
+    Evaluation,
+    EvaluationText,
+    MadeTokens,
+    Measured,
+    Robustness,
+    evaluate_texts,
+    has_curve,
+    may_be_perturbed,
+    measure_robustness,
+    robustness_by_language,
+    token_usage,
+    token_use,
+)
+from bpeline.tokenizer_core.tokenizer import Tokenizer
+
+MOST_HELD_OUT = 8 << 20  # bytes evaluated on; beyond it documents are left out evenly
+MOST_TRAINING = 1 << 20  # bytes taken from the beginning of the corpus when none were held out
+
+
+def texts_to_measure(
+    words: CountedWords,
+    plan: CorpusPlan,
+    setup: EvaluationSetup,
+    request: TrainingRequest,
+    registry: Registry,
+    *,
+    adopts: bool,
+) -> MeasuredTexts:
+    """The evaluation set of the name; else what was held out, else text that was trained on.
+
+    Args:
+        adopts: whether what was held out becomes the set of a name that has none.
+
+    Raises:
+        CorruptFile: the set, or what was held out, was damaged.
+    """
+    own = _own_texts(setup, words, request, registry.workspace)
+    made, number = _the_set(setup, own, words, request, registry, adopts)
+    if made is not None:
+        texts = texts_of(registry.workspace, made)
+    else:
+        texts = [_as_evaluated(one) for one in own or [_training_text(plan)]]
+    on = MeasuredOn(made, number, made is not None or bool(own))
+    return MeasuredTexts(on, texts, own)
+
+
+@step(EVALUATE)
+def evaluate(
+    learned: Learned,
+    words: CountedWords,
+    plan: CorpusPlan,
+    setup: EvaluationSetup,
+    request: TrainingRequest,
+    registry: Registry,
+    *,
+    adopts: bool = True,
+    beside: Mapping[str, Tokenizer] | None = None,
+) -> Evaluated:
+    """Measure on the evaluation set of the name, which the first training makes.
+
+    Held-out documents become it where no text was given; without any of these there is only
+    training text. The champion and the baselines are measured on the same documents. A champion
+    that cannot be had is noted and left out. A training that forbids tokens, or serves its sources
+    alike, is measured beside the same one that does not, so that its cost is known; so is one with
+    superwords beside the words alone, where there are words for as many ids.
+
+    Args:
+        adopts: whether the set becomes the name's, and what was measured is kept: not of trials.
+        beside: label → another tokenizer to compare with.
+
+    Raises:
+        CorpusError: a source that cannot be read as declared.
+        InvalidTokenizer: a document does not survive encoding and decoding by byte-level BPE; a
+            defect of ours. Other algorithms lose what stands between words.
+    """
+    workspace = registry.workspace
+    tokenizer = learned.tokenizer(request)
+    champion, others, references = _opponents(registry, request)
+    for label, other in (beside or {}).items():
+        others[label] = other
+        references[label] = other.digest[:8]
+    if request.token_rules:
+        free = request.without_token_rules
+        others[UNRESTRICTED] = learn_merges(words, free, workspace).tokenizer(free)
+        references[UNRESTRICTED] = f"the same training without: {request.token_rules}"
+    if request.serves_alike:
+        plain = request.without_parity
+        others[ORDINARY] = learn_merges(words, plain, workspace).tokenizer(plain)
+        references[ORDINARY] = "the same training without --parity"
+    if request.transition_size:
+        words_before = load_tokenizer(request.extends, workspace)
+        if not slots_of(words_before) and words_before.vocab_size >= request.learned_size:
+            others[WORDS_ALONE] = of_size(words_before, request.learned_size)
+            references[WORDS_ALONE] = "as many ids of the tokenizer of words"
+    measuring = texts_to_measure(words, plan, setup, request, registry, adopts=adopts)
+    evaluated = _evaluated(
+        tokenizer, champion, others, references, measuring, setup, request, registry,
+        keeps=adopts, lossless=request.over_bytes, development=learned.development,
+    )  # fmt: skip
+    trained_on = WordCountStore(workspace).open_table(words.table)
+    made_tokens = MadeTokens.of(tokenizer, trained_on)
+    use = token_use(tokenizer, trained_on, made_tokens)
+    usage = token_usage(tokenizer, use) if has_curve(tokenizer) else None
+    looked_into = setup.made is not None and words.looked_into(plan.reading)
+    return replace(
+        evaluated,
+        trained=TrainedTokens(made=made_tokens, use=use, usage=usage),
+        left_out=setup.made.digest if setup.made is not None and looked_into else "",
+    )
+
+
+@step(EVALUATE)
+def evaluate_imported(
+    tokenizer: Tokenizer, setup: EvaluationSetup, request: ImportRequest, registry: Registry
+) -> Evaluated | None:
+    """Measure what was not trained here, as `evaluate` measures what was.
+
+    Of an algorithm whose decoding does not give every text back, that is a figure and no error.
+
+    Returns:
+        The figures; None where there is neither an evaluation set nor text that was given.
+
+    Raises:
+        EmptyCorpus: a text without a word.
+    """
+    workspace = registry.workspace
+    if setup.made is None and not setup.given:
+        return None
+    champion, others, references = _opponents(registry, request)
+    made, number = setup.made, 0
+    if made is not None:
+        made, number = _adopted(made, setup.number, request.name, registry)
+        texts = texts_of(workspace, made)
+    else:
+        texts = [_as_evaluated(one) for one in setup.given]
+    measuring = MeasuredTexts(MeasuredOn(made, number, held_out=True), texts, setup.given)
+    return _evaluated(
+        tokenizer, champion, others, references, measuring, setup, request, registry, keeps=True
+    )
+
+
+_Champion = tuple[ResolvedVersion, Tokenizer] | None
+
+
+def _evaluated(
+    tokenizer: Tokenizer,
+    champion: _Champion,
+    others: Mapping[str, Tokenizer],
+    references: Mapping[str, str],
+    measuring: MeasuredTexts,
+    setup: EvaluationSetup,
+    request: TrainingRequest | ImportRequest,
+    registry: Registry,
+    *,
+    keeps: bool,
+    lossless: bool = False,
+    development: tuple[DevelopmentText, ...] = (),
+) -> Evaluated:
+    """Measure a tokenizer and its opponents.
+
+    Args:
+        keeps: whether the measurements of an evaluation set are kept, and robustness is measured.
+        lossless: whether decoding must give every document back.
+        development: of the new tokenizer.
+
+    Raises:
+        InvalidTokenizer: it does not.
+    """
+    texts, made = measuring.texts, measuring.on.made
+    evaluation, measured = evaluate_texts(tokenizer, others, texts, setup.parallel)
+    report = evaluation.report
+    if report.roundtrip_failures and lossless:
+        raise InvalidTokenizer(
+            f"{report.roundtrip_failures} of {report.documents:,} documents "
+            "did not come back from encoding and decoding as they were",
+            "every document survives: this is a defect of bpeline",
+            "report it; nothing was published",
+        )
+    if made is not None and keeps:
+        _keep(registry.workspace, evaluation, measured, made, tokenizer, champion)
+    robustness, languages = _robustness(
+        tokenizer, champion, texts if made is not None and keeps else ()
+    )
+    comparison = None
+    if champion is not None:
+        compared = compare_evaluated(
+            (str(champion[0]), champion[1], measured[CHAMPION]),
+            (f"{request.name} (new)", tokenizer, measured[""]),
+            evaluation,
+            CHAMPION,
+            str(measuring.on),
+        )
+        before = Lineage.of(registry, champion[0]).development
+        comparison = replace(compared, development=(before, development))
+    return Evaluated(
+        tokenizer=tokenizer,
+        on=measuring.on,
+        sources=_sources(texts, made),
+        evaluation=evaluation,
+        references=references,
+        parallel=setup.parallel,
+        comparison=comparison,
+        new=_on_new_text(tokenizer, champion, measuring.own, made, texts),
+        robustness=robustness,
+        languages=languages,
+        remark=setup.remark,
+    )
+
+
+def _opponents(
+    registry: Registry, request: TrainingRequest | ImportRequest
+) -> tuple[_Champion, dict[str, Tokenizer], dict[str, str]]:
+    """The champion; all that is measured beside the new one, and what they are called."""
+    others = load_baselines(request.baselines, registry.workspace.root)
+    references = dict(one.split("=", 1) for one in request.baselines)
+    champion = _champion(registry, request.name)
+    if champion is not None:
+        others = {CHAMPION: champion[1], **others}
+        references = {CHAMPION: str(champion[0]), **references}
+    return champion, others, references
+
+
+def _keep(
+    workspace: Workspace,
+    evaluation: Evaluation,
+    measured: Mapping[str, Measured],
+    made: EvaluationSet,
+    tokenizer: Tokenizer,
+    champion: _Champion,
+) -> None:
+    which = {"": (tokenizer.digest, tokenizer.vocab_size)}
+    if champion is not None:
+        which[CHAMPION] = (champion[0].digest, champion[1].vocab_size)
+    for found in measurements_of(evaluation, measured, made, which):
+        keep_measurement(workspace, found)
+
+
+def _own_texts(
+    setup: EvaluationSetup, words: CountedWords, request: TrainingRequest, workspace: Workspace
+) -> list[Text]:
+    """Texts of this training's own: those that were given beside a set, else what is held out."""
+    return list(setup.given) or list(_held_out(words, request, WordCountStore(workspace)))
+
+
+def _the_set(
+    setup: EvaluationSetup,
+    own: Sequence[Text],
+    words: CountedWords,
+    request: TrainingRequest,
+    registry: Registry,
+    adopts: bool,
+) -> tuple[EvaluationSet | None, int]:
+    """The evaluation set, and its number; held-out text becomes it where it may and suffices."""
+    made, number = setup.made, setup.number
+    if setup.replaceable and own:
+        held_out, documents = as_set(own, shards=words.shards, parallel=setup.parallel)
+        if held_out.texts and (made is None or not held_out.provisional):
+            keep_set(registry.workspace, held_out, documents)
+            made = held_out
+    if made is None:
+        return None, 0
+    return _adopted(made, number, request.name, registry) if adopts else (made, number)
+
+
+def _adopted(
+    made: EvaluationSet, number: int, name: str, registry: Registry
+) -> tuple[EvaluationSet, int]:
+    """The set that a name has from now on, and its number, after having had that of ``number``."""
+    named = registry.catalogue.give_evaluation_set(
+        name, made.digest, instead_of=number, by=BY_TRAINING,
+        reason="the first" if not number else "the one before was provisional",
+    )  # fmt: skip
+    if named.digest != made.digest:  # another training of the name was faster
+        made = read_set(registry.workspace, named.digest)
+    if number and named.number != number:
+        _measure_others_anew(registry, name)
+    return made, named.number
+
+
+def _measure_others_anew(registry: Registry, name: str) -> None:
+    """The versions that an alias points to, on the set that replaced a provisional one."""
+    try:
+        anew = measure_anew(registry, name)
+    except (RegistryError, CorruptFile) as error:
+        progress.current().note(
+            f"the versions of {name} were not measured on its new evaluation set: "
+            f"{error.happened}; type `bpeline evaluate {name}`"
+        )
+    else:
+        said = ", ".join(str(one.version) for one in anew)
+        progress.current().note(f"{name} has another evaluation set now; measured on it: {said}")
+
+
+def _as_evaluated(text: Text) -> EvaluationText:
+    return EvaluationText(text.name, text.documents, text.language, text.domain)
+
+
+def _on_new_text(
+    tokenizer: Tokenizer,
+    champion: tuple[ResolvedVersion, Tokenizer] | None,
+    own: Sequence[Text],
+    made: EvaluationSet | None,
+    texts: Sequence[EvaluationText],
+) -> Evaluation | None:
+    """The new tokenizer, and the champion, on text of this training that is not in the set.
+
+    Args:
+        texts: of the set.
+    """
+    if made is None:
+        return None
+    known = {document for text in texts for document in text.documents}
+    new = []
+    for text in own:
+        documents = [one for one in text.documents if one not in known]
+        documents = new_documents(documents, list(known)) if documents else []
+        if documents:
+            new.append(EvaluationText(text.name, documents, text.language, text.domain))
+    others = {} if champion is None else {CHAMPION: champion[1]}
+    try:
+        return evaluate_texts(tokenizer, others, new)[0] if new else None
+    except EmptyCorpus:  # a text without a word
+        return None
+
+
+def _robustness(
+    tokenizer: Tokenizer,
+    champion: tuple[ResolvedVersion, Tokenizer] | None,
+    texts: Sequence[EvaluationText],
+) -> tuple[Robustness | None, Mapping[str, Robustness]]:
+    """What both make of the texts with typos, in other letters …; and that by language."""
+    if not may_be_perturbed(tokenizer):
+        return None, {}
+    others = {CHAMPION: champion[1]} if champion and may_be_perturbed(champion[1]) else {}
+    documents = (document for text in texts for document in text.documents)
+    try:
+        found = measure_robustness(tokenizer, others, documents)
+    except EmptyCorpus:  # no word in what is perturbed
+        return None, {}
+    return found, robustness_by_language(tokenizer, others, texts)
+
+
+def _training_text(plan: CorpusPlan) -> Text:
+    return Text(TRAINING, list(_first_documents(plan.files, plan.reading)))
+
+
+def _sources(
+    texts: Sequence[EvaluationText], made: EvaluationSet | None
+) -> tuple[MeasuredSource, ...]:
+    if made is not None:
+        return tuple(
+            MeasuredSource(one.name, one.files, one.language, one.domain, one.digest,
+                           one.documents, one.bytes)
+            for one in made.texts
+        )  # fmt: skip
+    found = []
+    for text in texts:
+        content = DocumentDigest.of(text.documents)
+        found.append(
+            MeasuredSource(text.name, (), text.language, text.domain, content.digest,
+                           content.documents, content.bytes)
+        )  # fmt: skip
+    return tuple(found)
+
+
+def _held_out(
+    words: CountedWords, request: TrainingRequest, store: WordCountStore
+) -> Iterator[Text]:
+    """What was held out: of all the corpus, or of each named source that holds any.
+
+    Sources are evaluated on about the same amount of text each where there is enough of it,
+    whatever their share of the corpus and their weight.
+    """
+    if not request.sources:
+        documents = store.held_out_documents(words.shards, MOST_HELD_OUT)
+        if documents:
+            yield Text(HELD_OUT, documents)
+    for source in request.named_sources:
+        room = MOST_HELD_OUT // len(words.shards_of)
+        documents = store.held_out_documents(words.shards_of[source.name], room)
+        if documents:
+            yield Text(source.name, documents, source.language, source.domain)
+
+
+def _champion(registry: Registry, name: str) -> tuple[ResolvedVersion, Tokenizer] | None:
+    """The version in place; None when there is none, or none that can be had: hours of training
+    are not lost over a comparison."""
+    try:
+        version = present_version(registry, name, CHAMPION)
+        return None if version is None else (version, load_version(registry, version))
+    except (RegistryError, CorruptFile, InvalidTokenizer) as error:
+        progress.current().note(f"not compared with {name}@{CHAMPION}: {error.happened}")
+        return None
+
+
+def _first_documents(files: Iterable[SourceFile], reading: Reading) -> Iterator[bytes]:
+    """Documents from the beginning of the corpus, `MOST_TRAINING` bytes of them."""
+    room = MOST_TRAINING
+    for file in files:
+        chunks = read_chunks(ChunkGroup(file), reading.of_source(file.source), MOST_TRAINING)
+        for _, text in chunks:
+            for begin, end in documents_between(text, reading.special_bytes)[0].tolist():
+                document = text.text.bytes(begin, min(end, begin + room))
+                yield document.decode(errors="ignore").encode()  # not a part of a character
+                room -= end - begin
+                if room <= 0:
+                    return
+            break

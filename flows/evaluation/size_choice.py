@@ -1,0 +1,212 @@
+"""The size at which text costs a model least, of all that one training holds. Learns nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bpeline.flows.counting import CorpusPlan, CountedWords
+from bpeline.flows.evaluation.new_versions import texts_to_measure
+from bpeline.flows.evaluation.setup import EvaluationSetup
+from bpeline.flows.learning import Learned, given_merges, learn_unwatched
+from bpeline.flows.requests import LARGEST_VOCAB, TrainingRequest
+from bpeline.flows.running import CHOOSE_SIZE, step
+from bpeline.registry.opening import Registry
+from bpeline.tokenizer_core.counting import count_texts
+from bpeline.tokenizer_core.errors import EmptyCorpus
+from bpeline.tokenizer_core.evaluation import (
+    MULTIPLE,
+    CheapestSize,
+    EvaluationText,
+    NamedShape,
+    bytes_per_token_at,
+    cheapest_size,
+    sizes_between,
+)
+
+LITTLE = 0.01  # what a size may cost more, to be as good as the cheapest
+
+
+@dataclass(frozen=True, slots=True)
+class SizeChoice:
+    """What was asked of the sizes, and which was chosen.
+
+    Attributes:
+        model: what they cost.
+        found: all of them with their costs.
+        largest: the one that was asked for; there may be no pair left before it.
+        measured_on: the texts, for people.
+        set_digest: of the evaluation set; empty where these are none.
+    """
+
+    model: NamedShape
+    found: CheapestSize
+    largest: int
+    measured_on: str
+    set_digest: str
+
+    @property
+    def size(self) -> int:
+        """The chosen one."""
+        return self.found.best.vocab_size
+
+    @property
+    def reached(self) -> int:
+        """The largest size that there is."""
+        return self.found.costs[-1].vocab_size
+
+    @property
+    def at_edge(self) -> str:
+        """That the least lies at the edge of what was asked, and what is beyond; else empty."""
+        if self.found.at_edge == "smallest":
+            return "the least lies at the smallest size that was asked about"
+        if self.found.at_edge and self.reached < self.largest:
+            return (
+                f"the least lies at the last size that the corpus gives: no pair is left for "
+                f"{self.largest:,} ids"
+            )
+        if self.found.at_edge:
+            return (
+                "the least lies at the largest size that was asked about: a larger one may cost "
+                f"less (`--largest-size {min(2 * self.largest, LARGEST_VOCAB)}`)"
+            )
+        return ""
+
+    @property
+    def said(self) -> str:
+        """One sentence for people."""
+        best, (low, high) = self.found.best, self.found.near(LITTLE)
+        said = (
+            f"{self.size:,} ids, of {self.found.costs[0].vocab_size:,} to {self.reached:,}: a byte "
+            f"costs {self.model.title} {best.flops_per_byte / 1e6:,.1f} MFLOPs"
+        )
+        if low < high:
+            said += f"; {low:,} to {high:,} ids cost at most {LITTLE:.0%} more"
+        return f"{said}; {self.at_edge}" if self.at_edge else said
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """What the chosen size costs, by names that say the shape."""
+        return self.model.figures(self.size, self.found.best.bytes_per_token)
+
+    def curves_of(
+        self, curve: Sequence[tuple[int, float]]
+    ) -> dict[str, tuple[tuple[int, float], ...]]:
+        """What smaller sizes of the version cost: name with the shape → (vocab size, value).
+
+        Args:
+            curve: (vocab size, bytes per token).
+        """
+        costs = [(size, self.model.figures(size, value)) for size, value in curve]
+        return {name: tuple((size, of[name]) for size, of in costs) for name in self.metrics}
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """What MLflow shows beside what was asked."""
+        return {
+            "chosen_vocab_size": self.size,
+            "chosen_for": str(self.model),
+            "chosen_from": f"{self.found.costs[0].vocab_size} to {self.reached}",
+        }
+
+    def as_record(self) -> dict[str, Any]:
+        """JSON values, as `registry.measured` tells them."""
+        low, high = self.found.near(LITTLE)
+        return {
+            "vocab_size": self.size,
+            "said": self.said,
+            "at_edge": self.found.at_edge or None,
+            "model": self.model.as_dict(),
+            "smallest": self.found.costs[0].vocab_size,
+            "largest": self.largest,
+            "reached": self.reached,
+            "near": [low, high],
+            "near_share": LITTLE,
+            "set": self.set_digest or None,
+            "measured_on": self.measured_on,
+            "curve": [
+                [cost.vocab_size, cost.bytes_per_token, cost.flops_per_byte]
+                for cost in self.found.shown
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """What is registered of what was learned.
+
+    Attributes:
+        request: of its number of ids.
+        learned: so many merges.
+        choice: how that number was found; None where it was asked for.
+    """
+
+    request: TrainingRequest
+    learned: Learned
+    choice: SizeChoice | None = None
+
+    @property
+    def outcome(self) -> str:
+        return "" if self.choice is None else self.choice.said
+
+
+@step(CHOOSE_SIZE)
+def choose_size(
+    learned: Learned,
+    words: CountedWords,
+    plan: CorpusPlan,
+    setup: EvaluationSetup,
+    request: TrainingRequest,
+    registry: Registry,
+) -> Sized:
+    """Choose among the sizes that begin what was learned, on the texts that will be evaluated on.
+
+    Raises:
+        EmptyCorpus: these hold no word.
+        CorruptFile: what was learned, or a text, was damaged since.
+    """
+    measured = texts_to_measure(words, plan, setup, request, registry, adopts=False)
+    given, _ = (
+        (None, None) if request.transition_size else given_merges(request, registry.workspace)
+    )
+    smallest = request.smallest_size_after(0 if given is None else len(given))
+    found = _cheapest(learned, measured.texts, request, smallest)
+    made = measured.on.made
+    choice = SizeChoice(
+        request.model,
+        found,
+        request.vocab_size,
+        str(measured.on),
+        "" if made is None else made.digest,
+    )
+    decided = request.of_size(choice.size)
+    if request.transition_size:
+        return Sized(decided, learn_unwatched(words, decided, registry.workspace), choice)
+    merges = min(decided.merges, learned.merges)
+    kept = replace(learned, merges=merges, wanted=merges, resumed=min(learned.resumed, merges))
+    return Sized(decided, kept, choice)
+
+
+def _cheapest(
+    learned: Learned, texts: list[EvaluationText], request: TrainingRequest, smallest: int
+) -> CheapestSize:
+    """What every size costs, slots among its ids; the last one has all that was learned."""
+    bare, rounded = learned.without_slots(request), request.round_to
+    documents = (document.decode() for text in texts for document in text.documents)
+    counts = count_texts(documents, bare.pattern, tuple(bare.special_tokens))
+    size = int((counts.counts * np.diff(counts.offsets)).sum())
+    if not size:
+        raise EmptyCorpus(
+            "there is no word in the texts that are to say which size costs least",
+            "texts of --eval, or a corpus of which something is held out",
+            "name text with `--eval 'text=heldout.txt'`, or a size with `--vocab-size 32000`",
+        )
+    most = -(-(bare.vocab_size + request.reserve) // rounded) * rounded
+    sizes = sizes_between(min(smallest, most), most, rounded if rounded > 1 else MULTIPLE)
+    merged = [min(ids - request.reserve, bare.vocab_size) for ids in sizes]
+    curve = bytes_per_token_at(bare, size, bare.merge_gains(counts), merged)
+    values = (value for _, value in curve)
+    return cheapest_size(request.model.shape, list(zip(sizes, values, strict=True)))

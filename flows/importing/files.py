@@ -1,0 +1,326 @@
+"""Read, certify, plan and publish the tokenizer of another library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bpeline.flows.evaluation import Evaluated, curves_of, metrics_of
+from bpeline.flows.importing.summary import ImportSummary
+from bpeline.flows.pages import show_name_page
+from bpeline.flows.publishing import (
+    NewVersion,
+    installed_version,
+    made_with,
+    register,
+    report_contents,
+)
+from bpeline.flows.requests import ImportRequest, evaluation_sources
+from bpeline.flows.running import CERTIFY, PUBLISH, READ_FILES, step
+from bpeline.flows.trainings import TrainingRun, alias_moves, asked, registered_as
+from bpeline.flows.wording import counted, megabytes
+from bpeline.registry.catalogue import Catalogue
+from bpeline.registry.certify import ORIGINAL, Certificate, certify_originals
+from bpeline.registry.evaluation import evaluate_version, write_evaluation
+from bpeline.registry.exports import SCHEME, HubReference, fetch
+from bpeline.registry.loading import certificate_path, resolve, write_exports
+from bpeline.registry.opening import open_registry
+from bpeline.registry.records import (
+    LIBRARY,
+    ByPath,
+    CorpusInput,
+    PublishedVersion,
+    parse_reference,
+    parse_registered,
+)
+from bpeline.registry.tokens import screen
+from bpeline.registry.versions import (
+    OF_FOLDERS,
+    Imported,
+    OriginalFile,
+    files_of,
+    imported_in,
+    keep_originals,
+)
+from bpeline.registry.workspace import Workspace
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
+from bpeline.tokenizer_core.evaluation import ALL, BYTES_PER_TOKEN
+from bpeline.tokenizer_core.formats import bpeline, declared_roles, format_of
+from bpeline.tokenizer_core.tokenizer import Tokenizer
+
+_LIBRARIES = ("tokenizers", "tiktoken", "sentencepiece", "transformers", "cyllama")
+_ABSENT = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFiles:
+    """What was read: the tokenizer, where it comes from, where it lies, and the files to keep."""
+
+    tokenizer: Tokenizer
+    imported: Imported
+    place: Path
+    files: tuple[tuple[OriginalFile, Path], ...]
+
+    @property
+    def outcome(self) -> str:
+        size = megabytes(sum(file.bytes for file, _ in self.files))
+        return (
+            f"{self.imported.format}: {self.tokenizer.vocab_size:,} ids, "
+            f"{counted(len(self.files), 'file')}, {size}"
+        )
+
+
+@step(READ_FILES)
+def read_files(request: ImportRequest) -> ReadFiles:
+    """Read a foreign tokenizer and the digests of its files.
+
+    Raises:
+        MissingSource: nothing is there.
+        InvalidTokenizer, InvalidPattern, InvalidOption: it cannot be read, or not without being
+            told more; the message says what.
+        LibraryFailed: the Hugging Face Hub does not answer, or its library is not installed.
+    """
+    origin, licence, parsed = _found(request)
+    files = files_of(parsed.path)
+    format = request.algorithm or format_of(parsed.path)
+    if format == "bpeline":
+        raise InvalidOption(
+            f"{parsed.path} is a tokenizer in bpeline's own format",
+            "what other programs made is imported; this one is used as it is",
+            f"type `bpeline encode {parsed.path} TEXT`, or name it as --baseline",
+        )
+    details: dict[str, Any] = dict(parsed.details)
+    if request.end_of_word:
+        details["end_of_word"] = request.end_of_word
+    tokenizer = Tokenizer.load(parsed.path, **{"format": format, **details})
+    declared_roles(request.roles, tokenizer.special_tokens)
+    libraries = {name: installed_version(name) for name in _LIBRARIES}
+    imported = Imported(
+        path=origin,
+        details=details,
+        format=format,
+        files=tuple(file for file, _ in files),
+        is_folder=parsed.path.is_dir(),
+        remarks=tokenizer.spec.remarks,
+        licence=licence,
+        at=datetime.now(UTC).isoformat(timespec="seconds"),
+        libraries={name: found for name, found in libraries.items() if found != _ABSENT},
+    )
+    return ReadFiles(tokenizer, imported, parsed.path, files)
+
+
+def _found(request: ImportRequest) -> tuple[str, str, ByPath]:
+    """Where it comes from, its licence, and where its files are now."""
+    if request.file.startswith(SCHEME):
+        fetched = fetch(HubReference.parse(request.file), OF_FOLDERS)
+        return str(fetched.reference), request.licence or fetched.licence, ByPath(fetched.path)
+    parsed = parse_reference(request.file)
+    assert isinstance(parsed, ByPath), "requests hold absolute paths"
+    return str(parsed.path), request.licence, parsed
+
+
+@step(CERTIFY)
+def certify_files(read: ReadFiles) -> Certificate:
+    """Let the original library read the same files, and compare.
+
+    Raises:
+        InvalidTokenizer: it reads them otherwise; naming the first difference.
+    """
+    path = read.place
+    made = certify_originals(read.tokenizer, read.imported.format, path)
+    first = made.difference
+    if first is not None:
+        raise InvalidTokenizer(
+            f"{made.library} {made.version} reads {made.unequal:,} of "
+            f"{made.equal + made.unequal:,} {made.unit} otherwise than bpeline reads {path}, the "
+            f"first {first.what!r}: at {first.at} {first.theirs} instead of {first.ours}",
+            "only what is read exactly is registered; nothing was",
+            "report this with the text above",
+        )
+    return made
+
+
+def summarize_import(
+    run: TrainingRun,
+    request: ImportRequest,
+    read: ReadFiles,
+    certificate: Certificate,
+    evaluated: Evaluated | None,
+) -> ImportSummary:
+    """The summary of an import that is not published yet; says its notes."""
+    tokenizer, imported = read.tokenizer, read.imported
+    for remark in imported.remarks:
+        run.note(f"read so: {remark}")
+    if certificate.not_checked:
+        run.note(f"not read again by its original library: {certificate.not_checked}")
+    if evaluated is None:
+        measured_on = "not measured: give --eval"
+        run.note(
+            f"not measured: {request.name} has no evaluation set; give `--eval 'NAME=FILES'`, or "
+            f"type `bpeline evaluate {request.name} --set-from FILES`"
+        )
+    else:
+        measured_on = str(evaluated.on)
+        run.note(evaluated.warning)
+    metrics = {} if evaluated is None else metrics_of(evaluated)
+    if failures := int(metrics.get("evaluated/roundtrip_failures", 0)):
+        run.note(f"decoding does not give back {counted(failures, 'document')} of the evaluation")
+    metrics |= screen(tokenizer, run.workspace).metrics
+    metrics |= {f"seconds/{name.replace(' ', '_')}": took for name, took in run.seconds.items()}
+    return ImportSummary(
+        name=request.name,
+        run_id=run.id,
+        file=imported.path,
+        format=imported.format,
+        files=len(read.files),
+        file_bytes=sum(file.bytes for file, _ in read.files),
+        vocab_size=tokenizer.vocab_size,
+        algorithm=tokenizer.algorithm.name,
+        pattern=tokenizer.pattern.name or tokenizer.pattern.regex,
+        normalizer=tokenizer.spec.normalizer_name,
+        certificate=str(certificate),
+        measured_on=measured_on,
+        metrics=metrics,
+        curve=() if evaluated is None else _curve(evaluated),
+        curves={} if evaluated is None else curves_of(evaluated),
+        seconds=dict(run.seconds),
+        notes=tuple(run.notes),
+        licence=imported.licence,
+        digest=tokenizer.digest,
+    )
+
+
+@step(PUBLISH)
+def publish_import(
+    run: TrainingRun,
+    request: ImportRequest,
+    read: ReadFiles,
+    certificate: Certificate,
+    evaluated: Evaluated | None,
+    summary: ImportSummary,
+) -> PublishedVersion:
+    """Write the files, the original ones among them, then register them once.
+
+    Raises:
+        RegistryUnreachable: MLflow does not answer; the result is kept in the outbox.
+        CorruptFile: a file changed since it was read.
+        DiskFull: no space left.
+    """
+    tokenizer, registry, imported = read.tokenizer, run.registry, read.imported
+    measured = {} if evaluated is None else evaluated.record()
+    library = getattr(tokenizer.algorithm, "library", "")  # of those that theirs runs
+
+    def save(directory: Path) -> None:
+        provenance = {
+            "name": request.name,
+            "run": summary.run_id,
+            "imported": imported.as_record(),
+            "roles": list(request.roles),
+            "notes": list(summary.notes),
+            "metrics": dict(summary.metrics),
+            "made_with": {**made_with(), **imported.libraries},
+        }
+        bpeline.save(tokenizer, directory, provenance)
+        write_exports(tokenizer, request.name, directory)
+
+    def complete(files: Path) -> None:
+        if imported_in(files) is None:
+            keep_originals(imported, read.files, files)
+        DURABLE.write(certificate_path(files, ORIGINAL), certificate.as_json())
+        if measured:
+            write_evaluation(measured, files)
+
+    new = NewVersion(
+        tokenizer=tokenizer,
+        summary=summary,
+        evaluated=evaluated,
+        measured=measured,
+        contents=report_contents(
+            summary,
+            request,
+            tokenizer,
+            screen(tokenizer, run.workspace),
+            evaluated,
+            measured,
+            {**facts_of(imported), "certificate": summary.certificate},
+        ),
+        params={
+            **asked(request),
+            "format": imported.format,
+            **({LIBRARY: library} if library else {}),
+        },
+        save=save,
+        complete=complete,
+        inputs=[CorpusInput("imported files", imported.path, imported.digest, "import")],
+        tags={
+            "imported_from": imported.path,
+            **({"licence": imported.licence} if imported.licence else {}),
+        },
+    )
+    version = register(run, new)
+    if not version.newly_registered and evaluated is not None and evaluated.made is not None:
+        # What it was registered with may be of other text, or nothing.
+        evaluate_version(registry, resolve(registry, parse_registered(version.reference)))
+    return replace(version, history=show_name_page(registry, version.name))
+
+
+def _curve(evaluated: Evaluated) -> tuple[tuple[int, float], ...]:
+    """Bytes per token by vocab size; one point where nothing merges."""
+    report = evaluated.report
+    size = report.vocab_size
+    return report.curve or ((size, evaluated.evaluation.slices[ALL].metrics[BYTES_PER_TOKEN]),)
+
+
+def facts_of(imported: Imported) -> dict[str, str]:
+    """Where an imported version comes from, as pages and `bpeline show` say it."""
+    told = "".join(f", {key}={value}" for key, value in imported.details.items())
+    return {
+        "imported from": f"{imported.path}{told}",
+        "format": imported.format,
+        **{f"SHA-256 of {one.name}": one.sha256 for one in imported.files},
+        **({"read so": "; ".join(imported.remarks)} if imported.remarks else {}),
+        **({"licence": imported.licence} if imported.licence else {}),
+        "libraries": ", ".join(f"{key} {value}" for key, value in imported.libraries.items()),
+    }
+
+
+def plan_import(request: ImportRequest, home: Path) -> dict[str, str]:
+    """What would be read, measured and registered: title → sentence.
+
+    Args:
+        request: what is asked for.
+        home: the directory of the workspace, which need not be there.
+
+    Raises:
+        MissingSource, InvalidTokenizer, InvalidPattern, InvalidOption: it cannot be read.
+    """
+    read = read_files(request)
+    tokenizer = read.tokenizer
+    catalogue = None
+    if Workspace.is_at(home):
+        catalogue = open_registry(home, make=False).catalogue
+    known = registered_as(catalogue, request.name, tokenizer.digest)
+    return {
+        "file": f"{read.imported.path} ({read.outcome})",
+        "files kept": ", ".join(f"{one.name} ({megabytes(one.bytes)})" for one, _ in read.files),
+        "algorithm": tokenizer.algorithm.name,
+        "pattern": tokenizer.pattern.name or tokenizer.pattern.regex,
+        "normalizer": tokenizer.spec.normalizer_name,
+        **({"read so": "; ".join(read.imported.remarks)} if read.imported.remarks else {}),
+        "measured on": _measured_on(catalogue, request),
+        "registered": f"nothing new: {known} is this tokenizer" if known else "a new version",
+        "aliases": alias_moves(request.rules, known),
+    }
+
+
+def _measured_on(catalogue: Catalogue | None, request: ImportRequest) -> str:
+    named = None if catalogue is None else catalogue.evaluation_set(request.name)
+    sources = len(evaluation_sources(request.evaluation).sources)
+    if named is not None:
+        return f"evaluation set {named.digest[:8]} of {request.name}"
+    if sources:
+        return f"{counted(sources, 'source')} of text, which become the set of {request.name}"
+    return "not measured: give --eval"

@@ -1,0 +1,258 @@
+"""What a training came to before it is published, and its change against other versions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bpeline.flows.counting import CorpusPlan, CountedCorpus, CountedWords, as_json, sections_remark
+from bpeline.flows.evaluation import (
+    Evaluated,
+    ScreenedTokens,
+    SizeChoice,
+    Sized,
+    curves_of,
+    metrics_of,
+)
+from bpeline.flows.learning import Learned
+from bpeline.flows.publishing.summary import TrainingSummary
+from bpeline.flows.requests import TrainingRequest
+from bpeline.flows.trainings import TrainingRun
+from bpeline.flows.wording import SHOWN_CONFIDENCE, left_out_text, unmeasured
+from bpeline.registry.evaluation import share_to_watch, too_small_to_judge
+from bpeline.registry.evaluation_sets import (
+    EvaluationSet,
+    SetMeasurement,
+    kept_measurement,
+    parts_of,
+)
+from bpeline.registry.opening import Registry
+from bpeline.registry.word_counts import ShardStatistics
+from bpeline.tokenizer_core.evaluation import TOO_FEW_DOCUMENTS, WELL_USED, Slice, distinct_parts
+
+MOST = 6  # columns; of more versions, the latest
+
+Rows = tuple[tuple[str, ...], ...]
+
+
+def against_others(registry: Registry, name: str, digest: str, made: EvaluationSet | None) -> Rows:
+    """A row of titles, and one for each slice; empty where nothing can be compared.
+
+    Args:
+        name, digest: of the new version.
+        made: what it was measured on.
+    """
+    own = None if made is None else kept_measurement(registry.workspace, made, digest)
+    if made is None or own is None:
+        return ()
+    latest = {one.digest: one.number for one in registry.catalogue.registrations(name)}
+    others: list[tuple[str, SetMeasurement]] = []
+    for other, number in sorted(latest.items(), key=lambda one: -one[1]):
+        found = None if other == digest else kept_measurement(registry.workspace, made, other)
+        if found is not None and len(others) < MOST:
+            others.append((f"{name}/{number}", found))
+    if not others:
+        return ()
+    titles = ("slice", *(reference for reference, _ in others))
+    rows = [
+        (part.name, *(_change(own, other, part) for _, other in others))
+        for part in distinct_parts(parts_of(made))
+    ]
+    return (titles, *rows)
+
+
+def _change(own: SetMeasurement, other: SetMeasurement, part: Slice) -> str:
+    change = own.change_from(other, part)
+    low, high = change.intervals.get(SHOWN_CONFIDENCE, (None, None))
+    return change_text(change.value, low, high)
+
+
+def change_text(value: float, low: float | None, high: float | None) -> str:
+    """A change in tokens, as a share, with its interval, or that there is none."""
+    if low is None or high is None:
+        return f"{100 * value:+.2f} % ({TOO_FEW_DOCUMENTS})"
+    chance = ", may be chance" if low <= 0 <= high else ""
+    return f"{100 * value:+.2f} % ({100 * low:+.2f} … {100 * high:+.2f}{chance})"
+
+
+def logged_change(metrics: Mapping[str, float], label: str, part: str) -> str:
+    """The change in tokens of a slice that metrics hold, see `metrics_of`; else empty."""
+    name = f"vs_{label}_percent/{part}"
+    if name not in metrics:
+        return ""
+    low, high = (metrics.get(f"{name}_{end}") for end in ("low", "high"))
+    ends = (None if end is None else end / 100 for end in (low, high))
+    return change_text(metrics[name] / 100, *ends)
+
+
+_MUCH = 0.01  # of the text, left out with the evaluation set
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What was asked, and what the steps of a training made of it before it is published."""
+
+    sized: Sized
+    plan: CorpusPlan
+    corpus: CountedCorpus
+    words: CountedWords
+    evaluated: Evaluated
+    screened: ScreenedTokens
+
+    @property
+    def request(self) -> TrainingRequest:
+        """What makes the same again: of a number of ids that was chosen, that number."""
+        return self.sized.request
+
+    @property
+    def learned(self) -> Learned:
+        """Of this number of ids."""
+        return self.sized.learned
+
+    @property
+    def choice(self) -> SizeChoice | None:
+        """How the number of ids was chosen; None where it was asked for."""
+        return self.sized.choice
+
+
+def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
+    """The summary of a run that is not published yet; says its notes."""
+    corpus, words, learned = trained.corpus, trained.words, trained.learned
+    evaluated, screened = trained.evaluated, trained.screened
+    seen, request = words.seen, trained.request
+    # Of word counts, what their words would be as text; nothing is known of documents.
+    text_bytes = seen.bytes_counted if request.counts else corpus.corpus_bytes
+    if seen.replaced_utf8:
+        run.note(f"{seen.replaced_utf8:,} sequences were not UTF-8 and were read as U+FFFD")
+    if copies := corpus.copies_remark:
+        run.note(copies)
+    reading = trained.plan.reading
+    looked_into = words.looked_into(reading)
+    left_out = _left_out(seen) if looked_into and not request.counts else {}
+    if left_out.get("corpus/left_out_share", 0) > _MUCH:
+        whole = ", and each document whole that holds a part of one"
+        said = f"left out of the training: {left_out_text(left_out)} of {request.name}"
+        run.note(said + whole * (reading.pattern.cut_pairs is None))
+    if corpus.copies is None and (copies := sections_remark(words.copied)):
+        run.note(copies)
+    if learned.stopped_early:
+        made = f"{evaluated.report.vocab_size:,} of {request.vocab_size:,} ids"
+        if "merges" in request.options:
+            made = f"{learned.merges:,} of {learned.wanted:,} merges"
+        run.note(
+            f"stopped early at {made}: "
+            f"no pair{' whose token is allowed' * bool(request.token_rules)} occurs "
+            f"{request.min_count:,} times any more"
+        )
+    if trained.choice is not None:
+        run.note(trained.choice.at_edge)
+    if evaluated.warning:
+        run.note(evaluated.warning)
+    if request.counts:
+        run.note(
+            "whether the word counts hold the texts that it was measured on is not known: figures "
+            "may flatter"
+        )
+    else:
+        size = seen.bytes_counted + seen.held_out_bytes
+        sample = seen.held_out_documents, seen.held_out_bytes
+        advised = share_to_watch(size, seen.documents, reading.pattern.cut_pairs is not None)
+        if remark := too_small_to_judge(sample, request.held_out, advised, size):
+            run.note(remark)
+    measured = metrics_of(evaluated)
+    if trained.choice is not None:
+        measured.pop(WELL_USED, None)
+    if request.serves_alike:
+        run.note(_not_measured(unmeasured(measured, as_json(words.sources)), evaluated))
+    return TrainingSummary(
+        name=request.name,
+        run_id=run.id,
+        vocab_size=evaluated.report.vocab_size,
+        merges=learned.merges,
+        files=len(corpus.readings),
+        chunks=len(corpus.chunks),
+        chunks_reused=corpus.reused,
+        corpus_bytes=text_bytes,
+        of_counts=bool(request.counts),
+        words=words.table.rows,
+        word_occurrences=words.table.total,
+        evaluated_bytes=evaluated.report.bytes,
+        evaluated_on=evaluated.kind,
+        measured_on=str(evaluated.on),
+        against_others=against_others(
+            run.registry, request.name, evaluated.tokenizer.digest, evaluated.made
+        ),
+        held_out=evaluated.on.held_out,
+        metrics={
+            **measured,
+            **({} if trained.choice is None else trained.choice.metrics),
+            **screened.screening.metrics,
+            **{f"seconds/{step.replace(' ', '_')}": took for step, took in run.seconds.items()},
+            "corpus/bytes": float(text_bytes),
+            **({} if request.counts else _of_documents(seen)),
+            **left_out,
+            "corpus/distinct_words": float(words.table.rows),
+            "corpus/words": float(words.table.total),
+            "corpus/pruned_distinct_words": float(learned.pruned.words),
+            "corpus/pruned_words": float(learned.pruned.occurrences),
+            **({} if request.counts else _copies(corpus, words)),
+        },
+        curve=evaluated.report.curve,
+        curves={
+            **curves_of(evaluated),
+            **({} if trained.choice is None else trained.choice.curves_of(evaluated.report.curve)),
+        },
+        chosen_size=None if trained.choice is None else trained.choice.as_record(),
+        seconds=dict(run.seconds),
+        sources=words.sources,
+        left_out=left_out_text(left_out) if looked_into else "",
+        notes=tuple(run.notes),
+    )
+
+
+def _left_out(seen: ShardStatistics) -> dict[str, float]:
+    """How much text the evaluation set cost; empty where that is not known."""
+    size, documents = seen.left_out_bytes, seen.left_out_documents
+    if size is None or documents is None:
+        return {}
+    return {
+        "corpus/left_out_bytes": float(size),
+        "corpus/left_out_share": size / max(1, size + seen.bytes_counted + seen.held_out_bytes),
+        "corpus/left_out_documents": float(documents),
+    }
+
+
+def _not_measured(sources: list[str], evaluated: Evaluated) -> str:
+    """Which sources were served, and nobody knows what they pay; empty where all were measured."""
+    if not sources:
+        return ""
+    why = "no document of theirs was held out"
+    if evaluated.made is not None:
+        why = "the evaluation set holds no text of these names or languages"
+    return (
+        f"not measured of what is served alike: {', '.join(sources)}; {why}. Costs and Gini "
+        "coefficient are without them; hold out more (`--held-out 0.1`), or name text of each "
+        f"(`--eval {sources[0]}=FILES`; of a name that has a set, `bpeline evaluate NAME "
+        f"--set-from {sources[0]}=FILES`)"
+    )
+
+
+def _of_documents(seen: ShardStatistics) -> dict[str, float]:
+    return {
+        "corpus/documents": float(seen.documents),
+        "corpus/held_out_bytes": float(seen.held_out_bytes),
+    }
+
+
+def _copies(corpus: CountedCorpus, words: CountedWords) -> dict[str, float]:
+    """How much `--deduplicate` left out; where it was not asked for, how much it would find."""
+    copies = corpus.copies
+    if copies is None:
+        found = {"corpus/copied_chunks_share": corpus.copied_bytes / corpus.corpus_bytes}
+        if words.copied.sections:
+            found["corpus/copied_sections_share"] = words.copied.share
+        return found
+    return {
+        "corpus/copied_documents": float(copies.documents),
+        "corpus/copied_bytes": float(copies.text_bytes),
+    }

@@ -1,0 +1,409 @@
+"""The result of a training or an import: as text, as JSON, as Markdown. Computes nothing."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self
+
+from bpeline.flows.counting import SourceStatistics, as_json
+from bpeline.flows.publishing.promotion import Promotion
+from bpeline.flows.requests import ORDINARY, UNRESTRICTED, WORDS_ALONE
+from bpeline.flows.wording import (
+    as_typed,
+    counted,
+    from_here,
+    language_costs,
+    megabytes,
+    number_text,
+    program,
+    statistics_table,
+)
+from bpeline.registry.loading import uncertified
+from bpeline.registry.records import CANDIDATE, CHAMPION, PublishedVersion
+from bpeline.tokenizer_core.charts import curves_in_notebook
+from bpeline.tokenizer_core.evaluation import (
+    GINI_OF_TEXTS,
+    NEW_TEXT,
+    RARE,
+    SPEEDS,
+    TOO_FEW_DOCUMENTS,
+)
+from bpeline.tokenizer_core.tables import Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary(ABC):
+    """The result of a run that registers a version.
+
+    Attributes:
+        name: the tokenizer's name.
+        run_id: of the run in the catalogue.
+        vocab_size: ids it has.
+        measured_on: the evaluation set of the figures, or why there is none.
+        metrics: every measured value by name.
+        curve: (vocab size, bytes per token); empty where nothing merges.
+        curves: whatever else varies with the vocab size, by name.
+        seconds: of every step.
+        notes: remarks for the user.
+        version: its number, 0 before it is published; ``reference`` is ``name/version``.
+        digest: what identifies its behaviour.
+        newly_registered: False when this behaviour was registered before.
+        candidate: whether this alias points to it.
+        directory: of its files.
+        link: where the MLflow UI shows it.
+        ui_command: what to type so that the link answers; empty where it does.
+        promotion: what rules said of making it champion; None when there were none.
+    """
+
+    name: str
+    run_id: str
+    vocab_size: int
+    measured_on: str = ""
+    metrics: Mapping[str, float]
+    curve: tuple[tuple[int, float], ...]
+    curves: Mapping[str, tuple[tuple[int, float], ...]]
+    seconds: Mapping[str, float]
+    notes: tuple[str, ...]
+    version: int = 0
+    digest: str = ""
+    newly_registered: bool = False
+    candidate: bool = False
+    directory: str = ""
+    link: str = ""
+    ui_command: str = ""
+    promotion: Promotion | None = None
+
+    def published(
+        self, version: PublishedVersion, seconds: Mapping[str, float], promotion: Promotion | None
+    ) -> Self:
+        """The same, with what publishing added."""
+        return replace(
+            self,
+            version=version.number,
+            digest=version.digest,
+            newly_registered=version.newly_registered,
+            candidate=version.candidate,
+            directory=str(version.directory),
+            link=version.link,
+            ui_command=version.ui_command,
+            promotion=promotion,
+            seconds=dict(seconds),
+        )
+
+    @property
+    def reference(self) -> str:
+        """``news/3``."""
+        return f"{self.name}/{self.version}" if self.version else self.name
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """The reference and a remark."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values, with ``reference``."""
+        return {"reference": self.reference, **asdict(self)}
+
+    @abstractmethod
+    def figures(self) -> list[tuple[str, str]]:
+        """What is known before a version is published, title and value."""
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What text and Markdown show, title and value."""
+        rows = self.figures()
+        if not self.version:
+            return rows
+        if self.promotion is not None:
+            rows.append(("promotion", self.promotion.outcome))
+        promoted = self.promotion is not None and self.promotion.promoted
+        aliases = [CANDIDATE] * self.candidate + [CHAMPION] * promoted
+        called = f", alias {' and '.join(aliases)}" if aliases else ""
+        hint = f"  (after `{self.ui_command}`)" if self.ui_command else ""
+        new = "newly registered" if self.newly_registered else "registered before"
+        return [
+            ("tokenizer", f"{self.reference} ({new}){called}"),
+            *rows,
+            ("digest", self.digest),
+            ("files", self.directory),
+            ("MLflow", self.link + hint),
+        ]
+
+    def rows_from_here(self) -> dict[str, str]:
+        """`rows` with the directory relative to the working directory."""
+        rows = dict(self.rows())
+        return rows | {"files": from_here(self.directory)} if "files" in rows else rows
+
+    def text_tables(self) -> list[str]:
+        """Lines after the rows on a terminal."""
+        return []
+
+    def as_text(self) -> str:
+        """A few lines for a terminal."""
+        rows = self.rows_from_here()
+        width = max(map(len, rows))
+        lines = [f"{title:<{width}}  {value}" for title, value in rows.items()]
+        tried = f"{self.name}@{CANDIDATE}" if self.candidate else self.reference
+        lines += [*self.text_tables(), "", f'try it:  {program()} encode {tried} "Hello world"']
+        lines += [f"see it:  {program()} show {self.reference}"]
+        return as_typed("\n".join(["", *lines]))
+
+    def rows_and_links(self) -> list[tuple[str, str]]:
+        """`rows`, and in Markdown where more is."""
+        return self.rows()
+
+    def sections(self) -> list[str]:
+        """Markdown between the notes and the duration of the steps."""
+        return []
+
+    def as_markdown(self) -> str:
+        """The same with steps and metrics, for Prefect and MLflow."""
+        heading = [f"# {self.reference}", ""] if self.version else []
+        lines = [*heading, Table(("", ""), self.rows_and_links(), left=(0, 1)).markdown()]
+        lines += self.sections()
+        took = [(step, f"{seconds:.2f}") for step, seconds in self.seconds.items()]
+        lines += ["", "## How long it took", "", Table(("step", "seconds"), took).markdown()]
+        measured = f"Measured on {self.measured_on}"
+        if any(name.startswith(NEW_TEXT) for name in self.metrics):
+            measured += f", but for `{NEW_TEXT}`"
+        lines += ["", "## Everything measured", "", f"{measured}.", ""]
+        figures = [(key, number_text(value)) for key, value in sorted(self.metrics.items())]
+        lines += [Table(("metric", "value"), figures).markdown()]
+        return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingSummary(Summary):
+    """The result of one run of ``train_tokenizer``.
+
+    Attributes:
+        merges: merges it has.
+        files, chunks, chunks_reused: of the corpus; reused ones were counted by an earlier run.
+        corpus_bytes: bytes of text, decompressed; of word counts those of the words.
+        chosen_size: how the number of ids was chosen, see `SizeChoice.as_record`; None where it was
+            asked for.
+        history: where MLflow shows the page with all versions of the name.
+        left_out: how much text the evaluation set cost; empty where nothing was looked for.
+        uncertified: what to type where no library has read the exports; else empty.
+        of_counts: whether these were given, and not counted here.
+        words, word_occurrences: distinct words and all of them.
+        evaluated_bytes: bytes of the documents it was evaluated on.
+        evaluated_on: what these were, in a word.
+        held_out: whether training had not seen these documents.
+        against_others: a table: tokens by slice, against earlier versions on the same texts.
+        sources: the named sources of the corpus; none where paths were given.
+    """
+
+    merges: int
+    files: int
+    chunks: int
+    chunks_reused: int
+    corpus_bytes: int
+    words: int
+    word_occurrences: int
+    evaluated_bytes: int
+    evaluated_on: str
+    held_out: bool
+    sources: tuple[SourceStatistics, ...] = ()
+    against_others: tuple[tuple[str, ...], ...] = ()
+    of_counts: bool = False
+    chosen_size: Mapping[str, Any] | None = None
+    history: str = ""
+    left_out: str = ""
+    uncertified: str = ""
+
+    def published(
+        self, version: PublishedVersion, seconds: Mapping[str, float], promotion: Promotion | None
+    ) -> TrainingSummary:
+        """The same, with what publishing added."""
+        return replace(
+            Summary.published(self, version, seconds, promotion),
+            history=version.history,
+            uncertified=uncertified(version.directory, version.reference),
+        )
+
+    @property
+    def title(self) -> str:
+        """``news/3, measured on evaluation set 3f2a91c0 (1,992 documents, 8.2 MB)``."""
+        return f"{self.reference}, measured on {self.measured_on}"
+
+    @property
+    def bytes_per_token(self) -> float:
+        return self.metrics["compression/bytes_per_token"]
+
+    def __repr__(self) -> str:
+        return f"<TrainingSummary: {self.title}, {self.bytes_per_token:.4f} bytes/token>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the lines of a terminal, and compression by vocabulary size."""
+        facts = Table((), list(self.rows_from_here().items()))
+        return f"{facts.html()}{curves_in_notebook({'': self.curve})}"
+
+    def figures(self) -> list[tuple[str, str]]:
+        """What is known before a version is published, title and value."""
+        return [
+            ("vocabulary", f"{self.vocab_size:,} ids, {self.merges:,} of them merges"),
+            *([("size", self.chosen_size["said"])] if self.chosen_size else []),
+            (
+                "corpus",
+                f"{megabytes(self.corpus_bytes)} in {counted(self.files, 'file')}"
+                f"{' of word counts (documents: not known)' * self.of_counts}, "
+                f"{counted(self.words, 'distinct word')} of {self.word_occurrences:,}"
+                f"{self._held_out()}",
+            ),
+            *([("left out", self.left_out)] if self.left_out else []),
+            (
+                "compression",
+                f"{self.bytes_per_token:.4f} bytes/token on {megabytes(self.evaluated_bytes)} of "
+                f"{self.evaluated_on} text",
+            ),
+            ("measured on", self.measured_on),
+            *self._against_champion(),
+            *self._cost_of_token_rules(),
+            *self._gain_of_superwords(),
+            *self._between_sources(),
+            ("costs", self._costs()),
+        ]
+
+    def _held_out(self) -> str:
+        """What of the corpus the words are not of: of a small one, chance may pick what matters."""
+        held_out = int(self.metrics.get("corpus/held_out_bytes", 0))
+        return f"; {megabytes(held_out)} held out, not learned from" if held_out else ""
+
+    def _cost_of_token_rules(self) -> list[tuple[str, str]]:
+        """What forbidding tokens and keeping characters whole costs."""
+        change = self.metrics.get(f"vs_{UNRESTRICTED}_percent/all")
+        if change is None:
+            return []
+        free = self.bytes_per_token * (1 + change / 100)
+        said = f"{change:+.2f} % tokens: {free:.4f} bytes/token if any token might be made"
+        return [("token rules", said + self._interval(f"vs_{UNRESTRICTED}_percent/all"))]
+
+    def _gain_of_superwords(self) -> list[tuple[str, str]]:
+        """What tokens of several words are worth."""
+        change = self.metrics.get(f"vs_{WORDS_ALONE}_percent/all")
+        if change is None:
+            return []
+        words = self.bytes_per_token * (1 + change / 100)
+        said = f"{change:+.2f} % tokens: {words:.4f} bytes/token with words alone"
+        return [("superwords", said + self._interval(f"vs_{WORDS_ALONE}_percent/all"))]
+
+    def _between_sources(self) -> list[tuple[str, str]]:
+        """How unequally sources pay that are served alike, and how they paid."""
+        before, now = (
+            self.metrics.get(f"vs_{ORDINARY}/gini_of_texts"),
+            self.metrics.get(GINI_OF_TEXTS),
+        )
+        if before is None or now is None:
+            return []
+        return [("served alike", f"Gini of tokens per byte {before:.4f} to {now:.4f}")]
+
+    def _language_costs(self) -> Table | None:
+        """What each source pays where they are served alike, and paid; None if not measured."""
+        return language_costs(self.metrics, ORDINARY, GINI_OF_TEXTS, as_json(self.sources))
+
+    def _interval(self, name: str) -> str:
+        low, high = (self.metrics.get(f"{name}_{end}") for end in ("low", "high"))
+        if low is None or high is None:
+            return f", {TOO_FEW_DOCUMENTS}"
+        return f", 95 % interval {low:+.2f} … {high:+.2f} %"
+
+    def _against_champion(self) -> list[tuple[str, str]]:
+        change = self.metrics.get("vs_champion_percent/all")
+        if change is None:
+            return []
+        said = f"{change:+.2f} % tokens on the same text"
+        return [("champion", said + self._interval("vs_champion_percent/all"))]
+
+    def _costs(self) -> str:
+        """What is paid for it, beside the ids."""
+        said = [
+            f"{self.metrics[name]:,.0f} {what}"
+            for name, what in (
+                ("training/rare_tokens", f"tokens met fewer than {RARE} times in training"),
+                ("training/junk_tokens", "mostly steps to longer ones"),
+                ("privacy/suspicious_tokens", "look like personal data"),
+            )
+            if name in self.metrics
+        ]
+        encoding, decoding = (self.metrics[name] for name in SPEEDS)
+        said.append(f"encodes {encoding:,.0f} MB/s, decodes {decoding:,.0f} (one thread)")
+        return ", ".join(said)
+
+    def _slice_table(self) -> list[str]:
+        """Each slice with its compression, and how it compares."""
+        group = "bytes_per_token/"
+        slices = [key.removeprefix(group) for key in self.metrics if key.startswith(group)]
+        if not slices:
+            return []
+        groups = [key for key in self.metrics if key.endswith(f"_percent/{slices[0]}")]
+        others = [key.removeprefix("vs_").removesuffix(f"_percent/{slices[0]}") for key in groups]
+        titles = ["slice", "bytes/token"]
+        for other in others:
+            titles += [f"tokens against {other}", "95 % interval", "is it chance?"]
+        rows = []
+        for one in slices:
+            row = [one, f"{self.metrics[group + one]:.4f}"]
+            for other in others:
+                row += self._change_cells(f"vs_{other}_percent/{one}")
+            rows.append(row)
+        table = Table(titles, rows, left=(0, *range(4, len(titles), 3)))
+        return ["", "## By slice", "", table.markdown()]
+
+    def _change_cells(self, name: str) -> tuple[str, str, str]:
+        """A change in tokens, its interval, and what that says."""
+        change = f"{self.metrics[name]:+.2f} %"
+        low, high = (self.metrics.get(f"{name}_{end}") for end in ("low", "high"))
+        if low is None or high is None:
+            return change, "", TOO_FEW_DOCUMENTS
+        said = "may be" if low <= 0 <= high else f"no: {'fewer' if high < 0 else 'more'} tokens"
+        return change, f"{low:+.2f} … {high:+.2f} %", said
+
+    def text_tables(self) -> list[str]:
+        """Lines after the rows on a terminal."""
+        lines = []
+        if self.sources:
+            lines += ["", *statistics_table(as_json(self.sources)).lines()]
+        if costs := self._language_costs():
+            lines += ["", *costs.lines()]
+        return lines
+
+    def as_text(self) -> str:
+        """A few lines for a terminal."""
+        return "\n".join([Summary.as_text(self), *filter(None, [as_typed(self.uncertified)])])
+
+    def rows_and_links(self) -> list[tuple[str, str]]:
+        """`rows`, and the page of the name."""
+        if not self.history:
+            return self.rows()
+        return [*self.rows(), ("all versions", f"[cost over time, aliases, drift]({self.history})")]
+
+    def sections(self) -> list[str]:
+        """Notes, sources, languages, slices, other versions, sizes."""
+        lines = []
+        if notes := [*self.notes, *filter(None, [self.uncertified])]:
+            lines += ["", *(f"- {note}" for note in notes)]
+        if self.sources:
+            lines += ["", "## Sources", "", statistics_table(as_json(self.sources)).markdown()]
+        if costs := self._language_costs():
+            said = "Beside the same training that serves all text together."
+            lines += ["", "## Served alike", "", said, "", costs.markdown()]
+        lines += self._slice_table()
+        if self.against_others:
+            others = Table.of(self.against_others).markdown()
+            said = f"Tokens, with the 95 % interval, on {self.measured_on}; fewer are better."
+            lines += ["", "## Against other versions", "", said, "", others]
+        sizes = [(f"{size:,}", f"{value:.4f}") for size, value in self.curve]
+        table = Table(("ids", "bytes/token"), sizes, left=())
+        lines += ["", "## By vocabulary size", "", table.markdown()]
+        if self.chosen_size:
+            said = "What sizes cost, on the same texts:"
+            titles = ("ids", "bytes/token", "MFLOPs/byte")
+            rows = [
+                (f"{size:,}", f"{value:.4f}", f"{cost / 1e6:,.1f}")
+                for size, value, cost in self.chosen_size["curve"]
+            ]
+            lines += ["", "## Size", "", self.chosen_size["said"] + ".", "", said, ""]
+            lines += [Table(titles, rows).markdown()]
+        return lines

@@ -1,0 +1,177 @@
+"""The trainings of a sweep, which are measured side by side and register nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from bpeline.flows.counting import (
+    CorpusPlan,
+    CountedCorpus,
+    CountedWords,
+    combine_counts,
+    count_words,
+    plan_chunks,
+    remarks_on,
+)
+from bpeline.flows.evaluation import Evaluated, EvaluationSetup, curves_of, evaluate, metrics_of
+from bpeline.flows.learning import learn
+from bpeline.flows.publishing import corpus_inputs, evaluation_inputs
+from bpeline.flows.requests import AUTO, PRESENT, TrainingRequest
+from bpeline.flows.running import (
+    COMBINE_COUNTS,
+    COUNT_WORDS,
+    EVALUATE,
+    LEARN_MERGES,
+    PLAN_CHUNKS,
+    progress,
+)
+from bpeline.flows.trainings import TrainingRun, cannot_begin
+from bpeline.registry.opening import open_registry
+from bpeline.registry.records import CorpusInput
+from bpeline.tokenizer_core.corpus import LEFT_OUT_RULE
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN
+from bpeline.tokenizer_core.tokenizer import Tokenizer
+
+SWEEP = "sweep"  # the member of a run's configuration that says it is one
+MOST_TRIALS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One training that was measured."""
+
+    request: TrainingRequest
+    words: CountedWords
+    evaluated: Evaluated
+
+    @property
+    def vocab_size(self) -> int:
+        """Smaller than asked where no pair was left."""
+        return self.evaluated.report.vocab_size
+
+    @property
+    def logged(self) -> dict[str, Any]:
+        """Metrics, curves and the content of ``evaluation.json``, as a training would log them."""
+        evaluated = self.evaluated
+        curves = {BYTES_PER_TOKEN: evaluated.report.curve, **curves_of(evaluated)}
+        return {
+            "metrics": metrics_of(evaluated), "curves": curves, "record": evaluated.record(),
+        }  # fmt: skip
+
+
+def refuse_choice(parameters: Mapping[str, Any]) -> None:
+    """Refuse a number of ids that is to be chosen, of trainings that are measured side by side.
+
+    Raises:
+        InvalidOption: it is.
+    """
+    if parameters.get("vocab_size") == AUTO or parameters.get("largest_size"):
+        raise InvalidOption(
+            "the number of ids was to be chosen of trainings that are measured side by side",
+            "the same number of ids for all, else their figures would not compare",
+            "type numbers: `--sizes 16000,32000`; choose when you train: `bpeline train … "
+            "--vocab-size auto --model-shape llama-3.2-1b`",
+        )
+
+
+@contextmanager
+def sweeping(
+    request: TrainingRequest, varied: Mapping[str, Any], workspace: str | None
+) -> Iterator[TrainingRun]:
+    """Hold the workspace; the row in the catalogue is no training that could be continued.
+
+    Args:
+        request: one of those that are measured.
+        varied: its members that vary, with all their values.
+        workspace: as for `train_tokenizer`.
+    """
+    registry = open_registry(workspace)
+    asked = {**request.as_config(), **varied}
+    with registry.workspace.lock(f"sweeping {request.name!r}") as held:
+        row = registry.catalogue.start_run(request.name, {SWEEP: asked}, LEFT_OUT_RULE)
+        run = TrainingRun(row, request, registry, progress.current(), held.doing)
+        try:
+            yield run
+        except BaseException as error:
+            refused = not run.seconds and cannot_begin(error)
+            end = registry.catalogue.refuse_run if refused else registry.catalogue.fail_run
+            end(row.id, str(error) or type(error).__name__)
+            raise
+        registry.catalogue.finish_run(row.id)
+
+
+def try_sizes(
+    run: TrainingRun,
+    mixtures: Mapping[str, Sequence[TrainingRequest]],
+    setup: EvaluationSetup,
+    title: str,
+) -> tuple[dict[str, list[Trial]], list[CorpusInput]]:
+    """All mixtures and sizes of one pattern, counted once; the first mixture is the present one.
+
+    The largest size of a mixture is trained first and serves the others.
+
+    Args:
+        mixtures: title of a mixture → a request for each size, the largest first.
+        title: what they are called while they are counted.
+
+    Returns:
+        By the title of the mixture, a trial for each size that came of it, the smallest first; and
+        what was read.
+    """
+    first = next(iter(mixtures.values()))[0]
+    plan, corpus = _count(run, first, setup, title)
+    inputs: list[CorpusInput] = []
+    present: dict[int, Tokenizer] = {}
+    tried: dict[str, list[Trial]] = {}
+    for mixture, requests in mixtures.items():
+        with run.step(COMBINE_COUNTS) as outcome:
+            words = combine_counts(corpus, requests[0], run.registry, run.id)
+            outcome(f"{mixture}: {words.outcome}" if mixture else words.outcome)
+        inputs = inputs or corpus_inputs(plan, corpus, words, first)
+        found: dict[int, Trial] = {}
+        for request in requests:
+            size = request.vocab_size
+            beside = {PRESENT: present[size]} if size in present else {}
+            trial = _try_out(run, words, plan, setup, request, beside)
+            present.setdefault(size, trial.evaluated.tokenizer)
+            found.setdefault(trial.vocab_size, trial)
+            inputs += [one for one in evaluation_inputs(trial.evaluated) if one not in inputs]
+        tried[mixture] = sorted(found.values(), key=lambda trial: trial.vocab_size)
+    return tried, inputs
+
+
+def _count(
+    run: TrainingRun, request: TrainingRequest, setup: EvaluationSetup, title: str
+) -> tuple[CorpusPlan, CountedCorpus]:
+    with run.step(PLAN_CHUNKS) as outcome:
+        plan = plan_chunks(request, run.registry, setup.left_out(run.row.left_out_rule))
+        outcome(f"{title}: {plan.outcome}")
+        for remark in remarks_on(plan, request, plan.reading):
+            run.note(remark)
+    with run.step(COUNT_WORDS, plan.bytes_to_read, "bytes") as outcome:
+        corpus = count_words(plan, request, run.registry)
+        outcome(corpus.outcome)
+    return plan, corpus
+
+
+def _try_out(
+    run: TrainingRun,
+    words: CountedWords,
+    plan: CorpusPlan,
+    setup: EvaluationSetup,
+    request: TrainingRequest,
+    beside: Mapping[str, Tokenizer],
+) -> Trial:
+    with run.step(LEARN_MERGES, request.merges_shown, "merges") as outcome:
+        learned = learn(words, request, run.workspace)
+        outcome(learned.outcome)
+    with run.step(EVALUATE) as outcome:
+        evaluated = evaluate(
+            learned, words, plan, setup, request, run.registry, adopts=False, beside=beside
+        )
+        outcome(f"{evaluated.report.vocab_size:,} ids: {evaluated.outcome}")
+    return Trial(request, words, evaluated)

@@ -1,0 +1,63 @@
+"""Numbers, sizes and tokens as they are printed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bpeline.tokenizer_core.display import megabytes as megabytes
+from bpeline.tokenizer_core.display import number_text as number_text
+
+
+def left_out_text(metrics: Mapping[str, float]) -> str:
+    """How much text the evaluation set cost a training, by its metrics."""
+    if "corpus/left_out_bytes" not in metrics:
+        return "not known"
+    size, share, documents = (
+        metrics[f"corpus/left_out_{name}"] for name in ("bytes", "share", "documents")
+    )
+    return (
+        f"{megabytes(int(size))}, {share:.2%} of the text, for "
+        f"{counted(int(documents), 'document')} of the evaluation set"
+    )
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 file``, ``3 files``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+SHOWN_CONFIDENCE = 0.95
+
+
+_LONGEST = 60  # characters
+
+
+def token_text(token: bytes, longest: int = _LONGEST) -> str:
+    """``"ing"``, ``" the"``, ``"\\n"``; ``b"\\xe2\\x80"`` for what is no text by itself."""
+    try:
+        text = token.decode()
+    except UnicodeDecodeError:
+        quoted = f'b"{_escaped(repr(token)[2:-1])}"'
+    else:
+        quoted = f'"{_escaped(repr(text)[1:-1])}"'
+    return quoted if len(quoted) <= longest else f"{quoted[: longest - 1]}…"
+
+
+def tokens_text(tokens: tuple[bytes, ...]) -> str:
+    """Several tokens in a row."""
+    return " ".join(map(token_text, tokens))
+
+
+def ids_text(changed: int, first: str, second: str) -> str:
+    """How many ids of one version mean another token, or none, in another, and what follows."""
+    if not changed:
+        return f"every id of {first} means the same in {second}"
+    return (
+        f"{changed:,} ids of {first} mean another token, or none, in {second}: data that was "
+        f"encoded with {first} must be encoded again"
+    )
+
+
+def _escaped(content: str) -> str:
+    """What `repr` wrote between its quotes, as it stands between double quotes."""
+    return content.replace("\\'", "'").replace('"', '\\"')
