@@ -9,6 +9,7 @@ import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -45,18 +46,27 @@ class MlflowTracker:
 
     Attributes:
         settings: where it is.
-        runs: its experiments and runs.
-        drift: the runs that show drift.
-        models: the stored models that versions are made of.
     """
 
     def __init__(self, settings: TrackingSettings) -> None:
         self.settings = settings
         self._connection = Connection(settings)
-        self.runs = Runs(self._connection)
-        self.drift = Drift(self._connection, self.runs)
-        self.models = Models(self._connection, self.runs)
         self._latest: tuple[snapshot.Stamp, Registered] | None = None
+
+    @cached_property
+    def runs(self) -> Runs:
+        """Its experiments and runs."""
+        return Runs(self._connection)
+
+    @cached_property
+    def drift(self) -> Drift:
+        """The runs that show drift."""
+        return Drift(self._connection, self.runs)
+
+    @cached_property
+    def models(self) -> Models:
+        """The stored models that versions are made of."""
+        return Models(self._connection, self.runs)
 
     @property
     def _client(self) -> Any:
