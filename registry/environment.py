@@ -44,6 +44,7 @@ _MLFLOW_DEFAULTS = {
     # Cut parameters would make two runs look alike; too long ones are cut by us, visibly.
     "MLFLOW_TRUNCATE_LONG_VALUES": "false",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_HTTP_RESPECT_RETRY_AFTER_HEADER": "false",  # a busy server may ask to wait for days
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # standard output is ours, often JSON
 }
 

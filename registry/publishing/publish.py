@@ -219,8 +219,11 @@ def _loadable(directory: Path) -> tuple[list[Path], dict[str, Any]]:
     certified = certificate is not None and not (certificate.difference or certificate.not_checked)
     reader = certificate.version if export and certificate and certified else ""
     files = format_files(directory) + ([export] if export and reader else [])
-    finds_special = load_verified(directory).spec.finds_special
-    return files, {"tokenizers": reader, "finds_special": finds_special}
+    spec = load_verified(directory).spec
+    segmenter = spec.pattern.segmenter
+    packages = ["bpeline", *(segmenter.packages if segmenter else ())]
+    config = {"tokenizers": reader, "packages": packages, "finds_special": spec.finds_special}
+    return files, config
 
 
 def _describe_name(registry: Registry, publication: Publication) -> None:

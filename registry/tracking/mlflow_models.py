@@ -260,6 +260,7 @@ def _lay_out(
     shutil.copyfile(Path(__file__).with_name(code.name), code)
     laid_out = staging / "model"
     read = config["tokenizers"]
+    needed = [f"{package}=={version(package)}" for package in config["packages"]]
     import mlflow.pyfunc
     from mlflow.models import Model
     from mlflow.types import ParamSchema, ParamSpec
@@ -276,7 +277,7 @@ def _lay_out(
             str(laid_out),
             python_model=str(code),
             artifacts={MODEL_FOLDER: str(tokenizer)},
-            pip_requirements=[f"tokenizers=={read}" if read else f"bpeline=={version('bpeline')}"],
+            pip_requirements=[f"tokenizers=={read}"] if read else needed,
             uv_project_path=str(laid_out),  # none, instead of one in the current directory
             model_config=dict(config),
             mlflow_model=described,

@@ -22,14 +22,13 @@ from pathlib import Path
 
 import pytest
 from faulty_disk import mounted
+from mlflow_tables import OLDER, make_older, revision_of
 
 from bpeline.registry.tracking import MlflowTracker, TrackingSettings, mlflow_database
 from bpeline.registry.tracking.mlflow_client import OUT_OF_DATE
 from bpeline.registry.tracking.mlflow_database import database_of, make
 from bpeline.registry.workspace import lock
 from bpeline.tokenizer_core.errors import CorruptFile, DiskFull, StorageError, WorkspaceLocked
-
-OLDER = "b7e2c1a4d9f3"  # two migrations before that of MLflow 3.17
 
 
 def tracker_of(path: Path, *, ui_is_served: bool = False) -> MlflowTracker:
@@ -47,11 +46,6 @@ def names_beside(path: Path) -> list[str]:
     return sorted(found - {path.name, f"{path.name}.lock"})
 
 
-def revision_of(path: Path) -> str:
-    with closing(sqlite3.connect(path)) as connection:
-        return str(connection.execute("SELECT version_num FROM alembic_version").fetchone()[0])
-
-
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "mlflow.sqlite"
@@ -66,23 +60,8 @@ def complete(path: Path, empty_mlflow: Path) -> Path:
 @pytest.fixture(scope="session")
 def older_mlflow(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database as an older MLflow leaves it, with a registered model in it."""
-    from alembic import command
-    from mlflow.store.db import utils
-    from mlflow.store.tracking.dbmodels.initial_models import Base
-
     path = tmp_path_factory.mktemp("older") / "older.sqlite"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA synchronous = OFF")
-        engine = utils.sqlalchemy.create_engine(
-            "sqlite://", creator=lambda: connection, poolclass=utils.StaticPool
-        )
-        Base.metadata.create_all(engine)
-        config = utils._get_alembic_config("sqlite://")
-        with engine.begin() as shared:
-            config.attributes["connection"] = shared
-            command.upgrade(config, OLDER)
-        connection.execute("INSERT INTO registered_models (name) VALUES ('news')")
-        connection.commit()
+    make_older(path)
     return path
 
 

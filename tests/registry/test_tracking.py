@@ -35,7 +35,8 @@ def register(registry: Registry, publication: Publication, tmp_path: Path) -> in
     run = record(registry, publication)
     staging = tmp_path / f"staging-{publication.run_id}"
     staging.mkdir()
-    files, config = format_files(publication.tokenizer_directory), {"tokenizers": ""}
+    files = format_files(publication.tokenizer_directory)
+    config = {"tokenizers": "", "packages": ["bpeline"]}
     return register_once(registry.tracker, publication, run, files, config, staging).number
 
 

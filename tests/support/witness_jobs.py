@@ -9,9 +9,7 @@ from __future__ import annotations
 import argparse
 import gc
 import hashlib
-import itertools
 import json
-import os
 import shutil
 import signal
 import sqlite3
@@ -183,25 +181,6 @@ def read_tokens(out: str) -> dict[str, Any]:
     shards.verify()
     ids = [document.tolist() for document in shards]
     return {"operations": [], "state": {"ids": ids, "manifest": shards.manifest}}
-
-
-def migrate_in_place(path: str, unfinished: int) -> None:
-    """Let MLflow make its database the way it does by itself: where it is to be, step by step.
-
-    The process kills itself when so many tables have been begun anew; 0: it does not.
-    """
-    from mlflow.store.db import utils
-    from sqlalchemy import event
-
-    begun = itertools.count(1)
-    engine = utils.create_sqlalchemy_engine(f"sqlite:///{path}")
-
-    @event.listens_for(engine, "after_cursor_execute")
-    def count(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        if "CREATE TABLE _alembic_tmp_" in statement and next(begun) == unfinished:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    utils._initialize_tables(engine)
 
 
 def prepare_mlflow(workspace: str, uri: str) -> list[str]:
