@@ -2,6 +2,12 @@
 
 Lines are physical lines of files that ruff has formatted. The goals are those of the design;
 where a room stands above its goal, the number here is what was reached.
+
+Registry and flows were to have 18,500 and 20,500 lines once everything existed once. They have
+21,300 and 24,350. What is above stands beside a framework and goes when that does the work: the
+catalogue's rows, records and transactions (1,900), counts as packs, partitions and sums under
+DuckDB (2,750), who says which versions there are (upkeep, 1,300), and runs, retries, servers and
+forms beside Prefect (2,900). Taking lines elsewhere would take features or make lines denser.
 """
 
 from __future__ import annotations
