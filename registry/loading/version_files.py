@@ -181,14 +181,14 @@ def keep_files(workspace: Workspace, publication: Publication) -> Publication:
         files of our own format, evaluations and certificates are sealed by themselves.
 
     Raises:
-        CorruptFile: the files are not the tokenizer whose digest the publication names, or not
-            those that it sealed.
+        CorruptFile: the files are not the tokenizer whose digest the publication names, also where
+            they have waited in the workspace, or not those that it sealed.
         DiskFull: no space; nothing refers to what was copied.
     """
     source = publication.tokenizer_directory
     target = workspace.version_directory(publication.digest)
+    load_verified(source, publication.digest)
     if source.resolve() != target.resolve():
-        load_verified(source, publication.digest)
         _copy(all_files(source), target)
     figures, pages = target / FIGURES, target / PAGES
     _copy((path for path in publication.figures if path.parent != figures), figures)

@@ -318,6 +318,21 @@ def test_a_damaged_record_does_not_hold_up_the_others(
     assert waiting_records(registry.workspace) == [damaged]
 
 
+@pytest.mark.parametrize("name", FORMAT_FILES)
+def test_files_that_were_damaged_while_they_waited_are_not_published(
+    registry: Registry, disconnected: Registry, made: Made, name: str
+) -> None:
+    publication = made(b"the")
+    with pytest.raises(RegistryUnreachable):
+        publish(disconnected, publication)
+    path = registry.workspace.version_directory(publication.digest) / name
+    DURABLE.write(path, path.read_bytes()[:-3])
+    with pytest.raises(CorruptFile, match=publication.digest):
+        deliver(registry)
+    assert registry.tracker.versions("news") == []
+    assert len(waiting_records(registry.workspace)) == 1
+
+
 def test_a_record_survives_its_journey_through_json(made: Made, tmp_path: Path) -> None:
     publication = replace(made(b"the"), figures=(tmp_path / "a.svg",), tags={"source": "demo"})
     again = Publication.from_json(publication.as_json(), tmp_path)

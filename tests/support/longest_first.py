@@ -14,6 +14,9 @@ from typing import Any
 from xdist.scheduler import LoadFileScheduling
 
 LONGEST = (
+    "flows/test_nonsense.py",
+    "flows/test_odd_environments.py",
+    "flows/test_ended_by_signals.py",
     "flows/scheduled/test_deployments.py",
     "flows/scheduled/test_prefect_flows.py",
     "test_tutorial.py",

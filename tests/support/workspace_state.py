@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,9 @@ def _said_of(path: Path) -> str | None:
         case "checkpoint":
             return sha256(load_checkpoint(path).left.tobytes())
         case "manifest.json" | "evaluation.json":
-            return sha256(json.dumps(_steady(json.loads(content)), sort_keys=True).encode())
+            with suppress(ValueError):  # else it is damaged, and its bytes are what it says
+                content = json.dumps(_steady(json.loads(content)), sort_keys=True).encode()
+            return sha256(content)
     if path.suffix == ".duckdb":
         return _table_digest(path)
     if path.parent.name == "outbox":
