@@ -133,7 +133,7 @@ NIGHT = Amounts(
     corpora=200_000,
     mutations=3_000,
     laws=2_000,
-    pipelines=20_000,
+    pipelines=8_000,
 )
 
 

@@ -439,7 +439,8 @@ def decodes_as_library(ours: Tokenizer, document: dict[str, Any], texts: list[st
 def reads_files_as_texts(ours: Tokenizer, document: dict[str, Any], texts: list[str]) -> None:
     """Files have the ids of their text, wherever they are cut into pieces."""
     encoding = file_encoding_of(ours)
-    texts = [text.lstrip("\x00\ufeff") for text in texts]  # which no text file begins with
+    # No text file begins with these, nor has NULs where UTF-16 has them.
+    texts = [text.replace("\x00", "").lstrip("\ufeff") for text in texts]
     with TemporaryDirectory() as folder:
         for number, text in enumerate(texts):
             (Path(folder) / f"{number:02}.txt").write_bytes(text.encode())
