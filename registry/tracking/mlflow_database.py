@@ -133,12 +133,12 @@ def upgrade(path: Path, is_outdated: Callable[[Path], bool]) -> str:
             held.execute("PRAGMA locking_mode = EXCLUSIVE")  # held beyond the transaction
             held.execute("BEGIN EXCLUSIVE")
             held.execute("COMMIT")
-            with DURABLE.writing_aside(kept) as former:
-                _copy(held, former)
             _copy(held, copy)
             _upgrade_copy(path, copy)
             if is_outdated(copy):
                 raise _not_upgraded(path, "tables are missing")
+            with DURABLE.writing_aside(kept) as former:
+                _copy(held, former)
             with closing(sqlite3.connect(copy)) as upgraded:
                 upgraded.backup(held)  # in one transaction
         finally:

@@ -161,7 +161,9 @@ class MlflowTracker:
             return self._search(f"name = '{name}' and tags.digest = '{digest}'")
 
     def keep_snapshot(self) -> None:
-        """Keep what MLflow holds for commands that only read; see `snapshot`."""
+        """Keep what a SQLite file of MLflow's holds for commands that only read; see `snapshot`."""
+        if self._connection.database is None:
+            return
         with self._connection.answering("reading what is registered"):
             self._registered()
 
