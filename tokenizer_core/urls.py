@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
 from bpeline.tokenizer_core.errors import InvalidOption
@@ -30,9 +30,10 @@ def is_in_memory(url: str) -> bool:
     return path in ("", ":memory:", "file::memory:") or "mode=memory" in query
 
 
-def read_only_url(database: Path) -> str:
-    """The URL of a SQLite file that is only read, for SQLAlchemy."""
-    return f"sqlite:///file:{quote(os.fsencode(database))}?mode=ro&uri=true"
+def sqlite_url(database: Path, mode: Literal["ro", "rw"]) -> str:
+    """The URL of a SQLite file that is there, for SQLAlchemy: to read it, or to write, too."""
+    # With its driver: of a URL without, MLflow takes "file:" for a directory and makes it.
+    return f"sqlite+pysqlite:///file:{quote(os.fsencode(database))}?mode={mode}&uri=true"
 
 
 def absolute_name(name: str) -> str:

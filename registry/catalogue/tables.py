@@ -63,7 +63,7 @@ from bpeline.registry.workspace import lock
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import BpelineError, InvalidOption
 from bpeline.tokenizer_core.redaction import tell_secrets_of, without_secrets
-from bpeline.tokenizer_core.urls import read_only_url
+from bpeline.tokenizer_core.urls import sqlite_url
 
 __all__ = [
     "AliasMoveRow", "CountTableRow", "Database", "DeletionRow", "EvaluationSetRow",
@@ -379,7 +379,7 @@ class Database:
         if not DURABLE.is_changeable(
             file
         ):  # nor is what a killed process left taken back by reading
-            address = make_url(read_only_url(file))
+            address = make_url(sqlite_url(file, "ro"))
         engine = create_engine(address, poolclass=NullPool)
         event.listen(engine, "connect", prepare_sqlite)
         event.listen(engine, "begin", begin_sqlite)

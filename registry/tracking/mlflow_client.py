@@ -24,7 +24,7 @@ from bpeline.registry.tracking.tracked import TrackingSettings
 from bpeline.registry.tracking.ui_links import is_server
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import BpelineError, StorageError
-from bpeline.tokenizer_core.urls import read_only_url
+from bpeline.tokenizer_core.urls import sqlite_url
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -74,7 +74,7 @@ class Connection:
                     pass
             return _client_of(uri, self.settings)
         if not DURABLE.is_changeable(path):
-            return _client_of(read_only_url(path), self.settings)
+            return _client_of(sqlite_url(path, "ro"), self.settings)
         if not mlflow_database.is_there(path):
             mlflow_database.make(path, self._create)
         elif self._is_outdated(path):
@@ -116,7 +116,7 @@ class Connection:
     def why_unusable(self, path: Path) -> str:
         """Why a SQLite file cannot be used as it is; empty where it can. Reads."""
         try:
-            _client_of(read_only_url(path), self.settings)
+            _client_of(sqlite_url(path, "ro"), self.settings)
         except Exception as error:
             reason = " ".join(str(error).split())
             if _ADDS_DEFAULT in reason:  # a row that MLflow adds when it is missing
@@ -189,7 +189,7 @@ def _client_of(uri: str, settings: TrackingSettings) -> MlflowClient:
     from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri=uri, registry_uri=uri)
-    if mlflow_database.database_of(uri) is not None:
+    if uri.startswith("sqlite"):
         client.search_registered_models(max_results=1)
         client.search_experiments(max_results=1)
     return client

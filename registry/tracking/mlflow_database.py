@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import sqlite3
 import subprocess
 import urllib.parse
@@ -22,6 +23,7 @@ from bpeline.registry.workspace import lock
 from bpeline.tokenizer_core.another_python import required_python
 from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
 from bpeline.tokenizer_core.errors import CorruptFile, DiskFull, StorageError
+from bpeline.tokenizer_core.urls import sqlite_url
 
 _BUSY_SECONDS = 20.0  # for somebody's transaction, as long as MLflow itself waits
 _FULL = ("disk is full", "No space left", "quota exceeded")
@@ -119,7 +121,9 @@ def upgrade(path: Path, is_outdated: Callable[[Path], bool]) -> str:
         DiskFull: likewise.
     """
     kept = path.with_name(f"{path.name}.before-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
-    copy = path.with_name(f".tmp-{secrets.token_hex(6)}-upgraded-{path.name}")
+    # In a directory, which takes along the journal of a command that outlives this process.
+    aside = path.with_name(f".tmp-{secrets.token_hex(6)}-upgraded-{path.name}")
+    copy = aside / path.name
     with _locked(path), _told_of(path), closing(connect(path, "rw")) as held:
         if not is_outdated(path):
             return ""
@@ -133,6 +137,7 @@ def upgrade(path: Path, is_outdated: Callable[[Path], bool]) -> str:
             held.execute("PRAGMA locking_mode = EXCLUSIVE")  # held beyond the transaction
             held.execute("BEGIN EXCLUSIVE")
             held.execute("COMMIT")
+            DURABLE.make_directories(aside)
             _copy(held, copy)
             _upgrade_copy(path, copy)
             if is_outdated(copy):
@@ -142,7 +147,7 @@ def upgrade(path: Path, is_outdated: Callable[[Path], bool]) -> str:
             with closing(sqlite3.connect(copy)) as upgraded:
                 upgraded.backup(held)  # in one transaction
         finally:
-            copy.unlink(missing_ok=True)
+            shutil.rmtree(aside, ignore_errors=True)
     return f"{path} was brought up to date; the former content is {kept.name}"
 
 
@@ -154,7 +159,7 @@ def _copy(source: sqlite3.Connection, target: Path) -> None:
 def _upgrade_copy(path: Path, copy: Path) -> None:
     python = required_python("MLflow's own command upgrades it", "type `mlflow db upgrade`")
     done = subprocess.run(
-        [python, "-m", "mlflow", "db", "upgrade", f"sqlite:///{copy}"],
+        [python, "-m", "mlflow", "db", "upgrade", sqlite_url(copy, "rw")],
         capture_output=True,
         text=True,
         check=False,
@@ -177,7 +182,11 @@ def _locked(path: Path) -> Iterator[None]:
     DURABLE.make_directories(path.parent)
     with lock.holding(path.with_name(f"{path.name}.lock"), f"making {path.name} ready", wait=True):
         for leftover in path.parent.iterdir():
-            if is_temporary(leftover) and path.name in leftover.name:
+            if not is_temporary(leftover) or path.name not in leftover.name:
+                continue
+            if leftover.is_dir():
+                shutil.rmtree(leftover, ignore_errors=True)
+            else:
                 DURABLE.remove(leftover)
         yield
 

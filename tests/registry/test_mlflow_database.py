@@ -134,12 +134,18 @@ def test_what_cannot_be_used_stays_byte_for_byte(
     assert names_beside(complete) == []
 
 
-def test_looking_at_one_changes_nothing(older: Path, empty_mlflow: Path) -> None:
+def test_looking_at_one_changes_nothing(
+    older: Path, empty_mlflow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here" / "below"
+    here.mkdir(parents=True)
+    monkeypatch.chdir(here)
+    older = Path(shutil.move(older, here.parent / older.name))
     for said in (OUT_OF_DATE, ""):
         before = older.stat()
         assert tracker_of(older).why_unusable() == said
         assert older.stat() == before
-        assert [one.name for one in older.parent.iterdir()] == [older.name]
+        assert sorted(one.name for one in older.parent.rglob("*")) == ["below", older.name]
         shutil.copyfile(empty_mlflow, older)
 
 

@@ -32,7 +32,7 @@ def state_of(workspace: str) -> dict[str, Any]:
     state: dict[str, Any] = {"sound": unsound(root)}
     for path in sorted(path for path in root.rglob("*") if path.is_file()):
         name = str(path.relative_to(root))
-        if "mlflow-artifacts" in name or name.startswith(("catalogue.", "mlflow.")):
+        if name.startswith(("catalogue.", "mlflow")):
             continue
         said = _said_of(path)
         if said is not None:
