@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import resource
 import shutil
 import signal
 import sqlite3
@@ -16,8 +15,8 @@ import sys
 import threading
 import time
 from ast import literal_eval
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -279,26 +278,6 @@ def test_what_fails_or_is_killed_leaves_nothing(path: Path) -> None:
     tracker_of(path).prepare()
     assert tracker_of(path).why_unusable() == ""
     assert names_beside(path) == []
-
-
-@contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-
-
-@pytest.mark.usefixtures("empty_mlflow")  # its tables are remembered before there is no room
-@pytest.mark.parametrize("size", [0, 100_000, 900_000])
-def test_a_full_disk_leaves_nothing(path: Path, size: int) -> None:
-    with largest_file(size), pytest.raises(StorageError, match=str(path.parent)):
-        tracker_of(path).prepare()
-    assert not path.exists()
-    assert names_beside(path) == []
-    tracker_of(path).prepare()
 
 
 @pytest.mark.night
