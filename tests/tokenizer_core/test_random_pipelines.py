@@ -16,7 +16,7 @@ import tokenizers
 from amounts import NIGHT, Amounts, numbers
 from tokenizers import pre_tokenizers
 
-from bpeline.tokenizer_core.corpus import find_source_files, sources_of
+from bpeline.tokenizer_core.corpus import find_source_files, other_than_text, sources_of
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidPattern, InvalidTokenizer
 from bpeline.tokenizer_core.shards import file_encoding_of
 from bpeline.tokenizer_core.shards.shard_plan import whole_files
@@ -439,8 +439,8 @@ def decodes_as_library(ours: Tokenizer, document: dict[str, Any], texts: list[st
 def reads_files_as_texts(ours: Tokenizer, document: dict[str, Any], texts: list[str]) -> None:
     """Files have the ids of their text, wherever they are cut into pieces."""
     encoding = file_encoding_of(ours)
-    # No text file begins with these, nor has NULs where UTF-16 has them.
-    texts = [text.replace("\x00", "").lstrip("\ufeff") for text in texts]
+    texts = [text.lstrip("\ufeff") for text in texts]  # which no text file begins with
+    texts = [text for text in texts if not other_than_text(text.encode(), named=True)]
     with TemporaryDirectory() as folder:
         for number, text in enumerate(texts):
             (Path(folder) / f"{number:02}.txt").write_bytes(text.encode())
