@@ -69,12 +69,10 @@ def decisive_metrics(names: Iterable[str]) -> list[str]:
     """Of the names of metrics, those that are shown, by importance."""
     left, chosen = sorted(names), list[str]()
     for pattern in _METRICS:
+        fitting = [one for one in left if fnmatchcase(one, pattern) and one not in chosen]
         if pattern.endswith("/*"):  # of a slice, the figure; its interval is on the pages
-            fitting = [one for one in left if fnmatchcase(one, pattern)]
             fitting = [one for one in fitting if not one.endswith(_INTERVAL)]
-        else:
-            fitting = [one for one in left if fnmatchcase(one, pattern)]
-        chosen += [one for one in fitting if one not in chosen]
+        chosen += fitting
     return chosen[:MOST_METRICS]
 
 

@@ -46,21 +46,6 @@ def is_there(path: Path) -> bool:
         return False
 
 
-def require_there(path: Path) -> None:
-    """Refuse a database that was here and is lost.
-
-    Raises:
-        StorageError: it is.
-    """
-    if not is_there(path):
-        raise StorageError(
-            f"{path} is {'empty' if path.exists() else 'missing'}, but MLflow's runs and versions "
-            "were in it",
-            "the database that was there",
-            "restore it from a copy; `bpeline doctor` says what is found there",
-        )
-
-
 def make(path: Path, create: Callable[[str], object]) -> None:
     """Make a database where there is none; another process that does is waited for.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -218,11 +217,13 @@ class Runs:
 
     def _whole_metrics(self, mlflow_run_id: str) -> dict[str, float]:
         """What `METRICS_FILE` of a run holds; nothing where an earlier release recorded it."""
-        with TemporaryDirectory(prefix="bpeline-") as aside, suppress(Exception):
-            self._files_of(mlflow_run_id).download_artifacts(METRICS_FILE, dst_path=aside)
+        store = self._files_of(mlflow_run_id)
+        if METRICS_FILE not in {one.path for one in store.list_artifacts()}:
+            return {}
+        with TemporaryDirectory(prefix="bpeline-") as aside:
+            store.download_artifacts(METRICS_FILE, dst_path=aside)
             found = read_json(Path(aside) / METRICS_FILE)
-            return {str(key): float(value) for key, value in found.items()}
-        return {}
+        return {str(key): float(value) for key, value in found.items()}
 
     def lineage_of(self, mlflow_run_id: str) -> tuple[str, str]:
         """The digests of the corpus and of the word counts of a run; empty where not known."""

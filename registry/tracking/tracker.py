@@ -72,16 +72,9 @@ class MlflowTracker:
     def _client(self) -> Any:
         return self._connection.client
 
-    def prepare(self, *, expected: bool = False) -> None:
-        """Import MLflow and connect: seconds of plain Python, and more for a new database.
-
-        Args:
-            expected: whether its database was here before: then a lost one is an error.
-        """
+    def prepare(self) -> None:
+        """Import MLflow and connect: seconds of plain Python, and more for a new database."""
         with self._connection.answering("preparing MLflow"):
-            path = self._connection.database
-            if expected and path is not None:
-                mlflow_database.require_there(path)
             _ = self._client
 
     def why_unusable(self) -> str:

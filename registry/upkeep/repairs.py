@@ -190,6 +190,7 @@ def _aliases_of(registry: Registry, lost: Sequence[Publication]) -> Iterator[tup
     for name in {one.name for one in lost}:
         seen: set[str] = set()
         for move in registry.catalogue.alias_history(name, store=registry.store):  # newest first
+            # What MLflow showed after it had lost a version is no decision of anybody's.
             if move.kind in ("refusal", "seen") or move.alias in seen:
                 continue
             seen.add(move.alias)

@@ -158,14 +158,6 @@ def test_a_write_that_was_cut_short_is_taken_back(complete: Path) -> None:
     assert names_beside(complete) == []
 
 
-def test_one_that_was_here_and_is_lost_is_not_made_again(path: Path) -> None:
-    for write in (lambda: None, path.touch):
-        write()
-        with pytest.raises(StorageError, match="bpeline doctor"):
-            tracker_of(path).prepare(expected=True)
-        assert not path.exists() or not path.stat().st_size
-
-
 # ---- making ------------------------------------------------------------------------------------
 
 
