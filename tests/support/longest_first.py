@@ -14,13 +14,21 @@ from typing import Any
 from xdist.scheduler import LoadFileScheduling
 
 LONGEST = (
+    "reliability/test_random_kills.py",
+    "reliability/test_disk_faults.py",
+    "reliability/test_crash_points.py",
+    "reliability/test_first_publications.py",
+    "reliability/test_determinism.py",
+    "reliability/test_concurrency.py",
+    "reliability/test_corruption.py",
+    "tokenizer_core/test_random_pipelines.py",
+    "tokenizer_core/test_prepared_pieces.py",
     "flows/test_nonsense.py",
     "flows/test_odd_environments.py",
     "flows/test_ended_by_signals.py",
     "flows/scheduled/test_deployments.py",
     "flows/scheduled/test_prefect_flows.py",
     "test_tutorial.py",
-    "reliability/test_random_kills.py",
     "registry/test_lost_replies.py",
     "flows/test_postgresql.py",
     "flows/test_evaluation_sets.py",
@@ -48,8 +56,8 @@ LONGEST = (
     "registry/test_deletion.py",
     "test_notebook.py",
 )
-# Folders whose files share what takes long to start: a server, a process of which others are forks.
-TOGETHER = ("tests/flows/scheduled/", "tests/reliability/")
+# Folders whose files share what takes long to start: a server.
+TOGETHER = ("tests/flows/scheduled/",)
 
 
 @cache
