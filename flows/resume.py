@@ -7,7 +7,7 @@ from bpeline.registry.catalogue import Run
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.publishing import publish_outbox, waiting_records
 from bpeline.registry.records import PublishedVersion
-from bpeline.registry.upkeep import DeletedVersion, finish_deletions
+from bpeline.registry.upkeep import DeletedVersion, finish_deletions, noted_deletions
 from bpeline.tokenizer_core.errors import InvalidOption, WorkspaceLocked
 
 
@@ -37,7 +37,7 @@ def delete_waiting() -> list[DeletedVersion]:
         WorkspaceLocked: a run is at work.
     """
     registry = open_registry(make=False)
-    if not registry.catalogue.unfinished_deletions():
+    if not noted_deletions(registry.workspace):
         return []
     with registry.workspace.lock("deleting versions"):
         return finish_deletions(registry)

@@ -128,10 +128,6 @@ class Registry:
             StorageError, RegistryUnreachable: as `store`.
         """
         self._as_known(self.tracker.identity)
-        if self.catalogue.registrations(store=""):  # 0.2 read it, and has not converted it
-            from bpeline.registry.catalogue import release_0_1
-
-            raise release_0_1(f"the workspace {self.workspace.root}")
         return self._as_known(self.tracker.ensure_identity)
 
     @property

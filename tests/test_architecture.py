@@ -97,7 +97,7 @@ CORE_ARROW = {
 # A service is spoken to in one file, or in one room.
 DOORS = {
     "duckdb": ("registry/closed_duckdb.py",),
-    "sqlalchemy": ("registry/catalogue/tables.py", "registry/tracking/mlflow_client.py"),
+    "sqlalchemy": ("registry/catalogue/", "registry/tracking/mlflow_client.py"),
     "mlflow": ("registry/tracking/",),
 }
 # Logged with every version and run by MLflow's own loader, far from this package.
@@ -532,6 +532,7 @@ MAY_READ = {
     "tokenizer_core/shards/packed_parts.py": "an array of `open_file`",
     "tokenizer_core/durable_files.py": "opens to write",
     "tokenizer_core/digests.py": "parses what it has written",
+    "registry/catalogue/models.py": "parses what it has written",
     "registry/querying/statements.py": "a statement as DuckDB parses it, which may nest deeply",
 }  # fmt: skip
 

@@ -12,10 +12,14 @@ from typing import Any
 import pytest
 import workspace_0_2
 from click.testing import CliRunner, Result
+from postgres import PostgresServer
+from sqlalchemy import MetaData, create_engine
 
 from bpeline.flows.cli.main import cli
 from bpeline.flows.serving.prefect_server import former_database
 from bpeline.registry import environment, load_tokenizer
+from bpeline.registry.catalogue import schema
+from bpeline.registry.catalogue.catalogue import Catalogue
 
 PLACES = {"big/1": "", "big/2": "", "code/1": "", "code/2": "", "words/1": "",
           "news/1": "project", "news/2": "project"}  # fmt: skip
@@ -80,6 +84,57 @@ def test_evaluation_sets_and_the_moves_of_aliases_stay(
     history = asked("history", "news")
     for move, then in zip(history, kept[1]["history"], strict=True):
         assert move.items() >= then.items()
+
+
+def rows_of(path: Path) -> dict[str, list[Any]]:
+    """All rows of a SQLite file by their tables, but for schema numbers."""
+    with closing(sqlite3.connect(path)) as connection:
+        names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        return {
+            name: connection.execute(f"SELECT * FROM {name}").fetchall()
+            for (name,) in names
+            if name != "schema_version"
+        }
+
+
+def test_a_conversion_that_was_cut_short_is_done_again_and_the_former_tables_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace_0_2.unpacked(tmp_path)
+    path = tmp_path / "project/.bpeline/catalogue.sqlite"
+    former = rows_of(path)
+    with monkeypatch.context() as cut:
+        cut.setattr(schema, "AliasMove", lambda **_row: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            Catalogue(f"sqlite:///{path}")
+    assert rows_of(path) == former
+    catalogue = Catalogue(f"sqlite:///{path}")
+    converted = rows_of(path)
+    assert converted.items() >= former.items()
+    moves = catalogue.alias_history("news")
+    digests = {one.number: one.digest for one in catalogue.registrations("news")}
+    assert [move.to_digest for move in moves] == [digests[move.to_number] for move in moves]
+    Catalogue(f"sqlite:///{path}")
+    assert rows_of(path) == converted
+
+
+@pytest.mark.night
+def test_a_catalogue_on_postgresql_is_converted_alike(
+    tmp_path: Path, postgres: PostgresServer
+) -> None:
+    workspace_0_2.unpacked(tmp_path)
+    file = f"sqlite:///{tmp_path / 'project/.bpeline/catalogue.sqlite'}"
+    former, url = MetaData(), postgres.new_url()
+    with create_engine(file).connect() as there, create_engine(url).begin() as here:
+        former.reflect(there)
+        former.create_all(here)
+        for table in former.sorted_tables:
+            if rows := there.execute(table.select()).mappings().all():
+                here.execute(table.insert(), [dict(row) for row in rows])
+    on_file, on_server = Catalogue(file), Catalogue(url)
+    assert on_server.versions() == on_file.versions() != []
+    assert on_server.runs() == on_file.runs() != []
+    assert on_server.alias_history("news") == on_file.alias_history("news") != []
 
 
 @pytest.mark.night

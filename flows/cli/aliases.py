@@ -17,8 +17,9 @@ from bpeline.tokenizer_core.tables import Table
 
 if TYPE_CHECKING:
     from bpeline.registry.aliases import AliasChange
-    from bpeline.registry.catalogue import AliasMove, Deletion
+    from bpeline.registry.catalogue import AliasMove
     from bpeline.registry.evaluation import Verdict
+    from bpeline.registry.records import Tombstone
 
 reason_option = click.option(
     "--reason", default="", show_default=False, help="Why, for the history."
@@ -145,7 +146,7 @@ def history(name: str, alias: str | None, as_json: bool) -> None:
 
     moves = alias_history(name, alias)
     deleted = [] if alias else deleted_versions(name)
-    told = [(move.at, asdict(move), _move_row(name, move)) for move in moves]
+    told = [(move.at, move.as_values(), _move_row(name, move)) for move in moves]
     told += [(one.at, {**asdict(one), "kind": "delete"}, _deletion_row(one)) for one in deleted]
     told.sort(key=lambda one: one[0], reverse=True)  # stable: moves of one instant stay in order
     table = Table((), [row for _, _, row in told], left=range(5))
@@ -162,7 +163,7 @@ def _move_row(name: str, move: AliasMove) -> tuple[str, ...]:
     return when, move.alias, places, move.by, move.reason
 
 
-def _deletion_row(one: Deletion) -> tuple[str, ...]:
+def _deletion_row(one: Tombstone) -> tuple[str, ...]:
     when, place = one.at[:16].replace("T", " "), f"{one.reference} was deleted"
     return when, "", place, one.by, one.reason
 

@@ -231,6 +231,7 @@ def _named_by_the_environment(home: Path) -> Iterator[Finding]:
 
 def _opened(registry: Registry) -> Iterator[Finding]:
     from bpeline.registry.publishing import waiting_records
+    from bpeline.registry.upkeep import noted_deletions
 
     workspace, catalogue = registry.workspace, registry.catalogue
     holder = workspace.lock_holder()
@@ -266,7 +267,7 @@ def _opened(registry: Registry) -> Iterator[Finding]:
     waiting = len(waiting_records(workspace))
     if waiting:
         yield Finding("note", "outbox", f"{waiting} not published yet", "type `bpeline resume`")
-    begun = [one.reference for one in catalogue.unfinished_deletions()]
+    begun = [one.reference for _, one in noted_deletions(registry.workspace)]
     if begun:
         found = f"{', '.join(begun)} not deleted everywhere yet"
         yield Finding("note", "deletions", found, "type `bpeline resume`")
@@ -293,7 +294,7 @@ def _versions(registry: Registry) -> Iterator[Finding]:
     yield from (Finding("note", "lost", one) for one in told.lost)
     if told.found:
         return
-    others = [one for one in registry.catalogue.registrations() if one.store not in (identity, "")]
+    others = [one for one in registry.catalogue.registrations() if one.store != identity]
     if others:
         found = f"{len(others)} were registered in another MLflow than {identity or 'this one'}"
         yield Finding("note", "versions", found, "set MLFLOW_TRACKING_URI to it to see them")

@@ -243,7 +243,7 @@ def _set_lines(listed: list[Any]) -> list[str]:
 def _set_json(one: Any) -> dict[str, Any]:
     texts = [] if one.made is None else [asdict(text) for text in one.made.texts]
     return {
-        **asdict(one.named),
+        **one.named.as_values(),
         "current": one.current,
         "here": one.made is not None,
         "provisional": None if one.made is None else one.made.provisional,

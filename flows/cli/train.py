@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -415,7 +415,7 @@ def _show_runs(runs: Sequence[Run], as_json: bool) -> None:
     for run in runs:
         reason = run.error.splitlines()[0] if run.error else f"last step: {run.step}"
         lines.append(f"{run.id}  {run.state:<11}  {run.name:<16}  {run.started_at[:16]}  {reason}")
-    answer(as_json, [asdict(run) for run in runs], lines)
+    answer(as_json, [run.as_values() for run in runs], lines)
 
 
 def run_training(parameters: dict[str, Any]) -> Any:

@@ -125,4 +125,4 @@ def dismiss(run: str, as_json: bool) -> None:
     from bpeline.registry.upkeep import dismiss as dismiss_run
 
     done = dismiss_run(open_registry(make=False), run)
-    answer(as_json, asdict(done), [f"run {done.id} ({done.name}) is dismissed"])
+    answer(as_json, done.as_values(), [f"run {done.id} ({done.name}) is dismissed"])

@@ -131,8 +131,7 @@ def _renamed_publication(
     tokenizer: Tokenizer, names: Mapping[str, str], lineage: Lineage, directory: Path
 ) -> Publication:
     base, row = lineage.version, lineage.row
-    catalogue = lineage.registry.catalogue
-    found = catalogue.metrics(base.name, base.digest)
+    found = [] if row is None else row.metrics
     lines = "\n".join(f"- `{old}` → `{new}`" for old, new in names.items())
     return publication_of(
         tokenizer,

@@ -98,10 +98,10 @@ def sweeping(
             yield run
         except BaseException as error:
             refused = not run.seconds and cannot_begin(error)
-            end = registry.catalogue.refuse_run if refused else registry.catalogue.fail_run
-            end(row.id, str(error) or type(error).__name__)
+            said = str(error) or type(error).__name__
+            registry.catalogue.end_run(row.id, "refused" if refused else "failed", said)
             raise
-        registry.catalogue.finish_run(row.id)
+        registry.catalogue.end_run(row.id, "finished")
 
 
 def try_sizes(

@@ -178,18 +178,18 @@ def training_run(request: RunRequest, workspace: str | None) -> Iterator[Trainin
                 if stopped is not None:
                     _let_go(error)
                 if waits_in_outbox(registry.workspace, run_id):
-                    catalogue.leave_unpublished(run_id, _described(error))
+                    catalogue.end_run(run_id, "unpublished", _described(error))
                 elif stopped is not None:
-                    catalogue.interrupt_run(run_id)
+                    catalogue.end_run(run_id, "interrupted")
                     _show_end(run, KILLED, "interrupted")
                 elif earlier is None and not run.seconds and cannot_begin(error):
-                    catalogue.refuse_run(run_id, _described(error))
+                    catalogue.end_run(run_id, "refused", _described(error))
                     _show_end(run, FAILED, _described(error))
                 else:
-                    catalogue.fail_run(run_id, _described(error))
+                    catalogue.end_run(run_id, "failed", _described(error))
                     _show_end(run, FAILED, _described(error))
                 raise
-            catalogue.finish_run(run_id)
+            catalogue.end_run(run_id, "finished")
 
 
 def asked(request: RunRequest) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from bpeline.flows.wording import left_out_text
 from bpeline.registry.catalogue import Version
 from bpeline.registry.certify import certificates_of
 from bpeline.registry.evaluation import chosen_size_of, read_evaluation
-from bpeline.registry.loading import EXTENSION, resolve, uncertified
+from bpeline.registry.loading import EXTENSION, resolve, tombstones, uncertified
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.records import parse_registered
 from bpeline.registry.tracking import model_link
@@ -43,7 +43,7 @@ def version_details(reference: str) -> dict[str, Any]:
             "pattern": row.pattern,
             "created_at": row.created_at,
         }
-        metrics = registry.catalogue.metrics(row.name, row.digest)
+        metrics = row.metrics
         curve = [one for one in metrics if one.key == "compression/bytes_per_token"]
         details["metrics"] = {one.key: one.value for one in metrics}
         details["curve"] = {str(one.step): one.value for one in curve}
@@ -62,7 +62,7 @@ def version_details(reference: str) -> dict[str, Any]:
         }
         details["parameters"] = _parameters(registry, row.run_id)
     if row is not None and (base := details["parameters"].get("extends")):
-        gone = [one for one in registry.catalogue.deletions() if one.digest == base]
+        gone = [one for one in tombstones(registry) if one.digest == base]
         details["lineage"]["extends"] = ", ".join(f"{one.reference}, {one}" for one in gone) or base
     lineage = Lineage.of(registry, found)
     if row is not None and lineage.provenance.get("left_out"):

@@ -112,7 +112,7 @@ def _metrics(
     if row is None:
         return {}, {}
     curves: dict[str, list[tuple[int, float]]] = {}
-    for one in registry.catalogue.metrics(row.name, row.digest):
+    for one in row.metrics:
         curves.setdefault(one.key, []).append((one.step, one.value))
     last = {key: points[-1][1] for key, points in curves.items()}
     return last, {key: points for key, points in curves.items() if len(points) > 1}

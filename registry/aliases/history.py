@@ -20,10 +20,10 @@ from bpeline.tokenizer_core.errors import CorruptFile, RegistryError, UnknownVer
 from bpeline.tokenizer_core.evaluation import ALL, BYTES_PER_TOKEN, of_slice
 
 if TYPE_CHECKING:
-    from bpeline.registry.catalogue import AliasMove, Deletion, NamedSet, Version
+    from bpeline.registry.catalogue import AliasMove, NamedSet, Version
     from bpeline.registry.evaluation_sets import EvaluationSet
     from bpeline.registry.opening import Registry
-    from bpeline.registry.records import PastObservation
+    from bpeline.registry.records import PastObservation, Tombstone
     from bpeline.registry.versions import ListedVersion
     from bpeline.tokenizer_core.evaluation import Change
 
@@ -76,7 +76,7 @@ class NameHistory:
     versions: tuple[PastVersion, ...]
     reference: ListedVersion | None
     moves: tuple[AliasMove, ...]
-    deleted: tuple[Deletion, ...]
+    deleted: tuple[Tombstone, ...]
     observations: tuple[PastObservation, ...] | None
 
     @property

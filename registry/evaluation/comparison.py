@@ -423,7 +423,7 @@ def _perhaps_read(registry: Registry, made: EvaluationSet, beside: ResolvedVersi
 def _held_out(registry: Registry, version: ResolvedVersion) -> list[bytes]:
     """The documents held out when a version was trained, as far as the workspace still has them."""
     row = registry.catalogue.find_version(version.name, version.digest)
-    table = registry.catalogue.count_table_with(row.counts_digest) if row else None
+    table = next(iter(registry.catalogue.count_tables(row.counts_digest)), None) if row else None
     if table is None:
         return []
     store = WordCountStore(registry.workspace)

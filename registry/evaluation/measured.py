@@ -47,7 +47,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from bpeline.registry.catalogue import last_values, utc_now
+from bpeline.registry.catalogue import utc_now
 from bpeline.registry.evaluation.gates import Evidence, Rule
 from bpeline.registry.evaluation_sets import (
     BY_TRAINING,
@@ -97,9 +97,10 @@ def metrics_of(registry: Registry, version: ResolvedVersion) -> dict[str, float]
     Raises:
         RegistryUnreachable: only MLflow knows them, and it does not answer.
     """
-    known = registry.catalogue.metrics(version.name, version.digest)
+    row = registry.catalogue.find_version(version.name, version.digest)
+    known = {} if row is None else row.last_values
     if known or not version.mlflow_run_id:
-        return last_values(known)
+        return known
     return registry.tracker.runs.metrics_of(version.mlflow_run_id)
 
 

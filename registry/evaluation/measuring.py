@@ -186,13 +186,12 @@ def _measure(
             )
             tag = {"evaluation_set": made.digest[:8]}
             registry.tracker.tag_version(version.name, version.number, tag)
-        catalogue = registry.catalogue
-        catalogue.forget_metrics(version.name, version.digest, depends_on_text)
-        catalogue.add_metrics(
+        registry.catalogue.add_metrics(
             version.name,
             version.digest,
             metrics,
             step=found.vocab_size,
             measured_on=made.digest,
+            without=depends_on_text,
         )
     return Measured(version, made, found)

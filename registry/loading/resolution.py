@@ -130,7 +130,7 @@ def _as_remembered(registry: Registry, reference: ByAlias | ByNumber) -> Resolve
                 number = moves[0].to_number if moves else None
             for row in registry.catalogue.registrations(name, store):
                 if row.number == number:
-                    version = ResolvedVersion(name, number, row.digest, row.mlflow_run_id)
+                    version = ResolvedVersion(name, number, row.digest, "")
     if version is not None and isinstance(reference, ByAlias):
         warnings.warn(
             f"MLflow at {registry.tracker.settings.place} does not answer; {reference} is taken "

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bpeline.registry.aliases import AliasMovedMeanwhile, move_alias
-from bpeline.registry.catalogue import AliasMove, Registration, utc_now
+from bpeline.registry.catalogue import AliasMove, Registration, Version
 from bpeline.registry.certify import certificates_in
 from bpeline.registry.loading import (
     all_files,
@@ -166,15 +166,13 @@ def _deliver(
     else:
         tracker.runs.record_run(publication, (), version)
     _remember(registry, publication, version)
-    before = registry.catalogue.add_registration(
-        Registration(store, name, version.number, digest, version.mlflow_run_id, utc_now())
-    )
+    before = registry.catalogue.add_registration(Registration(store, name, version.number, digest))
     # Not whether this call made it: a call that was cut short may have.
     new = version.run_id == publication.run_id
     move = _let_alias_point(registry, publication, alias, version.number, new)
     _describe_name(registry, publication)
     if publication.run_id in unfinished:
-        registry.catalogue.finish_run(publication.run_id)
+        registry.catalogue.end_run(publication.run_id, "finished")
     DURABLE.remove(record)
     with suppress(RegistryError):  # who reads next asks MLflow instead
         tracker.keep_snapshot()
@@ -184,14 +182,14 @@ def _deliver(
     if move.to_number != version.number:
         later = "a later training" if new else "a later version"
         remarks.append(f"{name}@{alias} stays at {name}/{move.to_number}, {later}")
-    for one in registry.catalogue.deletions(name, store):
-        if one.digest == digest and one.number < version.number and one.done_at:
+    for one in tracker.tombstones(name):
+        if one.digest == digest and one.number < version.number:
             remarks.append(
                 f"{name}/{version.number} is the tokenizer that was {one.reference}, {one}"
             )
-    if before is not None:
+    if before:
         remarks.append(
-            f"{name}/{version.number} was the tokenizer {before.digest[:12]} before: was MLflow "
+            f"{name}/{version.number} was the tokenizer {before[:12]} before: was MLflow "
             f"restored from a backup?"
         )
     return PublishedVersion(
@@ -268,15 +266,17 @@ def _remember(
         corpus, counts = registry.tracker.runs.lineage_of(version.mlflow_run_id)
         run_id = version.run_id
     row = catalogue.add_version(
-        name,
-        digest,
-        run_id=run_id,
-        corpus_digest=corpus,
-        counts_digest=counts,
-        vocab_size=publication.vocab_size,
-        pattern=publication.pattern,
+        Version(
+            name,
+            digest,
+            run_id=run_id,
+            corpus_digest=corpus,
+            counts_digest=counts,
+            vocab_size=publication.vocab_size,
+            pattern=publication.pattern,
+        )
     )
-    if row.run_id == publication.run_id or not catalogue.metrics(name, digest):
+    if row.run_id == publication.run_id or not row.metrics:
         catalogue.add_metrics(
             name,
             digest,

@@ -39,5 +39,6 @@ if TYPE_CHECKING:
     from .refusal import refusals_in as refusals_in
     from .sweep_record import SweepChild as SweepChild
     from .sweep_record import SweepRecord as SweepRecord
+    from .tombstone import Tombstone as Tombstone
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from .mlflow_drift import DRIFTED_VALUES as DRIFTED_VALUES
     from .mlflow_models import Traces as Traces
     from .tracked import StartedRun as StartedRun
-    from .tracked import Tombstone as Tombstone
     from .tracked import TrackedRun as TrackedRun
     from .tracked import TrackedVersion as TrackedVersion
     from .tracked import TrackingSettings as TrackingSettings

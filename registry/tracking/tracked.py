@@ -91,23 +91,6 @@ class UnendedRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Tombstone:
-    """What MLflow says of a version that was deleted.
-
-    Attributes:
-        name, number, digest: which it was.
-        by, reason, at: who deleted it, why, and when (UTC, ISO 8601).
-    """
-
-    name: str
-    number: int
-    digest: str
-    by: str
-    reason: str
-    at: str
-
-
-@dataclass(frozen=True, slots=True)
 class TrackedRun:
     """One MLflow run."""
 

@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+from bpeline.registry.records import Tombstone
 from bpeline.registry.tracking import mlflow_database, snapshot
 from bpeline.registry.tracking.descriptions import description_of_name, is_ours, linked_page
 from bpeline.registry.tracking.mlflow_client import Connection
@@ -25,7 +26,6 @@ from bpeline.registry.tracking.tracked import (
     IDENTITY_EXPERIMENT,
     IDENTITY_TAG,
     VERSIONS_AT_ONCE,
-    Tombstone,
     TrackedVersion,
     TrackingSettings,
     shortened,

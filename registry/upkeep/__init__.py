@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from .agreement import disagreements as disagreements
     from .deletion import DeletedVersion as DeletedVersion
     from .deletion import delete_versions as delete_versions
     from .deletion import find_deletable as find_deletable
     from .deletion import finish_deletions as finish_deletions
     from .deletion import parse_deletable as parse_deletable
     from .deletion import stays_after_deletion as stays_after_deletion
+    from .deletion_notes import noted_deletions as noted_deletions
+    from .repairs import disagreements as disagreements
     from .repairs import repair as repair
     from .repairs import unregistered as unregistered
     from .retention import Leftover as Leftover

@@ -1,8 +1,8 @@
 """Deleting versions: everywhere, in one fixed order, so that a crash leaves a part and never a lie.
 
-    the catalogue notes it → MLflow: a tag that says so, the version, its files, models and runs
+    a note in the outbox → MLflow: a tag that says so, the version, its files, models and runs
     → files of the workspace and its store → the catalogue's rows → with the last version of a name
-    its evaluation sets → the note says that it is done
+    its evaluation sets → the note is removed
 
 Everything after the note can be repeated any number of times; while MLflow is down it waits, and
 ``bpeline resume`` goes on. Knows the order, not how any step is done.
@@ -15,12 +15,19 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from bpeline.registry.catalogue import Deletion, utc_now
+from bpeline.registry.catalogue import utc_now
 from bpeline.registry.evaluation_sets import forget_set
-from bpeline.registry.loading import FORMAT_FILES, forget_resolved
+from bpeline.registry.loading import FORMAT_FILES, forget_resolved, tombstones
 from bpeline.registry.publishing import waiting_publications
-from bpeline.registry.records import ByAlias, ByNumber, parse_reference, validate_name
-from bpeline.registry.tracking import Tombstone, Traces, TrackedVersion, is_server
+from bpeline.registry.records import (
+    ByAlias,
+    ByNumber,
+    Tombstone,
+    parse_reference,
+    validate_name,
+)
+from bpeline.registry.tracking import Traces, TrackedVersion, is_server
+from bpeline.registry.upkeep import deletion_notes
 from bpeline.registry.upkeep.retention import make_room
 from bpeline.registry.versions import aliases_of
 from bpeline.registry.workspace import forget_directory
@@ -132,11 +139,11 @@ def _delete_all(
         chosen = _chosen(registry, wanted, by, reason)
     except RegistryUnreachable as error:
         noted = _remembered(registry, wanted, by, reason)
-        registry.catalogue.add_deletions(noted)
+        deletion_notes.write(registry.workspace, registry.known_store, noted)
         if not noted:
             raise
         raise _waiting(noted, error) from error
-    registry.catalogue.add_deletions(chosen)
+    deletion_notes.write(registry.workspace, registry.store, chosen)
     try:
         leaving = {one.number for one in chosen}
         return [_delete(registry, one, leaving) for one in chosen]
@@ -153,29 +160,27 @@ def finish_deletions(registry: Registry) -> list[DeletedVersion]:
         VersionInUse: an alias points to one of them, which therefore stays and is noted no more.
         RegistryUnreachable, RegistryError, StorageError: as `delete_versions`.
     """
-    noted = registry.catalogue.unfinished_deletions()
+    noted = deletion_notes.noted_deletions(registry.workspace)
     store = registry.store if noted else ""
-    here = [one for one in noted if one.store == store]
+    here = [one for place, one in noted if place == store]
     leaving = {name: {one.number for one in here if one.name == name} for name in
                {one.name for one in here}}  # fmt: skip
     return [_delete(registry, one, leaving[one.name]) for one in here]
 
 
-def _chosen(registry: Registry, wanted: ByNumber | str, by: str, reason: str) -> list[Deletion]:
+def _chosen(registry: Registry, wanted: ByNumber | str, by: str, reason: str) -> list[Tombstone]:
     """What is meant, as MLflow says; begun deletions of it with who began them and why."""
     store = registry.store
     name = wanted if isinstance(wanted, str) else wanted.name
     tracked = registry.tracker.versions(name)
     found = {
-        one.number: Deletion(
-            store, name, one.number, one.digest, by, reason, utc_now(), "", registry.workspace.id
-        )
+        one.number: Tombstone(name, one.number, one.digest, by, reason, utc_now())
         for one in tracked
     }
     found |= {
         one.number: one
-        for one in registry.catalogue.unfinished_deletions()
-        if (one.store, one.name) == (store, name)
+        for place, one in deletion_notes.noted_deletions(registry.workspace)
+        if (place, one.name) == (store, name)
     }
     if isinstance(wanted, ByNumber):
         found = {number: one for number, one in found.items() if number == wanted.number}
@@ -186,12 +191,14 @@ def _chosen(registry: Registry, wanted: ByNumber | str, by: str, reason: str) ->
     return list(found.values())
 
 
-def _remembered(registry: Registry, wanted: ByNumber | str, by: str, reason: str) -> list[Deletion]:
+def _remembered(
+    registry: Registry, wanted: ByNumber | str, by: str, reason: str
+) -> list[Tombstone]:
     """What is meant, as was last seen of an MLflow that does not answer."""
-    store, here = registry.known_store, registry.workspace.id
+    store = registry.known_store
     name = wanted if isinstance(wanted, str) else wanted.name
     found = [
-        Deletion(store, name, row.number, row.digest, by, reason, utc_now(), "", here)
+        Tombstone(name, row.number, row.digest, by, reason, utc_now())
         for row in registry.catalogue.registrations(name, store)
         if isinstance(wanted, str) or row.number == wanted.number
     ]
@@ -200,8 +207,6 @@ def _remembered(registry: Registry, wanted: ByNumber | str, by: str, reason: str
 
 
 def _nothing(registry: Registry, wanted: ByNumber | str, name: str) -> UnknownVersion:
-    from bpeline.registry.loading import tombstones
-
     for one in tombstones(registry, name):
         if isinstance(wanted, ByNumber) and one.number == wanted.number:
             return UnknownVersion(
@@ -236,7 +241,7 @@ def _require_no_alias(aliases: dict[str, int], name: str, numbers: set[int]) -> 
         )
 
 
-def _waiting(noted: Sequence[Deletion], error: RegistryUnreachable) -> RegistryUnreachable:
+def _waiting(noted: Sequence[Tombstone], error: RegistryUnreachable) -> RegistryUnreachable:
     called = ", ".join(one.reference for one in noted)
     return RegistryUnreachable(
         f"{error.happened}; it is noted that {called} is to be deleted",
@@ -245,7 +250,7 @@ def _waiting(noted: Sequence[Deletion], error: RegistryUnreachable) -> RegistryU
     )
 
 
-def _delete(registry: Registry, one: Deletion, leaving: Collection[int]) -> DeletedVersion:
+def _delete(registry: Registry, one: Tombstone, leaving: Collection[int]) -> DeletedVersion:
     """Everything after the note; safe to repeat from the beginning.
 
     Args:
@@ -257,7 +262,7 @@ def _delete(registry: Registry, one: Deletion, leaving: Collection[int]) -> Dele
         version = tracker.version(one.name, one.number)
         if version is not None:
             _require_the_same(registry, one, version)
-            tracker.add_tombstone(_tombstone(one))
+            tracker.add_tombstone(one)
             tracker.withdraw_version(one.name, one.number)
             if tracker.version(one.name, one.number) is not None:
                 raise RegistryError(
@@ -267,7 +272,7 @@ def _delete(registry: Registry, one: Deletion, leaving: Collection[int]) -> Dele
                     f"type `bpeline delete {one.reference} --remove` again",
                 )
         else:
-            tracker.add_tombstone(_tombstone(one))
+            tracker.add_tombstone(one)
     kept = _Kept.of(registry, one)
     removed = Traces()
     if not kept.numbers:
@@ -283,18 +288,18 @@ def _delete(registry: Registry, one: Deletion, leaving: Collection[int]) -> Dele
         forget_directory(workspace, workspace.version_directory(one.digest), FORMAT_FILES[-1])
         for measured in workspace.evaluation_sets.glob(f"*/measured/{one.digest}.json"):
             DURABLE.remove(measured)
-    catalogue.forget_registrations(one.store, one.name, one.number)
+    catalogue.forget_registrations(registry.store, one.name, one.number)
     catalogue.forget_version(one.name, one.digest)
     if _is_the_end(registry, one.name, {one.number}):
         for digest in _own_sets(registry, one.name):
             forget_set(workspace, digest)
         catalogue.forget_evaluation_sets(one.name)
-    catalogue.add_deletions([replace(one, done_at=utc_now())])
+    deletion_notes.remove(registry.workspace, one)
     stays = told.stays + _hidden(registry, removed)
     return replace(told, removed=True, stays=stays)
 
 
-def _require_the_same(registry: Registry, one: Deletion, version: TrackedVersion) -> None:
+def _require_the_same(registry: Registry, one: Tombstone, version: TrackedVersion) -> None:
     """The last look before anything goes; what cannot be deleted is not noted any more."""
     try:
         if version.digest != one.digest:
@@ -309,12 +314,8 @@ def _require_the_same(registry: Registry, one: Deletion, version: TrackedVersion
     except RegistryUnreachable:
         raise
     except RegistryError:
-        registry.catalogue.forget_deletion(one)
+        deletion_notes.remove(registry.workspace, one)
         raise
-
-
-def _tombstone(one: Deletion) -> Tombstone:
-    return Tombstone(one.name, one.number, one.digest, one.by, one.reason, one.at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +331,7 @@ class _Kept:
     files: tuple[str, ...]
 
     @classmethod
-    def of(cls, registry: Registry, one: Deletion) -> _Kept:
+    def of(cls, registry: Registry, one: Tombstone) -> _Kept:
         others = [
             version
             for version in registry.tracker.versions()
@@ -338,9 +339,9 @@ class _Kept:
         ]
         same = [version for version in others if version.digest == one.digest]
         elsewhere = [
-            f"{row.name}/{row.number} in the MLflow {row.store or 'of an earlier release'}"
+            f"{row.name}/{row.number} in the MLflow {row.store}"
             for row in registry.catalogue.registrations()
-            if row.digest == one.digest and row.store != one.store
+            if row.digest == one.digest and row.store != registry.store
         ]
         waiting = [
             f"{waiting.name}, which waits to be published"
@@ -373,7 +374,7 @@ def _own_sets(registry: Registry, name: str) -> list[str]:
                            one.digest not in others)]  # fmt: skip
 
 
-def _described(registry: Registry, one: Deletion, leaving: Collection[int]) -> DeletedVersion:
+def _described(registry: Registry, one: Tombstone, leaving: Collection[int]) -> DeletedVersion:
     kept, workspace = _Kept.of(registry, one), registry.workspace
     goes, stays = [f"version {one.number} of {one.name} in MLflow"], []
     if kept.numbers:

@@ -1,6 +1,7 @@
-"""Lost and disagreeing stores made good: from files of versions, MLflow, and tables' records.
+"""What catalogue, disk and MLflow say differently of the versions there are, and `doctor --fix`.
 
 Looks first and says what it would do; trains nothing and asks nobody but this workspace's stores.
+MLflow is right about numbers and aliases, the files are what the versions are.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bpeline.registry.aliases import move_alias
-from bpeline.registry.catalogue import CountTable, Registration, Run, utc_now
+from bpeline.registry.catalogue import CountTable, Registration, Version
 from bpeline.registry.environment import this_user
 from bpeline.registry.loading import (
     FIGURES,
@@ -22,23 +23,24 @@ from bpeline.registry.loading import (
     deleted_digests,
     holds_version,
     is_published_here,
+    remembered_numbers,
     tombstones,
 )
-from bpeline.registry.opening import Registry
 from bpeline.registry.publishing import keep_in_outbox, publish_outbox, waiting_publications
 from bpeline.registry.records import Publication
-from bpeline.registry.tracking import is_server
-from bpeline.registry.upkeep.agreement import disagreements
+from bpeline.registry.upkeep.deletion_notes import noted_deletions
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.registry.workspace import names_in_store
 from bpeline.tokenizer_core.digests import DIGEST_LENGTH
 from bpeline.tokenizer_core.durable_files import DURABLE
-from bpeline.tokenizer_core.errors import BpelineError, StoreLost
+from bpeline.tokenizer_core.errors import BpelineError, StorageError, StoreLost
 from bpeline.tokenizer_core.formats import read_manifest
 
 if TYPE_CHECKING:
+    from bpeline.registry.opening import Registry
     from bpeline.registry.tracking import TrackedVersion
 
+_LISTED = 5
 _LOST_WITH_A_CATALOGUE = (
     "who moved aliases, when and why: history begins with where they point now",
     "runs that were not finished: type the same training again, it finds what was counted",
@@ -46,8 +48,8 @@ _LOST_WITH_A_CATALOGUE = (
 )
 
 
-# States of runs that left a version unpublished and are not at work.
-_LEFT = ("unpublished", "failed", "interrupted")
+# States of runs that have registered their version, or may leave one that nobody registers.
+_REGISTERED, _LEFT = ("finished",), ("unpublished", "failed", "interrupted")
 
 
 @dataclass(slots=True)
@@ -91,84 +93,129 @@ def repair(registry: Registry, *, write: bool = False) -> Repair:
 
 def _repair(registry: Registry, write: bool) -> Repair:
     told = Repair(written=write)
-    workspace, place = registry.workspace, registry.place
-    directories = workspace.versions.glob("?" * DIGEST_LENGTH)
-    kept = _without_deleted(registry, _kept_versions(registry, directories))
+    kept = _without_deleted(registry, _kept_versions(registry, _directories(registry)))
     try:
         _ = registry.catalogue
     except StoreLost as error:
         told.found.append(error.happened)
         told.lost += _LOST_WITH_A_CATALOGUE
-        told.done += _described(kept, registry)
+        tables = sum(1 for _ in registry.workspace.tables.glob("*.duckdb"))
+        told.done.append(
+            f"a new catalogue gets {len(kept)} versions from their files, what MLflow says of "
+            f"their numbers, and {tables} word-count tables"
+        )
         if not write:
             return told
         registry.adopt_catalogue()
+    store = registry.known_store
     try:
         _ = registry.store
+        tracked = registry.tracker.versions()
     except StoreLost as error:
         told.found.append(error.happened)
-        told.lost.append("numbers and aliases in the MLflow that is gone")
+        told.lost.append("numbers in the MLflow that is gone, and who moved aliases there")
         told.done.append("the MLflow that is there now, or that will be made, is taken instead")
         if write:
-            registry.catalogue.forget_registrations(registry.known_store)
+            registry.catalogue.forget_registrations(store)
             registry.forget_mlflow()
             registry.tracker.ensure_identity()
-        waiting = registry.tracker.versions() if is_server(place.tracking_uri) else []
-        there = {(one.name, one.digest) for one in waiting}
-        for one in kept:
-            if (one.name, one.digest) not in there:
-                told.done.append(f"{one.name} ({one.digest[:12]}) waits to be registered again")
-                if write:
-                    keep_in_outbox(workspace, one)
-        if len(told.done) > 1:
-            told.done.append("type `bpeline resume` then, which registers what waits")
-        if not write:
-            return told
-    tracked = registry.tracker.versions()
-    differing = disagreements(registry, tracked)
-    if told.found or differing:
+        tracked = registry.tracker.versions()
+    else:
+        differing = disagreements(registry, tracked)
         told.found += [one for one in differing if one not in told.found]
-        told.done.append("the catalogue takes over what MLflow says of numbers")
-        if write:
-            for one in kept:
-                _remember(registry, one)
-            _remember_tables(registry, kept)
-            _take_over(registry, tracked)
-    left = unregistered(registry, tracked)
-    for one in left:
-        called = f"{one.name} ({one.digest[:12]})"
-        told.found.append(f"{called} lies in {workspace.store} and is not registered")
-        told.done.append(f"{called} is registered")
-    lost = [one for one in lacking(registry, kept, tracked) if one not in left]
-    for one in lost:
+        if told.found:
+            told.done.append("the catalogue takes over what MLflow says of numbers")
+    if write and told.found:
+        for one in kept:
+            _remember(registry, one)
+        _remember_tables(registry, kept)
+        _take_over(registry, tracked)
+    lacking = [*_lacking(registry, kept, tracked), *unregistered(registry, tracked)]
+    for one in lacking:
         called = f"{one.name} ({one.digest[:12]})"
         if all(one.digest[:12] not in said for said in told.found):
-            told.found.append(f"MLflow has no {called} any more, whose files are kept")
-        told.done.append(f"{called} is registered again, under a new number, with its aliases")
-    if write and (left or lost):
-        aliases = list(_aliases_of(registry, lost))
-        for one in (*left, *lost):
-            keep_in_outbox(workspace, one)
-        published = {(one.name, one.digest): one for one in publish_outbox(registry)}
-        for name, alias, digest in aliases:
-            if (again := published.get((name, digest))) is not None:
-                move_alias(
-                    registry, name, alias, again.number, digest, kind="rollback", by=this_user(),
-                    reason="MLflow had lost the version that it pointed to", force=True,
-                )  # fmt: skip
+            told.found.append(f"MLflow has no {called}, whose files are kept")
+        told.done.append(f"{called} is registered, under a new number, with its aliases")
+    if write and lacking:
+        _register(registry, lacking, store)
     if write and told.found:  # what numbers meant before is asked again
-        for remembered in workspace.resolved_references.glob("*.json"):
+        for remembered in registry.workspace.resolved_references.glob("*.json"):
             DURABLE.remove(remembered)
     return told
 
 
-def lacking(
+def _register(registry: Registry, lacking: Sequence[Publication], store: str) -> None:
+    aliases = list(_aliases_of(registry, lacking, store))
+    for one in lacking:
+        keep_in_outbox(registry.workspace, one)
+    published = {(one.name, one.digest): one for one in publish_outbox(registry)}
+    for name, alias, digest in aliases:
+        if (again := published.get((name, digest))) is not None:
+            move_alias(
+                registry, name, alias, again.number, digest, kind="rollback", by=this_user(),
+                reason="MLflow had lost the version that it pointed to", force=True,
+            )  # fmt: skip
+
+
+def disagreements(registry: Registry, tracked: Sequence[TrackedVersion]) -> list[str]:
+    """What the three stores say differently, in sentences; nothing where they agree.
+
+    Versions that MLflow has from other workspaces are no disagreement.
+
+    Args:
+        registry: whose stores.
+        tracked: all versions that its MLflow has.
+    """
+    there = {(one.name, one.number): one.digest for one in tracked}
+    rows = registry.catalogue.versions()
+    known = {(row.name, row.digest) for row in rows}
+    found = [
+        f"the catalogue does not know {one.name}/{one.number} ({one.digest[:12]}), which was "
+        "published from this workspace"
+        for one in tracked
+        if (one.name, one.digest) not in known and is_published_here(registry.workspace, one.digest)
+    ]
+    seen = [one for row in rows for one in row.registrations if one.store == registry.store]
+    differing = [one for one in seen if there.get((one.name, one.number)) != one.digest]
+    if differing:
+        begun = {(one.name, one.number) for _, one in noted_deletions(registry.workspace)}
+        deleted = {(one.name, one.number): one for one in tombstones(registry)}
+        for one in differing:
+            key, what = (one.name, one.number), f"{one.name}/{one.number}"
+            if key in there:
+                found.append(f"{what} was {one.digest[:12]} and is {there[key][:12]} in MLflow")
+            elif key not in begun:  # else `bpeline resume` goes on with it
+                said = f", it was {deleted[key]}" if key in deleted else ""
+                found.append(f"MLflow has no {what} ({one.digest[:12]}) any more{said}")
+    for loaded in remembered_numbers(registry.place, registry.store):
+        digest = there.get((loaded.name, loaded.number), loaded.digest)
+        if digest != loaded.digest and not any(said.startswith(f"{loaded} was ") for said in found):
+            found.append(
+                f"{loaded} was {loaded.digest[:12]} when it was loaded here, and is {digest[:12]}"
+            )
+    return found
+
+
+def require_agreement(registry: Registry, tracked: Sequence[TrackedVersion], doing: str) -> None:
+    """Refuse to go on while the stores disagree.
+
+    Raises:
+        StorageError: they do.
+    """
+    found = disagreements(registry, tracked)
+    if found:
+        more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+        raise StorageError(
+            f"{doing} would go by stores that disagree: {'; '.join(found[:_LISTED])}{more}",
+            "accepted are a catalogue, files and an MLflow that know the same versions",
+            "type `bpeline doctor`, which says what differs and what `--fix` would do",
+        )
+
+
+def _lacking(
     registry: Registry, kept: Sequence[Publication], tracked: Collection[TrackedVersion]
 ) -> list[Publication]:
-    """Versions that were registered, whose files are kept, and that MLflow has no more.
-
-    An MLflow that was restored from a backup lacks what was registered after it.
-    """
+    """Versions that were registered, whose files are kept, and that MLflow has no more."""
     there = {(one.name, one.digest) for one in tracked}
     there |= {(one.name, one.digest) for _, one in waiting_publications(registry.workspace)}
     return [
@@ -176,26 +223,8 @@ def lacking(
         for one in kept
         if (one.name, one.digest) not in there
         and is_published_here(registry.workspace, one.digest)
-        and _was_published(registry.catalogue.find_run(one.run_id))
+        and _ended(registry, one, _REGISTERED)
     ]
-
-
-def _was_published(run: Run | None) -> bool:
-    return run is None or run.state == "finished"
-
-
-def _aliases_of(registry: Registry, lost: Sequence[Publication]) -> Iterator[tuple[str, str, str]]:
-    """Name, alias and digest of what pointed to these versions when it was last moved here."""
-    digests = {(one.name, one.digest) for one in lost}
-    for name in {one.name for one in lost}:
-        seen: set[str] = set()
-        for move in registry.catalogue.alias_history(name, store=registry.store):  # newest first
-            # What MLflow showed after it had lost a version is no decision of anybody's.
-            if move.kind in ("refusal", "seen") or move.alias in seen:
-                continue
-            seen.add(move.alias)
-            if (name, move.to_digest) in digests:
-                yield name, move.alias, move.to_digest
 
 
 def unregistered(registry: Registry, tracked: Collection[TrackedVersion]) -> list[Publication]:
@@ -203,15 +232,36 @@ def unregistered(registry: Registry, tracked: Collection[TrackedVersion]) -> lis
 
     A machine whose workspace was removed before `bpeline resume` leaves them. Fetches their files.
     """
-    workspace, catalogue = registry.workspace, registry.catalogue
-    named = {one.digest for one in tracked} | {one.digest for one in catalogue.registrations()}
+    workspace = registry.workspace
+    named = {one.digest for one in tracked}
+    named |= {one.digest for one in registry.catalogue.registrations()}
     named |= {one.digest for _, one in waiting_publications(workspace)}
     digests = names_in_store(workspace, workspace.versions) - named
     fetched = [digest for digest in digests if holds_version(workspace, digest)]
     found = _kept_versions(registry, map(workspace.version_directory, fetched))
-    runs = {one.run_id: catalogue.find_run(one.run_id) for one in found}
-    left = {run_id for run_id, run in runs.items() if run is None or run.state in _LEFT}
-    return _without_deleted(registry, [one for one in found if one.run_id in left])
+    return _without_deleted(registry, [one for one in found if _ended(registry, one, _LEFT)])
+
+
+def _ended(registry: Registry, one: Publication, how: Collection[str]) -> bool:
+    """Whether the run that made a version ended so, or is not known here."""
+    run = registry.catalogue.find_run(one.run_id)
+    return run is None or run.state in how
+
+
+def _aliases_of(
+    registry: Registry, lost: Sequence[Publication], store: str
+) -> Iterator[tuple[str, str, str]]:
+    """Name, alias and digest of what pointed to these versions when it was last moved here."""
+    digests = {(one.name, one.digest) for one in lost}
+    for name in {one.name for one in lost}:
+        seen: set[str] = set()
+        for move in registry.catalogue.alias_history(name, store=store):  # newest first
+            # What MLflow showed after it had lost a version is no decision of anybody's.
+            if move.kind in ("refusal", "seen") or move.alias in seen:
+                continue
+            seen.add(move.alias)
+            if (name, move.to_digest) in digests:
+                yield name, move.alias, move.to_digest
 
 
 def _without_deleted(registry: Registry, kept: list[Publication]) -> list[Publication]:
@@ -228,12 +278,8 @@ def _without_deleted(registry: Registry, kept: list[Publication]) -> list[Public
     return [one for one in kept if (one.name, one.digest) not in keys]
 
 
-def _described(kept: list[Publication], registry: Registry) -> Iterator[str]:
-    tables = sum(1 for _ in registry.workspace.tables.glob("*.duckdb"))
-    yield (
-        f"a new catalogue gets {len(kept)} versions from their files, what MLflow says of their "
-        f"numbers, and {tables} word-count tables"
-    )
+def _directories(registry: Registry) -> Iterable[Path]:
+    return registry.workspace.versions.glob("?" * DIGEST_LENGTH)
 
 
 def _kept_versions(registry: Registry, directories: Iterable[Path]) -> list[Publication]:
@@ -284,13 +330,15 @@ def _remember(registry: Registry, one: Publication) -> None:
     if catalogue.find_version(one.name, one.digest) is not None:
         return
     catalogue.add_version(
-        one.name,
-        one.digest,
-        run_id=one.run_id,
-        corpus_digest=one.corpus_digest,
-        counts_digest=one.counts_digest,
-        vocab_size=one.vocab_size,
-        pattern=one.pattern,
+        Version(
+            one.name,
+            one.digest,
+            run_id=one.run_id,
+            corpus_digest=one.corpus_digest,
+            counts_digest=one.counts_digest,
+            vocab_size=one.vocab_size,
+            pattern=one.pattern,
+        )
     )
     catalogue.training_ended(one.name, one.digest)
     catalogue.add_metrics(one.name, one.digest, one.metrics, step=one.vocab_size)
@@ -307,24 +355,16 @@ def _remember_tables(registry: Registry, kept: list[Publication]) -> None:
             registry.catalogue.remember_count_table(
                 CountTable(
                     table.key, digest, corpora.get(digest, ""), table.rows, table.total,
-                    runs.get(digest, ""), utc_now(),
+                    runs.get(digest, ""),
                 )
             )  # fmt: skip
 
 
-def _take_over(registry: Registry, tracked: list[TrackedVersion]) -> None:
+def _take_over(registry: Registry, tracked: Sequence[TrackedVersion]) -> None:
     """Let the catalogue say of this MLflow's numbers what MLflow says."""
     store, catalogue = registry.make_store() if tracked else registry.store, registry.catalogue
-    if not store:
-        return
-    catalogue.forget_registrations("")  # by an earlier release, and MLflow has them no more
     there = {(one.name, one.number) for one in tracked}
-    deleted = {(one.name, one.number): one for one in tombstones(registry)}
-    catalogue.add_deletions(
-        # What is there still was being deleted when the catalogue was lost.
-        replace(one, done_at="", workspace=registry.workspace.id) if key in there else one
-        for key, one in deleted.items()
-    )
+    deleted = {(one.name, one.number) for one in tombstones(registry)}
     for row in catalogue.registrations(store=store):
         key = (row.name, row.number)
         if key not in there:
@@ -332,19 +372,19 @@ def _take_over(registry: Registry, tracked: list[TrackedVersion]) -> None:
             if key in deleted:
                 catalogue.forget_version(row.name, row.digest)
     for one in tracked:
-        tags = one.tags
         corpus, counts = registry.tracker.runs.lineage_of(one.mlflow_run_id)
         catalogue.add_version(
-            one.name, one.digest,
-            run_id=one.run_id,
-            corpus_digest=corpus,
-            counts_digest=counts,
-            vocab_size=int(tags.get("vocab_size", 0)),
-            pattern=tags.get("pattern", ""),
-        )  # fmt: skip
-        catalogue.add_registration(
-            Registration(store, one.name, one.number, one.digest, one.mlflow_run_id, utc_now())
+            Version(
+                one.name,
+                one.digest,
+                run_id=one.run_id,
+                corpus_digest=corpus,
+                counts_digest=counts,
+                vocab_size=int(one.tags.get("vocab_size", 0)),
+                pattern=one.tags.get("pattern", ""),
+            )
         )
+        catalogue.add_registration(Registration(store, one.name, one.number, one.digest))
 
 
 def _written_at(directory: Path) -> str:

@@ -22,7 +22,7 @@ from bpeline.registry.opening import Registry
 from bpeline.registry.publishing import waiting_records
 from bpeline.registry.records import Publication
 from bpeline.registry.tracking import TrackedVersion, UnendedRun
-from bpeline.registry.upkeep.agreement import require_agreement
+from bpeline.registry.upkeep.repairs import require_agreement
 from bpeline.registry.word_counts import WordCountStore, keys_in_pack
 from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
 from bpeline.tokenizer_core.errors import BpelineError, CorruptFile, InvalidOption

@@ -52,9 +52,9 @@ class Lineage:
     def of(cls, registry: Registry, version: ResolvedVersion) -> Lineage:
         """Look for everything; what is not there is None."""
         row = registry.catalogue.find_version(version.name, version.digest)
-        made = registry.catalogue.count_table_with(row.counts_digest) if row else None
+        tables = registry.catalogue.count_tables(row.counts_digest) if row else []
         store = WordCountStore(registry.workspace)
-        table = None if made is None else store.table(made.key)
+        table = store.table(tables[0].key) if tables else None
         try:
             shards = store.shards_of(table.key) if table is not None else ()
         except CorruptFile:  # swept away, or made in another workspace

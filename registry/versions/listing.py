@@ -16,8 +16,11 @@ from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.errors import RegistryUnreachable
 
 if TYPE_CHECKING:
-    from bpeline.registry.catalogue import Catalogue, Deletion
+    from collections.abc import Sequence
+
+    from bpeline.registry.catalogue import Catalogue, Registration
     from bpeline.registry.opening import Registry
+    from bpeline.registry.records import Tombstone
     from bpeline.registry.workspace import Workspace
 
 
@@ -93,9 +96,11 @@ def list_versions(
             stacklevel=2,
         )
     shown = {(one.name, one.number, one.digest) for one in tracked}
+    rows = {(row.name, row.digest): row for row in catalogue.versions(name)}
+    seen = [one for row in rows.values() for one in row.registrations]
     others = [
         one
-        for one in catalogue.registrations(name)
+        for one in seen
         if one.store != known and (one.name, one.number, one.digest) not in shown
     ]
     if others:
@@ -105,9 +110,7 @@ def list_versions(
             OtherStore,
             stacklevel=2,
         )
-    _warn_of_lost(registry, name, known, tracked)
-    rows = {(row.name, row.digest): row for row in catalogue.versions(name)}
-    metrics = catalogue.last_metrics(name)
+    _warn_of_lost(registry, name, [one for one in seen if one.store == known], tracked)
     sets = {one.name: one.digest for one in catalogue.evaluation_sets(name)}
     digests = {(one.name, one.number): one.digest for one in tracked}
     listed = []
@@ -131,7 +134,7 @@ def list_versions(
                 created_at=row.created_at if row else _time(one.created_ms),
                 run_id=one.run_id or (row.run_id if row else ""),
                 mlflow_run_id=one.mlflow_run_id,
-                metrics=metrics.get((one.name, one.digest), {}),
+                metrics=row.last_values if row else {},
                 stuck=stuck,
                 comparable=row is not None and row.measured_on == sets.get(one.name, "?"),
             )
@@ -140,13 +143,16 @@ def list_versions(
 
 
 def _warn_of_lost(
-    registry: Registry, name: str | None, store: str, tracked: list[TrackedVersion]
+    registry: Registry,
+    name: str | None,
+    seen: Sequence[Registration],
+    tracked: list[TrackedVersion],
 ) -> None:
     """Say which versions MLflow had and has no more, those that were deleted left out."""
     there = {(one.name, one.number) for one in tracked}
     lost = {
         (one.name, one.number): f"{one.name}/{one.number}"
-        for one in registry.catalogue.registrations(name, store)
+        for one in seen
         if (one.name, one.number) not in there
     }
     if lost:
@@ -164,7 +170,7 @@ def _warn_of_lost(
 @checked
 def deleted_versions(
     name: str | None = None, workspace: Workspace | Path | str | None = None
-) -> list[Deletion]:
+) -> list[Tombstone]:
     """The versions (of a name) that were deleted, by name and number: who, when, why.
 
     Args:
@@ -184,7 +190,7 @@ def _as_remembered(
     """What was last seen of an MLflow that does not answer."""
     found = catalogue.registrations(name, store)
     aliases = {one: _last_places(catalogue, store, one) for one in {row.name for row in found}}
-    tracked = [TrackedVersion(r.name, r.number, r.digest, r.mlflow_run_id) for r in found]
+    tracked = [TrackedVersion(one.name, one.number, one.digest, "") for one in found]
     return tracked, aliases
 
 

@@ -344,6 +344,9 @@ class Workspace:
     def outbox_record(self, run_id: str) -> Path:
         return self.outbox / f"{run_id}.json"
 
+    def deletion_note(self, name: str, number: int) -> Path:
+        return self.outbox / f"{name}.{number}.deletion"
+
     @contextmanager
     def temporary_directory(self, purpose: str) -> Iterator[Path]:
         """A private directory inside the workspace, removed afterwards with all it holds.

@@ -366,7 +366,7 @@ def test_what_a_sweep_says_to_type_trains_what_it_measured(bpeline: Command, cor
 def test_an_interrupted_sweep_is_no_training_to_resume(bpeline: Command, corpus: Path) -> None:
     catalogue = open_registry().catalogue
     run = catalogue.start_run("news", {"sweep": {}})
-    catalogue.interrupt_run(run.id)
+    catalogue.end_run(run.id, "interrupted")
     assert '"published": []' in bpeline("resume", "--json").stdout
 
 

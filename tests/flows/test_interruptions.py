@@ -302,7 +302,7 @@ def test_a_run_at_work_is_named_and_not_started_again() -> None:
 def test_a_failed_run_is_not_continued_behind_a_publication() -> None:
     catalogue = open_registry().catalogue
     run = catalogue.start_run("news", {})
-    catalogue.fail_run(run.id, "its corpus is not UTF-8")
+    catalogue.end_run(run.id, "failed", "its corpus is not UTF-8")
     assert unfinished_run(None, failed_too=False) is None
     chosen = unfinished_run(None)
     assert chosen is not None

@@ -24,11 +24,11 @@ from bpeline.registry.aliases.history import (
     PastVersion,
     name_history,
 )
-from bpeline.registry.catalogue import AliasMove, Deletion
+from bpeline.registry.catalogue import AliasMove
 from bpeline.registry.evaluation.measured import evaluation_set_of
 from bpeline.registry.evaluation_sets import changes_from, kept_measurement, parts_of
 from bpeline.registry.opening import open_registry
-from bpeline.registry.records import PastObservation
+from bpeline.registry.records import PastObservation, Tombstone
 from bpeline.registry.tracking import DRIFTED
 from bpeline.registry.versions.listing import ListedVersion
 
@@ -134,7 +134,7 @@ def test_nothing_that_compares_is_said_so() -> None:
 
 def test_what_people_typed_neither_acts_nor_hides() -> None:
     move = AliasMove("news", "champion", None, 1, HOSTILE, HOSTILE, "2026-01-02T10:00:00.000")
-    gone = Deletion("s", "news", 2, "0" * 64, HOSTILE, HOSTILE, "2026-01-03T10:00:00", "x")
+    gone = Tombstone("news", 2, "0" * 64, HOSTILE, HOSTILE, "2026-01-03T10:00:00")
     text = page_of_name(
         history(
             version(1, 4.0, pattern=HOSTILE, aliases=("champion",)),

@@ -76,5 +76,5 @@ def test_one_training_of_a_name_at_a_time_in_all_workspaces_of_a_catalogue(
     with pytest.raises(WorkspaceLocked, match=f"{run.id}.*news"):
         require_nobody_trains("news", None)
     require_nobody_trains("other", None)
-    elsewhere.finish_run(run.id)
+    elsewhere.end_run(run.id, "finished")
     require_nobody_trains("news", None)

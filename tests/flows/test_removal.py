@@ -11,8 +11,9 @@ import pytest
 from click.testing import Result
 
 from bpeline.flows.cli.diagnosis import examine
-from bpeline.registry.catalogue import Deletion
 from bpeline.registry.opening import open_registry
+from bpeline.registry.records import Tombstone
+from bpeline.registry.upkeep import deletion_notes
 
 Command = Callable[..., Result]
 
@@ -121,8 +122,8 @@ def test_a_deletion_that_was_noted_is_done_by_resume_and_keeps_no_run_waiting(
     assert bpeline(*train, 300).exit_code == 0
     registry = open_registry()
     (row,) = registry.catalogue.registrations("news")
-    noted = Deletion(row.store, "news", 1, row.digest, at="2026", workspace=registry.workspace.id)
-    registry.catalogue.add_deletions([noted])
+    noted = Tombstone("news", 1, row.digest, at="2026")
+    deletion_notes.write(registry.workspace, row.store, [noted])
     assert "deletions" in [finding.subject for finding in examine()]
     Path("broken.txt").write_bytes(b"no \xff UTF-8 " * 1000)
     assert bpeline("train", "broken.txt", "--name", "other").exit_code == 2
@@ -131,7 +132,7 @@ def test_a_deletion_that_was_noted_is_done_by_resume_and_keeps_no_run_waiting(
     assert resumed.exit_code == 0, resumed.output
     assert re.search(r"^note: .*candidate", resumed.stderr, re.MULTILINE)
     assert bpeline("delete", "news@candidate", "--remove").exit_code == 0
-    registry.catalogue.add_deletions([noted])
+    deletion_notes.write(registry.workspace, row.store, [noted])
     done = bpeline("resume", "--json")
     assert json.loads(done.stdout) == {"published": [], "deleted": ["news/1"]}
     assert "deletions" not in [finding.subject for finding in examine()]

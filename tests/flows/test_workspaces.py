@@ -15,7 +15,7 @@ from bpeline import train_from_iterator
 from bpeline.flows.requests.training_request import TrainingRequest
 from bpeline.flows.trainings.run import training_run
 from bpeline.registry import environment
-from bpeline.registry.catalogue import Registration
+from bpeline.registry.catalogue import Registration, Version
 from bpeline.registry.opening import open_registry
 
 Command = Callable[..., Result]
@@ -70,7 +70,7 @@ def test_a_catalogue_elsewhere_is_read_without_a_workspace_here(
     bpeline: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = open_registry(tmp_path / "elsewhere")
-    elsewhere.catalogue.add_version("news", "ab" * 32, vocab_size=300)
+    elsewhere.catalogue.add_version(Version("news", "ab" * 32, vocab_size=300))
     elsewhere.catalogue.add_registration(Registration("", "news", 1, "ab" * 32))
     monkeypatch.setenv(environment.CATALOGUE_VARIABLE, elsewhere.catalogue.url)
     monkeypatch.setenv(environment.TRACKING_VARIABLE, "http://127.0.0.1:9")  # which is down

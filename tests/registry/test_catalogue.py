@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import NullPool, create_engine, text
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+from sqlalchemy.schema import CreateTable
 
+from bpeline.registry.catalogue import Version, database, models
 from bpeline.registry.catalogue.catalogue import Catalogue
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption, StorageError
 
@@ -20,52 +24,35 @@ def digest(number: int) -> str:
 
 
 def test_sqlite_is_set_up_to_lose_nothing(sqlite_url: str, tmp_path: Path) -> None:
-    from bpeline.registry.catalogue.tables import Database
-
     catalogue = Catalogue(sqlite_url)
-    with Database(f"sqlite:///{tmp_path / 'catalogue.sqlite'}").reading() as session:
+    with database.Database(sqlite_url).reading() as session:
         connection = session.connection()
         pragmas = {
             name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
-            for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
+            for name in ("journal_mode", "synchronous", "busy_timeout")
         }
     full = 2
-    assert pragmas == {
-        "journal_mode": "delete", "synchronous": full, "foreign_keys": 1, "busy_timeout": 30000,
-    }  # fmt: skip
+    assert pragmas == {"journal_mode": "delete", "synchronous": full, "busy_timeout": 30000}
     catalogue.start_run("news", {})
     assert [path.name for path in tmp_path.iterdir()] == ["catalogue.sqlite"]
 
 
-def test_the_unique_constraints_are_in_the_database_itself(catalogue: Catalogue, url: str) -> None:
-    catalogue.add_version("news", digest(1))
+def test_the_unique_constraint_is_in_the_database_itself(catalogue: Catalogue, url: str) -> None:
+    catalogue.add_version(Version("news", digest(1)))
     engine = create_engine(url, poolclass=NullPool)
-    for number, content in ((2, digest(1)), (1, digest(2))):
-        with pytest.raises(IntegrityError), engine.begin() as connection:
-            connection.execute(
-                text(
-                    "INSERT INTO versions SELECT 99, name, :number, :digest, run_id, "
-                    "corpus_digest, counts_digest, vocab_size, pattern, created_at, 0, '' "
-                    "FROM versions"
-                ),
-                {"number": number, "digest": content},
-            )
+    with pytest.raises(IntegrityError), Session(engine) as session, session.begin():
+        session.add(Version("news", digest(1)))
 
 
 def test_the_tables_compile_for_postgresql() -> None:
-    from sqlalchemy.dialects import postgresql
-    from sqlalchemy.schema import CreateTable
-
-    from bpeline.registry.catalogue.tables import Base
-
     statements = [
         str(CreateTable(table).compile(dialect=postgresql.dialect()))  # type: ignore[no-untyped-call]
-        for table in Base.metadata.sorted_tables
+        for table in models.Base.metadata.sorted_tables
     ]
-    names = {table.name for table in Base.metadata.sorted_tables}
+    names = {table.name for table in models.Base.metadata.sorted_tables}
     assert names == {
-        "schema_version", "identity", "file_readings", "count_tables", "runs", "versions",
-        "registrations", "alias_history", "evaluation_sets", "deletions", "metrics",
+        "schema_version", "identity", "file_readings", "count_tables", "trainings", "lineage",
+        "alias_moves", "evaluation_sets",
     }  # fmt: skip
     assert any("UNIQUE (name, digest)" in statement for statement in statements)
     assert all("BIGINT" in s for s in statements if "CREATE TABLE file_readings" in s)
@@ -107,11 +94,10 @@ def test_a_url_that_cannot_be_used_is_an_invalid_option(wrong: str) -> None:
 def test_a_writer_waits_for_a_lock_and_gives_up_with_a_typed_error(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bpeline.registry.catalogue import dialects, tables
 
     catalogue = Catalogue(sqlite_url)
-    monkeypatch.setattr(dialects, "_BUSY_MILLISECONDS", 20)
-    monkeypatch.setattr(tables, "_PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(database, "_BUSY_MILLISECONDS", 20)
+    monkeypatch.setattr(database, "_PATIENCE_SECONDS", 0.1)
     blocker = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)
     blocker.execute("BEGIN EXCLUSIVE")
     try:

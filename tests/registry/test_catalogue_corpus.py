@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from bpeline.registry.catalogue import ChunkRecord, CountTable, FileReading
 from bpeline.registry.catalogue.catalogue import Catalogue
-from bpeline.registry.catalogue.records import ChunkRecord, CountTable, FileReading
 from bpeline.tokenizer_core.corpus.sources import SourceFile
 
 FILE = SourceFile(

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 from postgres import PostgresServer, postgres_server
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
 
-from bpeline.registry.catalogue import dialects, tables
+from bpeline.registry.catalogue import AliasMove, Metric, Version, database
 from bpeline.registry.catalogue.catalogue import Catalogue
-from bpeline.registry.catalogue.records import Metric
 from bpeline.tokenizer_core.errors import RegistryError, RegistryUnreachable, StorageError
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +29,11 @@ pytestmark = pytest.mark.night  # a server
 
 def digest(number: int) -> str:
     return f"{number:064x}"
+
+
+def measured(catalogue: Catalogue, name: str, of: str) -> list[Metric]:
+    version = catalogue.find_version(name, of)
+    return [] if version is None else version.metrics
 
 
 @pytest.fixture
@@ -47,23 +53,23 @@ def connected(url: str) -> psycopg.Connection:
 
 
 def test_a_url_without_a_driver_takes_the_one_that_comes_with_us(url: str) -> None:
-    Catalogue(url).add_version("news", digest(1))
+    Catalogue(url).add_version(Version("news", digest(1)))
     catalogue = Catalogue(url.replace("postgresql+psycopg:", "postgresql:"))
     assert [one.digest for one in catalogue.versions()] == [digest(1)]
 
 
 def test_a_readers_transaction_sees_one_state_and_writes_nothing(url: str) -> None:
     catalogue = Catalogue(url)
-    with tables.Database(url).reading() as session:
+    with database.Database(url).reading() as session:
         connection = session.connection()
         settings = [
             connection.exec_driver_sql(f"SHOW {name}").scalar()
             for name in ("transaction_isolation", "transaction_read_only")
         ]
         assert settings == ["repeatable read", "on"]
-        count = "SELECT count(*) FROM versions"
+        count = "SELECT count(*) FROM lineage"
         assert connection.exec_driver_sql(count).scalar() == 0
-        catalogue.add_version("news", digest(1))
+        catalogue.add_version(Version("news", digest(1)))
         assert connection.exec_driver_sql(count).scalar() == 0
     assert len(catalogue.versions()) == 1
 
@@ -72,16 +78,16 @@ def test_rows_are_ordered_by_their_bytes_as_on_sqlite(url: str) -> None:
     catalogue = Catalogue(url)
     names = ["b", "a_b", "a-b", "a.b", "ab", "a0"]
     for number, name in enumerate(names):
-        catalogue.add_version(name, digest(number))
+        catalogue.add_version(Version(name, digest(number)))
     assert [one.name for one in catalogue.versions()] == sorted(names)
     keys = ["a/b", "a_b", "B", "a.b"]
     catalogue.add_metrics("b", digest(0), dict.fromkeys(keys, 1.0))
-    assert [one.key for one in catalogue.metrics("b", digest(0))] == sorted(keys)
+    assert [one.key for one in measured(catalogue, "b", digest(0))] == sorted(keys)
 
 
 def test_numbers_come_back_as_they_went(url: str) -> None:
     catalogue = Catalogue(url)
-    catalogue.add_version("news", digest(1))
+    catalogue.add_version(Version("news", digest(1)))
     values = {
         "big": 1.7976931348623157e308,
         "tiny": 5e-324,
@@ -89,19 +95,19 @@ def test_numbers_come_back_as_they_went(url: str) -> None:
         "endless": float("inf"),
     }
     catalogue.add_metrics("news", digest(1), values)
-    kept = {one.key: one.value for one in catalogue.metrics("news", digest(1))}
+    kept = {one.key: one.value for one in measured(catalogue, "news", digest(1))}
     assert kept == values
     catalogue.add_metrics("news", digest(1), {}, curves={"far": [(2**40, 1.0)]})
-    assert Metric("far", 2**40, 1.0) in catalogue.metrics("news", digest(1))
+    assert Metric("far", 2**40, 1.0) in measured(catalogue, "news", digest(1))
 
 
 def test_text_that_postgresql_cannot_keep_is_escaped(url: str) -> None:
     catalogue = Catalogue(url)
-    catalogue.add_version("news", digest(1), pattern="a\0b|ä")
+    catalogue.add_version(Version("news", digest(1), pattern="a\0b|ä"))
     assert [one.pattern for one in catalogue.versions()] == [r"a\x00b|ä"]
     run = catalogue.start_run("news", {"special_tokens": ["\0", "\udc80"]})
     assert catalogue.run(run.id).config == {"special_tokens": ["\0", "\udc80"]}
-    catalogue.fail_run(run.id, "no file \udcff")
+    catalogue.end_run(run.id, "failed", "no file \udcff")
     assert catalogue.run(run.id).error == r"no file \udcff"
 
 
@@ -109,12 +115,11 @@ def test_text_that_postgresql_cannot_keep_is_escaped(url: str) -> None:
 
 ADD_AND_MOVE = """
 import sys
-from bpeline.registry.catalogue.catalogue import Catalogue
-from bpeline.registry.catalogue.records import AliasMove
+from bpeline.registry.catalogue import AliasMove, Catalogue, Version
 catalogue = Catalogue(sys.argv[1])
 me = int(sys.argv[2])
 for k in range(15):
-    catalogue.add_version("own", f"{me:032x}{k:032x}")
+    catalogue.add_version(Version("own", f"{me:032x}{k:032x}"))
 for k in range(15):
     with catalogue.moving():
         moves = catalogue.alias_history("own", "turn")
@@ -142,23 +147,19 @@ def test_a_writer_sees_what_the_writer_before_has_left(url: str) -> None:
     catalogue = Catalogue(url)
     inside, leave = threading.Event(), threading.Event()
 
-    def slow(session: tables.Session) -> None:
-        session.add(
-            tables.AliasMoveRow(
-                name="n", alias="a", from_number=None, to_number=1, by="", reason="", at=""
-            )
-        )
+    def slow(session: Session) -> None:
+        session.add(AliasMove("n", "a", None, 1))
         session.flush()
         inside.set()
         assert leave.wait(60)
 
-    def look(session: tables.Session) -> int:
-        return session.scalar(tables.select(tables.func.count(tables.AliasMoveRow.id))) or 0
+    def look(session: Session) -> int:
+        return session.scalar(select(func.count(AliasMove.id))) or 0
 
     seen: list[int] = []
-    database = tables.Database(url)
-    first = threading.Thread(target=database.writing, args=(slow,))
-    second = threading.Thread(target=lambda: seen.append(database.writing(look)))
+    opened = database.Database(url)
+    first = threading.Thread(target=opened.writing, args=(slow,))
+    second = threading.Thread(target=lambda: seen.append(opened.writing(look)))
     first.start()
     assert inside.wait(60)
     second.start()
@@ -173,9 +174,9 @@ def test_a_writer_sees_what_the_writer_before_has_left(url: str) -> None:
 
 def test_a_writer_gives_up_with_a_typed_error(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     catalogue = Catalogue(url)
-    monkeypatch.setattr(dialects, "_BUSY_MILLISECONDS", 50)
+    monkeypatch.setattr(database, "_BUSY_MILLISECONDS", 50)
     with connected(url) as other:
-        other.execute("SELECT pg_advisory_xact_lock(%s)", (dialects.TURN_TO_WRITE,))
+        other.execute("SELECT pg_advisory_xact_lock(%s)", (database.TURN_TO_WRITE,))
         with pytest.raises(StorageError, match="locked"):
             catalogue.start_run("news", {})
         assert catalogue.runs() == []
@@ -198,39 +199,38 @@ def test_a_restarted_server_is_waited_for(fragile: PostgresServer) -> None:
 
 def test_a_transaction_that_was_cut_off_is_run_again(fragile: PostgresServer) -> None:
     url = fragile.new_url()
-    database = tables.Database(url)
-    calls = []
+    opened = database.Database(url)
+    calls: list[int] = []
 
-    def work(session: tables.Session) -> None:
-        row = {"name": "n", "alias": "a", "from_number": None, "by": "", "reason": "", "at": ""}
-        session.add(tables.AliasMoveRow(to_number=len(calls), **row))
+    def work(session: Session) -> None:
+        session.add(AliasMove("n", "a", None, len(calls)))
         session.flush()
         calls.append(1)
         if len(calls) == 1:
             end = "SELECT pg_terminate_backend(pg_backend_pid())"
             session.connection().exec_driver_sql(end)
 
-    database.writing(work)
+    opened.writing(work)
     assert len(calls) == 2
     with connected(url) as connection:
-        kept = connection.execute("SELECT to_number FROM alias_history").fetchall()
+        kept = connection.execute("SELECT to_number FROM alias_moves").fetchall()
     assert kept == [(1,)]
 
 
 def test_a_server_that_is_down_is_a_typed_error_at_once(fragile: PostgresServer) -> None:
     url = fragile.new_url()
     catalogue = Catalogue(url)
-    catalogue.add_version("news", digest(1))
+    catalogue.add_version(Version("news", digest(1)))
     fragile.stop()
     try:
         began = time.monotonic()
         with pytest.raises(RegistryUnreachable) as refused:
             Catalogue(url)
-        assert time.monotonic() - began < tables._PATIENCE_SECONDS, "nothing is tried again"
+        assert time.monotonic() - began < database._PATIENCE_SECONDS, "nothing is tried again"
         assert_three_parts_without(refused.value, fragile.password)
         for ask in (catalogue.versions, lambda: catalogue.start_run("news", {})):
             with pytest.MonkeyPatch.context() as patience:
-                patience.setattr(tables, "_PATIENCE_SECONDS", 0.2)
+                patience.setattr(database, "_PATIENCE_SECONDS", 0.2)
                 with pytest.raises(RegistryUnreachable) as refused:
                     ask()
             assert_three_parts_without(refused.value, fragile.password)
@@ -270,7 +270,7 @@ def test_a_user_without_rights_is_told_so(postgres: PostgresServer) -> None:
 def test_what_is_kept_holds_no_password(url: str, postgres: PostgresServer) -> None:
     catalogue = Catalogue(url)
     run = catalogue.start_run("news", {"paths": ["/corpus"]})
-    catalogue.fail_run(run.id, "no reason")
+    catalogue.end_run(run.id, "failed", "no reason")
     with connected(url) as connection:
         names = connection.execute(
             "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"

@@ -27,7 +27,7 @@ def test_a_run_is_followed_from_start_to_end(catalogue: Catalogue) -> None:
         "w",
     )
     assert catalogue.unfinished_runs() == [reached]
-    catalogue.finish_run(run.id)
+    catalogue.end_run(run.id, "finished")
     assert catalogue.unfinished_runs() == []
     done = catalogue.run(run.id)
     assert (done.state, done.config) == ("finished", {"vocab_size": 32000, "paths": ["ä.txt"]})
@@ -38,8 +38,8 @@ def test_failed_and_unpublished_runs_stay_unfinished_and_can_be_continued(
     catalogue: Catalogue,
 ) -> None:
     failed, waiting = catalogue.start_run("a", {}), catalogue.start_run("b", {})
-    catalogue.fail_run(failed.id, "disk full")
-    catalogue.leave_unpublished(waiting.id, "no answer")
+    catalogue.end_run(failed.id, "failed", "disk full")
+    catalogue.end_run(waiting.id, "unpublished", "no answer")
     states = [(run.name, run.state, run.error) for run in catalogue.unfinished_runs()]
     assert states == [("b", "unpublished", "no answer"), ("a", "failed", "disk full")]
     continued = catalogue.continue_run(failed.id)
@@ -101,7 +101,7 @@ def test_workspaces_that_share_a_catalogue_keep_their_runs_apart(url: str) -> No
     here, there = Catalogue(url, "here"), Catalogue(url, "there")
     mine, theirs = here.start_run("news", {}), there.start_run("news", {})
     for catalogue, run in ((here, mine), (there, theirs)):
-        catalogue.interrupt_run(run.id)
+        catalogue.end_run(run.id, "interrupted")
         assert [one.id for one in catalogue.unfinished_runs()] == [run.id]
     with pytest.raises(RegistryError, match="workspace"):
         here.continue_run(theirs.id)
@@ -118,7 +118,8 @@ def test_a_run_elsewhere_counts_as_running_while_it_says_so(
     theirs, other = there.start_run("news", {}), there.start_run("other", {})
     assert [run.id for run in here.running_elsewhere("news")] == [theirs.id]
     assert [run.id for run in here.running_elsewhere("other")] == [other.id]
-    there.finish_run(other.id)
+    there.end_run(other.id, "finished")
     assert here.running_elsewhere("other") == []
-    monkeypatch.setattr("bpeline.registry.catalogue.runs.SILENCE_SECONDS", -1.0)  # long ago by now
+    long_ago = -1.0  # by now
+    monkeypatch.setattr("bpeline.registry.catalogue.catalogue.SILENCE_SECONDS", long_ago)
     assert here.running_elsewhere("news") == []

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from bpeline.registry.catalogue import ChunkRecord, FileReading
 from bpeline.registry.catalogue.catalogue import Catalogue
-from bpeline.registry.catalogue.records import ChunkRecord, FileReading
 from bpeline.registry.opening import Registry
 from bpeline.registry.publishing.publish import publish_version, waiting_records
 from bpeline.registry.records.publication import CorpusInput, Publication

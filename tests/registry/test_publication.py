@@ -57,7 +57,7 @@ def test_pages_and_curves_are_kept_with_the_version_and_shown(
     published = publish_version(registry, publication)
     kept = published.directory / "pages" / "comparison.html"
     assert kept.read_text(encoding="utf-8") == "<p>better</p>"
-    points = registry.catalogue.metrics("news", publication.digest)
+    points = registry.catalogue.versions("news")[-1].metrics
     assert [(p.step, p.value) for p in points if p.key == "bytes_per_token/german"] == list(curve)
     client = registry.tracker._client
     shown = client.get_metric_history(published.mlflow_run_id, "bytes_per_token/german")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from counted_chunks import READING, counted
 
-from bpeline.registry.catalogue.records import CountTable
+from bpeline.registry.catalogue import CountTable
 from bpeline.registry.opening import Registry
 from bpeline.registry.publishing.publish import publish_version
 from bpeline.registry.records.publication import Publication
@@ -68,7 +68,7 @@ def test_counts_stay_as_long_as_a_version_was_trained_on_them(
     other, other_shards = table_of(registry, "newest", "widest")
     published(registry, made(b"low"), needed.counts_digest)
     for run in registry.catalogue.unfinished_runs():
-        registry.catalogue.finish_run(run.id)
+        registry.catalogue.end_run(run.id, "finished")
 
     found = find_leftovers(registry, days=0)
     assert keys_of(found.old, "table") == {other.key}
@@ -109,13 +109,13 @@ def test_a_pack_stays_as_long_as_one_of_its_chunks_is_needed(registry: Registry)
     fresh = WordCountStore(registry.workspace)
     assert fresh.statistics(keys[0]).shards == 3
     assert len(list(registry.workspace.packs.glob("*"))) == 2
-    catalogue.finish_run(run.id)
+    catalogue.end_run(run.id, "finished")
     assert len(keys_of(find_leftovers(registry, days=0).old, "pack")) == 1
 
 
 def test_what_is_young_stays(registry: Registry) -> None:
     table_of(registry, "low lower")
-    registry.catalogue.finish_run(registry.catalogue.runs()[0].id)
+    registry.catalogue.end_run(registry.catalogue.runs()[0].id, "finished")
     assert find_leftovers(registry).old == ()
     assert {one.kind for one in find_leftovers(registry).young} == {"table", "shard"}
     make_old(registry.workspace.root, 31)
@@ -138,7 +138,7 @@ def test_counts_of_old_versions_go_when_asked_but_not_of_those_with_an_alias(
         published(registry, made(word), handle.counts_digest, alias)
         tables.append(handle.key)
     for run in registry.catalogue.unfinished_runs():
-        registry.catalogue.finish_run(run.id)
+        registry.catalogue.end_run(run.id, "finished")
     versions = {path.name for path in registry.workspace.versions.glob("*")}
     assert len(versions) == 4
 
@@ -160,7 +160,7 @@ def test_an_alias_that_was_moved_in_mlflow_counts(
         published(registry, made(word), handle.counts_digest)
         tables.append(handle.key)
     for run in registry.catalogue.unfinished_runs():
-        registry.catalogue.finish_run(run.id)
+        registry.catalogue.end_run(run.id, "finished")
     assert keys_of(find_leftovers(registry, days=0, counts_of=0).old, "table") == {tables[0]}
     with pytest.raises(RegistryUnreachable):  # then nobody knows
         find_leftovers(disconnected, days=0, counts_of=0)
@@ -175,10 +175,10 @@ def test_runs_that_may_be_continued_keep_their_checkpoint_and_counts(registry: R
     checkpoint = registry.workspace.checkpoint(handle.counts_digest, "settings")
     checkpoint.parent.mkdir()
     checkpoint.write_bytes(b"merges")
-    registry.catalogue.fail_run(run.id, "no space left")
+    registry.catalogue.end_run(run.id, "failed", "no space left")
     assert not find_leftovers(registry, days=0).old
 
-    registry.catalogue.finish_run(run.id)
+    registry.catalogue.end_run(run.id, "finished")
     learned = checkpoint.parent.name
     assert keys_of(find_leftovers(registry, days=0).old, "run") == {learned}
     remove_leftovers(registry, days=0)
@@ -192,7 +192,7 @@ def test_what_waits_to_be_published_stays(
     handle, _ = table_of(disconnected, "low lower")
     with pytest.raises(RegistryUnreachable):
         published(disconnected, made(b"low"), handle.counts_digest)
-    disconnected.catalogue.finish_run(disconnected.catalogue.runs()[0].id)
+    disconnected.catalogue.end_run(disconnected.catalogue.runs()[0].id, "finished")
     with pytest.raises(RegistryUnreachable):  # only MLflow knows what it still needs
         find_leftovers(disconnected, days=0)
     assert not find_leftovers(registry, days=0).old
@@ -218,7 +218,7 @@ def test_without_its_record_nobody_knows_what_a_table_needs(
     table_of(registry, "another corpus")
     published(registry, made(b"low"), handle.counts_digest)
     for run in registry.catalogue.unfinished_runs():
-        registry.catalogue.finish_run(run.id)
+        registry.catalogue.end_run(run.id, "finished")
     registry.workspace.table_manifest(handle.key).unlink()
     found = find_leftovers(registry, days=0)
     assert handle.key in found.unsure

@@ -85,8 +85,8 @@ def test_runs_that_are_dead_are_ended_by_the_workspace_that_owns_them(
     failed, killed, alive = (registry.catalogue.start_run("news", {}) for _ in range(3))
     for run in (failed, killed, alive):
         registry.tracker.runs.open_run(started(run.id))
-    registry.catalogue.fail_run(failed.id, "no space left")
-    registry.catalogue.interrupt_run(killed.id)
+    registry.catalogue.end_run(failed.id, "failed", "no space left")
+    registry.catalogue.end_run(killed.id, "interrupted")
     from bpeline.registry import configure
 
     configure(workspace=tmp_path / "another")
@@ -113,7 +113,7 @@ def test_a_run_that_was_made_twice_is_shown_once(registry: Registry, made: Made)
     version = publish_version(registry, made(b"the", run_id=row.id))
     late = {"run_id": row.id, "mlflow.source.name": "bpeline"}
     tracker.runs.new_run(first.experiment_id, "news-late", late, "2001-01-01T00:00:00+00:00")
-    registry.catalogue.finish_run(row.id)
+    registry.catalogue.end_run(row.id, "finished")
     assert show_ends(registry) == 0
     (run,) = runs_of(registry)
     assert (run.info.run_id, run.info.status) == (version.mlflow_run_id, "FINISHED")
@@ -152,12 +152,12 @@ def test_a_dismissed_run_ends_killed_and_one_at_work_is_refused(registry: Regist
     registry.tracker.runs.open_run(started(run.id))
     with pytest.raises(RegistryError, match="process"):
         dismiss(registry, run.id)
-    registry.catalogue.interrupt_run(run.id)
+    registry.catalogue.end_run(run.id, "interrupted")
     assert dismiss(registry, run.id[:8]).state == "dismissed"
     (shown,) = runs_of(registry)
     assert shown.info.status == "KILLED"
     assert registry.catalogue.unfinished_runs() == []
-    registry.catalogue.finish_run(registry.catalogue.start_run("news", {}).id)
+    registry.catalogue.end_run(registry.catalogue.start_run("news", {}).id, "finished")
     with pytest.raises(RegistryError, match="finished"):
         dismiss(registry, registry.catalogue.runs()[0].id)
 
@@ -175,7 +175,7 @@ def test_a_dismissed_run_publishes_nothing_any_more(
         patched.setattr(registry.tracker.runs, "record_run", killed)
         with pytest.raises(KeyboardInterrupt):
             publish_version(registry, publication)
-    registry.catalogue.leave_unpublished(run.id, "")
+    registry.catalogue.end_run(run.id, "unpublished")
     dismiss(registry, run.id)
     assert publish_outbox(registry) == []
     assert registry.catalogue.versions() == []
@@ -195,7 +195,7 @@ def test_a_run_whose_version_is_registered_already_is_not_dismissed(
         patched.setattr(type(registry.catalogue), "add_registration", killed)
         with pytest.raises(KeyboardInterrupt):
             publish_version(registry, publication)
-    registry.catalogue.leave_unpublished(run.id, "")
+    registry.catalogue.end_run(run.id, "unpublished")
     with pytest.raises(RegistryError, match="news/1") as refused:
         dismiss(registry, run.id)
     assert "bpeline delete news/1" in refused.value.next_step

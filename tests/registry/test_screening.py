@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from corpus_files import counted, write
 
-from bpeline.registry.catalogue.records import ChunkRecord
+from bpeline.registry.catalogue import ChunkRecord
 from bpeline.registry.evaluation.gates import Evidence, Rule, judge
 from bpeline.registry.records import SUSPICIOUS_METRIC
 from bpeline.registry.tokens.screening import (

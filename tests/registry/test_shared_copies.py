@@ -13,7 +13,7 @@ from small_publications import small_tokenizer
 
 from bpeline.registry import environment, load_tokenizer
 from bpeline.registry.aliases.moves import remove_alias
-from bpeline.registry.catalogue.records import ChunkRecord, FileReading
+from bpeline.registry.catalogue import ChunkRecord, FileReading
 from bpeline.registry.loading.version_files import holds_version, keep_files, load_verified
 from bpeline.registry.opening import Registry, locate, open_registry, tracking_settings
 from bpeline.registry.publishing.publish import publish_version
@@ -337,9 +337,9 @@ def test_versions_that_a_store_holds_and_nobody_names_are_registered(
 ) -> None:
     row = registry.catalogue.start_run("news", {})
     if run == "unpublished":
-        registry.catalogue.leave_unpublished(row.id, "MLflow does not answer")
+        registry.catalogue.end_run(row.id, "unpublished", "MLflow does not answer")
     elif run == "dismissed":
-        registry.catalogue.fail_run(row.id, "")
+        registry.catalogue.end_run(row.id, "failed", "")
         registry.catalogue.dismiss_run(row.id)
     run_id = "lost" if run == "of no catalogue" else row.id
     left, known = made(b"the", run_id=run_id), made(b"and")

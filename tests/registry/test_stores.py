@@ -20,7 +20,6 @@ from bpeline.registry import (
     publish_version,
 )
 from bpeline.registry.aliases.moves import AliasMovedMeanwhile, move_alias
-from bpeline.registry.catalogue import Registration
 from bpeline.registry.loading.version_files import keep_files
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.publishing import keep_in_outbox, waiting_records
@@ -337,13 +336,7 @@ def test_gc_keeps_the_checkpoint_that_an_unfinished_run_continues(registry: Regi
     registry.workspace.resolved("news/1").write_bytes(b"{}")
     removed = remove_leftovers(registry, days=0).old
     assert [one.paths[0] for one in removed] == [other.parent]
-    registry.catalogue.finish_run(run.id)
+    registry.catalogue.end_run(run.id, "finished")
     removed = remove_leftovers(registry, days=0).old
     assert [one.paths[0] for one in removed] == [needed.parent]
     assert registry.workspace.resolved("news/1").exists()
-
-
-def test_a_workspace_of_0_1_that_0_2_only_read_is_refused(registry: Registry) -> None:
-    registry.catalogue.add_registration(Registration("", "news", 1, "0" * 64, "", ""))
-    with pytest.raises(StorageError, match=r"0\.1"):
-        registry.make_store()

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from corpus_files import write
 
-from bpeline.registry.catalogue.records import ChunkRecord
+from bpeline.registry.catalogue import ChunkRecord
 from bpeline.registry.tokens import places as token_places
 from bpeline.registry.tokens.screening import FEWEST_DOCUMENTS, Screening, TrainedOn, screen
 from bpeline.registry.word_counts import ShardRef, WordCountStore

@@ -20,7 +20,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bpeline.registry.catalogue import Catalogue
+from bpeline.registry.catalogue import Catalogue, Version
 from bpeline.registry.workspace import lock as workspace_lock
 from bpeline.registry.workspace.processes import Process, birth_of, this_process
 from bpeline.registry.workspace.workspace import Workspace, workspace_root
@@ -353,7 +353,7 @@ def test_a_workspace_of_another_user_is_read_and_changed_only_where_it_is_truste
         lambda: DURABLE.write(workspace.root / "runs" / "a", b""),
         lambda: DURABLE.make_directories(workspace.root / "new"),
         lambda: DURABLE.remove(home / "runs" / "a"),
-        lambda: catalogue.add_version("news", "ab" * 32, vocab_size=300),
+        lambda: catalogue.add_version(Version("news", "ab" * 32, vocab_size=300)),
         lambda: catalogue.moving().__enter__(),
         lambda: workspace.lock("counting").__enter__(),
         lambda: workspace.temporary_directory("counting").__enter__(),

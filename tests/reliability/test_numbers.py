@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from counted_chunks import READING, add_up_by_duckdb, counted, rows_of
 
+from bpeline.registry.catalogue import CountTable
 from bpeline.registry.catalogue.catalogue import Catalogue
-from bpeline.registry.catalogue.records import CountTable
 from bpeline.registry.word_counts import ShardRef, WordCountStore
 from bpeline.registry.workspace.workspace import Workspace
 from bpeline.tokenizer_core import reference

@@ -24,6 +24,7 @@ from bpeline.registry.aliases.moves import remove_alias
 from bpeline.registry.opening import open_registry
 from bpeline.registry.records.references import ByNumber
 from bpeline.registry.upkeep.deletion import delete_versions
+from bpeline.registry.upkeep.deletion_notes import noted_deletions
 from bpeline.registry.upkeep.retention import remove_leftovers as registry_remove_leftovers
 from bpeline.tokenizer_core.errors import RegistryUnreachable, UnknownVersion
 from bpeline.tokenizer_core.shards.token_shards import TokenShards
@@ -83,11 +84,10 @@ def _state_without_version(workspace: str) -> dict[str, Any]:
     """What a workspace holds, and what its MLflow shows and keeps of runs and models."""
     state = swept_state_of(workspace)
     registry = open_registry(workspace)
-    state["deletions"] = [
-        (one.name, one.number, one.digest, bool(one.done_at), one.reason)
-        for one in registry.catalogue.deletions()
+    state["noted"] = [str(one) for _, one in noted_deletions(registry.workspace)]
+    state["tombstones"] = [
+        (one.name, one.number, one.digest, one.reason) for one in registry.tracker.tombstones()
     ]
-    state["tombstones"] = [(one.name, one.number) for one in registry.tracker.tombstones()]
     with closing(sqlite3.connect(Path(workspace) / "mlflow.sqlite")) as connection:
         for table in ("runs", "logged_models"):
             query = f"SELECT lifecycle_stage FROM {table} ORDER BY 1"

@@ -26,7 +26,7 @@ from workspace_state import sha256, state_of, unsound
 from bpeline.flows.cli.diagnosis import examine
 from bpeline.flows.versions.details import version_details
 from bpeline.registry import environment, load_tokenizer, promote
-from bpeline.registry.catalogue.records import AliasMove
+from bpeline.registry.catalogue import AliasMove, Version
 from bpeline.registry.evaluation.gates import Rule
 from bpeline.registry.evaluation.measured import evidence_for
 from bpeline.registry.exports.exporting import export
@@ -150,7 +150,7 @@ def add_versions(workspace: str, times: int, acknowledged: str, dies_after: floa
     with Path(acknowledged).open("ab", buffering=0) as said:
         for turn in range(times):
             digest = hashlib.sha256(f"{writer}/{turn}".encode()).hexdigest()
-            catalogue.add_version(NAME, digest, run_id=writer)
+            catalogue.add_version(Version(NAME, digest, run_id=writer))
             place = catalogue.training_ended(NAME, digest)
             with catalogue.moving():
                 moves = catalogue.alias_history(NAME)

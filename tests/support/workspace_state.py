@@ -106,9 +106,7 @@ def _rows(root: Path) -> dict[str, Any]:
         "moves": {name: len(catalogue.alias_history(name)) for name in names},
         "metrics": {
             f"{v.name}/{v.digest}": sorted(
-                (m.key, m.step, m.value)
-                for m in catalogue.metrics(v.name, v.digest)
-                if not _is_a_time(m.key)
+                (m.key, m.step, m.value) for m in v.metrics if not _is_a_time(m.key)
             )
             for v in catalogue.versions()
         },

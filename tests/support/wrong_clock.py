@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from bpeline.registry.catalogue import records
+from bpeline.registry.catalogue import values
 
 _YEARS = (-30, 80)  # from now: from before 2000 to beyond 2038
 _SECONDS_A_YEAR = 31_556_952
@@ -35,6 +35,6 @@ def wrong_clock(seed: int) -> Iterator[None]:
     with (
         patch.object(time, "time", wrong),
         patch.object(time, "time_ns", lambda: int(wrong() * 1e9)),
-        patch.object(records, "datetime", WrongDatetime),
+        patch.object(values, "datetime", WrongDatetime),
     ):
         yield

@@ -1,0 +1,119 @@
+"""The catalogue's tables made, or filled from those of release 0.2, in one transaction.
+
+What 0.2 kept in tables of another shape is copied into those of this release; the former tables
+stay beside them, unchanged. A conversion that was interrupted has changed nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import MetaData, func, inspect, select
+from sqlalchemy.orm import Session
+
+from bpeline.registry.catalogue.models import (
+    AliasMove,
+    Base,
+    Identity,
+    Run,
+    SchemaVersion,
+    Version,
+    as_figures,
+)
+from bpeline.registry.catalogue.values import as_asked
+from bpeline.tokenizer_core.errors import StorageError
+
+NUMBER = 8
+_RELEASE_0_2 = (6, 7)
+_FORMER = ("versions", "runs", "alias_history", "registrations", "metrics")
+
+
+def number_of(session: Session, place: str) -> int | None:
+    """The number of the schema that a database has; None where it has no tables.
+
+    Raises:
+        StorageError: a newer bpeline made them, or release 0.1.
+    """
+    if not inspect(session.connection()).has_table(SchemaVersion.__tablename__):
+        return None
+    number = session.scalar(select(func.max(SchemaVersion.number))) or 0
+    if number > NUMBER:
+        raise StorageError(
+            f"the catalogue {place} has the schema version {number}",
+            f"this bpeline knows versions up to {NUMBER}",
+            "install a newer bpeline, or set BPELINE_CATALOGUE_URL to another catalogue",
+        )
+    if number not in (*_RELEASE_0_2, NUMBER):
+        raise StorageError(
+            f"the catalogue {place} is of bpeline 0.1",
+            "a workspace of bpeline 0.2 or later",
+            "type `bpeline promote NAME/NUMBER` with bpeline 0.2, which converts the workspace",
+        )
+    return number
+
+
+def prepare(session: Session, place: str) -> None:
+    """Make the tables of this release where they are not, filled from those of 0.2.
+
+    Raises:
+        StorageError: as `number_of`.
+    """
+    number = number_of(session, place)  # another process may have been here meanwhile
+    if number == NUMBER:
+        return
+    Base.metadata.create_all(session.connection())
+    if number is None:
+        session.add(Identity(secrets.token_hex(8)))
+    else:
+        _convert(session)
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    session.add(SchemaVersion(NUMBER, now))  # which 0.2 refuses
+
+
+def _convert(session: Session) -> None:
+    former = MetaData()
+    former.reflect(session.connection(), only=_FORMER)
+
+    def rows(name: str, *order: str) -> list[dict[str, Any]]:
+        table = former.tables[name]
+        query = select(table).order_by(*(table.c[one] for one in order))
+        return [dict(row) for row in session.execute(query).mappings()]
+
+    registered: dict[tuple[str, str], dict[str, int]] = {}
+    digests: dict[tuple[str, str, int | None], str] = {}
+    for row in rows("registrations", "number"):
+        registered.setdefault((row["name"], row["digest"]), {})[row["store"]] = row["number"]
+        digests[row["store"], row["name"], row["number"]] = row["digest"]
+    figures: dict[int, dict[tuple[str, int], float]] = {}
+    for row in rows("metrics"):
+        value = math.nan if row["value"] is None else row["value"]
+        figures.setdefault(row["version_id"], {})[row["key"], row["step"]] = value
+    for row in rows("versions", "id"):
+        session.add(
+            Version(
+                **_without(row, "id", "number"),
+                registered=registered.get((row["name"], row["digest"]), {}),
+                figures=as_figures(figures.get(row["id"], {})),
+            )
+        )
+        session.flush()  # one by one: their order is that of their keys
+    for row in rows("runs", "number"):
+        config = as_asked(row["config"])
+        rule = config.pop("left_out_rule", 1)
+        kept = _without(row, "number", "steps") | {"config": config, "left_out_rule": rule}
+        session.add(Run(**kept))
+        session.flush()
+    for row in rows("alias_history", "id"):
+        for end in ("from", "to"):  # 0.2.0 kept digests of its own moves
+            key = (row["store"], row["name"], row[f"{end}_number"])
+            row[f"{end}_digest"] = row.get(f"{end}_digest") or digests.get(key, "")
+        session.add(AliasMove(**_without(row, "id")))
+        session.flush()
+
+
+def _without(row: Mapping[str, Any], *columns: str) -> dict[str, Any]:
+    return {column: value for column, value in row.items() if column not in columns}

@@ -1,0 +1,41 @@
+"""What is to be deleted, noted in the outbox: a record for each version until all of it is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bpeline.registry.records import Tombstone
+from bpeline.tokenizer_core.arguments import check_fields
+from bpeline.tokenizer_core.bounded_files import read_json
+from bpeline.tokenizer_core.digests import canonical_json, sealed, unsealed
+from bpeline.tokenizer_core.durable_files import DURABLE
+
+if TYPE_CHECKING:
+    from bpeline.registry.workspace import Workspace
+
+
+def noted_deletions(workspace: Workspace) -> list[tuple[str, Tombstone]]:
+    """What was begun, or waits for MLflow; each with the identity of the MLflow that has it."""
+    found = []
+    for path in sorted(Path(workspace.outbox).glob("*.deletion")):
+        # A damaged note is no note: the version is there, or the same command goes on.
+        with suppress(OSError, ValueError, TypeError, KeyError):
+            record = unsealed(read_json(path))
+            found.append((str(record["store"]), check_fields(Tombstone(**record["deleted"]))))
+    return found
+
+
+def write(workspace: Workspace, store: str, chosen: Iterable[Tombstone]) -> None:
+    """Note what is to be deleted in one MLflow."""
+    for one in chosen:
+        record = sealed({"store": store, "deleted": asdict(one)})
+        DURABLE.write(workspace.deletion_note(one.name, one.number), canonical_json(record))
+
+
+def remove(workspace: Workspace, one: Tombstone) -> None:
+    """Note it no more: it is done, or nothing was done for it."""
+    DURABLE.remove(workspace.deletion_note(one.name, one.number))
