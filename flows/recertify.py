@@ -139,7 +139,7 @@ def _meant(registry: Registry, versions: Iterable[str]) -> list[ResolvedVersion]
             continue
         if one:
             validate_name(one)
-        listed = list_versions(one or None, registry.workspace)
+        listed = list_versions(one or None, registry)
         promoted = [version for version in listed if version.aliases]
         if one and not promoted:
             raise UnknownVersion(

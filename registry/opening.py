@@ -252,13 +252,14 @@ def require_a_server(store: str, catalogue_url: str | None) -> None:
 
 @checked
 def open_registry(
-    workspace: Workspace | Path | str | None = None, *, make: bool = True
+    workspace: Registry | Workspace | Path | str | None = None, *, make: bool = True
 ) -> Registry:
     """Open the registry of a workspace; nothing is asked of its stores yet.
 
     Args:
         workspace: an opened workspace or its directory; None takes the configured one
-            (:func:`registry.configure`, else ``BPELINE_HOME``, else ``.bpeline`` here).
+            (:func:`registry.configure`, else ``BPELINE_HOME``, else ``.bpeline`` here). A registry
+            that is open already is taken as it is.
         make: whether to make a workspace where there is none. Without, none is made unless
             versions are somewhere else: a configured catalogue is read and nothing written here;
             for a configured MLflow alone, a workspace keeps what comes from there.
@@ -267,6 +268,8 @@ def open_registry(
         InvalidOption: the directory is not a workspace.
         StorageError: it cannot be used, or there is none and none is to be made.
     """
+    if isinstance(workspace, Registry):
+        return workspace
     return Registry(locate(workspace, make=make))
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from bpeline.registry.aliases import AliasChange
     from bpeline.registry.catalogue import AliasMove
     from bpeline.registry.evaluation import Verdict
+    from bpeline.registry.opening import Registry
     from bpeline.registry.records import Tombstone
 
 reason_option = click.option(
@@ -80,6 +81,7 @@ def promote(
     """
     from bpeline.flows.publishing import promote as promote_version
     from bpeline.registry.evaluation import read_rules
+    from bpeline.registry.opening import open_registry
 
     if rules_file and no_rules:
         raise InvalidOption(
@@ -89,17 +91,19 @@ def promote(
         )
     rules_file = rules_file or (None if no_rules else _rules_of_project(reference))
     promotion_rules = read_rules(rules_file) if rules_file else None
+    registry = open_registry(make=False)
     change = promote_version(
         reference,
         alias,
         by or this_user(),
         reason,
         _note,
+        registry,
         rules=promotion_rules,
         lock=lock,
         force=force,
     )
-    _say(change, as_json)
+    _say(change, registry, as_json)
 
 
 def _rules_of_project(reference: str) -> Path | None:
@@ -128,9 +132,12 @@ def _rules_of_project(reference: str) -> Path | None:
 def rollback(name: str, alias: str, force: bool, reason: str, by: str, as_json: bool) -> None:
     """Let an alias point where it pointed before; repeated, one promotion further back."""
     from bpeline.flows.publishing import rollback as roll_back
+    from bpeline.registry.opening import open_registry
 
+    registry = open_registry(make=False)
     who, why = by or this_user(), reason or "rollback"
-    _say(roll_back(name, alias, who, why, _note, force=force), as_json)
+    change = roll_back(name, alias, who, why, _note, registry, force=force)
+    _say(change, registry, as_json)
 
 
 @command("bpeline history news", "bpeline history news --alias champion --json")
@@ -168,14 +175,12 @@ def _deletion_row(one: Tombstone) -> tuple[str, ...]:
     return when, "", place, one.by, one.reason
 
 
-def _say(change: AliasChange, as_json: bool) -> None:
+def _say(change: AliasChange, registry: Registry, as_json: bool) -> None:
     from bpeline.flows.publishing import remarks_on
     from bpeline.registry.loading import uncertified
-    from bpeline.registry.opening import open_registry
 
-    workspace = open_registry(make=False).workspace
     version, target = change.version, f"{change.name}@{change.alias}"
-    advice = uncertified(workspace.version_directory(version.digest), str(version))
+    advice = uncertified(registry.workspace.version_directory(version.digest), str(version))
     if change.before == change.number:
         line = f"{target} points to {version} already"
     else:

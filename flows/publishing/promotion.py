@@ -11,7 +11,7 @@ from bpeline.flows.wording import ids_text
 from bpeline.registry import aliases
 from bpeline.registry.aliases import AliasChange, was_refused
 from bpeline.registry.evaluation import Rules, every_rule_holds
-from bpeline.registry.opening import open_registry
+from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.records import CHAMPION, PublishedVersion
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.errors import NothingGained, PromotionRefused
@@ -25,7 +25,7 @@ def promote(
     by: str,
     reason: str,
     say: Callable[[str], object],
-    workspace: Workspace | None = None,
+    registry: Registry,
     rules: Rules | None = None,
     *,
     lock: bool = False,
@@ -34,20 +34,28 @@ def promote(
     """Let an alias point to a version: `registry.promote`, and the event.
 
     Args:
-        reference, alias, by, reason, workspace, rules, lock, force: as there.
+        reference, alias, by, reason, rules, lock, force: as there.
         say: is told of a move made in MLflow itself, and when Prefect did not take the event.
+        registry: that has it.
     """
     change = aliases.promote(
-        reference, alias, by, reason, workspace, rules=rules, lock=lock, force=force
+        reference, alias, by, reason, registry, rules=rules, lock=lock, force=force
     )
-    return _told(change, say, workspace)
+    return _told(change, say, registry)
 
 
 def rollback(
-    name: str, alias: str, by: str, reason: str, say: Callable[[str], object], *, force: bool
+    name: str,
+    alias: str,
+    by: str,
+    reason: str,
+    say: Callable[[str], object],
+    registry: Registry,
+    *,
+    force: bool,
 ) -> AliasChange:
     """Let an alias point where it pointed before: `registry.rollback`, and the event."""
-    return _told(aliases.rollback(name, alias, by, reason, force=force), say)
+    return _told(aliases.rollback(name, alias, by, reason, registry, force=force), say, registry)
 
 
 def remarks_on(change: AliasChange) -> tuple[str, ...]:
@@ -65,9 +73,7 @@ def remarks_on(change: AliasChange) -> tuple[str, ...]:
     return tuple(remarks)
 
 
-def _told(
-    change: AliasChange, say: Callable[[str], object], workspace: Workspace | None = None
-) -> AliasChange:
+def _told(change: AliasChange, say: Callable[[str], object], registry: Registry) -> AliasChange:
     """Show and tell Prefect that an alias points to another version now; nothing when it stays.
 
     The event is of the resource ``bpeline.tokenizer.NAME``, which is labelled with the alias.
@@ -77,7 +83,7 @@ def _told(
         before, after = ("nowhere" if one is None else f"{change.name}/{one}" for one in places)
         say(f"{change.name}@{change.alias} was {change.seen.reason}: from {before} to {after}")
     if change.before != change.number:
-        show_name_page(open_registry(workspace), change.name)
+        show_name_page(registry, change.name)
         payload = {
             "alias": change.alias,
             "from": change.before,
@@ -154,14 +160,15 @@ def promote_if_better(
     Raises:
         RegistryUnreachable: MLflow does not answer; the version is published, nothing was moved.
     """
+    registry = open_registry(workspace)
     if not version.newly_registered and not was_refused(
-        open_registry(workspace), version.name, version.number, CHAMPION
+        registry, version.name, version.number, CHAMPION
     ):
-        return Promotion(CHAMPION, version.reference, stays=_left_alone(version, workspace))
+        return Promotion(CHAMPION, version.reference, stays=_left_alone(version, registry))
     by, reason = "bpeline train", every_rule_holds(promotion_rules.rules)
     try:
         note = progress.current().note
-        change = promote(version.reference, CHAMPION, by, reason, note, workspace, promotion_rules)
+        change = promote(version.reference, CHAMPION, by, reason, note, registry, promotion_rules)
     except NothingGained as error:
         return Promotion(CHAMPION, version.reference, stays=f"kept: {error.happened}")
     except PromotionRefused as error:
@@ -175,8 +182,8 @@ def promote_if_better(
     )  # fmt: skip
 
 
-def _left_alone(version: PublishedVersion, workspace: Workspace) -> str:
-    present = open_registry(workspace).tracker.version_of_alias(version.name, CHAMPION)
+def _left_alone(version: PublishedVersion, registry: Registry) -> str:
+    present = registry.tracker.version_of_alias(version.name, CHAMPION)
     if present is not None and present.number == version.number:
         return f"{CHAMPION} stays at {version.reference}, which was registered before"
     place = "stays nowhere" if present is None else f"stays at {version.name}/{present.number}"

@@ -96,8 +96,8 @@ def name_history(registry: Registry, name: str) -> NameHistory:
         UnknownVersion: it has no version, and never had one.
         StorageError: a store that was here is lost.
     """
-    listed = list_versions(validate_name(name), registry.workspace)
-    deleted = deleted_versions(name, registry.workspace)
+    listed = list_versions(validate_name(name), registry)
+    deleted = deleted_versions(name, registry)
     if not listed and not deleted:
         raise UnknownVersion(
             f"no version of {name} is registered",

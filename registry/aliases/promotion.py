@@ -97,7 +97,7 @@ def promote(
     alias: str = CHAMPION,
     by: str = "",
     reason: str = "",
-    workspace: Workspace | Path | str | None = None,
+    workspace: Registry | Workspace | Path | str | None = None,
     *,
     rules: Rules | None = None,
     lock: bool = False,
@@ -233,7 +233,7 @@ def rollback(
     alias: str = CHAMPION,
     by: str = "",
     reason: str = "",
-    workspace: Workspace | Path | str | None = None,
+    workspace: Registry | Workspace | Path | str | None = None,
     *,
     force: bool = False,
 ) -> AliasChange:

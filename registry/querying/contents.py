@@ -76,7 +76,7 @@ class Contents:
     @cached_property
     def listed(self) -> list[ListedVersion]:
         """All versions, as `bpeline versions` lists them."""
-        return list_versions(workspace=self.registry.workspace)
+        return list_versions(workspace=self.registry)
 
     @property
     def fingerprint(self) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bpeline.registry.loading import StaleAlias, VersionsLost, tombstones
-from bpeline.registry.opening import open_registry
+from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.records import STUCK, refusals_in, validate_name
 from bpeline.registry.tracking import TrackedVersion
 from bpeline.tokenizer_core.arguments import checked
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bpeline.registry.catalogue import Catalogue, Registration
-    from bpeline.registry.opening import Registry
     from bpeline.registry.records import Tombstone
     from bpeline.registry.workspace import Workspace
 
@@ -66,7 +65,7 @@ class ListedVersion:
 
 @checked
 def list_versions(
-    name: str | None = None, workspace: Workspace | Path | str | None = None
+    name: str | None = None, workspace: Registry | Workspace | Path | str | None = None
 ) -> list[ListedVersion]:
     """Every version that MLflow has, by name and number, with what the catalogue knows of it.
 
@@ -169,7 +168,7 @@ def _warn_of_lost(
 
 @checked
 def deleted_versions(
-    name: str | None = None, workspace: Workspace | Path | str | None = None
+    name: str | None = None, workspace: Registry | Workspace | Path | str | None = None
 ) -> list[Tombstone]:
     """The versions (of a name) that were deleted, by name and number: who, when, why.
 
