@@ -193,7 +193,12 @@ def _line(name: str, seconds: list[list[float]]) -> str:
 
 
 def _run(command: list[str], folder: Path) -> str:
-    environment = {name: of for name, of in os.environ.items() if not name.startswith("BPELINE_")}
+    # Pip has compiled the release's modules; without bytecode, this checkout would do so each time.
+    environment = {
+        name: of
+        for name, of in os.environ.items()
+        if not name.startswith("BPELINE_") and name != "PYTHONDONTWRITEBYTECODE"
+    }
     ended = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
