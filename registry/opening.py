@@ -5,6 +5,7 @@ Turns addresses into things that answer; knows nothing of what is asked of them.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from bpeline.registry.tracking import MlflowTracker, TrackingSettings, is_server
 from bpeline.registry.workspace import (
     Workspace,
     known_store,
+    remember_place,
     remember_store,
     served_ui_port,
     ui_port,
@@ -148,10 +150,23 @@ class Registry:
         identity = "" if lost else ask()
         if lost or (known and identity != known):
             raise _lost("MLflow", self.tracker.settings.place, known, identity)
-        if identity and not known and self.workspace.manifest.exists():
-            with suppress(OSError, StorageError):
-                self._remember_mlflow(identity)
+        if identity and self.workspace.manifest.exists():
+            if not known:
+                with suppress(OSError, StorageError):
+                    self._remember_mlflow(identity)
+            self._warn_if_moved()
         return identity
+
+    def _warn_if_moved(self) -> None:
+        """Warn, once, that MLflow names the workspace's files by the place where it was before."""
+        here = self.workspace.mlflow_artifacts.resolve()
+        is_own = self.tracker.settings.artifact_location == here.as_uri()
+        if is_own and (former := remember_place(self.workspace.mlflow_places, here)):
+            warnings.warn(
+                f"the workspace was at {str(former.parent)!r} before, and MLflow looks for its "
+                "files there. Versions load from here. For what to do, type `bpeline doctor`",
+                stacklevel=2,
+            )
 
     def _remember_mlflow(self, identity: str) -> None:
         address = self._address(self.place.tracking_uri)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import unquote
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -275,6 +276,42 @@ def _opened(registry: Registry) -> Iterator[Finding]:
     yield mlflow
     if mlflow.state == "ok":
         yield from _versions(registry)
+        yield from _moved(registry)
+
+
+def _moved(registry: Registry) -> Iterator[Finding]:
+    """Where MLflow looks for files of this workspace, if that is elsewhere."""
+    here, settings = registry.workspace.mlflow_artifacts.resolve(), registry.tracker.settings
+    database = database_of(settings.uri)
+    if settings.artifact_location != here.as_uri() or (database and not is_there(database)):
+        return
+    names: dict[Path, list[str]] = {}
+    for name, address in registry.tracker.runs.artifact_locations().items():
+        place = Path(unquote(address.removeprefix("file://"))).parent
+        if place.name == here.name and os.path.realpath(place) != str(here):
+            names.setdefault(place, []).append(name)
+    for place, named in names.items():
+        found = (
+            f"MLflow looks in {place} for the files of {', '.join(named)}, and writes new ones "
+            f"there: the workspace was moved or copied. MLflow's pages and mlflow.pyfunc do not "
+            f"read {here}. Names, aliases, numbers and digests load from the workspace's own files"
+        )
+        yield Finding("note", "mlflow files", found, _lead_here(place, here))
+
+
+def _lead_here(former: Path, here: Path) -> str:
+    """What to type so that addresses of files in ``former`` lead to ``here``."""
+    if os.path.exists(former.with_name("workspace.json")):
+        advice = "a workspace is there, and `bpeline delete` removes files of both"
+        if os.path.exists(database := here.with_name("mlflow.sqlite")):
+            move = f"mv {shlex.quote(str(database))} {shlex.quote(str(database))}.before"
+            advice += f". For an MLflow of its own type `{move} && bpeline doctor --fix && "
+            advice += "bpeline resume`, then set aliases again by `bpeline promote`"
+        return advice
+    above, old, new = (shlex.quote(str(path)) for path in (former.parent, former, here))
+    if os.path.isdir(former):
+        return f"type `cp -a {old}/. {new} && rm -r {old} && ln -s {new} {old}`"
+    return f"move the workspace back, or type `mkdir -p {above} && ln -s {new} {old}`"
 
 
 def _versions(registry: Registry) -> Iterator[Finding]:

@@ -376,6 +376,12 @@ class Runs:
                 return TrackedRun(run.info.run_id, run.info.experiment_id)
         return None
 
+    def artifact_locations(self) -> dict[str, str]:
+        """The address under which MLflow keeps the files of each experiment, by its name."""
+        with self._connection.answering("asking where files are"):
+            found = self._client.search_experiments()
+            return {one.name: one.artifact_location for one in found}
+
     # ---- for the other files of this room ----------------------------------------------------
 
     def experiment_of(self, name: str) -> str:

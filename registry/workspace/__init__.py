@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .standard_input import keep_standard_input as keep_standard_input
     from .store_records import known_store as known_store
     from .store_records import known_stores as known_stores
+    from .store_records import remember_place as remember_place
     from .store_records import remember_store as remember_store
     from .ui_ports import served_ui_port as served_ui_port
     from .ui_ports import serving_ui as serving_ui

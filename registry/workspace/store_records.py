@@ -1,11 +1,12 @@
 """Which stores of others a workspace has met: the catalogue and the MLflow at each address.
 
 A store that was there and is not, or is another, is told from one that never was. Knows identities
-and addresses, opens nothing.
+and addresses, opens nothing. Also holds the places where the workspace itself was.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,10 +16,11 @@ from bpeline.tokenizer_core.arguments import TextWithNames, check_fields
 from bpeline.tokenizer_core.bounded_files import read_json
 from bpeline.tokenizer_core.digests import canonical_json, digest_of, sealed, unsealed
 from bpeline.tokenizer_core.durable_files import DURABLE
-from bpeline.tokenizer_core.errors import CorruptFile
+from bpeline.tokenizer_core.errors import BpelineError, CorruptFile
 from bpeline.tokenizer_core.redaction import without_secrets
 
 FORMAT = 1
+_MOST_PLACES = 16
 StoreKind = Literal["catalogue", "mlflow"]
 
 
@@ -97,3 +99,24 @@ def remember_store(path: Path, kind: StoreKind, url: str, identity: str) -> None
     kept = [one for one in stores if (one.kind, one.address) != (kind, address)]
     new = [KnownStore(kind, without_secrets(url), address, identity)] if identity else []
     _write(path, since, [*kept, *new])
+
+
+def remember_place(file: Path, place: Path) -> Path | None:
+    """Remember in ``file`` where a directory is.
+
+    Returns:
+        Where it was before, for a new place; None where a link leads from there, for a file that is
+        new or damaged, and for one that cannot be written.
+    """
+    try:
+        places = [os.fspath(one) for one in read_json(file)["places"]]
+    except (OSError, ValueError, TypeError, KeyError):
+        places = []
+    if str(place) in places:
+        return None
+    try:
+        DURABLE.write(file, canonical_json({"places": [*places, str(place)][-_MOST_PLACES:]}))
+    except (OSError, BpelineError):
+        return None
+    is_moved = places and os.path.realpath(places[-1]) != str(place)
+    return Path(places[-1]) if is_moved else None

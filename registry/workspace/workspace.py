@@ -208,6 +208,11 @@ class Workspace:
         return self.root / "mlflow-snapshot.json"
 
     @property
+    def mlflow_places(self) -> Path:
+        """Where `mlflow_artifacts` was, and is: MLflow names files from the root of the disk."""
+        return self.root / "mlflow-places.json"
+
+    @property
     def mlflow_artifacts(self) -> Path:
         return self.root / "mlflow-artifacts"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -20,8 +21,10 @@ from s3_server import S3Server
 
 from bpeline.flows.cli import diagnosis
 from bpeline.flows.cli.diagnosis import Finding
+from bpeline.registry import load_tokenizer
 from bpeline.registry.opening import open_registry
 from bpeline.tokenizer_core import remote_files
+from bpeline.tokenizer_core.errors import BpelineError
 
 Command = Callable[..., Result]
 
@@ -297,6 +300,38 @@ def test_an_mlflow_that_was_here_and_is_not_is_broken(bpeline: Command) -> None:
         assert found["state"] == "broken"
         assert "sqlite" in found["found"]
         assert "bpeline doctor --fix" in found["advice"]
+
+
+@pytest.mark.parametrize("left", ["nothing", "its folder", "files written since", "the workspace"])
+def test_where_mlflow_looks_for_files_of_a_moved_workspace_is_said_with_what_to_type(
+    folder_after: Callable[..., Path], left: str, tmp_path: Path, bpeline: Command,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    former, here = folder_after(begin="small") / ".bpeline", tmp_path / "a b'c" / ".bpeline"
+    shutil.copytree(former, here)
+    if left != "the workspace":
+        shutil.rmtree(former)
+    if left == "its folder":
+        former.mkdir()
+    elif left == "files written since":
+        (former / "mlflow-artifacts/new").mkdir(parents=True)
+    monkeypatch.chdir(here.parent)
+    found = findings_of(bpeline("doctor", "--json"))["mlflow files"]
+    assert f"{former / 'mlflow-artifacts'} for the files of v," in found["found"]
+    assert load_tokenizer("v@candidate").digest == load_tokenizer("v/2").digest
+    if left == "the workspace":
+        assert "`bpeline delete` removes files of both" in found["advice"]
+        return
+
+    def fetch() -> None:
+        open_registry().tracker.models.download_version("v", 1, ["vocab.json"], tmp_path)
+
+    with pytest.raises(BpelineError):
+        fetch()
+    subprocess.run(["bash", "-c", found["advice"].split("`")[1]], check=True)
+    fetch()
+    assert (here / "mlflow-artifacts/new").is_dir() == (left == "files written since")
+    assert "mlflow files" not in findings_of(bpeline("doctor", "--json"))
 
 
 @pytest.mark.night

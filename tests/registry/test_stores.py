@@ -28,7 +28,15 @@ from bpeline.registry.tracking import MlflowTracker
 from bpeline.registry.upkeep.repairs import repair
 from bpeline.registry.upkeep.retention import find_leftovers, remove_leftovers
 from bpeline.registry.versions.listing import OtherStore
-from bpeline.tokenizer_core.errors import InvalidOption, RegistryError, StorageError, UnknownVersion
+from bpeline.registry.workspace import remember_place
+from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.errors import (
+    InvalidOption,
+    NotTrusted,
+    RegistryError,
+    StorageError,
+    UnknownVersion,
+)
 
 Made = Callable[..., Publication]
 
@@ -340,3 +348,37 @@ def test_gc_keeps_the_checkpoint_that_an_unfinished_run_continues(registry: Regi
     removed = remove_leftovers(registry, days=0).old
     assert [one.paths[0] for one in removed] == [needed.parent]
     assert registry.workspace.resolved("news/1").exists()
+
+
+# ---- a workspace that was moved ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["moved", "linked", "of an earlier release"])
+def test_that_mlflow_looks_for_files_where_the_workspace_was_is_said_once(
+    how: str, made: Made, tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    former, here = tmp_path / "former", tmp_path / "here"
+    publish_version(open_registry(former), made(b"the"))
+    if how == "of an earlier release":
+        (former / "mlflow-places.json").unlink()
+    former.rename(here)
+    if how == "linked":
+        former.symlink_to(here)
+    for _ in range(2):
+        assert load_tokenizer("news@candidate", workspace=here)
+        list_versions(workspace=here)
+    said = [str(one.message) for one in recwarn if "looks for its files there" in str(one.message)]
+    assert len(said) == (how == "moved")
+    assert all(repr(str(former)) in one and "`bpeline doctor`" in one for one in said)
+
+
+@pytest.mark.parametrize("damage", [b"{", b"[1]", b'{"places": 1}', b'{"places": [1]}'])
+def test_a_damaged_record_of_places_moves_nothing(damage: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "places.json"
+    file.write_bytes(damage)
+    assert remember_place(file, tmp_path) is None
+    DURABLE.keep_unchanged(tmp_path, NotTrusted("it belongs to another user", "", ""))
+    assert remember_place(file, tmp_path / "other") is None, "nothing can be remembered"
+    DURABLE.keep_unchanged(tmp_path, None)
+    assert remember_place(file, tmp_path / "other") == tmp_path
+    assert remember_place(file, tmp_path) is None, "it was there before"

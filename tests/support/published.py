@@ -151,10 +151,12 @@ def copied(workspace: Path, to: Path) -> Path:
 
 
 def rewrite_paths(folder: Path, old: str, new: str) -> None:
-    """Replace a path in all databases and records of corpora below a folder."""
+    """Replace a path in all databases and records of places and corpora below a folder."""
     for database in (*folder.rglob("*.sqlite"), *folder.rglob("prefect.db")):
         if old.encode() in database.read_bytes():
             _replace_everywhere(database, old, new)
+    for places in folder.rglob("mlflow-places.json"):
+        places.write_text(places.read_text("utf-8").replace(old, new), "utf-8")
     for record in folder.rglob("tables/*.corpus.json"):
         moved = json.loads(record.read_text("utf-8").replace(old, new))
         del moved["digest"]
