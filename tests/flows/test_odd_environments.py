@@ -29,6 +29,7 @@ ENVIRONMENTS: dict[str, tuple[str, dict[str, str | None]]] = {
     "no reader": ("exec > >(exec true);", {}),
     "input that is a directory": ("exec </;", {}),
     "20 columns": ("", {"COLUMNS": "20"}),
+    "odd folder": ("""cp -r . "../a b'c\\"d#e%zz"; cd "../a b'c\\"d#e%zz";""", {}),
     "optimized": ("", {"PYTHONOPTIMIZE": "2"}),
 }
 KNOWN = {0, 1, 2, 3, 4}

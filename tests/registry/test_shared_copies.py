@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -213,6 +214,24 @@ def test_records_of_corpora_and_versions_are_found(
     names = {path.name for path in kept.tokenizer_directory.iterdir()}
     assert {path.name for path in directory.iterdir()} == names
     assert not holds_version(there, "0" * 64)
+
+
+def test_what_the_guide_lets_expire_is_made_again_and_versions_stay(
+    machine: Machine, url: str, made: Callable[..., Publication]
+) -> None:
+    workspace, publication = machine(), made(b"word")
+    store = WordCountStore(workspace, threads=1)
+    counts = store.combine(refs_of(store)).counts_digest
+    keep_files(workspace, publication)
+    page = (Path(__file__).parents[2] / "docs/cluster.md").read_text("utf-8")
+    aging = re.findall(r"^\| `(\S+)/` \| yes \|", page, re.MULTILINE)
+    for name in objects(url):
+        if name.removeprefix(url.removeprefix("memory:/")).split("/")[1] in aging:
+            fsspec.filesystem("memory").rm_file(name)
+    there = WordCountStore(machine(), threads=1)
+    assert not there.has(chunk_digests()[0], READING)
+    assert there.combine(refs_of(there)).counts_digest == counts
+    assert holds_version(there.workspace, publication.digest)
 
 
 def test_a_version_that_was_altered_in_the_store_is_refused(
