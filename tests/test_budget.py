@@ -54,7 +54,7 @@ LINES = {
     "registry": (21_000, 12_000),
     "flows": (24_350, 15_000),
     "benchmarks": (4_550, 2_500),
-    "tests": (74_650, 46_000),
+    "tests": (74_750, 46_000),
 }
 # Packages: files at most now, and the goal of all three.
 FILES = {CORE: 373, "registry": 132, "flows": 136}

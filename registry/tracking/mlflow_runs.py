@@ -379,8 +379,7 @@ class Runs:
     def artifact_locations(self) -> dict[str, str]:
         """The address under which MLflow keeps the files of each experiment, by its name."""
         with self._connection.answering("asking where files are"):
-            found = self._client.search_experiments()
-            return {one.name: one.artifact_location for one in found}
+            return {one.name: one.artifact_location for one in self._client.search_experiments()}
 
     # ---- for the other files of this room ----------------------------------------------------
 

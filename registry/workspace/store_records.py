@@ -1,13 +1,14 @@
 """Which stores of others a workspace has met: the catalogue and the MLflow at each address.
 
 A store that was there and is not, or is another, is told from one that never was. Knows identities
-and addresses, opens nothing. Also holds the places where the workspace itself was.
+and addresses, opens nothing. Remembers where the workspace itself was, too.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -20,7 +21,6 @@ from bpeline.tokenizer_core.errors import BpelineError, CorruptFile
 from bpeline.tokenizer_core.redaction import without_secrets
 
 FORMAT = 1
-_MOST_PLACES = 16
 StoreKind = Literal["catalogue", "mlflow"]
 
 
@@ -102,21 +102,13 @@ def remember_store(path: Path, kind: StoreKind, url: str, identity: str) -> None
 
 
 def remember_place(file: Path, place: Path) -> Path | None:
-    """Remember in ``file`` where a directory is.
-
-    Returns:
-        Where it was before, for a new place; None where a link leads from there, for a file that is
-        new or damaged, and for one that cannot be written.
-    """
-    try:
+    """Remember where a directory is. Returns where it was, for a new place without a link to it."""
+    places: list[str] = []
+    with suppress(OSError, ValueError, TypeError, KeyError):
         places = [os.fspath(one) for one in read_json(file)["places"]]
-    except (OSError, ValueError, TypeError, KeyError):
-        places = []
-    if str(place) in places:
-        return None
-    try:
-        DURABLE.write(file, canonical_json({"places": [*places, str(place)][-_MOST_PLACES:]}))
-    except (OSError, BpelineError):
-        return None
-    is_moved = places and os.path.realpath(places[-1]) != str(place)
-    return Path(places[-1]) if is_moved else None
+    if str(place) not in places:
+        with suppress(OSError, BpelineError):
+            DURABLE.write(file, canonical_json({"places": [*places[-15:], str(place)]}))
+            if places and os.path.realpath(places[-1]) != str(place):
+                return Path(places[-1])
+    return None

@@ -209,7 +209,7 @@ class Workspace:
 
     @property
     def mlflow_places(self) -> Path:
-        """Where `mlflow_artifacts` was, and is: MLflow names files from the root of the disk."""
+        """Where `mlflow_artifacts` was, and is: see `remember_place`."""
         return self.root / "mlflow-places.json"
 
     @property
