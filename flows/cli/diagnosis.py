@@ -13,6 +13,7 @@ import shutil
 import stat
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
@@ -286,7 +287,10 @@ def _moved(registry: Registry) -> Iterator[Finding]:
     if settings.artifact_location != here.as_uri() or (database and not is_there(database)):
         return
     names: dict[Path, list[str]] = {}
-    for name, address in registry.tracker.runs.artifact_locations().items():
+    addresses_of: dict[str, str] = {}
+    with suppress(BpelineError):  # which `_versions` says
+        addresses_of = registry.tracker.runs.artifact_locations()
+    for name, address in addresses_of.items():
         place = Path(unquote(address.removeprefix("file://"))).parent
         if place.name == here.name and os.path.realpath(place) != str(here):
             names.setdefault(place, []).append(name)
