@@ -34,6 +34,7 @@ _METRICS = (
     "robustness/white_space_inflation",
     "evaluated/encode_mb_per_second",
     "evaluated/decode_mb_per_second",
+    "serving/flops_per_byte*",
     "corpus/bytes",
     "corpus/documents",
     "corpus/words",
