@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import fake_mlflow
 import mlflow_tables
 import pytest
 from amounts import EVERY_RUN, FIXED_SEED, NIGHT, Amounts, day_seed
@@ -206,12 +207,23 @@ def warm() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def quick_mlflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _quick_tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """New MLflow databases of this process are copies of the first one, and share compiled SQL."""
     with (
         mlflow_tables.made_once(tmp_path_factory.mktemp("mlflow-tables") / "empty.sqlite"),
         compiled_once(),
     ):
+        yield
+
+
+@pytest.fixture(scope="module")
+def quick_mlflow(request: pytest.FixtureRequest) -> Iterator[None]:
+    """MLflow with quick tables; `fake_mlflow` in files whose ``pytestmark`` is of that name."""
+    if request.node.get_closest_marker("fake_mlflow"):
+        with fake_mlflow.installed():
+            yield
+    else:
+        request.getfixturevalue("_quick_tables")
         yield
 
 

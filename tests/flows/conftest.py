@@ -7,38 +7,46 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import fake_mlflow
 import pytest
 from click.testing import CliRunner, Result
 from event_server import Prefect, event_server
 from forked_readers import asking_by, forking_readers
 from interruptions import Interrupted, interrupting
-from published import Recipe, copied, corpus_parts, made_once, recipes, trained_by_tokenizers
+from published import (
+    Recipe,
+    copied,
+    corpus_parts,
+    made_once,
+    make_workspace,
+    recipes,
+    trained_by_tokenizers,
+)
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def _quick_mlflow(quick_mlflow: None) -> None:
     """Nearly every test here makes a workspace with an MLflow database in it."""
 
 
 @pytest.fixture(scope="session")
-def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of what is made once per run: all workers of a run share it."""
+def find_originals(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
+    """Find the `originals`; for fixtures that several files share."""
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    return shared / "published"
+    return lambda: shared / ("published-fake" if fake_mlflow.is_installed() else "published")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
+def originals(_quick_mlflow: None, find_originals: Callable[[], Path]) -> Path:
+    """The folder of what is made once per run: all workers of a run share it."""
+    return find_originals()
+
+
+@pytest.fixture(scope="module")
 def fresh_workspace(originals: Path) -> Path:
     """An empty workspace to copy: making MLflow's database takes seconds."""
-    from bpeline.registry.opening import open_registry
-
-    def make(root: Path) -> None:
-        registry = open_registry(root)
-        registry.tracker.prepare()
-        registry.catalogue.close()
-
-    return made_once(originals / "empty", make)
+    return made_once(originals / "empty", make_workspace)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -123,7 +131,7 @@ def bpeline() -> Callable[..., Result]:
 MakeFolder = Callable[..., Path]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def folder_after(
     tmp_path_factory: pytest.TempPathFactory,
     originals: Path,

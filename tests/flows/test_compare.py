@@ -18,6 +18,8 @@ from bpeline.flows.wording.values import token_text
 from bpeline.registry import load_tokenizer
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
+pytestmark = pytest.mark.fake_mlflow
+
 Command = Callable[..., Result]
 
 

@@ -1,4 +1,4 @@
-"""A registry of one's own for every test: its workspace, its catalogue, a real MLflow on SQLite.
+"""A registry of one's own for every test: its workspace, its catalogue, an MLflow on SQLite.
 
 And a catalogue and a word-count store of their own; the path of this one SQL and globs would read
 otherwise.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
+import fake_mlflow
 import pytest
 from kept_registry import KeptRegistry
 from mlflow_tables import copy_database
@@ -28,17 +29,26 @@ from bpeline.registry.workspace.workspace import Workspace
 DEAD_SERVER = "http://127.0.0.1:9"  # the discard port: refused at once
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def _quick_mlflow(quick_mlflow: None) -> None:
     """Many tests here make an MLflow database."""
 
 
 @pytest.fixture(scope="session")
-def empty_mlflow(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def _empty_mlflow_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[bool], Path]:
+    @cache
+    def make(is_fake: bool) -> Path:
+        path = tmp_path_factory.mktemp("mlflow") / "empty.sqlite"
+        MlflowTracker(TrackingSettings(f"sqlite:///{path}")).prepare()
+        return path
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def empty_mlflow(_quick_mlflow: None, _empty_mlflow_of: Callable[[bool], Path]) -> Path:
     """An MLflow database after its migrations, which take seconds."""
-    path = tmp_path_factory.mktemp("mlflow") / "empty.sqlite"
-    MlflowTracker(TrackingSettings(f"sqlite:///{path}")).prepare()
-    return path
+    return _empty_mlflow_of(fake_mlflow.is_installed())
 
 
 @pytest.fixture

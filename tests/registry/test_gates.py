@@ -39,6 +39,8 @@ from bpeline.tokenizer_core.evaluation import (
 )
 from bpeline.tokenizer_core.evaluation.metric_names import ALL
 
+pytestmark = pytest.mark.fake_mlflow
+
 RATIO = "compression/bytes_per_token"
 SCORE = "training/score"  # depends on no text
 

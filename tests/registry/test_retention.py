@@ -28,6 +28,8 @@ from bpeline.registry.word_counts import (
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryUnreachable, WorkspaceLocked
 
+pytestmark = pytest.mark.fake_mlflow
+
 
 def table_of(registry: Registry, *texts: str, run_id: str = "") -> tuple[TableHandle, list[str]]:
     """Count texts, a chunk each, and combine them, as a run does."""

@@ -18,6 +18,7 @@ import tokenizers
 from filelock import FileLock
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
+from bpeline.registry.opening import open_registry
 from bpeline.tokenizer_core.digests import canonical_json, digest_of
 
 
@@ -132,6 +133,13 @@ def made_once(folder: Path, make: Callable[[Path], None]) -> Path:
             make(folder)
             done.touch()
     return folder
+
+
+def make_workspace(root: Path) -> None:
+    """Make an empty workspace with an MLflow database."""
+    registry = open_registry(root)
+    registry.tracker.prepare()
+    registry.catalogue.close()
 
 
 def copied(workspace: Path, to: Path) -> Path:
