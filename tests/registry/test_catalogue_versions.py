@@ -16,6 +16,8 @@ from bpeline.registry.catalogue import AliasMove, Metric, Registration, Version
 from bpeline.registry.catalogue.catalogue import Catalogue
 from bpeline.tokenizer_core.errors import UnknownVersion
 
+pytestmark = pytest.mark.fake_mlflow
+
 ROOT = Path(__file__).parents[2]
 
 

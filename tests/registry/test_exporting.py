@@ -41,6 +41,8 @@ from bpeline.tokenizer_core.splitting.unicode_classes import LETTERS_SINCE, unic
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training.bpe import train_bpe
 
+pytestmark = pytest.mark.fake_mlflow
+
 BYTE_LEVEL = {
     "bpeline": "bpeline",
     "hf": "tokenizers",

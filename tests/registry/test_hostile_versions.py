@@ -19,6 +19,8 @@ from bpeline.registry.records.publication import Publication
 from bpeline.tokenizer_core.digests import sealed
 from bpeline.tokenizer_core.errors import BpelineError, CorruptFile, InvalidOption, UnknownVersion
 
+pytestmark = pytest.mark.fake_mlflow
+
 EVIL = "open(__file__ + '.executed', 'w'); raise SystemExit('executed')\n"
 BESIDE = {
     "MLmodel": "flavors:\n  python_function:\n    loader_module: evil\n    code: .\n",

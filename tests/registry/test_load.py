@@ -42,6 +42,8 @@ from bpeline.tokenizer_core.errors import (
 )
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
+pytestmark = pytest.mark.fake_mlflow
+
 ROOT = Path(__file__).parents[2]
 Made = Callable[..., Publication]
 
@@ -337,6 +339,7 @@ def test_a_file_that_is_not_there_is_called_a_file(text: str) -> None:
 def test_a_script_needs_nothing_but_the_environment(
     registry: Registry, home: Path, news: list[str], tmp_path: Path
 ) -> None:
+    registry.tracker.keep_snapshot()
     program = (
         "import sys, bpeline.registry; "
         "heavy = {'mlflow', 'duckdb', 'sqlalchemy', 'numba'} & set(sys.modules); "

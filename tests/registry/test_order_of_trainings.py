@@ -18,7 +18,7 @@ from bpeline.registry.opening import Registry
 from bpeline.registry.records.publication import Publication
 from bpeline.tokenizer_core.errors import RegistryUnreachable
 
-pytestmark = pytest.mark.night
+pytestmark = [pytest.mark.night, pytest.mark.fake_mlflow]
 
 WORDS = (b"the", b"and", b"there", b"the", b"other", b"and")  # two are trained twice
 

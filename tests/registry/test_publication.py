@@ -18,6 +18,8 @@ from bpeline.registry.opening import Registry
 from bpeline.registry.records.publication import CorpusInput, Publication
 from bpeline.tokenizer_core.errors import InvalidOption
 
+pytestmark = pytest.mark.fake_mlflow
+
 Made = Callable[..., Publication]
 
 

@@ -31,6 +31,8 @@ from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption, StorageErr
 from bpeline.tokenizer_core.formats import bpeline
 from bpeline.tokenizer_core.remote_files import RemoteFailure
 
+pytestmark = pytest.mark.fake_mlflow
+
 fsspec = pytest.importorskip("fsspec")
 
 TEXTS = ("a a b", "b c c c", "a c d")

@@ -38,6 +38,8 @@ from bpeline.tokenizer_core.errors import (
     UnknownVersion,
 )
 
+pytestmark = pytest.mark.fake_mlflow
+
 Made = Callable[..., Publication]
 
 
