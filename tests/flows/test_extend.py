@@ -18,6 +18,8 @@ from bpeline.registry.opening import open_registry
 from bpeline.registry.records.references import parse_registered
 from bpeline.tokenizer_core.formats.bpeline import read_manifest
 
+pytestmark = pytest.mark.fake_mlflow
+
 Command = Callable[..., Result]
 MakeFolder = Callable[[Mapping[str, str], Sequence[Sequence[object]]], Path]
 BEGIN = ("train", "corpus", "--name", "news", "--special-token", "<|endoftext|>")

@@ -12,6 +12,8 @@ from click.testing import Result
 from bpeline.registry import load_tokenizer
 from bpeline.tokenizer_core import count_words, train_bpe
 
+pytestmark = pytest.mark.fake_mlflow
+
 Command = Callable[..., Result]
 PATTERN = "cl100k"
 TRAIN = ("train", "corpus.txt", "--vocab-size", 400, "--held-out", 0)

@@ -11,6 +11,8 @@ from click.testing import Result
 
 from bpeline.registry import load_tokenizer
 
+pytestmark = pytest.mark.fake_mlflow
+
 Command = Callable[..., Result]
 
 

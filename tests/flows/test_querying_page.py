@@ -19,6 +19,8 @@ from bpeline.registry.querying import layout
 from bpeline.tokenizer_core.splitting.pretokenization import pre_tokens
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
+pytestmark = pytest.mark.fake_mlflow
+
 PAGE = Path(cli.__file__).parents[2] / "docs" / "querying.md"
 QUESTIONS = re.findall(r"^\*\*(.+?)\*\*.*?^```sql\n(.+?)^```", PAGE.read_text(), re.M | re.S)
 Row = dict[str, Any]

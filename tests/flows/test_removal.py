@@ -15,6 +15,8 @@ from bpeline.registry.opening import open_registry
 from bpeline.registry.records import Tombstone
 from bpeline.registry.upkeep import deletion_notes
 
+pytestmark = pytest.mark.fake_mlflow
+
 Command = Callable[..., Result]
 
 

@@ -13,7 +13,7 @@ from bpeline.registry import load_tokenizer
 from bpeline.tokenizer_core.derived import slots_of
 
 Command = Callable[..., Result]
-pytestmark = pytest.mark.night
+pytestmark = [pytest.mark.night, pytest.mark.fake_mlflow]
 TRAIN = ("train", "corpus.txt", "--name", "news", "--special-token", "<|end|>")
 
 

@@ -16,7 +16,7 @@ from bpeline.registry import load_tokenizer
 from bpeline.tokenizer_core.formats import read_metadata
 
 Command = Callable[..., Result]
-pytestmark = pytest.mark.night
+pytestmark = [pytest.mark.night, pytest.mark.fake_mlflow]
 
 PROJECT = """
 [train]

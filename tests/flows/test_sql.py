@@ -25,6 +25,8 @@ from bpeline.registry import load_tokenizer
 from bpeline.registry.opening import open_registry
 from bpeline.tokenizer_core.splitting.pretokenization import pre_tokens
 
+pytestmark = pytest.mark.fake_mlflow
+
 Command = Callable[..., Result]
 
 

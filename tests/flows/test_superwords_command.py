@@ -19,6 +19,8 @@ from bpeline.tokenizer_core import (
 )
 from bpeline.tokenizer_core.formats.bpeline import read_manifest
 
+pytestmark = pytest.mark.fake_mlflow
+
 Command = Callable[..., Result]
 MakeFolder = Callable[[Mapping[str, str], Sequence[Sequence[object]]], Path]
 END = "<|endoftext|>"

@@ -17,6 +17,8 @@ from published import copied
 from bpeline.registry import load_tokenizer
 from bpeline.tokenizer_core.splitting.pretokenization import pre_tokens
 
+pytestmark = pytest.mark.fake_mlflow
+
 Command = Callable[..., Result]
 RARE = "zyxqwv" * 2
 

@@ -15,6 +15,8 @@ from published import copied
 from bpeline.registry.catalogue.catalogue import Catalogue
 from bpeline.registry.word_counts import ShardFiles
 
+pytestmark = pytest.mark.fake_mlflow
+
 Command = Callable[..., Result]
 
 
