@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+pytestmark = pytest.mark.fake_mlflow
+
 Command = Callable[..., Result]
 OPTIONS = ("--vocab-size", 600, "--held-out", 0.1, "--special-token", "<|end|>", "--json")
 

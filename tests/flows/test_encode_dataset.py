@@ -31,6 +31,8 @@ from bpeline.tokenizer_core.sealed_manifests import MANIFEST
 from bpeline.tokenizer_core.shards.shard_places import DirectoryPlace
 from bpeline.tokenizer_core.shards.token_shards import TokenShards
 
+pytestmark = pytest.mark.fake_mlflow
+
 MakeFolder = Callable[[Mapping[str, str], Sequence[Sequence[object]]], Path]
 
 

@@ -14,6 +14,8 @@ from click.testing import Result
 from bpeline.registry.opening import open_registry
 from bpeline.tokenizer_core import count_texts
 
+pytestmark = pytest.mark.fake_mlflow
+
 Command = Callable[..., Result]
 
 

@@ -29,6 +29,8 @@ from bpeline.registry.word_counts.shards import SmallShards
 from bpeline.tokenizer_core.counting.chunk_counts import ChunkCounts, count_chunk
 from bpeline.tokenizer_core.evaluation import SPEEDS
 
+pytestmark = pytest.mark.fake_mlflow
+
 CHUNK = 8 << 10
 TIMES = ("provenance", "created_at", *SPEEDS, "seal")  # seals see them
 SETTINGS: dict[str, Any] = {

@@ -25,6 +25,8 @@ from bpeline.tokenizer_core.evaluation.language_choices import compare_choices
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training.bpe import train_bpe
 
+pytestmark = pytest.mark.fake_mlflow
+
 joint_bpe = pytest.importorskip("subword_nmt.learn_joint_bpe_and_vocab")
 
 STEMS = {

@@ -21,6 +21,8 @@ from bpeline.tokenizer_core.corpus import LeftOut, SmallFiles
 from bpeline.tokenizer_core.counting import count_words as counted_by_core
 from bpeline.tokenizer_core.errors import InvalidUtf8
 
+pytestmark = pytest.mark.fake_mlflow
+
 FILES = 600
 
 

@@ -16,6 +16,8 @@ from click.testing import Result
 from bpeline.registry import load_tokenizer
 from bpeline.tokenizer_core import ParityRule, count_words, train_parity_bpe
 
+pytestmark = pytest.mark.fake_mlflow
+
 SIZE = 300
 
 

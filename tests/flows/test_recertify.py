@@ -16,7 +16,7 @@ from bpeline.registry.opening import open_registry
 from bpeline.tokenizer_core.digests import sealed, unsealed
 
 Command = Callable[..., Result]
-pytestmark = pytest.mark.night
+pytestmark = [pytest.mark.night, pytest.mark.fake_mlflow]
 
 # A release of tokenizers that reads one word of ours otherwise; like 1.0, it has no models to make.
 DOCTORED = """

@@ -13,6 +13,8 @@ from record_files import as_jsonl, as_parquet, save_to_disk
 
 from bpeline.tokenizer_core.corpus import chunking, split_of
 
+pytestmark = pytest.mark.fake_mlflow
+
 Command = Callable[..., Result]
 
 

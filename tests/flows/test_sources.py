@@ -24,6 +24,8 @@ from bpeline.registry.word_counts.store import WordCountStore
 from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.errors import InvalidOption
 
+pytestmark = pytest.mark.fake_mlflow
+
 Command = Callable[..., Result]
 CORPUS = """
 temperature = 2

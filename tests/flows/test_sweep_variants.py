@@ -13,6 +13,8 @@ from click.testing import Result
 from bpeline.flows.sweep import sweep
 from bpeline.tokenizer_core.errors import InvalidOption
 
+pytestmark = pytest.mark.fake_mlflow
+
 
 @pytest.fixture
 def sources(tmp_path: Path) -> list[str]:

@@ -16,6 +16,8 @@ from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.training.token_rules import bytes_of
 
+pytestmark = pytest.mark.fake_mlflow
+
 Command = Callable[..., Result]
 
 TEXT = "In 2024 and 1999, in 2024 – Größe 20245, Größe €, 한글 한글 日本語 日本語. " * 40

@@ -18,6 +18,8 @@ from bpeline.tokenizer_core import count_words
 from bpeline.tokenizer_core.algorithms.character_bpe.trainer import train_char_bpe
 from bpeline.tokenizer_core.derived import RestrictedEncoding, token_counts
 
+pytestmark = pytest.mark.fake_mlflow
+
 Command = Callable[..., Result]
 STEMS = {"src": ["house", "water", "ing", "2024"], "tgt": ["haus", "wasser", "ung", "2024"]}
 TRAIN = ("train", "--name", "pair", "--algorithm", "char-bpe", "--merges", "30", "--held-out", "0")
