@@ -30,6 +30,8 @@ from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.formats.known import format_named
 from bpeline.tokenizer_core.shards.token_shards import TokenShards
 
+pytestmark = pytest.mark.fake_mlflow
+
 Command = Callable[..., Result]
 TOY = ["low"] * 5 + ["lower"] * 2 + ["newest"] * 6 + ["widest"] * 3
 

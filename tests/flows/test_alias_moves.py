@@ -14,6 +14,8 @@ from click.testing import Result
 from bpeline.flows.publishing.promotion import Promotion
 from bpeline.registry.opening import open_registry
 
+pytestmark = pytest.mark.fake_mlflow
+
 Command = Callable[..., Result]
 RULES = """
 gain = 0

@@ -13,6 +13,8 @@ from published import copied
 
 from bpeline.registry.opening import open_registry
 
+pytestmark = pytest.mark.fake_mlflow
+
 Command = Callable[..., Result]
 
 INPUT, ENVIRONMENT = 2, 1

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+pytestmark = pytest.mark.fake_mlflow
+
 Command = Callable[..., Result]
 
 

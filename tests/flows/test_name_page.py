@@ -32,6 +32,8 @@ from bpeline.registry.records import PastObservation, Tombstone
 from bpeline.registry.tracking import DRIFTED
 from bpeline.registry.versions.listing import ListedVersion
 
+pytestmark = pytest.mark.fake_mlflow
+
 Command = Callable[..., Result]
 CHAMPION = r"news/{} (\w+ )?champion\b"  # a version and its alias, side by side
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u202e\u200b\"'"

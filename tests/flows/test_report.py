@@ -32,6 +32,8 @@ from bpeline.tokenizer_core.evaluation.metric_names import of_slice
 from bpeline.tokenizer_core.evaluation.tokens_in_use import token_use
 from bpeline.tokenizer_core.splitting.pretokenization import pre_tokens
 
+pytestmark = pytest.mark.fake_mlflow
+
 Command = Callable[..., Result]
 NEEDED = "BPELINE_TESTS_NEED_BROWSER"  # set by .ci/run
 TEXTS = 1500

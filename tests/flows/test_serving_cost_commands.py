@@ -19,6 +19,8 @@ from bpeline.tokenizer_core.evaluation import (
     model_shape,
 )
 
+pytestmark = pytest.mark.fake_mlflow
+
 Command = Callable[..., Result]
 SMALL = MODEL_SHAPES["llama-3.2-1b"]
 CONFIG = {

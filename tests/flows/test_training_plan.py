@@ -21,6 +21,8 @@ from bpeline.flows.learning import merges
 from bpeline.flows.train_tokenizer import train_tokenizer
 from bpeline.registry.opening import open_registry
 
+pytestmark = pytest.mark.fake_mlflow
+
 Command = Callable[..., Result]
 ASKED = ("--name", "news", "--vocab-size", "600")
 
