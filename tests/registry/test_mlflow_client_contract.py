@@ -46,7 +46,7 @@ def store(
     database, artifacts = folder / "mlflow.sqlite", (folder / "artifacts").as_uri()
     if request.param == "server":
         with running_server(folder) as server:
-            yield Store(server.url, None, None)
+            yield Store(f"http://127.0.0.1:{server.port}", None, None)
     elif request.param == "postgresql":
         yield Store(request.getfixturevalue("postgres").new_url(), None, artifacts)
     elif request.param == "sqlite":
@@ -107,7 +107,7 @@ def versions(client: Any, name: str) -> list[str]:
 
 def new_version(client: Any, name: str, digest: str = "d") -> str:
     made = client.create_model_version(
-        name, source="file:///somewhere", tags={"digest": digest}, await_creation_for=0
+        name, source="s3://models/somewhere", tags={"digest": digest}, await_creation_for=0
     )
     return str(made.version)
 
