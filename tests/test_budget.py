@@ -8,6 +8,9 @@ Registry and flows were to have 18,500 and 20,500 lines once everything existed 
 catalogue's rows, records and transactions (1,900), counts as packs, partitions and sums under
 DuckDB (2,750), who says which versions there are (upkeep, 1,300), and runs, retries, servers and
 forms beside Prefect (2,900). Taking lines elsewhere would take features or make lines denser.
+
+Tests rose by 1,300: a stand-in for MLflow, and the contract that it and the real client pass. With
+them, files of tests that publish take a third less processor time.
 """
 
 from __future__ import annotations
@@ -54,7 +57,7 @@ LINES = {
     "registry": (21_000, 12_000),
     "flows": (24_350, 15_000),
     "benchmarks": (4_550, 2_500),
-    "tests": (74_750, 46_000),
+    "tests": (76_050, 46_000),
 }
 # Packages: files at most now, and the goal of all three.
 FILES = {CORE: 373, "registry": 132, "flows": 136}
