@@ -297,7 +297,7 @@ def remember(report: DriftReport, registry: Registry) -> DriftReport:
         RegistryUnreachable: MLflow does not answer.
     """
     why = ", ".join(str(one.rule) for one in report.broken or report.not_judged)
-    observed = registry.tracker.drift.record_drift(
+    observed = registry.tracker.runs.record_drift(
         DriftObservation(
             name=report.name,
             said=f"{report.reference}: {report.outcome}{': ' if why else ''}{why}",
@@ -315,6 +315,6 @@ def remember(report: DriftReport, registry: Registry) -> DriftReport:
         title = f"{report.name}: {observed.number} observations"
         place, watched = directory / "bytes-per-token.svg", dict(observed.series.get(WATCHED, ()))
         picture = draw_observations(lines, watched, place, title, own)
-        registry.tracker.drift.show_drift(observed, [picture])
+        registry.tracker.runs.add_files(observed.run_id, {f"figures/{picture.name}": picture})
     link = run_link(registry.tracker.settings.ui, observed.experiment_id, observed.run_id)
     return replace(report, observation=observed.number, link=link)

@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, wraps
+from inspect import isfunction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bpeline.registry.environment import prepare_mlflow
 from bpeline.registry.tracking import mlflow_database
@@ -28,7 +28,8 @@ from bpeline.tokenizer_core.urls import sqlite_url
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Metric, Param
+
+Part = TypeVar("Part")
 
 OUT_OF_DATE = "another MLflow made it"
 # What MLflow says of a database that has other tables, opened to be read alone.
@@ -148,17 +149,6 @@ class Connection:
             if not says_missing(error):
                 raise
 
-    def log(self, run_id: str, metrics: Sequence[Metric], params: Sequence[Param] = ()) -> None:
-        """Log metrics and parameters of a run."""
-        # In a thread of its own: MLflow links metrics to the model that is active in this one.
-        with ThreadPoolExecutor(1) as thread:
-            log = self.client.log_batch
-            thread.submit(log, run_id, metrics, params, synchronous=True).result()
-
-    def experiment_named(self, name: str) -> Any:
-        """MLflow's experiment of this name, or None."""
-        return self.client.get_experiment_by_name(name)
-
     def artifacts_at(self, location: str) -> Any:
         """MLflow's store of the artifacts that lie at an address.
 
@@ -170,6 +160,31 @@ class Connection:
         if not location:
             raise unshown(self.settings.place, "where its files are")
         return get_artifact_repository(location, tracking_uri=self.settings.uri)
+
+
+def answering(kind: type[Part]) -> type[Part]:
+    """Let the public methods of a class turn MLflow's and the network's errors into ours.
+
+    The class has a `Connection`.
+
+    Raises:
+        RegistryUnreachable: MLflow does not answer within the settings' limits.
+        RegistryError: it refuses.
+    """
+    for name, method in list(vars(kind).items()):
+        if isfunction(method) and not name.startswith("_"):
+            setattr(kind, name, _translating(method))
+    return kind
+
+
+def _translating(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def translating(self: Any, *arguments: Any, **named: Any) -> Any:
+        doing = [method.__name__.replace("_", " "), *arguments[:1]]
+        with self._connection.answering(" ".join(one for one in doing if isinstance(one, str))):
+            return method(self, *arguments, **named)
+
+    return translating
 
 
 def _client_of(uri: str, settings: TrackingSettings) -> MlflowClient:

@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bpeline.registry.environment import UI_PORT
-from bpeline.registry.records import Publication
 from bpeline.registry.tracking.ui_links import ui_base, ui_command
 from bpeline.tokenizer_core.evaluation import NEW_TEXT, depends_on_text
 from bpeline.tokenizer_core.redaction import without_secrets
@@ -73,56 +72,18 @@ class TrackingSettings:
         return "" if self.ui_is_served else ui_command(self.uri, self.ui_port)
 
 
-@dataclass(frozen=True, slots=True)
-class UnendedRun:
+class Unended(NamedTuple):
     """A run that has not ended in MLflow, or a model that no version has.
 
     Attributes:
         id: MLflow's.
-        title: what it is called there.
         run_id: our run that made it; empty for those of no training.
         begun_ms: when, in milliseconds since 1970.
     """
 
     id: str
-    title: str
     run_id: str
     begun_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class TrackedRun:
-    """One MLflow run."""
-
-    run_id: str
-    experiment_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class StartedRun:
-    """A training that has begun.
-
-    Attributes:
-        name: of the tokenizer.
-        run_id: our run.
-        started_at: UTC, ISO 8601.
-        started_by: who started it.
-        params: what was asked for.
-    """
-
-    name: str
-    run_id: str
-    started_at: str
-    started_by: str = ""
-    params: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class TrackedModel:
-    """One model stored by MLflow: what a registered version is made from."""
-
-    model_id: str
-    location: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,27 +112,6 @@ class TrackedVersion:
     def run_id(self) -> str:
         """Our run that made it; empty when it is not one of ours."""
         return self.tags.get("run_id", "")
-
-
-def version_tags(publication: Publication) -> dict[str, str]:
-    """The tags by which a version is found and told apart in MLflow's registry."""
-    return {  # in the order of MLflow's pages, where narrow columns end soon
-        "vocab_size": str(publication.vocab_size),
-        "pattern": shortened(publication.pattern),
-        "evaluation_set": shown_set(publication.evaluation_set),
-        "trained_at": publication.created_at,
-        "digest": publication.digest,
-        "run_id": publication.run_id,
-    }
-
-
-def lineage_tags(publication: Publication) -> dict[str, str]:
-    """The tags of the run that made a version, besides the id of ours and the workspace's."""
-    return {
-        "digest": publication.digest,
-        "corpus_digest": publication.corpus_digest,
-        "counts_digest": publication.counts_digest,
-    }
 
 
 def shown_set(digest: str) -> str:
@@ -206,10 +146,10 @@ def milliseconds(time: str) -> int:
     return int(datetime.fromisoformat(time).timestamp() * 1000)
 
 
-def shortened(text: str, longest: int = LONGEST_TEXT) -> str:
+def shortened(text: str) -> str:
     """``text``, cut visibly where MLflow would refuse it or people would stop reading."""
     text = in_utf8(text)
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+    return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
 
 
 def in_utf8(text: str) -> str:

@@ -16,8 +16,7 @@ from typing import Any, TypeVar
 from bpeline.registry.records import Tombstone
 from bpeline.registry.tracking import mlflow_database, snapshot
 from bpeline.registry.tracking.descriptions import description_of_name, is_ours, linked_page
-from bpeline.registry.tracking.mlflow_client import Connection
-from bpeline.registry.tracking.mlflow_drift import Drift
+from bpeline.registry.tracking.mlflow_client import Connection, answering
 from bpeline.registry.tracking.mlflow_errors import already_exists, insisting, unshown
 from bpeline.registry.tracking.mlflow_models import Models
 from bpeline.registry.tracking.mlflow_runs import Runs
@@ -30,13 +29,16 @@ from bpeline.registry.tracking.tracked import (
     TrackingSettings,
     shortened,
 )
+from bpeline.registry.tracking.ui_links import run_page
 from bpeline.tokenizer_core.bounded_files import parse_json
 
 Answer = TypeVar("Answer")
 
 _DELETED = "bpeline.deleted."  # and the number
+_SAID = ("digest", "by", "reason", "at")
 
 
+@answering
 class MlflowTracker:
     """One MLflow.
 
@@ -57,11 +59,6 @@ class MlflowTracker:
     def runs(self) -> Runs:
         """Its experiments and runs."""
         return Runs(self._connection)
-
-    @cached_property
-    def drift(self) -> Drift:
-        """The runs that show drift."""
-        return Drift(self._connection, self.runs)
 
     @cached_property
     def models(self) -> Models:
@@ -104,7 +101,7 @@ class MlflowTracker:
             except Exception as error:
                 if not already_exists(error):
                     raise
-            found = self._connection.experiment_named(IDENTITY_EXPERIMENT)
+            found = self._client.get_experiment_by_name(IDENTITY_EXPERIMENT)
             if found is not None and IDENTITY_TAG not in found.tags:  # somebody else made it
                 identity = tags[IDENTITY_TAG]
                 self._client.set_experiment_tag(found.experiment_id, IDENTITY_TAG, identity)
@@ -193,7 +190,7 @@ class MlflowTracker:
         return found
 
     def _identity(self) -> str:
-        found = self._connection.experiment_named(IDENTITY_EXPERIMENT)
+        found = self._client.get_experiment_by_name(IDENTITY_EXPERIMENT)
         return "" if found is None else str(found.tags.get(IDENTITY_TAG, ""))
 
     def _models(
@@ -228,33 +225,27 @@ class MlflowTracker:
 
     def move_alias(self, name: str, alias: str, number: int) -> None:
         """Let an alias point to a version."""
-        with self._connection.answering(f"moving {name}@{alias}"):
-            insisting(lambda: self._client.set_registered_model_alias(name, alias, str(number)))
+        insisting(lambda: self._client.set_registered_model_alias(name, alias, str(number)))
 
     def remove_alias(self, name: str, alias: str) -> None:
         """Let an alias point nowhere; one that does already is fine."""
-        with (
-            self._connection.answering(f"removing {name}@{alias}"),
-            self._connection.fine_if_missing(),
-        ):
+        with self._connection.fine_if_missing():
             self._client.delete_registered_model_alias(name, alias)
 
     def tag_version(self, name: str, number: int, tags: Mapping[str, str]) -> None:
         """Say something of a version, on its page and on that of its run."""
-        with self._connection.answering(f"tagging {name}/{number}"):
-            run_id = self._client.get_model_version(name, str(number)).run_id
-            for key, value in tags.items():
-                self._client.set_model_version_tag(name, str(number), key, shortened(value))
-                if run_id:
-                    self._client.set_tag(run_id, key, shortened(value), synchronous=True)
+        run_id = self._client.get_model_version(name, str(number)).run_id
+        for key, value in tags.items():
+            self._client.set_model_version_tag(name, str(number), key, shortened(value))
+            if run_id:
+                self._client.set_tag(run_id, key, shortened(value), synchronous=True)
 
     def tag_name(self, name: str, key: str, value: str) -> None:
         """Say something of a registered model; an empty value takes it back."""
-        with self._connection.answering(f"tagging {name}"):
-            if value:
-                self._client.set_registered_model_tag(name, key, shortened(value))
-            else:
-                self._client.delete_registered_model_tag(name, key)
+        if value:
+            self._client.set_registered_model_tag(name, key, shortened(value))
+        else:
+            self._client.delete_registered_model_tag(name, key)
 
     def describe_name(self, name: str, measured_on: str, page: str = "") -> None:
         """Say on the page of a name what its versions are; what a person wrote there stays.
@@ -263,11 +254,10 @@ class MlflowTracker:
             measured_on: the evaluation set, for people.
             page: a link to the page with all versions; one that is linked already stays.
         """
-        with self._connection.answering(f"describing {name}"):
-            shown = self._client.get_registered_model(name).description or ""
-            text = description_of_name(name, measured_on, page or linked_page(shown))
-            if shown != text and is_ours(shown):
-                self._client.update_registered_model(name, text)
+        shown = self._client.get_registered_model(name).description or ""
+        text = description_of_name(name, measured_on, page or linked_page(shown))
+        if shown != text and is_ours(shown):
+            self._client.update_registered_model(name, text)
 
     def show_name_page(self, name: str, mlflow_run_id: str, page: Path, measured_on: str) -> str:
         """Keep the page of a name with the run of a version, and link it from the name's own.
@@ -281,17 +271,16 @@ class MlflowTracker:
         Returns:
             The page's address.
         """
-        place = self.runs.add_page(mlflow_run_id, page)
+        artifact = f"{page.stem}/{page.name}"
+        run = self.runs.add_files(mlflow_run_id, {artifact: page})
+        place = run_page(run.experiment_id, run.run_id, artifact)
         if measured_on:
             self.describe_name(name, measured_on, place)
         return f"{self.settings.ui}/{place}"
 
     def withdraw_version(self, name: str, number: int) -> None:
-        """Take a version away, and its aliases; one that is gone already is fine."""
-        with (
-            self._connection.answering(f"removing {name}/{number}"),
-            self._connection.fine_if_missing(),
-        ):
+        """Remove a version, and its aliases; one that is gone already is fine."""
+        with self._connection.fine_if_missing():
             self._client.delete_model_version(name, str(number))
 
     # ---- versions that were deleted ----------------------------------------------------------
@@ -299,26 +288,19 @@ class MlflowTracker:
     def tombstones(self, name: str | None = None) -> list[Tombstone]:
         """What is said of versions (of a name) that were deleted, by name and number."""
         found = [
-            one
+            tombstone
             for model, tags in self.model_tags(name).items()
             for key, value in tags.items()
-            if key.startswith(_DELETED) and (one := _tombstone(model, key, value))
+            if key.startswith(_DELETED) and (tombstone := _tombstone(model, key, value))
         ]
         return sorted(found, key=lambda one: (one.name, one.number))
 
     def add_tombstone(self, tombstone: Tombstone) -> None:
         """Say of a number that its version was deleted; where the whole model is gone, nothing."""
-        said = {
-            "digest": tombstone.digest, "by": tombstone.by, "reason": tombstone.reason,
-            "at": tombstone.at,
-        }  # fmt: skip
-        with (
-            self._connection.answering(f"saying that {tombstone.name}/{tombstone.number} is gone"),
-            self._connection.fine_if_missing(),
-        ):
-            self._client.set_registered_model_tag(
-                tombstone.name, f"{_DELETED}{tombstone.number}", json.dumps(said)
-            )
+        said = {part: getattr(tombstone, part) for part in _SAID}
+        key = f"{_DELETED}{tombstone.number}"
+        with self._connection.fine_if_missing():
+            self._client.set_registered_model_tag(tombstone.name, key, json.dumps(said))
 
 
 def _all(ask: Callable[[str | None], Any]) -> Iterator[Any]:
@@ -335,7 +317,6 @@ def _all(ask: Callable[[str | None], Any]) -> Iterator[Any]:
 def _tombstone(name: str, key: str, value: str) -> Tombstone | None:
     with suppress(ValueError, TypeError, KeyError):  # written by somebody else
         said = parse_json(value)
-        number = int(key.removeprefix(_DELETED))
-        told = (str(said[part]) for part in ("digest", "by", "reason", "at"))
-        return Tombstone(name, number, *told)
+        told = {part: str(said[part]) for part in _SAID}
+        return Tombstone(name, int(key.removeprefix(_DELETED)), **told)
     return None
