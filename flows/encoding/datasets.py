@@ -255,7 +255,8 @@ def record(
     run = None if encoded.encoded_bytes else runs.dataset_run(*called)
     known = run is not None
     if run is None:
-        shown = _as_record(encoded, TokenShards(encoded.output), version, paths, asked)
+        shards = TokenShards(encoded.output)  # of a store, it holds a copy of the manifest
+        shown = _as_record(encoded, shards, version, paths, asked)
         run = runs.record(shown, runs.dataset_run(*called, status="RUNNING"))
     base = registry.tracker.settings.ui
     link = run_link(base, run.experiment_id, run.run_id)
