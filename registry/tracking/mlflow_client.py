@@ -10,26 +10,21 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import cached_property, wraps
-from inspect import isfunction
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from bpeline.registry.environment import prepare_mlflow
 from bpeline.registry.tracking import mlflow_database
-from bpeline.registry.tracking.mlflow_errors import as_registry_error, says_missing, unshown
+from bpeline.registry.tracking.mlflow_errors import unshown
 from bpeline.registry.tracking.tracked import TrackingSettings
 from bpeline.registry.tracking.ui_links import is_server
 from bpeline.tokenizer_core.durable_files import DURABLE
-from bpeline.tokenizer_core.errors import BpelineError, StorageError
+from bpeline.tokenizer_core.errors import StorageError
 from bpeline.tokenizer_core.urls import sqlite_url
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-
-Part = TypeVar("Part")
 
 OUT_OF_DATE = "another MLflow made it"
 # What MLflow says of a database that has other tables, opened to be read alone.
@@ -125,30 +120,6 @@ class Connection:
             return OUT_OF_DATE if any(sign in reason for sign in _OUTDATED) else reason[:200]
         return ""
 
-    @contextmanager
-    def answering(self, doing: str) -> Iterator[None]:
-        """Turn MLflow's and the network's errors into ours.
-
-        Raises:
-            RegistryUnreachable: MLflow does not answer within the settings' limits.
-            RegistryError: it refuses.
-        """
-        try:
-            yield
-        except BpelineError:
-            raise
-        except Exception as error:
-            raise as_registry_error(error, doing, self.settings.place) from error
-
-    @contextmanager
-    def fine_if_missing(self) -> Iterator[None]:
-        """Suppress MLflow's answer that there is no such thing."""
-        try:
-            yield
-        except Exception as error:
-            if not says_missing(error):
-                raise
-
     def artifacts_at(self, location: str) -> Any:
         """MLflow's store of the artifacts that lie at an address.
 
@@ -160,31 +131,6 @@ class Connection:
         if not location:
             raise unshown(self.settings.place, "where its files are")
         return get_artifact_repository(location, tracking_uri=self.settings.uri)
-
-
-def answering(kind: type[Part]) -> type[Part]:
-    """Let the public methods of a class turn MLflow's and the network's errors into ours.
-
-    The class has a `Connection`.
-
-    Raises:
-        RegistryUnreachable: MLflow does not answer within the settings' limits.
-        RegistryError: it refuses.
-    """
-    for name, method in list(vars(kind).items()):
-        if isfunction(method) and not name.startswith("_"):
-            setattr(kind, name, _translating(method))
-    return kind
-
-
-def _translating(method: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(method)
-    def translating(self: Any, *arguments: Any, **named: Any) -> Any:
-        doing = [method.__name__.replace("_", " "), *arguments[:1]]
-        with self._connection.answering(" ".join(one for one in doing if isinstance(one, str))):
-            return method(self, *arguments, **named)
-
-    return translating
 
 
 def _client_of(uri: str, settings: TrackingSettings) -> MlflowClient:

@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bpeline.registry.records import Publication
 from bpeline.registry.tracking.descriptions import description_of
-from bpeline.registry.tracking.mlflow_client import Connection, answering
-from bpeline.registry.tracking.mlflow_errors import already_exists, insisting, unshown
+from bpeline.registry.tracking.mlflow_client import Connection
+from bpeline.registry.tracking.mlflow_errors import (
+    THERE,
+    answering,
+    fine_if,
+    insisting,
+    unshown,
+)
 from bpeline.registry.tracking.mlflow_runs import MODEL_FOLDER, Runs
 from bpeline.registry.tracking.tracked import (
     OWNER_TAG,
@@ -57,11 +63,8 @@ class Models:
 
     def ensure_registered_model(self, name: str) -> None:
         """Make room for versions of ``name`` unless there is."""
-        try:
+        with fine_if(THERE):
             insisting(lambda: self._client.create_registered_model(name, {"kind": "tokenizer"}))
-        except Exception as error:
-            if not already_exists(error):
-                raise
 
     def log_model(
         self,

@@ -32,8 +32,15 @@ from bpeline.registry.tracking.descriptions import (
     description_of_experiment,
     shortened_page,
 )
-from bpeline.registry.tracking.mlflow_client import Connection, answering
-from bpeline.registry.tracking.mlflow_errors import already_exists, insisting, unshown
+from bpeline.registry.tracking.mlflow_client import Connection
+from bpeline.registry.tracking.mlflow_errors import (
+    MISSING,
+    THERE,
+    answering,
+    fine_if,
+    insisting,
+    unshown,
+)
 from bpeline.registry.tracking.tracked import (
     OWNER_TAG,
     TrackedVersion,
@@ -170,14 +177,14 @@ class Runs:
 
     def metrics_of(self, mlflow_run_id: str) -> dict[str, float]:
         """The last value of every metric of a run; empty when the run is gone."""
-        with self._connection.fine_if_missing():
+        with fine_if(MISSING):
             run = self._client.get_run(mlflow_run_id)
             return {**self._whole_metrics(run.info), **plain_metrics(run.data.metrics)}
         return {}
 
     def lineage_of(self, mlflow_run_id: str) -> tuple[str, str]:
         """The digests of the corpus and of the word counts of a run; empty where not known."""
-        with self._connection.fine_if_missing():
+        with fine_if(MISSING):
             tags = self._client.get_run(mlflow_run_id).data.tags
             return tags.get("corpus_digest", ""), tags.get("counts_digest", "")
         return "", ""
@@ -213,7 +220,7 @@ class Runs:
 
     def remove_run(self, mlflow_run_id: str) -> None:
         """Remove a run; MLflow keeps it among its deleted ones."""
-        with self._connection.fine_if_missing():  # another was faster
+        with fine_if(MISSING):  # another was faster
             self._client.delete_run(mlflow_run_id)
 
     # ---- drift -------------------------------------------------------------------------------
@@ -284,12 +291,11 @@ class Runs:
             location = self._connection.settings.artifact_location
             place = None if location is None else f"{location.rstrip('/')}/{name}"
             note = {"mlflow.note.content": description_of_experiment(name)}
-            try:
+            with fine_if(THERE):  # another process was faster
                 return str(self._client.create_experiment(name, place, note))
-            except Exception as error:
-                found = self._client.get_experiment_by_name(name)
-                if found is None or not already_exists(error):  # else another process was faster
-                    raise
+            found = self._client.get_experiment_by_name(name)
+        if found is None:
+            raise unshown(self._connection.settings.place, f"the experiment {name}")
         if found.lifecycle_stage == "deleted":
             self._client.restore_experiment(found.experiment_id)
         return str(found.experiment_id)

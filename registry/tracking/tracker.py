@@ -16,8 +16,15 @@ from typing import Any, TypeVar
 from bpeline.registry.records import Tombstone
 from bpeline.registry.tracking import mlflow_database, snapshot
 from bpeline.registry.tracking.descriptions import description_of_name, is_ours, linked_page
-from bpeline.registry.tracking.mlflow_client import Connection, answering
-from bpeline.registry.tracking.mlflow_errors import already_exists, insisting, unshown
+from bpeline.registry.tracking.mlflow_client import Connection
+from bpeline.registry.tracking.mlflow_errors import (
+    MISSING,
+    THERE,
+    answering,
+    fine_if,
+    insisting,
+    unshown,
+)
 from bpeline.registry.tracking.mlflow_models import Models
 from bpeline.registry.tracking.mlflow_runs import Runs
 from bpeline.registry.tracking.snapshot import Registered
@@ -71,8 +78,7 @@ class MlflowTracker:
 
     def prepare(self) -> None:
         """Import MLflow and connect: seconds of plain Python, and more for a new database."""
-        with self._connection.answering("preparing MLflow"):
-            _ = self._client
+        _ = self._client
 
     def why_unusable(self) -> str:
         """Why its database, a SQLite file, cannot be used as it is; empty where it can. Reads."""
@@ -83,79 +89,67 @@ class MlflowTracker:
 
     def identity(self) -> str:
         """What tells this MLflow from all others; empty where nothing of ours was ever written."""
-        with self._connection.answering("asking which MLflow this is"):
-            return self._answer(lambda kept: kept.identity, self._identity)
+        return self._answer(lambda kept: kept.identity, self._identity)
 
     def ensure_identity(self) -> str:
         """The same; made where there is none."""
-        with self._connection.answering("preparing MLflow for versions"):
-            if known := self._identity():
-                return known
-            tags = {
-                IDENTITY_TAG: secrets.token_hex(8),
-                "mlflow.note.content": "by this experiment bpeline knows which MLflow this is",
-            }
-            place = self.settings.artifact_location
-            try:
-                self._client.create_experiment(IDENTITY_EXPERIMENT, place, tags)
-            except Exception as error:
-                if not already_exists(error):
-                    raise
-            found = self._client.get_experiment_by_name(IDENTITY_EXPERIMENT)
-            if found is not None and IDENTITY_TAG not in found.tags:  # somebody else made it
-                identity = tags[IDENTITY_TAG]
-                self._client.set_experiment_tag(found.experiment_id, IDENTITY_TAG, identity)
-            made = self._identity()
-            if not made:
-                raise unshown(self.settings.place, "the experiment that it has just made")
-            return made
+        if known := self._identity():
+            return known
+        tags = {
+            IDENTITY_TAG: secrets.token_hex(8),
+            "mlflow.note.content": "by this experiment bpeline knows which MLflow this is",
+        }
+        place = self.settings.artifact_location
+        with fine_if(THERE):
+            self._client.create_experiment(IDENTITY_EXPERIMENT, place, tags)
+        found = self._client.get_experiment_by_name(IDENTITY_EXPERIMENT)
+        if found is not None and IDENTITY_TAG not in found.tags:  # somebody else made it
+            identity = tags[IDENTITY_TAG]
+            self._client.set_experiment_tag(found.experiment_id, IDENTITY_TAG, identity)
+        made = self._identity()
+        if not made:
+            raise unshown(self.settings.place, "the experiment that it has just made")
+        return made
 
     def aliases(self, name: str | None = None) -> dict[str, dict[str, int]]:
         """Of every name (or one), where its aliases point."""
-        with self._connection.answering("reading the aliases"):
-            found = self._answer(lambda kept: kept.aliases, lambda: self._models(name)[0])
-            return {one: dict(found[one]) for one in found if name in (None, one)}
+        found = self._answer(lambda kept: kept.aliases, lambda: self._models(name)[0])
+        return {one: dict(found[one]) for one in found if name in (None, one)}
 
     def model_tags(self, name: str | None = None) -> dict[str, dict[str, str]]:
         """Of every name (or one), what is said of the registered model, not of its versions."""
-        with self._connection.answering("reading the tags of models"):
-            found = self._answer(lambda kept: kept.model_tags, lambda: self._models(name)[1])
-            return {one: dict(found[one]) for one in found if name in (None, one)}
+        found = self._answer(lambda kept: kept.model_tags, lambda: self._models(name)[1])
+        return {one: dict(found[one]) for one in found if name in (None, one)}
 
     def versions(self, name: str | None = None) -> list[TrackedVersion]:
         """All versions of ``name`` (of all names), those that are not ours left out."""
         chosen = "" if name is None else f"name = '{name}'"
-        with self._connection.answering("listing the versions"):
-            found = self._answer(lambda kept: kept.versions, lambda: self._search(chosen))
-            return [one for one in found if one.digest and name in (None, one.name)]
+        found = self._answer(lambda kept: kept.versions, lambda: self._search(chosen))
+        return [one for one in found if one.digest and name in (None, one.name)]
 
     def version(self, name: str, number: int) -> TrackedVersion | None:
         """One version, or None when MLflow does not know it."""
-        with self._connection.answering(f"looking for {name}/{number}"):
-            return self._answer(
-                lambda kept: kept.version(name, number),
-                lambda: self._or_none(lambda: self._client.get_model_version(name, str(number))),
-            )
+        return self._answer(
+            lambda kept: kept.version(name, number),
+            lambda: self._or_none(lambda: self._client.get_model_version(name, str(number))),
+        )
 
     def version_of_alias(self, name: str, alias: str) -> TrackedVersion | None:
         """The version an alias points to now, or None when there is no such alias."""
-        with self._connection.answering(f"looking for {name}@{alias}"):
-            return self._answer(
-                lambda kept: kept.version(name, kept.aliases.get(name, {}).get(alias, 0)),
-                lambda: self._or_none(lambda: self._client.get_model_version_by_alias(name, alias)),
-            )
+        return self._answer(
+            lambda kept: kept.version(name, kept.aliases.get(name, {}).get(alias, 0)),
+            lambda: self._or_none(lambda: self._client.get_model_version_by_alias(name, alias)),
+        )
 
     def find_versions(self, name: str, digest: str) -> list[TrackedVersion]:
         """Versions of ``name`` with this digest, lowest number first."""
-        with self._connection.answering("searching the registered versions"):
-            return self._search(f"name = '{name}' and tags.digest = '{digest}'")
+        return self._search(f"name = '{name}' and tags.digest = '{digest}'")
 
     def keep_snapshot(self) -> None:
         """Keep what a SQLite file of MLflow's holds for commands that only read; see `snapshot`."""
         if self._connection.database is None:
             return
-        with self._connection.answering("reading what is registered"):
-            self._registered()
+        self._registered()
 
     def _answer(self, read: Callable[[Registered], Answer], ask: Callable[[], Answer]) -> Answer:
         """From the snapshot where it counts; else MLflow is asked."""
@@ -217,7 +211,7 @@ class MlflowTracker:
         return sorted(map(TrackedVersion.of, pages), key=lambda one: (one.name, one.number))
 
     def _or_none(self, ask: Callable[[], Any]) -> TrackedVersion | None:
-        with self._connection.fine_if_missing():
+        with fine_if(MISSING):
             return TrackedVersion.of(ask())
         return None
 
@@ -229,7 +223,7 @@ class MlflowTracker:
 
     def remove_alias(self, name: str, alias: str) -> None:
         """Let an alias point nowhere; one that does already is fine."""
-        with self._connection.fine_if_missing():
+        with fine_if(MISSING):
             self._client.delete_registered_model_alias(name, alias)
 
     def tag_version(self, name: str, number: int, tags: Mapping[str, str]) -> None:
@@ -280,7 +274,7 @@ class MlflowTracker:
 
     def withdraw_version(self, name: str, number: int) -> None:
         """Remove a version, and its aliases; one that is gone already is fine."""
-        with self._connection.fine_if_missing():
+        with fine_if(MISSING):
             self._client.delete_model_version(name, str(number))
 
     # ---- versions that were deleted ----------------------------------------------------------
@@ -299,7 +293,7 @@ class MlflowTracker:
         """Say of a number that its version was deleted; where the whole model is gone, nothing."""
         said = {part: getattr(tombstone, part) for part in _SAID}
         key = f"{_DELETED}{tombstone.number}"
-        with self._connection.fine_if_missing():
+        with fine_if(MISSING):
             self._client.set_registered_model_tag(tombstone.name, key, json.dumps(said))
 
 
