@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from .development_text import changed_development as changed_development
     from .development_text import development_of as development_of
     from .drift_record import DriftObservation as DriftObservation
-    from .drift_record import ObservedDrift as ObservedDrift
     from .drift_record import PastObservation as PastObservation
     from .publication import CURVE_METRIC as CURVE_METRIC
     from .publication import LIBRARY as LIBRARY

@@ -114,9 +114,9 @@ def _as_ours(error: Exception, doing: str, place: str) -> RegistryError | DiskFu
         )
     if _is_of_files(error) or _STORE_SAYS in said:
         return ArtifactsRefused(
-            f"the files of MLflow at {place} cannot be read or written ({doing}): {reason}",
+            f"the place of MLflow's files refuses ({doing}): {reason}",
             "accepted are a directory or bucket that is there, and credentials that may use it",
-            "look at what is named above, at BPELINE_ARTIFACTS_URL, and at the server's log",
+            f"look at what is named above, BPELINE_ARTIFACTS_URL, and the artifacts of {place}",
         )
     if getattr(error, "error_code", None) in _REFUSALS:
         return RegistryError(

@@ -20,7 +20,6 @@ from bpeline.registry.records import (
     CURVE_METRIC,
     CorpusInput,
     DriftObservation,
-    ObservedDrift,
     PastObservation,
     Publication,
     RunRecord,
@@ -225,13 +224,16 @@ class Runs:
 
     # ---- drift -------------------------------------------------------------------------------
 
-    def record_drift(self, observation: DriftObservation) -> ObservedDrift:
+    def record_drift(self, observation: DriftObservation) -> tuple[RunInfo, int]:
         """Add one observation to the drift run of its name, which is made for the first.
 
         ``metrics`` must have `DRIFTED`. An observation that is cut short before its metrics are
         there has not happened: the next one takes its number.
+
+        Returns:
+            The run, and the number of the observation, from 1.
         """
-        from mlflow.entities import Metric
+        from mlflow.entities import Metric, RunTag
 
         name = observation.name
         runs = self._drift_runs(name)
@@ -244,25 +246,16 @@ class Runs:
         self._write_files(run, {place: record})
         last = sorted(observation.metrics.items(), key=lambda metric: metric[0] == DRIFTED)
         points = [Metric(key, value, observation.time_ms, number) for key, value in last]
-        self._log_batch(run.run_id, points)
         title, _, rest = observation.page.partition("\n")
         page = f"{title}\n\nIn charts of metrics, *Step* is the observation's number.\n{rest}"
-        for key, value in (
-            (f"observation.{number}", shortened(observation.said)),
-            ("mlflow.note.content", shortened_page(page, place)),
-        ):
-            self._client.set_tag(run.run_id, key, value, synchronous=True)
+        said = RunTag(f"observation.{number}", shortened(observation.said))
+        note = RunTag("mlflow.note.content", shortened_page(page, place))
+        self._log_batch(run.run_id, points, [], [said, note])
         self._client.set_terminated(run.run_id)
-        series = {
-            key: tuple(
-                (point.step, point.value)
-                for point in self._client.get_metric_history(run.run_id, key)
-            )
-            for key in observation.metrics
-        }
-        if number not in (step for step, _ in series.get(DRIFTED, ())):
+        shown = self._client.get_metric_history(run.run_id, DRIFTED)
+        if number not in (point.step for point in shown):
             raise unshown(self._connection.settings.place, f"observation {number}")
-        return ObservedDrift(run.run_id, run.experiment_id, number, series)
+        return run, number
 
     def past_observations(self, name: str, metrics: Sequence[str]) -> list[PastObservation]:
         """What the drift run of a name has of some metrics, in order; empty where there is none."""
