@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from . import server_alias as server_alias
     from . import ui_links as ui_links
     from .descriptions import STEP_IS_IDS as STEP_IS_IDS
-    from .mlflow_client import OUT_OF_DATE as OUT_OF_DATE
+    from .mlflow_database import OUT_OF_DATE as OUT_OF_DATE
     from .mlflow_database import database_of as database_of
     from .mlflow_database import is_there as is_there
     from .mlflow_models import Traces as Traces

@@ -83,7 +83,7 @@ class MlflowTracker:
     def why_unusable(self) -> str:
         """Why its database, a SQLite file, cannot be used as it is; empty where it can. Reads."""
         assert self._connection.database is not None
-        return self._connection.why_unusable(self._connection.database)
+        return mlflow_database.why_unusable(self._connection.database, self._connection.open)
 
     # ---- what it holds -----------------------------------------------------------------------
 
