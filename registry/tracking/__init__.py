@@ -25,6 +25,5 @@ if TYPE_CHECKING:
     from .ui_links import is_server as is_server
     from .ui_links import model_link as model_link
     from .ui_links import run_link as run_link
-    from .ui_links import ui_base as ui_base
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bpeline.registry.records import Publication
+from bpeline.registry.tracking import tracked
 from bpeline.registry.tracking.descriptions import description_of
 from bpeline.registry.tracking.mlflow_client import Connection
 from bpeline.registry.tracking.mlflow_errors import (
@@ -21,13 +22,6 @@ from bpeline.registry.tracking.mlflow_errors import (
     unshown,
 )
 from bpeline.registry.tracking.mlflow_runs import MODEL_FOLDER, Runs
-from bpeline.registry.tracking.tracked import (
-    OWNER_TAG,
-    VERSIONS_AT_ONCE,
-    Unended,
-    shortened,
-    shown_set,
-)
 from bpeline.registry.tracking.ui_links import run_page
 from bpeline.tokenizer_core.errors import UnknownVersion
 
@@ -92,7 +86,7 @@ class Models:
             tags={
                 "digest": publication.digest,
                 "run_id": publication.run_id,
-                OWNER_TAG: self._connection.settings.owner,
+                tracked.OWNER_TAG: self._connection.settings.owner,
             },
             params={"vocab_size": str(publication.vocab_size)},
             model_type="tokenizer",
@@ -117,8 +111,8 @@ class Models:
             run_id=run.run_id,
             tags={  # in the order of MLflow's pages, where narrow columns end soon
                 "vocab_size": str(publication.vocab_size),
-                "pattern": shortened(publication.pattern),
-                "evaluation_set": shown_set(publication.evaluation_set),
+                "pattern": tracked.shortened(publication.pattern),
+                "evaluation_set": tracked.shown_set(publication.evaluation_set),
                 "trained_at": publication.created_at,
                 "digest": publication.digest,
                 "run_id": publication.run_id,
@@ -133,15 +127,17 @@ class Models:
         linked = json.dumps([{"name": publication.name, "version": int(made.version)}])
         self._client.set_logged_model_tags(model.model_id, {_LINKED: linked})
 
-    def unregistered_models(self) -> list[Unended]:
+    def unregistered_models(self) -> list[tracked.Unended]:
         """The models that this workspace stored and that no version has."""
         experiments = [one.experiment_id for one in self._client.search_experiments()]
         owner = self._connection.settings.owner
-        stored = self._client.search_logged_models(experiments, f"tags.{OWNER_TAG} = '{owner}'")
-        versions = self._client.search_model_versions(max_results=VERSIONS_AT_ONCE)
+        stored = self._client.search_logged_models(
+            experiments, f"tags.{tracked.OWNER_TAG} = '{owner}'"
+        )
+        versions = self._client.search_model_versions(max_results=tracked.VERSIONS_AT_ONCE)
         used = {one.source.rstrip("/") for one in versions}
         return [
-            Unended(model.model_id, model.tags.get("run_id", ""), model.creation_timestamp)
+            tracked.Unended(model.model_id, model.tags.get("run_id", ""), model.creation_timestamp)
             for model in stored
             if model.artifact_location.rstrip("/") not in used and _LINKED not in model.tags
         ]

@@ -25,12 +25,8 @@ from bpeline.registry.records import (
     RunRecord,
     as_text,
 )
+from bpeline.registry.tracking import descriptions, tracked
 from bpeline.registry.tracking.decisive import MOST_PARAMS, decisive_metrics, decisive_params
-from bpeline.registry.tracking.descriptions import (
-    description_of,
-    description_of_experiment,
-    shortened_page,
-)
 from bpeline.registry.tracking.mlflow_client import Connection
 from bpeline.registry.tracking.mlflow_errors import (
     MISSING,
@@ -40,17 +36,7 @@ from bpeline.registry.tracking.mlflow_errors import (
     insisting,
     unshown,
 )
-from bpeline.registry.tracking.tracked import (
-    OWNER_TAG,
-    TrackedVersion,
-    Unended,
-    in_utf8,
-    milliseconds,
-    plain_metrics,
-    shortened,
-    shown_metric,
-    shown_set,
-)
+from bpeline.registry.tracking.tracked import TrackedVersion
 from bpeline.registry.tracking.ui_links import run_page
 from bpeline.tokenizer_core.bounded_files import read_json
 from bpeline.tokenizer_core.durable_files import DURABLE
@@ -106,8 +92,8 @@ class Runs:
         if run is None or run.status != "RUNNING":
             return
         if error:
-            self._client.set_tag(run.run_id, "error", shortened(error))
-        self._client.set_terminated(run.run_id, status, milliseconds(at) if at else None)
+            self._client.set_tag(run.run_id, "error", tracked.shortened(error))
+        self._client.set_terminated(run.run_id, status, tracked.milliseconds(at) if at else None)
 
     def record_run(
         self, publication: Publication, files: Sequence[Path], made: TrackedVersion | None = None
@@ -126,7 +112,9 @@ class Runs:
             again = {"mlflow.runName": f"{made.name}/{made.number} again"}
             record = replace(record, tags={**record.tags, **again})
         page = run_page(run.experiment_id, run.run_id, "report/report.html")
-        return self.record(replace(record, note=description_of(publication, page)), run)
+        return self.record(
+            replace(record, note=descriptions.description_of(publication, page)), run
+        )
 
     def log_model_metrics(self, run: RunInfo, model_id: str, publication: Publication) -> None:
         """Show the decisive metrics on the page of a stored model, with the texts they are of."""
@@ -154,7 +142,7 @@ class Runs:
         for child in record.children:
             tags = {**child.tags, "mlflow.parentRunId": run.run_id}
             self.record(replace(child, tags=tags))
-        end = milliseconds(record.ended_at) if record.ended_at else None
+        end = tracked.milliseconds(record.ended_at) if record.ended_at else None
         self._client.set_terminated(run.run_id, end_time=end)
         return run
 
@@ -166,7 +154,7 @@ class Runs:
         shown = [
             run.info
             for run in self._search(name, chosen)
-            if run.data.tags.get("output") == shortened(output)
+            if run.data.tags.get("output") == tracked.shortened(output)
         ]
         return shown[-1] if shown else None
 
@@ -178,7 +166,7 @@ class Runs:
         """The last value of every metric of a run; empty when the run is gone."""
         with fine_if(MISSING):
             run = self._client.get_run(mlflow_run_id)
-            return {**self._whole_metrics(run.info), **plain_metrics(run.data.metrics)}
+            return {**self._whole_metrics(run.info), **tracked.plain_metrics(run.data.metrics)}
         return {}
 
     def lineage_of(self, mlflow_run_id: str) -> tuple[str, str]:
@@ -207,13 +195,13 @@ class Runs:
         self._write_files(run, files)
         return run
 
-    def unended_runs(self) -> list[Unended]:
+    def unended_runs(self) -> list[tracked.Unended]:
         """The runs that this workspace began to show and has not ended."""
         experiments = [one.experiment_id for one in self._client.search_experiments()]
-        owner = f"tags.{OWNER_TAG} = '{self._connection.settings.owner}'"
+        owner = f"tags.{tracked.OWNER_TAG} = '{self._connection.settings.owner}'"
         runs = self._client.search_runs(experiments, f"attributes.status = 'RUNNING' and {owner}")
         return [
-            Unended(run.info.run_id, run.data.tags.get("run_id", ""), run.info.start_time)
+            tracked.Unended(run.info.run_id, run.data.tags.get("run_id", ""), run.info.start_time)
             for run in runs
         ]
 
@@ -248,8 +236,8 @@ class Runs:
         points = [Metric(key, value, observation.time_ms, number) for key, value in last]
         title, _, rest = observation.page.partition("\n")
         page = f"{title}\n\nIn charts of metrics, *Step* is the observation's number.\n{rest}"
-        said = RunTag(f"observation.{number}", shortened(observation.said))
-        note = RunTag("mlflow.note.content", shortened_page(page, place))
+        said = RunTag(f"observation.{number}", tracked.shortened(observation.said))
+        note = RunTag("mlflow.note.content", descriptions.shortened_page(page, place))
         self._log_batch(run.run_id, points, [], [said, note])
         self._client.set_terminated(run.run_id)
         shown = self._client.get_metric_history(run.run_id, DRIFTED)
@@ -283,7 +271,7 @@ class Runs:
             # Without an absolute location MLflow writes to ./mlruns of the current directory.
             location = self._connection.settings.artifact_location
             place = None if location is None else f"{location.rstrip('/')}/{name}"
-            note = {"mlflow.note.content": description_of_experiment(name)}
+            note = {"mlflow.note.content": descriptions.description_of_experiment(name)}
             with fine_if(THERE):  # another process was faster
                 return str(self._client.create_experiment(name, place, note))
             found = self._client.get_experiment_by_name(name)
@@ -317,12 +305,12 @@ class Runs:
     def _begin_run(self, record: RunRecord) -> RunInfo:
         """Make a run, once: MLflow's client may repeat what was done, or deny it."""
         tags = {
-            "mlflow.user": in_utf8(record.started_by or this_user()),
+            "mlflow.user": tracked.in_utf8(record.started_by or this_user()),
             "mlflow.source.name": "bpeline",
-            OWNER_TAG: self._connection.settings.owner,
+            tracked.OWNER_TAG: self._connection.settings.owner,
             **_tags(record),
         }
-        begin = milliseconds(record.started_at) if record.started_at else None
+        begin = tracked.milliseconds(record.started_at) if record.started_at else None
         experiment_id = self._make_experiment(record.name)
         failure: Exception = unshown(
             self._connection.settings.place, "the run that it has just made"
@@ -348,7 +336,7 @@ class Runs:
             run.run_id,
             _metrics(record, run),
             [
-                Param(key, shortened(as_text(value)))
+                Param(key, tracked.shortened(as_text(value)))
                 for key, value in sorted(params.items())
                 if key not in known
             ],
@@ -368,7 +356,7 @@ class Runs:
                 folder, _, name = place.rpartition("/")
                 if isinstance(content, str):
                     text, content = content, Path(aside) / name
-                    DURABLE.write(content, in_utf8(text).encode())
+                    DURABLE.write(content, tracked.in_utf8(text).encode())
                 store.log_artifact(str(content), folder or None)
 
     def _whole_metrics(self, run: RunInfo) -> dict[str, float]:
@@ -386,7 +374,7 @@ def _record_of(publication: Publication, files: Sequence[Path] = ()) -> RunRecor
     shown_by_mlflow = {k: v for k, v in publication.tags.items() if k.startswith("mlflow.")}
     about = {k: v for k, v in publication.tags.items() if k not in shown_by_mlflow}
     # Beside ``evaluation``, which says what was asked for and not what was measured on.
-    measured = {"evaluation_set": shown_set(publication.evaluation_set)}
+    measured = {"evaluation_set": tracked.shown_set(publication.evaluation_set)}
     return RunRecord(
         name=publication.name,
         title=f"{publication.name}-{publication.run_id}",
@@ -419,11 +407,11 @@ def _record_of(publication: Publication, files: Sequence[Path] = ()) -> RunRecor
 
 
 def _tags(record: RunRecord) -> dict[str, str]:
-    tags = {key: shortened(value) for key, value in record.tags.items()}
+    tags = {key: tracked.shortened(value) for key, value in record.tags.items()}
     if record.run_id:
         tags["run_id"] = record.run_id
     if record.note:
-        tags["mlflow.note.content"] = shortened_page(record.note, record.note_file)
+        tags["mlflow.note.content"] = descriptions.shortened_page(record.note, record.note_file)
     return tags
 
 
@@ -444,13 +432,13 @@ def _metrics(record: RunRecord, run: RunInfo, model_id: str | None = None) -> li
         measured_on = texts if model_id and depends_on_text(name) else None
         metrics.append(
             Metric(
-                shown_metric(name, record.set_number),
+                tracked.shown_metric(name, record.set_number),
                 value,
                 # A fixed time makes repeating harmless: MLflow keeps one point per key, time, step.
                 int(run.start_time),
                 step,
                 model_id=model_id,
-                dataset_name=measured_on and in_utf8(measured_on.name),
+                dataset_name=measured_on and tracked.in_utf8(measured_on.name),
                 dataset_digest=measured_on and measured_on.digest[:_DIGEST_DIGITS],
             )
         )
@@ -463,7 +451,7 @@ def _dataset_input(source: CorpusInput) -> DatasetInput:
 
     return DatasetInput(
         Dataset(
-            name=in_utf8(source.name),
+            name=tracked.in_utf8(source.name),
             digest=source.digest[:_DIGEST_DIGITS],
             source_type=source.source.split("://")[0] if is_url(source.source) else "local",
             source=json.dumps({"uri": source.source}),

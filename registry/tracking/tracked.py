@@ -13,20 +13,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bpeline.registry.environment import UI_PORT
-from bpeline.registry.tracking.ui_links import ui_base, ui_command
+from bpeline.registry.tracking.ui_links import is_server
 from bpeline.tokenizer_core.evaluation import NEW_TEXT, depends_on_text
 from bpeline.tokenizer_core.redaction import without_secrets
 
-# A reserved experiment, whose name no tokenizer can have, tells one MLflow from all others.
-IDENTITY_EXPERIMENT = ".bpeline"
-IDENTITY_TAG = "bpeline.store"
 OWNER_TAG = "bpeline.workspace"  # the workspace that shows a run or stored a model
 
 # All versions in one answer: pages are of different moments, and a version that is registered or
 # tagged between two of them is in both or in neither. MLflow allows 200,000.
 VERSIONS_AT_ONCE = 100_000
 
-COMPARED = "compared_with."  # begins the tags that say which versions it was compared with
 LONGEST_TEXT = 500  # characters of a parameter or tag; MLflow itself refuses more than 6,000
 _OF_A_SET = re.compile(r"\.(?:set(\d+)|own_text)$")  # what `shown_metric` appends
 
@@ -63,13 +59,17 @@ class TrackingSettings:
 
     @property
     def ui(self) -> str:
-        """The address of MLflow's pages, which links begin with."""
-        return ui_base(self.uri, self.ui_port)
+        """The address of MLflow's pages, which links begin with: the server, or that of the UI."""
+        if not is_server(self.uri):
+            return f"http://127.0.0.1:{self.ui_port}"
+        return re.sub(r"//[^/]*@", "//", self.uri.rstrip("/"))  # links tell no password
 
     @property
     def ui_command(self) -> str:
-        """What to type so that they are served; empty where they are."""
-        return "" if self.ui_is_served else ui_command(self.uri, self.ui_port)
+        """What to type so that they are served; empty where they are, or a server does that."""
+        if self.ui_is_served or is_server(self.uri):
+            return ""
+        return "bpeline ui" if self.ui_port == UI_PORT else f"bpeline ui --port {self.ui_port}"
 
 
 class Unended(NamedTuple):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bpeline.registry.records import Tombstone
-from bpeline.registry.tracking import mlflow_database, snapshot
+from bpeline.registry.tracking import mlflow_database, snapshot, tracked
 from bpeline.registry.tracking.descriptions import description_of_name, is_ours, linked_page
 from bpeline.registry.tracking.mlflow_client import Connection
 from bpeline.registry.tracking.mlflow_errors import (
@@ -28,19 +28,15 @@ from bpeline.registry.tracking.mlflow_errors import (
 from bpeline.registry.tracking.mlflow_models import Models
 from bpeline.registry.tracking.mlflow_runs import Runs
 from bpeline.registry.tracking.snapshot import Registered
-from bpeline.registry.tracking.tracked import (
-    IDENTITY_EXPERIMENT,
-    IDENTITY_TAG,
-    VERSIONS_AT_ONCE,
-    TrackedVersion,
-    TrackingSettings,
-    shortened,
-)
+from bpeline.registry.tracking.tracked import TrackedVersion, TrackingSettings
 from bpeline.registry.tracking.ui_links import run_page
 from bpeline.tokenizer_core.bounded_files import parse_json
 
 Answer = TypeVar("Answer")
 
+# A reserved experiment, whose name no tokenizer can have, tells one MLflow from all others.
+_IDENTITY_EXPERIMENT = ".bpeline"
+_IDENTITY_TAG = "bpeline.store"
 _DELETED = "bpeline.deleted."  # and the number
 _SAID = ("digest", "by", "reason", "at")
 
@@ -96,16 +92,16 @@ class MlflowTracker:
         if known := self._identity():
             return known
         tags = {
-            IDENTITY_TAG: secrets.token_hex(8),
+            _IDENTITY_TAG: secrets.token_hex(8),
             "mlflow.note.content": "by this experiment bpeline knows which MLflow this is",
         }
         place = self.settings.artifact_location
         with fine_if(THERE):
-            self._client.create_experiment(IDENTITY_EXPERIMENT, place, tags)
-        found = self._client.get_experiment_by_name(IDENTITY_EXPERIMENT)
-        if found is not None and IDENTITY_TAG not in found.tags:  # somebody else made it
-            identity = tags[IDENTITY_TAG]
-            self._client.set_experiment_tag(found.experiment_id, IDENTITY_TAG, identity)
+            self._client.create_experiment(_IDENTITY_EXPERIMENT, place, tags)
+        found = self._client.get_experiment_by_name(_IDENTITY_EXPERIMENT)
+        if found is not None and _IDENTITY_TAG not in found.tags:  # somebody else made it
+            identity = tags[_IDENTITY_TAG]
+            self._client.set_experiment_tag(found.experiment_id, _IDENTITY_TAG, identity)
         made = self._identity()
         if not made:
             raise unshown(self.settings.place, "the experiment that it has just made")
@@ -184,8 +180,8 @@ class MlflowTracker:
         return found
 
     def _identity(self) -> str:
-        found = self._client.get_experiment_by_name(IDENTITY_EXPERIMENT)
-        return "" if found is None else str(found.tags.get(IDENTITY_TAG, ""))
+        found = self._client.get_experiment_by_name(_IDENTITY_EXPERIMENT)
+        return "" if found is None else str(found.tags.get(_IDENTITY_TAG, ""))
 
     def _models(
         self, name: str | None
@@ -205,7 +201,7 @@ class MlflowTracker:
     def _search(self, chosen: str) -> list[TrackedVersion]:
         pages = _all(
             lambda token: self._client.search_model_versions(
-                chosen or None, max_results=VERSIONS_AT_ONCE, page_token=token
+                chosen or None, max_results=tracked.VERSIONS_AT_ONCE, page_token=token
             )
         )
         return sorted(map(TrackedVersion.of, pages), key=lambda one: (one.name, one.number))
@@ -230,14 +226,14 @@ class MlflowTracker:
         """Say something of a version, on its page and on that of its run."""
         run_id = self._client.get_model_version(name, str(number)).run_id
         for key, value in tags.items():
-            self._client.set_model_version_tag(name, str(number), key, shortened(value))
+            self._client.set_model_version_tag(name, str(number), key, tracked.shortened(value))
             if run_id:
-                self._client.set_tag(run_id, key, shortened(value), synchronous=True)
+                self._client.set_tag(run_id, key, tracked.shortened(value), synchronous=True)
 
     def tag_name(self, name: str, key: str, value: str) -> None:
         """Say something of a registered model; an empty value takes it back."""
         if value:
-            self._client.set_registered_model_tag(name, key, shortened(value))
+            self._client.set_registered_model_tag(name, key, tracked.shortened(value))
         else:
             self._client.delete_registered_model_tag(name, key)
 

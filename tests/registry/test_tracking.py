@@ -20,7 +20,7 @@ from bpeline.registry.tracking import MlflowTracker
 from bpeline.registry.tracking.descriptions import shortened_page
 from bpeline.registry.tracking.mlflow_errors import insisting
 from bpeline.registry.tracking.tracked import LONGEST_TEXT, TrackingSettings
-from bpeline.registry.tracking.ui_links import model_link, run_link, ui_base
+from bpeline.registry.tracking.ui_links import model_link, run_link
 from bpeline.registry.workspace.ui_ports import remember_ui_port, serving_ui
 from bpeline.tokenizer_core.errors import RegistryError, RegistryUnreachable, UnknownVersion
 
@@ -271,7 +271,7 @@ def test_a_refusal_is_not_taken_for_silence(registry: Registry) -> None:
 
 
 def test_links_open_the_view_with_charts() -> None:
-    base = ui_base("http://mlflow.local:5000/")
+    base = TrackingSettings("http://mlflow.local:5000/").ui
     links = [
         run_link(base, "1", "abc"),
         model_link(base, "news"),
@@ -280,7 +280,7 @@ def test_links_open_the_view_with_charts() -> None:
     assert all(one.startswith("http://mlflow.local:5000/#/") for one in links)
     assert all(one.endswith("workflowType=machine_learning") for one in links)
     assert links[2].startswith("http://mlflow.local:5000/#/models/news/versions/3?")
-    assert ui_base("sqlite:////x/mlflow.sqlite") == "http://127.0.0.1:5000"
+    assert TrackingSettings("sqlite:////x/mlflow.sqlite").ui == "http://127.0.0.1:5000"
 
 
 @pytest.mark.night
