@@ -104,10 +104,7 @@ def record_sweep(
         asked["mixtures"] = ", ".join(requests)
     lines = {} if sweep.compares_mixtures else _lines(combinations)
     named = registry.catalogue.evaluation_set(sweep.name)
-    children = tuple(
-        _child(sweep.name, one, requests[one.mixture], named, _for_model(sweep))
-        for one in combinations
-    )
+    children = tuple(_child(sweep, one, requests[one.mixture], named) for one in combinations)
     table = f"{table_of(sweep).markdown()}\n\n{sweep.measured_on}\n"
     with registry.workspace.temporary_directory("trials") as directory:
         picture = _draw(sweep, directory)
@@ -161,22 +158,16 @@ def _lines(combinations: Sequence[Combination]) -> dict[str, tuple[tuple[int, fl
 
 
 def _child(
-    name: str,
-    one: Combination,
-    request: TrainingRequest,
-    named: NamedSet | None,
-    more: Mapping[str, str],
+    sweep: Sweep, one: Combination, request: TrainingRequest, named: NamedSet | None
 ) -> RunRecord:
     """A combination as MLflow shows it, without parameters that say nothing.
 
     Args:
-        name: of the tokenizer.
         request: one of its mixture.
         named: the name's evaluation set, which need not be what it was measured on.
-        more: parameters besides.
     """
     own = {"pattern": one.pattern, "vocab_size": one.vocab_size, **VARIANTS[one.variant]}
-    params = {**request.as_config(), **own, **more}
+    params = {**request.as_config(), **own, **_for_model(sweep)}
     if one.mixture:
         weights = ", ".join(f"{s.source}={decimal(s.weight)}" for s in one.sources)
         params |= {"weights": weights, "temperature": request.temperature}
@@ -190,7 +181,7 @@ def _child(
         for label, opponent in one.record["compared"].items()
     }
     return RunRecord(
-        name=name,
+        name=sweep.name,
         title=title,
         tags={"kind": "sweep", **measured, **compared},
         params={**given, **measured},

@@ -115,13 +115,7 @@ class TrainingRun:
         name, begun = self.request.name, self.row.started_at
         self.registry.make_store()
         self.registry.tracker.runs.open_run(
-            RunRecord(
-                name=name,
-                title=f"{name}-{self.id}",
-                run_id=self.id,
-                started_at=begun,
-                params=asked(self.request),
-            )
+            RunRecord(name=name, run_id=self.id, started_at=begun, params=asked(self.request))
         )
         show_ends(self.registry)
 

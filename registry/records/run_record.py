@@ -18,7 +18,7 @@ class RunRecord:
 
     Attributes:
         name: of the tokenizer, and of the experiment.
-        title: of the run.
+        title: of the run; empty for the name with ``run_id``.
         run_id: our run; empty for runs of no training.
         started_at, ended_at: UTC, ISO 8601; empty for now.
         started_by: a user; empty for this one.
@@ -33,7 +33,7 @@ class RunRecord:
     """
 
     name: str
-    title: str
+    title: str = ""
     run_id: str = ""
     started_at: str = ""
     ended_at: str = ""

@@ -154,7 +154,7 @@ class Runs:
         shown = [
             run.info
             for run in self._search(name, chosen)
-            if run.data.tags.get("output") == tracked.shortened(output)
+            if run.data.tags.get("output") == tracked.in_utf8(output)
         ]
         return shown[-1] if shown else None
 
@@ -181,7 +181,7 @@ class Runs:
     ) -> None:
         """Show what was measured of a version later, on another evaluation set of its name."""
         run = self._client.get_run(mlflow_run_id).info
-        record = RunRecord(name="", title="", metrics=metrics, step=step, set_number=set_number)
+        record = RunRecord(name="", metrics=metrics, step=step, set_number=set_number)
         self._log(run, record)
         self._write_files(run, {METRICS_FILE: _json({**self._whole_metrics(run), **metrics})})
 
@@ -311,13 +311,14 @@ class Runs:
             **_tags(record),
         }
         begin = tracked.milliseconds(record.started_at) if record.started_at else None
+        title = record.title or f"{record.name}-{record.run_id}"
         experiment_id = self._make_experiment(record.name)
         failure: Exception = unshown(
             self._connection.settings.place, "the run that it has just made"
         )
         made: RunInfo | None = None
         try:
-            made = self._client.create_run(experiment_id, begin, tags, record.title).info
+            made = self._client.create_run(experiment_id, begin, tags, title).info
         except Exception as error:  # the reply may be lost although the run exists
             failure = error
         run = self._find_run(record.name, record.run_id) or made
@@ -377,7 +378,6 @@ def _record_of(publication: Publication, files: Sequence[Path] = ()) -> RunRecor
     measured = {"evaluation_set": tracked.shown_set(publication.evaluation_set)}
     return RunRecord(
         name=publication.name,
-        title=f"{publication.name}-{publication.run_id}",
         run_id=publication.run_id,
         started_at=publication.started_at or publication.created_at,
         started_by=publication.started_by,
@@ -407,7 +407,7 @@ def _record_of(publication: Publication, files: Sequence[Path] = ()) -> RunRecor
 
 
 def _tags(record: RunRecord) -> dict[str, str]:
-    tags = {key: tracked.shortened(value) for key, value in record.tags.items()}
+    tags = {key: tracked.in_utf8(value) for key, value in record.tags.items()}
     if record.run_id:
         tags["run_id"] = record.run_id
     if record.note:

@@ -26,7 +26,7 @@ BEGIN, END = "2026-01-02T03:00:00+00:00", "2026-01-02T03:04:05+00:00"
 
 def started(run_id: str) -> RunRecord:
     return RunRecord(
-        name="news", title="news", run_id=run_id, started_at=BEGIN, started_by="ada",
+        name="news", run_id=run_id, started_at=BEGIN, started_by="ada",
         params={"vocab_size": "258"},
     )  # fmt: skip
 
