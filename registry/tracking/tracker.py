@@ -143,9 +143,8 @@ class MlflowTracker:
 
     def keep_snapshot(self) -> None:
         """Keep what a SQLite file of MLflow's holds for commands that only read; see `snapshot`."""
-        if self._connection.database is None:
-            return
-        self._registered()
+        if self._connection.database is not None:
+            self._registered()
 
     def _answer(self, read: Callable[[Registered], Answer], ask: Callable[[], Answer]) -> Answer:
         """From the snapshot where it counts; else MLflow is asked."""
