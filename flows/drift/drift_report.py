@@ -297,24 +297,28 @@ def remember(report: DriftReport, registry: Registry) -> DriftReport:
         RegistryUnreachable: MLflow does not answer.
     """
     why = ", ".join(str(one.rule) for one in report.broken or report.not_judged)
-    observed = registry.tracker.drift.record_drift(
+    metrics, runs = report.metrics(), registry.tracker.runs
+    run, number = runs.record_drift(
         DriftObservation(
             name=report.name,
             said=f"{report.reference}: {report.outcome}{': ' if why else ''}{why}",
             time_ms=timegm(strptime(report.at[:19], "%Y-%m-%dT%H:%M:%S")) * 1000,
-            metrics=report.metrics(),
+            metrics=metrics,
             record=report.as_dict(),
             page=report.markdown(),
         )
     )
-    lines = {
-        name: observed.series[f"drift/{of_slice(BYTES_PER_TOKEN, name)}"] for name in report.slices
-    }
+    observations = runs.past_observations(report.name, list(metrics))
+
+    def series(metric: str) -> list[tuple[int, float]]:
+        return [(one.number, one.metrics[metric]) for one in observations if metric in one.metrics]
+
+    lines = {name: series(f"drift/{of_slice(BYTES_PER_TOKEN, name)}") for name in report.slices}
     own = report.slices[ALL].figures[BYTES_PER_TOKEN].own
     with registry.workspace.temporary_directory("drift") as directory:
-        title = f"{report.name}: {observed.number} observations"
-        place, watched = directory / "bytes-per-token.svg", dict(observed.series.get(WATCHED, ()))
-        picture = draw_observations(lines, watched, place, title, own)
-        registry.tracker.drift.show_drift(observed, [picture])
-    link = run_link(registry.tracker.settings.ui, observed.experiment_id, observed.run_id)
-    return replace(report, observation=observed.number, link=link)
+        title = f"{report.name}: {number} observations"
+        place = directory / "bytes-per-token.svg"
+        picture = draw_observations(lines, dict(series(WATCHED)), place, title, own)
+        runs.add_files(run.run_id, {f"figures/{picture.name}": picture})
+    link = run_link(registry.tracker.settings.ui, run.experiment_id, run.run_id)
+    return replace(report, observation=number, link=link)

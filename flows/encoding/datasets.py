@@ -17,8 +17,8 @@ from bpeline.flows.running import ENCODE, RECORD, progress, step
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.loading import ResolvedVersion, load_tokenizer
 from bpeline.registry.opening import Registry
-from bpeline.registry.records import CorpusInput, DatasetRecord
-from bpeline.registry.tracking import run_link
+from bpeline.registry.records import CorpusInput, RunRecord
+from bpeline.registry.tracking import STEP_IS_IDS, run_link
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import FoundFiles, Source, search_sources
 from bpeline.tokenizer_core.digests import digest_of
@@ -251,17 +251,13 @@ def record(
     Raises:
         RegistryUnreachable: MLflow does not answer; the shards stay.
     """
-    run = None
-    if not encoded.encoded_bytes:
-        run = registry.tracker.runs.dataset_run(
-            version.name, encoded.manifest_digest, encoded.output
-        )
+    runs, called = registry.tracker.runs, (version.name, encoded.manifest_digest, encoded.output)
+    run = None if encoded.encoded_bytes else runs.dataset_run(*called)
     known = run is not None
     if run is None:
-        shards = TokenShards(encoded.output)
-        run = registry.tracker.runs.record_dataset(
-            _as_record(encoded, shards, version, paths, asked)
-        )
+        shards = TokenShards(encoded.output)  # of a store, it holds a copy of the manifest
+        shown = _as_record(encoded, shards, version, paths, asked)
+        run = runs.record(shown, runs.dataset_run(*called, status="RUNNING"))
     base = registry.tracker.settings.ui
     link = run_link(base, run.experiment_id, run.run_id)
     return replace(encoded, link=link, newly_recorded=not known)
@@ -273,20 +269,25 @@ def _as_record(
     version: ResolvedVersion,
     paths: Sequence[str],
     asked: Mapping[str, Any],
-) -> DatasetRecord:
+) -> RunRecord:
     ids = digest_of([file.sha256 for shard in shards.records for file in shard.files])
     given = {key: value for key, value in asked.items() if value is not None}
-    return DatasetRecord(
+    return RunRecord(
         name=version.name,
-        version=encoded.reference,
-        digest=version.digest,
-        manifest=shards.path / MANIFEST,
-        manifest_digest=encoded.manifest_digest,
-        output=encoded.output,
-        step=encoded.vocab_size,
+        title=f"{encoded.reference} dataset",
+        tags={
+            "kind": "dataset",
+            "version": encoded.reference,
+            "digest": version.digest,
+            "output": encoded.output,
+            "manifest_digest": encoded.manifest_digest,
+        },
         params={"reference": encoded.reference, "paths": ", ".join(paths), **given},
         metrics=encoded.metrics(),
+        step=encoded.vocab_size,
         # Its tokens tell one text from another, and files are not read a second time.
-        source=CorpusInput(Path(paths[0]).name or paths[0], ", ".join(paths), ids, "encoding"),
-        note=encoded.as_markdown(),
+        inputs=(CorpusInput(Path(paths[0]).name or paths[0], ", ".join(paths), ids, "encoding"),),
+        files={f"dataset/{MANIFEST}": shards.path / MANIFEST},
+        note=f"{encoded.as_markdown()}\n\n{STEP_IS_IDS}",
+        note_file=f"dataset/{MANIFEST}",
     )

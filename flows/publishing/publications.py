@@ -471,6 +471,6 @@ def _number_pages(
     numbered = replace(contents, title=called, comparison=compared and compared.called(called))
     pages = page_files(numbered, version.directory / PAGES)
     with suppress(RegistryError):
-        for page in pages:
-            registry.tracker.runs.add_files(version.mlflow_run_id, [page], page.stem)
-        registry.tracker.runs.add_report(version.mlflow_run_id, f"# {called}\n\n{report}")
+        shown: dict[str, Path | str] = {f"{page.stem}/{page.name}": page for page in pages}
+        shown["report.md"] = f"# {called}\n\n{report}"
+        registry.tracker.runs.add_files(version.mlflow_run_id, shown)

@@ -36,7 +36,7 @@ from bpeline.registry.serving import (
     left_behind,
     sign_in_token,
 )
-from bpeline.registry.tracking import is_server, mlflow_server, ui_base
+from bpeline.registry.tracking import is_server, mlflow_server
 from bpeline.registry.workspace import (
     Workspace,
     make_server_secret,
@@ -296,9 +296,9 @@ def _mlflow(registry: Registry, port: int, option: str) -> list[Service]:
 
 
 def _mlflow_pages(registry: Registry, port: int, secret: str = "") -> dict[str, str]:
-    uri = registry.tracker.settings.uri
-    base = ui_base(uri, port)
-    if is_server(uri):
+    settings = replace(registry.tracker.settings, ui_port=port)
+    base = settings.ui
+    if is_server(settings.uri):
         secret = ""
     client = f"MLFLOW_TRACKING_URI={base} MLFLOW_TRACKING_TOKEN="
     return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,8 +26,8 @@ from bpeline.flows.wording import number_text
 from bpeline.registry.catalogue import NamedSet
 from bpeline.registry.figures import draw_choices, draw_sweep
 from bpeline.registry.opening import Registry
-from bpeline.registry.records import CHAMPION, CorpusInput, SweepChild, SweepRecord
-from bpeline.registry.tracking import run_link
+from bpeline.registry.records import CHAMPION, CorpusInput, RunRecord
+from bpeline.registry.tracking import STEP_IS_IDS, run_link, shown_set
 from bpeline.tokenizer_core.evaluation import (
     ALL,
     BYTES_PER_TOKEN,
@@ -103,20 +104,24 @@ def record_sweep(
         asked["mixtures"] = ", ".join(requests)
     lines = {} if sweep.compares_mixtures else _lines(combinations)
     named = registry.catalogue.evaluation_set(sweep.name)
+    children = tuple(_child(sweep, one, requests[one.mixture], named) for one in combinations)
+    table = f"{table_of(sweep).markdown()}\n\n{sweep.measured_on}\n"
     with registry.workspace.temporary_directory("trials") as directory:
-        record = SweepRecord(
+        picture = _draw(sweep, directory)
+        record = RunRecord(
             name=sweep.name,
             title=f"sweep-{sweep.run_id[:8]}",
-            params=asked,
+            tags=children[0].tags,  # all are measured on the same texts
+            params={**asked, "evaluation_set": children[0].params["evaluation_set"]},
             curves={f"sweep_bytes_per_token/{_plain(p)}": c for p, c in lines.items()},
-            children=tuple(
-                _child(one, requests[one.mixture], named, _for_model(sweep)) for one in combinations
-            ),
+            set_number=children[0].set_number,
             inputs=tuple(inputs),
-            figures=(_draw(sweep, directory),),
-            table=f"{table_of(sweep).markdown()}\n\n{sweep.measured_on}\n",
+            files={f"figures/{picture.name}": picture, "sweep.md": table},
+            note=f"{STEP_IS_IDS}\n\n{table}",
+            note_file="sweep.md",
+            children=children,
         )
-        run = registry.tracker.runs.record_sweep(record)
+        run = registry.tracker.runs.record(record)
     return replace(
         sweep, link=run_link(registry.tracker.settings.ui, run.experiment_id, run.run_id)
     )
@@ -153,32 +158,38 @@ def _lines(combinations: Sequence[Combination]) -> dict[str, tuple[tuple[int, fl
 
 
 def _child(
-    one: Combination, request: TrainingRequest, named: NamedSet | None, more: Mapping[str, str]
-) -> SweepChild:
+    sweep: Sweep, one: Combination, request: TrainingRequest, named: NamedSet | None
+) -> RunRecord:
     """A combination as MLflow shows it, without parameters that say nothing.
 
     Args:
         request: one of its mixture.
         named: the name's evaluation set, which need not be what it was measured on.
-        more: parameters besides.
     """
     own = {"pattern": one.pattern, "vocab_size": one.vocab_size, **VARIANTS[one.variant]}
-    params = {**request.as_config(), **own, **more}
+    params = {**request.as_config(), **own, **_for_model(sweep)}
     if one.mixture:
         weights = ", ".join(f"{s.source}={decimal(s.weight)}" for s in one.sources)
         params |= {"weights": weights, "temperature": request.temperature}
     mixture = re.sub(r"[^A-Za-z0-9.=_-]+", "-", one.mixture)
     title = "-".join(filter(None, (_plain(one.training), mixture, str(one.vocab_size))))
     digest = (one.record["set"] or {}).get("digest", "")
-    return SweepChild(
-        title,
-        one.vocab_size,
-        {key: value for key, value in params.items() if value not in (None, [], {})},
-        one.metrics,
-        one.curves,
-        one.record,
-        digest,
-        named.number if named is not None and named.digest == digest else 0,
+    given = {key: value for key, value in params.items() if value not in (None, [], {})}
+    measured = {"evaluation_set": shown_set(digest)}
+    compared = {
+        f"compared_with.{label}": opponent["reference"]
+        for label, opponent in one.record["compared"].items()
+    }
+    return RunRecord(
+        name=sweep.name,
+        title=title,
+        tags={"kind": "sweep", **measured, **compared},
+        params={**given, **measured},
+        metrics=one.metrics,
+        curves=one.curves,
+        step=one.vocab_size,
+        set_number=named.number if named is not None and named.digest == digest else 0,
+        files={"evaluation.json": json.dumps(one.record, indent=2)},
     )
 
 

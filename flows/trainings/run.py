@@ -16,10 +16,9 @@ from typing import Any, Protocol
 from bpeline.flows import engines
 from bpeline.flows.running import Progress, StepKind, interruption_behind, progress
 from bpeline.registry.catalogue import Catalogue, Run
-from bpeline.registry.environment import this_user
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.publishing import waits_in_outbox
-from bpeline.registry.tracking import StartedRun
+from bpeline.registry.records import RunRecord
 from bpeline.registry.upkeep import FAILED, KILLED, show_ends
 from bpeline.registry.word_counts import let_go
 from bpeline.registry.workspace import Workspace
@@ -116,7 +115,7 @@ class TrainingRun:
         name, begun = self.request.name, self.row.started_at
         self.registry.make_store()
         self.registry.tracker.runs.open_run(
-            StartedRun(name, self.id, begun, this_user(), asked(self.request))
+            RunRecord(name=name, run_id=self.id, started_at=begun, params=asked(self.request))
         )
         show_ends(self.registry)
 

@@ -189,6 +189,6 @@ def _report(registry: Registry, digest: str) -> Path | None:
 def _observations(registry: Registry, name: str) -> tuple[PastObservation, ...] | None:
     wanted = (DRIFTED, WATCHED, NEW_TEXT_COST, OWN_TEXT_COST)
     try:
-        return tuple(registry.tracker.drift.past_observations(name, wanted))
+        return tuple(registry.tracker.runs.past_observations(name, wanted))
     except RegistryError:
         return None

@@ -227,10 +227,8 @@ def _keep_certificate(
     version = resolve(registry, parse_registered(str(split_size(reference)[0])))
     try:
         if version.mlflow_run_id:
-            with tempfile.TemporaryDirectory(prefix="bpeline-") as aside:
-                shown = Path(aside) / path.name
-                DURABLE.write(shown, content)
-                registry.tracker.runs.add_files(version.mlflow_run_id, [shown], CERTIFICATES)
+            shown = {f"{CERTIFICATES}/{path.name}": content.decode()}
+            registry.tracker.runs.add_files(version.mlflow_run_id, shown)
     except RegistryError as error:  # the next export tries again
         return f"the certificate is not in MLflow: {error.happened}"
     DURABLE.write(path, content)

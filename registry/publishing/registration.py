@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bpeline.registry.records import Publication
-from bpeline.registry.tracking import TrackedRun, TrackedVersion
 from bpeline.tokenizer_core.errors import RegistryUnreachable
 
 if TYPE_CHECKING:
-    from bpeline.registry.tracking import MlflowTracker
+    from bpeline.registry.tracking import MlflowTracker, TrackedVersion
 
 
 def registered(tracker: MlflowTracker, publication: Publication) -> TrackedVersion | None:
@@ -42,7 +41,7 @@ def registered(tracker: MlflowTracker, publication: Publication) -> TrackedVersi
 def register_once(
     tracker: MlflowTracker,
     publication: Publication,
-    run: TrackedRun,
+    run: Any,
     files: Sequence[Path],
     config: Mapping[str, Any],
     staging: Path,

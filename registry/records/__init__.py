@@ -1,4 +1,4 @@
-"""What is handed to MLflow and the catalogue, as values: publications, datasets, drift, sweeps."""
+"""What is handed to MLflow and the catalogue, as values: publications, runs, drift."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from .dataset_record import DatasetRecord as DatasetRecord
     from .development_text import DevelopmentText as DevelopmentText
     from .development_text import changed_development as changed_development
     from .development_text import development_of as development_of
     from .drift_record import DriftObservation as DriftObservation
-    from .drift_record import ObservedDrift as ObservedDrift
     from .drift_record import PastObservation as PastObservation
     from .publication import CURVE_METRIC as CURVE_METRIC
     from .publication import LIBRARY as LIBRARY
@@ -37,8 +35,7 @@ if TYPE_CHECKING:
     from .refusal import STUCK as STUCK
     from .refusal import Refusal as Refusal
     from .refusal import refusals_in as refusals_in
-    from .sweep_record import SweepChild as SweepChild
-    from .sweep_record import SweepRecord as SweepRecord
+    from .run_record import RunRecord as RunRecord
     from .tombstone import Tombstone as Tombstone
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -29,25 +29,6 @@ class DriftObservation:
     page: str
 
 
-Series = Mapping[str, tuple[tuple[int, float], ...]]  # metric → (number of observation, value)
-
-
-@dataclass(frozen=True, slots=True)
-class ObservedDrift:
-    """Where an observation went.
-
-    Attributes:
-        run_id, experiment_id: MLflow's.
-        number: of the observation, from 1.
-        series: the metrics of this observation, with those of all before it.
-    """
-
-    run_id: str
-    experiment_id: str
-    number: int
-    series: Series
-
-
 @dataclass(frozen=True, slots=True)
 class PastObservation:
     """An observation as MLflow remembers it.

@@ -10,21 +10,20 @@ if TYPE_CHECKING:
     from . import mlflow_server as mlflow_server
     from . import server_alias as server_alias
     from . import ui_links as ui_links
-    from .mlflow_client import OUT_OF_DATE as OUT_OF_DATE
+    from .descriptions import STEP_IS_IDS as STEP_IS_IDS
+    from .mlflow_database import OUT_OF_DATE as OUT_OF_DATE
     from .mlflow_database import database_of as database_of
     from .mlflow_database import is_there as is_there
-    from .mlflow_drift import DRIFTED as DRIFTED
-    from .mlflow_drift import DRIFTED_VALUES as DRIFTED_VALUES
     from .mlflow_models import Traces as Traces
-    from .tracked import StartedRun as StartedRun
-    from .tracked import TrackedRun as TrackedRun
+    from .mlflow_runs import DRIFTED as DRIFTED
+    from .mlflow_runs import DRIFTED_VALUES as DRIFTED_VALUES
     from .tracked import TrackedVersion as TrackedVersion
     from .tracked import TrackingSettings as TrackingSettings
-    from .tracked import UnendedRun as UnendedRun
+    from .tracked import Unended as Unended
+    from .tracked import shown_set as shown_set
     from .tracker import MlflowTracker as MlflowTracker
     from .ui_links import is_server as is_server
     from .ui_links import model_link as model_link
     from .ui_links import run_link as run_link
-    from .ui_links import ui_base as ui_base
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from bpeline.registry.records import CURVE_METRIC, SUSPICIOUS_METRIC, Publication
-from bpeline.registry.tracking.tracked import COMPARED, in_utf8
+from bpeline.registry.tracking.tracked import in_utf8
 from bpeline.tokenizer_core.evaluation import ALL
 
 LONGEST_DESCRIPTION = 5000  # characters, as MLflow allows
@@ -50,7 +50,7 @@ def _against_champion(publication: Publication) -> str:
     change = publication.metrics.get(name)
     if change is None:
         return ""
-    champion = publication.tags.get(f"{COMPARED}champion", "the champion")
+    champion = publication.tags.get("compared_with.champion", "the champion")
     said = f"{change:+.2f} % tokens against {champion}"
     low, high = (publication.metrics.get(f"{name}_{end}") for end in ("low", "high"))
     if low is not None and high is not None:

@@ -2,7 +2,10 @@
 
 MLflow makes and migrates its tables in many transactions, and never opens a file again in which
 that was cut short. So a new one is made beside its place and renamed into it; an old one is
-upgraded as a copy, and written back by SQLite in one transaction.
+upgraded as a copy, and written back by SQLite in one transaction. A kill at any moment leaves
+nothing or a whole one, and perhaps a temporary file that the next call removes.
+
+Where functions take ``open_client``, it opens MLflow's client at a URI, which makes missing tables.
 """
 
 from __future__ import annotations
@@ -12,12 +15,13 @@ import secrets
 import shutil
 import sqlite3
 import subprocess
-import urllib.parse
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from urllib.parse import quote
 
 from bpeline.registry.workspace import lock
 from bpeline.tokenizer_core.another_python import required_python
@@ -25,8 +29,14 @@ from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
 from bpeline.tokenizer_core.errors import CorruptFile, DiskFull, StorageError
 from bpeline.tokenizer_core.urls import sqlite_url
 
+OUT_OF_DATE = "another MLflow made it"
+# What MLflow says of a database that has other tables, opened to be read alone.
+_OUTDATED = ("out-of-date database schema", "readonly database")
+_ADDS_DEFAULT = "INSERT INTO experiments"  # a row that MLflow adds when it is missing
 _BUSY_SECONDS = 20.0  # for somebody's transaction, as long as MLflow itself waits
 _FULL = ("disk is full", "No space left", "quota exceeded")
+
+OpenClient = Callable[[str], object]
 
 
 def database_of(uri: str) -> Path | None:
@@ -46,27 +56,46 @@ def is_there(path: Path) -> bool:
         return False
 
 
-def make(path: Path, create: Callable[[str], object]) -> None:
-    """Make a database where there is none; another process that does is waited for.
+def why_unusable(path: Path, open_client: OpenClient) -> str:
+    """Why a database cannot be used as it is; empty where it can. Reads."""
+    try:
+        open_client(sqlite_url(path, "ro"))
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        if _ADDS_DEFAULT in reason:
+            return ""
+        return OUT_OF_DATE if any(sign in reason for sign in _OUTDATED) else reason[:200]
+    return ""
 
-    Killed at any moment, it leaves nothing or a whole one, and perhaps a temporary file that the
-    next call removes.
 
-    Args:
-        path: of the file.
-        create: gives the SQLite file at a URI MLflow's tables.
+def prepare(path: Path, open_client: OpenClient, *, ui_is_served: bool) -> None:
+    """Make a database where there is none, and bring an old one up to date.
 
     Raises:
-        StorageError: it cannot be made.
-        DiskFull: nothing was made.
+        StorageError: it cannot be; nothing was changed.
+        DiskFull: likewise.
         WorkspaceLocked: another process makes it and does not finish.
     """
+    if not is_there(path):
+        make(path, open_client)
+    elif _is_outdated(path, open_client):
+        if ui_is_served:
+            raise StorageError(
+                f"{path} has to be brought up to date, and `bpeline ui` serves it",
+                "a database that nobody has open meanwhile",
+                "stop `bpeline ui` or `bpeline server`, then type the same command again",
+            )
+        _upgrade(path, open_client)
+
+
+def make(path: Path, open_client: OpenClient) -> None:
+    """Make a database where there is none; another process that does is waited for."""
     with _locked(path), _told_of(path):
         if is_there(path):
             return
         made = path.with_name(f".tmp-{secrets.token_hex(6)}-made-{path.name}")
         try:
-            create(f"sqlite:///{made}")
+            _create(made, open_client)
             DURABLE.disk.sync(made)
             for ending in ("-journal", "-wal", "-shm"):  # SQLite would write it into the new one
                 if (stale := Path(f"{path}{ending}")).exists():
@@ -77,41 +106,47 @@ def make(path: Path, create: Callable[[str], object]) -> None:
             made.unlink(missing_ok=True)
 
 
-def recover(path: Path) -> None:
-    """Take back what a killed process left unfinished in a database, as SQLite itself does.
+def _create(path: Path, open_client: OpenClient) -> None:
+    try:
+        open_client(f"sqlite:///{path}")
+    except Exception as error:
+        if _ADDS_DEFAULT not in str(error):
+            raise
+        raise StorageError(
+            f"MLflow cannot make its database in the directory {os.getcwd()!r}: it writes this "
+            "name into a statement of SQL",
+            "a current directory without quotes and colons, for the first publication alone",
+            "type the same command in another one, with BPELINE_HOME set to the workspace",
+        ) from error
 
-    Raises:
-        StorageError: it cannot be read.
-    """
-    with _told_of(path), closing(connect(path, "rw")) as held:
-        held.execute("SELECT 1 FROM sqlite_master").fetchone()
+
+def _is_outdated(path: Path, open_client: OpenClient) -> bool:
+    """Whether MLflow would change the tables if it opened the database to write."""
+    with _told_of(path), closing(_connect(path)) as held:
+        held.execute("SELECT 1 FROM sqlite_master")  # takes back what a killed process left
+    reason = why_unusable(path, open_client)
+    if reason and reason != OUT_OF_DATE:
+        raise StorageError(
+            f"MLflow's database {path} cannot be used: {reason}",
+            "a database that MLflow made, of this or an earlier release",
+            "type `bpeline doctor`; restore it from a copy, or set MLFLOW_TRACKING_URI",
+        )
+    return bool(reason)
 
 
-def upgrade(path: Path, is_outdated: Callable[[Path], bool]) -> str:
-    """Bring an old database up to date by `mlflow db upgrade`, run on a copy of it.
+def _upgrade(path: Path, open_client: OpenClient) -> None:
+    """Upgrade a copy by `mlflow db upgrade`, and write it back.
 
-    Killed at any moment, it leaves the old tables or the new ones. The former content stays
-    beside it. Whoever wants to write meanwhile waits, as for any transaction.
-
-    Args:
-        path: of the file.
-        is_outdated: whether a database is.
-
-    Returns:
-        What people should know of it; empty where another process was faster.
-
-    Raises:
-        CorruptFile: it cannot be brought up to date; it is as it was.
-        StorageError: others have it open; likewise.
-        DiskFull: likewise.
+    The former content stays beside it. Another process that writes meanwhile waits, as for any
+    transaction.
     """
     kept = path.with_name(f"{path.name}.before-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
     # In a directory, which takes along the journal of a command that outlives this process.
     aside = path.with_name(f".tmp-{secrets.token_hex(6)}-upgraded-{path.name}")
     copy = aside / path.name
-    with _locked(path), _told_of(path), closing(connect(path, "rw")) as held:
-        if not is_outdated(path):
-            return ""
+    with _locked(path), _told_of(path), closing(_connect(path)) as held:
+        if not _is_outdated(path, open_client):  # another process was faster
+            return
         if held.execute("PRAGMA journal_mode").fetchone() == ("wal",):
             raise StorageError(
                 f"an older MLflow made {path}, and somebody switched it to a write-ahead log",
@@ -125,7 +160,7 @@ def upgrade(path: Path, is_outdated: Callable[[Path], bool]) -> str:
             DURABLE.make_directories(aside)
             _copy(held, copy)
             _upgrade_copy(path, copy)
-            if is_outdated(copy):
+            if _is_outdated(copy, open_client):
                 raise _not_upgraded(path, "tables are missing")
             with DURABLE.writing_aside(kept) as former:
                 _copy(held, former)
@@ -133,7 +168,7 @@ def upgrade(path: Path, is_outdated: Callable[[Path], bool]) -> str:
                 upgraded.backup(held)  # in one transaction
         finally:
             shutil.rmtree(aside, ignore_errors=True)
-    return f"{path} was brought up to date; the former content is {kept.name}"
+    warnings.warn(f"{path} was brought up to date; the former content is {kept.name}", stacklevel=2)
 
 
 def _copy(source: sqlite3.Connection, target: Path) -> None:
@@ -178,6 +213,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _told_of(path: Path) -> Iterator[None]:
+    """Raise our errors for what SQLite and the disk say of a database."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
@@ -200,9 +236,7 @@ def _told_of(path: Path) -> Iterator[None]:
         ) from error
 
 
-def connect(path: Path, mode: str) -> sqlite3.Connection:
-    """Open a database: with the mode "ro" only to read, with "rw" without making one."""
-    if mode != "ro":
-        DURABLE.require_changeable(path)
-    address = f"file:{urllib.parse.quote(os.fsencode(path.absolute()))}?mode={mode}"
+def _connect(path: Path) -> sqlite3.Connection:
+    DURABLE.require_changeable(path)
+    address = f"file:{quote(os.fsencode(path))}?mode=rw"
     return sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)

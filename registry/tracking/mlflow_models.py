@@ -1,7 +1,4 @@
-"""The models that MLflow stores: what a registered version is made of, and what loads from it.
-
-Knows no workspace and no catalogue; paths and values come in as arguments.
-"""
+"""The models that MLflow stores: what a registered version is made of, and what loads from it."""
 
 from __future__ import annotations
 
@@ -9,26 +6,27 @@ import json
 import shutil
 import threading
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bpeline.registry.records import Publication
+from bpeline.registry.tracking import tracked
 from bpeline.registry.tracking.descriptions import description_of
 from bpeline.registry.tracking.mlflow_client import Connection
-from bpeline.registry.tracking.mlflow_errors import already_exists, insisting, unshown
-from bpeline.registry.tracking.mlflow_runs import MODEL_FOLDER, Runs
-from bpeline.registry.tracking.tracked import (
-    OWNER_TAG,
-    VERSIONS_AT_ONCE,
-    TrackedModel,
-    TrackedRun,
-    UnendedRun,
-    version_tags,
+from bpeline.registry.tracking.mlflow_errors import (
+    THERE,
+    answering,
+    fine_if,
+    insisting,
+    unshown,
 )
+from bpeline.registry.tracking.mlflow_runs import MODEL_FOLDER, Runs
 from bpeline.registry.tracking.ui_links import run_page
 from bpeline.tokenizer_core.errors import UnknownVersion
+
+if TYPE_CHECKING:
+    from mlflow.entities import LoggedModel, RunInfo
 
 LARGEST_DOWNLOAD = 256 << 20  # bytes of one file
 _MODEL_TAG = "model_id"
@@ -38,14 +36,14 @@ _QUOTING = ("mlflow.note.content", "error")
 _SAVING = threading.Lock()  # MLflow exchanges modules of the process while it reads a model's code
 
 
-@dataclass(frozen=True, slots=True)
-class Traces:
+class Traces(NamedTuple):
     """What MLflow has of a tokenizer, beside the version: ids of its runs and stored models."""
 
     runs: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
 
 
+@answering
 class Models:
     """Stored models, each stored once however often that is tried."""
 
@@ -59,21 +57,17 @@ class Models:
 
     def ensure_registered_model(self, name: str) -> None:
         """Make room for versions of ``name`` unless there is."""
-        with self._connection.answering(f"registering {name}"):
-            try:
-                insisting(lambda: self._client.create_registered_model(name, {"kind": "tokenizer"}))
-            except Exception as error:
-                if not already_exists(error):
-                    raise
+        with fine_if(THERE):
+            insisting(lambda: self._client.create_registered_model(name, {"kind": "tokenizer"}))
 
     def log_model(
         self,
         publication: Publication,
-        run: TrackedRun,
+        run: RunInfo,
         files: Sequence[Path],
         config: Mapping[str, Any],
         staging: Path,
-    ) -> TrackedModel:
+    ) -> LoggedModel:
         """Store the model that ``mlflow.pyfunc`` loads; repeating it finds the first one.
 
         Args:
@@ -81,81 +75,76 @@ class Models:
             config: what ``mlflow_model.py`` has to know of it.
             staging: an empty private directory.
         """
-        with self._connection.answering(f"storing the model of {publication.name}"):
-            earlier = self._client.get_run(run.run_id).data.tags.get(_MODEL_TAG)
-            if earlier:
-                known = self._client.get_logged_model(earlier)
-                return TrackedModel(known.model_id, known.artifact_location)
-            made = self._client.create_logged_model(
-                run.experiment_id,
-                name=publication.name.replace(".", "_"),  # a model's name alone has no dot
-                source_run_id=run.run_id,
-                tags={
-                    "digest": publication.digest,
-                    "run_id": publication.run_id,
-                    OWNER_TAG: self._connection.settings.owner,
-                },
-                params={"vocab_size": str(publication.vocab_size)},
-                model_type="tokenizer",
-            )
-            if not made.artifact_location:
-                place = self._connection.settings.place
-                raise unshown(place, "where its files are")
-            model = TrackedModel(made.model_id, made.artifact_location)
-            laid_out = _lay_out(model, run, publication, files, config, staging)
-            self._client.log_model_artifacts(model.model_id, str(laid_out))
-            self._client.finalize_logged_model(model.model_id, "READY")
-            self._log_output(run, model, publication.vocab_size)
-            self._runs.log_model_metrics(run, model.model_id, publication)
-            self._client.set_tag(run.run_id, _MODEL_TAG, model.model_id, synchronous=True)
-            return model
-
-    def _log_output(self, run: TrackedRun, model: TrackedModel, step: int) -> None:
         from mlflow.entities import LoggedModelOutput
 
-        self._client.log_outputs(run.run_id, [LoggedModelOutput(model.model_id, step)])
+        if earlier := self._client.get_run(run.run_id).data.tags.get(_MODEL_TAG):
+            return self._client.get_logged_model(earlier)
+        model = self._client.create_logged_model(
+            run.experiment_id,
+            name=publication.name.replace(".", "_"),  # a model's name alone has no dot
+            source_run_id=run.run_id,
+            tags={
+                "digest": publication.digest,
+                "run_id": publication.run_id,
+                tracked.OWNER_TAG: self._connection.settings.owner,
+            },
+            params={"vocab_size": str(publication.vocab_size)},
+            model_type="tokenizer",
+        )
+        if not model.artifact_location:
+            raise unshown(self._connection.settings.place, "where its files are")
+        laid_out = _lay_out(model, publication.digest, files, config, staging)
+        self._client.log_model_artifacts(model.model_id, str(laid_out))
+        self._client.finalize_logged_model(model.model_id, "READY")
+        made = LoggedModelOutput(model.model_id, publication.vocab_size)
+        self._client.log_outputs(run.run_id, [made])
+        self._runs.log_model_metrics(run, model.model_id, publication)
+        self._client.set_tag(run.run_id, _MODEL_TAG, model.model_id, synchronous=True)
+        return model
 
-    def create_version(
-        self, publication: Publication, run: TrackedRun, model: TrackedModel
-    ) -> None:
+    def create_version(self, publication: Publication, run: RunInfo, model: LoggedModel) -> None:
         """Ask MLflow for one new version. May raise although the version was made."""
-        with self._connection.answering(f"registering {publication.name}"):
-            page = run_page(run.experiment_id, run.run_id, "report/report.html")
-            made = self._client.create_model_version(
-                publication.name,
-                source=model.location,
-                run_id=run.run_id,
-                tags=version_tags(publication),
-                description=description_of(publication, page) or None,
-                await_creation_for=0,
-                model_id=model.model_id,
-            )
-            shown = f"{publication.name}/{made.version}"  # in the legends of charts
-            self._client.set_tag(run.run_id, "mlflow.runName", shown, synchronous=True)
-            # A server does this itself; it links the model's page to the registered version.
-            linked = json.dumps([{"name": publication.name, "version": int(made.version)}])
-            self._client.set_logged_model_tags(model.model_id, {_LINKED: linked})
+        page = run_page(run.experiment_id, run.run_id, "report/report.html")
+        made = self._client.create_model_version(
+            publication.name,
+            source=model.artifact_location,
+            run_id=run.run_id,
+            tags={  # in the order of MLflow's pages, where narrow columns end soon
+                "vocab_size": str(publication.vocab_size),
+                "pattern": tracked.shortened(publication.pattern),
+                "evaluation_set": tracked.shown_set(publication.evaluation_set),
+                "trained_at": publication.created_at,
+                "digest": publication.digest,
+                "run_id": publication.run_id,
+            },
+            description=description_of(publication, page) or None,
+            await_creation_for=0,
+            model_id=model.model_id,
+        )
+        shown = f"{publication.name}/{made.version}"  # in the legends of charts
+        self._client.set_tag(run.run_id, "mlflow.runName", shown, synchronous=True)
+        # A server does this itself; it links the model's page to the registered version.
+        linked = json.dumps([{"name": publication.name, "version": int(made.version)}])
+        self._client.set_logged_model_tags(model.model_id, {_LINKED: linked})
 
-    def unregistered_models(self) -> list[UnendedRun]:
+    def unregistered_models(self) -> list[tracked.Unended]:
         """The models that this workspace stored and that no version has."""
-        with self._connection.answering("looking for models without a version"):
-            experiments = [one.experiment_id for one in self._client.search_experiments()]
-            owner = self._connection.settings.owner
-            stored = self._client.search_logged_models(experiments, f"tags.{OWNER_TAG} = '{owner}'")
-            versions = self._client.search_model_versions(max_results=VERSIONS_AT_ONCE)
-            used = {one.source.rstrip("/") for one in versions}
-            return [
-                UnendedRun(
-                    one.model_id, one.name, one.tags.get("run_id", ""), one.creation_timestamp
-                )
-                for one in stored
-                if one.artifact_location.rstrip("/") not in used and _LINKED not in one.tags
-            ]
+        experiments = [one.experiment_id for one in self._client.search_experiments()]
+        owner = self._connection.settings.owner
+        stored = self._client.search_logged_models(
+            experiments, f"tags.{tracked.OWNER_TAG} = '{owner}'"
+        )
+        versions = self._client.search_model_versions(max_results=tracked.VERSIONS_AT_ONCE)
+        used = {one.source.rstrip("/") for one in versions}
+        return [
+            tracked.Unended(model.model_id, model.tags.get("run_id", ""), model.creation_timestamp)
+            for model in stored
+            if model.artifact_location.rstrip("/") not in used and _LINKED not in model.tags
+        ]
 
     def remove_model(self, model_id: str) -> None:
-        """Take a stored model away."""
-        with self._connection.answering("removing a model"):
-            self._client.delete_logged_model(model_id)
+        """Remove a stored model."""
+        self._client.delete_logged_model(model_id)
 
     def download_version(
         self, name: str, number: int, file_names: Sequence[str], target: Path
@@ -169,19 +158,18 @@ class Models:
         Raises:
             UnknownVersion: the version or one of its files does not exist.
         """
-        with self._connection.answering(f"downloading {name}/{number}"):
-            source = self._client.get_model_version_download_uri(name, str(number)) or ""
-            place = source and f"{source.rstrip('/')}/artifacts/{MODEL_FOLDER}"
-            store = self._connection.artifacts_at(place)
-            sizes = {Path(one.path).name: one.file_size or 0 for one in store.list_artifacts()}
-            for one in file_names:
-                if not 0 <= sizes.get(one, -1) <= LARGEST_DOWNLOAD:
-                    raise UnknownVersion(
-                        f"{name}/{number} in MLflow has no usable {MODEL_FOLDER}/{one}",
-                        f"accepted are files of up to {LARGEST_DOWNLOAD} bytes, as bpeline writes",
-                        f"type `bpeline versions {name}` to see the versions",
-                    )
-                store.download_artifacts(one, dst_path=str(target))
+        source = self._client.get_model_version_download_uri(name, str(number)) or ""
+        place = source and f"{source.rstrip('/')}/artifacts/{MODEL_FOLDER}"
+        store = self._connection.artifacts_at(place)
+        sizes = {Path(file.path).name: file.file_size or 0 for file in store.list_artifacts()}
+        for file_name in file_names:
+            if not 0 <= sizes.get(file_name, -1) <= LARGEST_DOWNLOAD:
+                raise UnknownVersion(
+                    f"{name}/{number} in MLflow has no usable {MODEL_FOLDER}/{file_name}",
+                    f"accepted are files of up to {LARGEST_DOWNLOAD} bytes, as bpeline writes",
+                    f"type `bpeline versions {name}` to see the versions",
+                )
+            store.download_artifacts(file_name, dst_path=str(target))
 
     # ---- a version that is deleted -----------------------------------------------------------
 
@@ -189,68 +177,58 @@ class Models:
         """The runs that made a tokenizer and the models stored of it, but for the needed ones.
 
         Args:
-            name, digest: which tokenizer.
             needed: MLflow runs that versions which stay were made from.
         """
-        with self._connection.answering(f"looking for what there is of {name}"):
-            return _traces(*self._found(name, digest, needed))
+        experiment = self._client.get_experiment_by_name(name)
+        if experiment is None:
+            return Traces()
+        here, this = [experiment.experiment_id], f"tags.digest = '{digest}'"
+        runs, models = self._client.search_runs(here, this), self._client.search_logged_models
+        return Traces(
+            # Runs of another kind, such as datasets that were encoded, tell of something else.
+            tuple(
+                run.info.run_id
+                for run in runs
+                if "kind" not in run.data.tags and run.info.run_id not in needed
+            ),
+            tuple(one.model_id for one in models(here, this) if one.source_run_id not in needed),
+        )
 
     def remove_traces(self, name: str, digest: str, needed: Collection[str]) -> Traces:
-        """Take them away: their files, what quotes the corpus, then themselves.
+        """Remove them: their files, what quotes the corpus, then themselves.
 
         MLflow removes files for good, and hides runs and models: their rows stay in its database
         until somebody types `mlflow gc`.
 
         Returns:
-            What was taken away by this call.
+            What was removed by this call.
         """
-        with self._connection.answering(f"removing what there is of {name}"):
-            runs, models = self._found(name, digest, needed)
-            for model in models:
-                self._connection.artifacts_at(model.artifact_location).delete_artifacts()
-                self.remove_model(model.model_id)
-            for run in runs:
-                self._connection.artifacts_at(run.info.artifact_uri).delete_artifacts()
-                for key in _QUOTING:
-                    if key in run.data.tags:
-                        self._client.delete_tag(run.info.run_id, key)
-                self._runs.remove_run(run.info.run_id)
-            return _traces(runs, models)
-
-    def _found(
-        self, name: str, digest: str, needed: Collection[str]
-    ) -> tuple[list[Any], list[Any]]:
-        experiment = self._connection.experiment_named(name)
-        if experiment is None:
-            return [], []
-        here, this = [experiment.experiment_id], f"tags.digest = '{digest}'"
-        # Runs of another kind, such as datasets that were encoded, tell of something else.
-        runs = [
-            run
-            for run in self._client.search_runs(here, this, max_results=1000)
-            if "kind" not in run.data.tags and run.info.run_id not in needed
-        ]
-        models = [
-            model
-            for model in self._client.search_logged_models(here, this)
-            if model.source_run_id not in needed
-        ]
-        return runs, models
-
-
-def _traces(runs: Sequence[Any], models: Sequence[Any]) -> Traces:
-    return Traces(tuple(run.info.run_id for run in runs), tuple(model.model_id for model in models))
+        traces = self.traces(name, digest, needed)
+        for model_id in traces.models:
+            place = self._client.get_logged_model(model_id).artifact_location
+            self._connection.artifacts_at(place).delete_artifacts()
+            self.remove_model(model_id)
+        for run_id in traces.runs:
+            run = self._client.get_run(run_id)
+            self._connection.artifacts_at(run.info.artifact_uri).delete_artifacts()
+            for key in run.data.tags.keys() & set(_QUOTING):
+                self._client.delete_tag(run_id, key)
+            self._runs.remove_run(run_id)
+        return traces
 
 
 def _lay_out(
-    model: TrackedModel,
-    run: TrackedRun,
-    publication: Publication,
+    model: LoggedModel,
+    digest: str,
     files: Sequence[Path],
     config: Mapping[str, Any],
     staging: Path,
 ) -> Path:
     """MLflow's model directory: our model file and the tokenizer."""
+    import mlflow.pyfunc
+    from mlflow.models import Model
+    from mlflow.types import ParamSchema, ParamSpec
+
     tokenizer = staging / MODEL_FOLDER
     tokenizer.mkdir()
     for path in files:
@@ -261,16 +239,12 @@ def _lay_out(
     laid_out = staging / "model"
     read = config["tokenizers"]
     needed = [f"{package}=={version(package)}" for package in config["packages"]]
-    import mlflow.pyfunc
-    from mlflow.models import Model
-    from mlflow.types import ParamSchema, ParamSpec
-
     described = Model(
-        artifact_path=model.location,
+        artifact_path=model.artifact_location,
         model_uuid=model.model_id,
         model_id=model.model_id,
-        run_id=run.run_id,
-        metadata={"digest": publication.digest},
+        run_id=model.source_run_id,
+        metadata={"digest": digest},
     )
     with _SAVING:
         mlflow.pyfunc.save_model(

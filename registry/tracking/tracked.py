@@ -10,24 +10,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bpeline.registry.environment import UI_PORT
-from bpeline.registry.records import Publication
-from bpeline.registry.tracking.ui_links import ui_base, ui_command
+from bpeline.registry.tracking.ui_links import is_server
 from bpeline.tokenizer_core.evaluation import NEW_TEXT, depends_on_text
 from bpeline.tokenizer_core.redaction import without_secrets
 
-# A reserved experiment, whose name no tokenizer can have, tells one MLflow from all others.
-IDENTITY_EXPERIMENT = ".bpeline"
-IDENTITY_TAG = "bpeline.store"
 OWNER_TAG = "bpeline.workspace"  # the workspace that shows a run or stored a model
 
 # All versions in one answer: pages are of different moments, and a version that is registered or
 # tagged between two of them is in both or in neither. MLflow allows 200,000.
 VERSIONS_AT_ONCE = 100_000
 
-COMPARED = "compared_with."  # begins the tags that say which versions it was compared with
 LONGEST_TEXT = 500  # characters of a parameter or tag; MLflow itself refuses more than 6,000
 _OF_A_SET = re.compile(r"\.(?:set(\d+)|own_text)$")  # what `shown_metric` appends
 
@@ -64,65 +59,31 @@ class TrackingSettings:
 
     @property
     def ui(self) -> str:
-        """The address of MLflow's pages, which links begin with."""
-        return ui_base(self.uri, self.ui_port)
+        """The address of MLflow's pages, which links begin with: the server, or that of the UI."""
+        if not is_server(self.uri):
+            return f"http://127.0.0.1:{self.ui_port}"
+        return re.sub(r"//[^/]*@", "//", self.uri.rstrip("/"))  # links tell no password
 
     @property
     def ui_command(self) -> str:
-        """What to type so that they are served; empty where they are."""
-        return "" if self.ui_is_served else ui_command(self.uri, self.ui_port)
+        """What to type so that they are served; empty where they are, or a server does that."""
+        if self.ui_is_served or is_server(self.uri):
+            return ""
+        return "bpeline ui" if self.ui_port == UI_PORT else f"bpeline ui --port {self.ui_port}"
 
 
-@dataclass(frozen=True, slots=True)
-class UnendedRun:
+class Unended(NamedTuple):
     """A run that has not ended in MLflow, or a model that no version has.
 
     Attributes:
         id: MLflow's.
-        title: what it is called there.
         run_id: our run that made it; empty for those of no training.
         begun_ms: when, in milliseconds since 1970.
     """
 
     id: str
-    title: str
     run_id: str
     begun_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class TrackedRun:
-    """One MLflow run."""
-
-    run_id: str
-    experiment_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class StartedRun:
-    """A training that has begun.
-
-    Attributes:
-        name: of the tokenizer.
-        run_id: our run.
-        started_at: UTC, ISO 8601.
-        started_by: who started it.
-        params: what was asked for.
-    """
-
-    name: str
-    run_id: str
-    started_at: str
-    started_by: str = ""
-    params: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class TrackedModel:
-    """One model stored by MLflow: what a registered version is made from."""
-
-    model_id: str
-    location: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,27 +112,6 @@ class TrackedVersion:
     def run_id(self) -> str:
         """Our run that made it; empty when it is not one of ours."""
         return self.tags.get("run_id", "")
-
-
-def version_tags(publication: Publication) -> dict[str, str]:
-    """The tags by which a version is found and told apart in MLflow's registry."""
-    return {  # in the order of MLflow's pages, where narrow columns end soon
-        "vocab_size": str(publication.vocab_size),
-        "pattern": shortened(publication.pattern),
-        "evaluation_set": shown_set(publication.evaluation_set),
-        "trained_at": publication.created_at,
-        "digest": publication.digest,
-        "run_id": publication.run_id,
-    }
-
-
-def lineage_tags(publication: Publication) -> dict[str, str]:
-    """The tags of the run that made a version, besides the id of ours and the workspace's."""
-    return {
-        "digest": publication.digest,
-        "corpus_digest": publication.corpus_digest,
-        "counts_digest": publication.counts_digest,
-    }
 
 
 def shown_set(digest: str) -> str:
@@ -206,10 +146,10 @@ def milliseconds(time: str) -> int:
     return int(datetime.fromisoformat(time).timestamp() * 1000)
 
 
-def shortened(text: str, longest: int = LONGEST_TEXT) -> str:
+def shortened(text: str) -> str:
     """``text``, cut visibly where MLflow would refuse it or people would stop reading."""
     text = in_utf8(text)
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+    return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
 
 
 def in_utf8(text: str) -> str:

@@ -14,29 +14,34 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bpeline.registry.records import Tombstone
-from bpeline.registry.tracking import mlflow_database, snapshot
+from bpeline.registry.tracking import mlflow_database, snapshot, tracked
 from bpeline.registry.tracking.descriptions import description_of_name, is_ours, linked_page
 from bpeline.registry.tracking.mlflow_client import Connection
-from bpeline.registry.tracking.mlflow_drift import Drift
-from bpeline.registry.tracking.mlflow_errors import already_exists, insisting, unshown
+from bpeline.registry.tracking.mlflow_errors import (
+    MISSING,
+    THERE,
+    answering,
+    fine_if,
+    insisting,
+    unshown,
+)
 from bpeline.registry.tracking.mlflow_models import Models
 from bpeline.registry.tracking.mlflow_runs import Runs
 from bpeline.registry.tracking.snapshot import Registered
-from bpeline.registry.tracking.tracked import (
-    IDENTITY_EXPERIMENT,
-    IDENTITY_TAG,
-    VERSIONS_AT_ONCE,
-    TrackedVersion,
-    TrackingSettings,
-    shortened,
-)
+from bpeline.registry.tracking.tracked import TrackedVersion, TrackingSettings
+from bpeline.registry.tracking.ui_links import run_page
 from bpeline.tokenizer_core.bounded_files import parse_json
 
 Answer = TypeVar("Answer")
 
+# A reserved experiment, whose name no tokenizer can have, tells one MLflow from all others.
+_IDENTITY_EXPERIMENT = ".bpeline"
+_IDENTITY_TAG = "bpeline.store"
 _DELETED = "bpeline.deleted."  # and the number
+_SAID = ("digest", "by", "reason", "at")
 
 
+@answering
 class MlflowTracker:
     """One MLflow.
 
@@ -59,11 +64,6 @@ class MlflowTracker:
         return Runs(self._connection)
 
     @cached_property
-    def drift(self) -> Drift:
-        """The runs that show drift."""
-        return Drift(self._connection, self.runs)
-
-    @cached_property
     def models(self) -> Models:
         """The stored models that versions are made of."""
         return Models(self._connection, self.runs)
@@ -74,90 +74,76 @@ class MlflowTracker:
 
     def prepare(self) -> None:
         """Import MLflow and connect: seconds of plain Python, and more for a new database."""
-        with self._connection.answering("preparing MLflow"):
-            _ = self._client
+        _ = self._client
 
     def why_unusable(self) -> str:
         """Why its database, a SQLite file, cannot be used as it is; empty where it can. Reads."""
         assert self._connection.database is not None
-        return self._connection.why_unusable(self._connection.database)
+        return mlflow_database.why_unusable(self._connection.database, self._connection.open)
 
     # ---- what it holds -----------------------------------------------------------------------
 
     def identity(self) -> str:
         """What tells this MLflow from all others; empty where nothing of ours was ever written."""
-        with self._connection.answering("asking which MLflow this is"):
-            return self._answer(lambda kept: kept.identity, self._identity)
+        return self._answer(lambda kept: kept.identity, self._identity)
 
     def ensure_identity(self) -> str:
         """The same; made where there is none."""
-        with self._connection.answering("preparing MLflow for versions"):
-            if known := self._identity():
-                return known
-            tags = {
-                IDENTITY_TAG: secrets.token_hex(8),
-                "mlflow.note.content": "by this experiment bpeline knows which MLflow this is",
-            }
-            place = self.settings.artifact_location
-            try:
-                self._client.create_experiment(IDENTITY_EXPERIMENT, place, tags)
-            except Exception as error:
-                if not already_exists(error):
-                    raise
-            found = self._connection.experiment_named(IDENTITY_EXPERIMENT)
-            if found is not None and IDENTITY_TAG not in found.tags:  # somebody else made it
-                identity = tags[IDENTITY_TAG]
-                self._client.set_experiment_tag(found.experiment_id, IDENTITY_TAG, identity)
-            made = self._identity()
-            if not made:
-                raise unshown(self.settings.place, "the experiment that it has just made")
-            return made
+        if known := self._identity():
+            return known
+        tags = {
+            _IDENTITY_TAG: secrets.token_hex(8),
+            "mlflow.note.content": "by this experiment bpeline knows which MLflow this is",
+        }
+        place = self.settings.artifact_location
+        with fine_if(THERE):
+            self._client.create_experiment(_IDENTITY_EXPERIMENT, place, tags)
+        found = self._client.get_experiment_by_name(_IDENTITY_EXPERIMENT)
+        if found is not None and _IDENTITY_TAG not in found.tags:  # somebody else made it
+            identity = tags[_IDENTITY_TAG]
+            self._client.set_experiment_tag(found.experiment_id, _IDENTITY_TAG, identity)
+        made = self._identity()
+        if not made:
+            raise unshown(self.settings.place, "the experiment that it has just made")
+        return made
 
     def aliases(self, name: str | None = None) -> dict[str, dict[str, int]]:
         """Of every name (or one), where its aliases point."""
-        with self._connection.answering("reading the aliases"):
-            found = self._answer(lambda kept: kept.aliases, lambda: self._models(name)[0])
-            return {one: dict(found[one]) for one in found if name in (None, one)}
+        found = self._answer(lambda kept: kept.aliases, lambda: self._models(name)[0])
+        return {one: dict(found[one]) for one in found if name in (None, one)}
 
     def model_tags(self, name: str | None = None) -> dict[str, dict[str, str]]:
         """Of every name (or one), what is said of the registered model, not of its versions."""
-        with self._connection.answering("reading the tags of models"):
-            found = self._answer(lambda kept: kept.model_tags, lambda: self._models(name)[1])
-            return {one: dict(found[one]) for one in found if name in (None, one)}
+        found = self._answer(lambda kept: kept.model_tags, lambda: self._models(name)[1])
+        return {one: dict(found[one]) for one in found if name in (None, one)}
 
     def versions(self, name: str | None = None) -> list[TrackedVersion]:
         """All versions of ``name`` (of all names), those that are not ours left out."""
         chosen = "" if name is None else f"name = '{name}'"
-        with self._connection.answering("listing the versions"):
-            found = self._answer(lambda kept: kept.versions, lambda: self._search(chosen))
-            return [one for one in found if one.digest and name in (None, one.name)]
+        found = self._answer(lambda kept: kept.versions, lambda: self._search(chosen))
+        return [one for one in found if one.digest and name in (None, one.name)]
 
     def version(self, name: str, number: int) -> TrackedVersion | None:
         """One version, or None when MLflow does not know it."""
-        with self._connection.answering(f"looking for {name}/{number}"):
-            return self._answer(
-                lambda kept: kept.version(name, number),
-                lambda: self._or_none(lambda: self._client.get_model_version(name, str(number))),
-            )
+        return self._answer(
+            lambda kept: kept.version(name, number),
+            lambda: self._or_none(lambda: self._client.get_model_version(name, str(number))),
+        )
 
     def version_of_alias(self, name: str, alias: str) -> TrackedVersion | None:
         """The version an alias points to now, or None when there is no such alias."""
-        with self._connection.answering(f"looking for {name}@{alias}"):
-            return self._answer(
-                lambda kept: kept.version(name, kept.aliases.get(name, {}).get(alias, 0)),
-                lambda: self._or_none(lambda: self._client.get_model_version_by_alias(name, alias)),
-            )
+        return self._answer(
+            lambda kept: kept.version(name, kept.aliases.get(name, {}).get(alias, 0)),
+            lambda: self._or_none(lambda: self._client.get_model_version_by_alias(name, alias)),
+        )
 
     def find_versions(self, name: str, digest: str) -> list[TrackedVersion]:
         """Versions of ``name`` with this digest, lowest number first."""
-        with self._connection.answering("searching the registered versions"):
-            return self._search(f"name = '{name}' and tags.digest = '{digest}'")
+        return self._search(f"name = '{name}' and tags.digest = '{digest}'")
 
     def keep_snapshot(self) -> None:
         """Keep what a SQLite file of MLflow's holds for commands that only read; see `snapshot`."""
-        if self._connection.database is None:
-            return
-        with self._connection.answering("reading what is registered"):
+        if self._connection.database is not None:
             self._registered()
 
     def _answer(self, read: Callable[[Registered], Answer], ask: Callable[[], Answer]) -> Answer:
@@ -193,8 +179,8 @@ class MlflowTracker:
         return found
 
     def _identity(self) -> str:
-        found = self._connection.experiment_named(IDENTITY_EXPERIMENT)
-        return "" if found is None else str(found.tags.get(IDENTITY_TAG, ""))
+        found = self._client.get_experiment_by_name(_IDENTITY_EXPERIMENT)
+        return "" if found is None else str(found.tags.get(_IDENTITY_TAG, ""))
 
     def _models(
         self, name: str | None
@@ -214,13 +200,13 @@ class MlflowTracker:
     def _search(self, chosen: str) -> list[TrackedVersion]:
         pages = _all(
             lambda token: self._client.search_model_versions(
-                chosen or None, max_results=VERSIONS_AT_ONCE, page_token=token
+                chosen or None, max_results=tracked.VERSIONS_AT_ONCE, page_token=token
             )
         )
         return sorted(map(TrackedVersion.of, pages), key=lambda one: (one.name, one.number))
 
     def _or_none(self, ask: Callable[[], Any]) -> TrackedVersion | None:
-        with self._connection.fine_if_missing():
+        with fine_if(MISSING):
             return TrackedVersion.of(ask())
         return None
 
@@ -228,33 +214,27 @@ class MlflowTracker:
 
     def move_alias(self, name: str, alias: str, number: int) -> None:
         """Let an alias point to a version."""
-        with self._connection.answering(f"moving {name}@{alias}"):
-            insisting(lambda: self._client.set_registered_model_alias(name, alias, str(number)))
+        insisting(lambda: self._client.set_registered_model_alias(name, alias, str(number)))
 
     def remove_alias(self, name: str, alias: str) -> None:
         """Let an alias point nowhere; one that does already is fine."""
-        with (
-            self._connection.answering(f"removing {name}@{alias}"),
-            self._connection.fine_if_missing(),
-        ):
+        with fine_if(MISSING):
             self._client.delete_registered_model_alias(name, alias)
 
     def tag_version(self, name: str, number: int, tags: Mapping[str, str]) -> None:
         """Say something of a version, on its page and on that of its run."""
-        with self._connection.answering(f"tagging {name}/{number}"):
-            run_id = self._client.get_model_version(name, str(number)).run_id
-            for key, value in tags.items():
-                self._client.set_model_version_tag(name, str(number), key, shortened(value))
-                if run_id:
-                    self._client.set_tag(run_id, key, shortened(value), synchronous=True)
+        run_id = self._client.get_model_version(name, str(number)).run_id
+        for key, value in tags.items():
+            self._client.set_model_version_tag(name, str(number), key, tracked.shortened(value))
+            if run_id:
+                self._client.set_tag(run_id, key, tracked.shortened(value), synchronous=True)
 
     def tag_name(self, name: str, key: str, value: str) -> None:
         """Say something of a registered model; an empty value takes it back."""
-        with self._connection.answering(f"tagging {name}"):
-            if value:
-                self._client.set_registered_model_tag(name, key, shortened(value))
-            else:
-                self._client.delete_registered_model_tag(name, key)
+        if value:
+            self._client.set_registered_model_tag(name, key, tracked.shortened(value))
+        else:
+            self._client.delete_registered_model_tag(name, key)
 
     def describe_name(self, name: str, measured_on: str, page: str = "") -> None:
         """Say on the page of a name what its versions are; what a person wrote there stays.
@@ -263,11 +243,10 @@ class MlflowTracker:
             measured_on: the evaluation set, for people.
             page: a link to the page with all versions; one that is linked already stays.
         """
-        with self._connection.answering(f"describing {name}"):
-            shown = self._client.get_registered_model(name).description or ""
-            text = description_of_name(name, measured_on, page or linked_page(shown))
-            if shown != text and is_ours(shown):
-                self._client.update_registered_model(name, text)
+        shown = self._client.get_registered_model(name).description or ""
+        text = description_of_name(name, measured_on, page or linked_page(shown))
+        if shown != text and is_ours(shown):
+            self._client.update_registered_model(name, text)
 
     def show_name_page(self, name: str, mlflow_run_id: str, page: Path, measured_on: str) -> str:
         """Keep the page of a name with the run of a version, and link it from the name's own.
@@ -281,17 +260,16 @@ class MlflowTracker:
         Returns:
             The page's address.
         """
-        place = self.runs.add_page(mlflow_run_id, page)
+        artifact = f"{page.stem}/{page.name}"
+        run = self.runs.add_files(mlflow_run_id, {artifact: page})
+        place = run_page(run.experiment_id, run.run_id, artifact)
         if measured_on:
             self.describe_name(name, measured_on, place)
         return f"{self.settings.ui}/{place}"
 
     def withdraw_version(self, name: str, number: int) -> None:
-        """Take a version away, and its aliases; one that is gone already is fine."""
-        with (
-            self._connection.answering(f"removing {name}/{number}"),
-            self._connection.fine_if_missing(),
-        ):
+        """Remove a version, and its aliases; one that is gone already is fine."""
+        with fine_if(MISSING):
             self._client.delete_model_version(name, str(number))
 
     # ---- versions that were deleted ----------------------------------------------------------
@@ -299,26 +277,19 @@ class MlflowTracker:
     def tombstones(self, name: str | None = None) -> list[Tombstone]:
         """What is said of versions (of a name) that were deleted, by name and number."""
         found = [
-            one
+            tombstone
             for model, tags in self.model_tags(name).items()
             for key, value in tags.items()
-            if key.startswith(_DELETED) and (one := _tombstone(model, key, value))
+            if key.startswith(_DELETED) and (tombstone := _tombstone(model, key, value))
         ]
         return sorted(found, key=lambda one: (one.name, one.number))
 
     def add_tombstone(self, tombstone: Tombstone) -> None:
         """Say of a number that its version was deleted; where the whole model is gone, nothing."""
-        said = {
-            "digest": tombstone.digest, "by": tombstone.by, "reason": tombstone.reason,
-            "at": tombstone.at,
-        }  # fmt: skip
-        with (
-            self._connection.answering(f"saying that {tombstone.name}/{tombstone.number} is gone"),
-            self._connection.fine_if_missing(),
-        ):
-            self._client.set_registered_model_tag(
-                tombstone.name, f"{_DELETED}{tombstone.number}", json.dumps(said)
-            )
+        said = {part: getattr(tombstone, part) for part in _SAID}
+        key = f"{_DELETED}{tombstone.number}"
+        with fine_if(MISSING):
+            self._client.set_registered_model_tag(tombstone.name, key, json.dumps(said))
 
 
 def _all(ask: Callable[[str | None], Any]) -> Iterator[Any]:
@@ -335,7 +306,6 @@ def _all(ask: Callable[[str | None], Any]) -> Iterator[Any]:
 def _tombstone(name: str, key: str, value: str) -> Tombstone | None:
     with suppress(ValueError, TypeError, KeyError):  # written by somebody else
         said = parse_json(value)
-        number = int(key.removeprefix(_DELETED))
-        told = (str(said[part]) for part in ("digest", "by", "reason", "at"))
-        return Tombstone(name, number, *told)
+        told = {part: str(said[part]) for part in _SAID}
+        return Tombstone(name, int(key.removeprefix(_DELETED)), **told)
     return None

@@ -21,7 +21,7 @@ from bpeline.registry.catalogue import Run, Version
 from bpeline.registry.opening import Registry
 from bpeline.registry.publishing import waiting_records
 from bpeline.registry.records import Publication
-from bpeline.registry.tracking import TrackedVersion, UnendedRun
+from bpeline.registry.tracking import TrackedVersion, Unended
 from bpeline.registry.upkeep.repairs import require_agreement
 from bpeline.registry.word_counts import WordCountStore, keys_in_pack
 from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
@@ -303,7 +303,7 @@ def _left_in_mlflow(registry: Registry) -> Iterator[Leftover]:
     needed = {run.id for run in registry.catalogue.unfinished_runs()}
     needed |= {publication.run_id for publication in _waiting(registry)}
     tracker = registry.tracker
-    kinds: dict[Kind, list[UnendedRun]] = {
+    kinds: dict[Kind, list[Unended]] = {
         "mlflow run": tracker.runs.unended_runs(),
         "mlflow model": tracker.models.unregistered_models(),
     }

@@ -39,8 +39,8 @@ def show_ends(registry: Registry) -> int:
             registry.tracker.runs.remove_run(shown.id)
             continue
         status = FAILED if run.state in ("failed", "refused") else KILLED
-        registry.tracker.runs.end_run(
-            shown.id, status, run.error, run.finished_at or run.heartbeat_at
+        registry.tracker.runs.close_run(
+            run.name, run.id, status, run.error, run.finished_at or run.heartbeat_at
         )
         ended += 1
     return ended

@@ -65,7 +65,8 @@ def keep_languages(
         DURABLE.write(directory / file_name, content)
     files = [directory / file_name for file_name in contents]
     for version in registry.tracker.find_versions(name, tokenizer.digest)[:1]:
-        registry.tracker.runs.add_files(version.mlflow_run_id, files, FOLDER)
+        shown = {f"{FOLDER}/{path.name}": path for path in files}
+        registry.tracker.runs.add_files(version.mlflow_run_id, shown)
     return files
 
 

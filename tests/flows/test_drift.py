@@ -464,13 +464,13 @@ def test_a_version_whose_counts_are_gone_still_says_what_it_can(
 def test_an_mlflow_that_is_away_costs_the_record_and_nothing_else(
     place: Path, pieces: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bpeline.registry.tracking.mlflow_drift import Drift
+    from bpeline.registry.tracking.mlflow_runs import Runs
     from bpeline.tokenizer_core.errors import RegistryUnreachable
 
     def away(*_: Any) -> None:
         raise RegistryUnreachable("MLflow does not answer", "a server", "start it")
 
-    monkeypatch.setattr(Drift, "record_drift", away)
+    monkeypatch.setattr(Runs, "record_drift", away)
     other = write(place / "new" / "other.txt", other_language(100))
     report = watch_drift("news", [str(other)], **FEW)
     assert report.drifted

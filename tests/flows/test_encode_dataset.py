@@ -164,11 +164,11 @@ def test_a_run_that_mlflow_did_not_hear_of_is_recorded_next_time(
     def silent(*_: Any) -> None:
         raise RegistryUnreachable("MLflow does not answer", "", "")
 
-    recording = Runs.record_dataset
-    monkeypatch.setattr(Runs, "record_dataset", silent)
+    recording = Runs.record
+    monkeypatch.setattr(Runs, "record", silent)
     with pytest.raises(RegistryUnreachable):
         encode_dataset("news/1", [str(registered)])
-    monkeypatch.setattr(Runs, "record_dataset", recording)
+    monkeypatch.setattr(Runs, "record", recording)
     recorded = encode_dataset("news/1", [str(registered)])
     assert recorded.newly_recorded
     assert recorded.encoded_bytes == 0

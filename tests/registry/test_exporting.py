@@ -336,9 +336,9 @@ def test_mlflow_shows_the_certificate_of_a_later_export_once(
     run = registry.tracker.version("news", 1).mlflow_run_id  # type: ignore[union-attr]
     uploads = []
 
-    def adding(runs: Runs, run_id: str, files: Any, folder: str) -> None:
-        uploads.append((run_id, [path.name for path in files], folder))
-        add(runs, run_id, files, folder)
+    def adding(runs: Runs, run_id: str, files: Any) -> None:
+        uploads.append((run_id, *files))
+        add(runs, run_id, files)
 
     add = Runs.add_files
     monkeypatch.setattr(Runs, "add_files", adding)
@@ -346,8 +346,8 @@ def test_mlflow_shows_the_certificate_of_a_later_export_once(
         export_version("news/1", tmp_path / "gpt2", "gpt2")
         export_version("news@candidate", tmp_path / "x.tiktoken", "tiktoken")
     assert uploads == [
-        (run, ["certificate-gpt2.json"], "certificates"),
-        (run, ["certificate-tiktoken.json"], "certificates"),
+        (run, "certificates/certificate-gpt2.json"),
+        (run, "certificates/certificate-tiktoken.json"),
     ]
     client = registry.tracker._client
     shown = [one.path for one in client.list_artifacts(run, "certificates")]

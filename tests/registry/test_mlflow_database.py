@@ -24,8 +24,7 @@ from faulty_disk import mounted
 from mlflow_tables import OLDER, make_older, revision_of
 
 from bpeline.registry.tracking import MlflowTracker, TrackingSettings, mlflow_database
-from bpeline.registry.tracking.mlflow_client import OUT_OF_DATE
-from bpeline.registry.tracking.mlflow_database import database_of, make
+from bpeline.registry.tracking.mlflow_database import OUT_OF_DATE, database_of, make
 from bpeline.registry.workspace import lock
 from bpeline.tokenizer_core.errors import CorruptFile, DiskFull, StorageError, WorkspaceLocked
 

@@ -21,7 +21,6 @@ from bpeline.registry.publishing.publish import publish_outbox, publish_version,
 from bpeline.registry.records.publication import CURVE_METRIC, Publication, PublishedVersion
 from bpeline.registry.tracking import MlflowTracker
 from bpeline.registry.tracking.mlflow_models import Models
-from bpeline.registry.tracking.tracked import TrackedModel, TrackedRun
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import (
     CorruptFile,
@@ -48,9 +47,7 @@ class LostReply(ConnectionError):
 class LosingReplies(Models):
     """Raises after the version was created."""
 
-    def create_version(
-        self, publication: Publication, run: TrackedRun, model: TrackedModel
-    ) -> None:
+    def create_version(self, publication: Publication, run: Any, model: Any) -> None:
         super().create_version(publication, run, model)
         raise LostReply
 
@@ -58,9 +55,7 @@ class LosingReplies(Models):
 class Stuttering(Models):
     """Creates twice, as MLflow's client does when it repeats a request whose reply was lost."""
 
-    def create_version(
-        self, publication: Publication, run: TrackedRun, model: TrackedModel
-    ) -> None:
+    def create_version(self, publication: Publication, run: Any, model: Any) -> None:
         super().create_version(publication, run, model)
         super().create_version(publication, run, model)
 
@@ -139,9 +134,7 @@ def test_duplicates_of_an_interrupted_call_are_removed_by_the_next(
     registry: Registry, made: Made
 ) -> None:
     class Interrupted(Stuttering):
-        def create_version(
-            self, publication: Publication, run: TrackedRun, model: TrackedModel
-        ) -> None:
+        def create_version(self, publication: Publication, run: Any, model: Any) -> None:
             super().create_version(publication, run, model)
             raise KeyboardInterrupt
 
@@ -157,9 +150,7 @@ def test_no_alias_is_moved_to_a_duplicate_that_is_about_to_go(
     registry: Registry, made: Made
 ) -> None:
     class Promoting(Stuttering):
-        def create_version(
-            self, publication: Publication, run: TrackedRun, model: TrackedModel
-        ) -> None:
+        def create_version(self, publication: Publication, run: Any, model: Any) -> None:
             super().create_version(publication, run, model)
             with pytest.raises(RegistryError, match="news/1"):
                 promote("news/2", "champion")
@@ -171,9 +162,7 @@ def test_no_alias_is_moved_to_a_duplicate_that_is_about_to_go(
 
 def test_a_duplicate_that_somebody_relies_on_is_left_alone(registry: Registry, made: Made) -> None:
     class Promoting(Stuttering):
-        def create_version(
-            self, publication: Publication, run: TrackedRun, model: TrackedModel
-        ) -> None:
+        def create_version(self, publication: Publication, run: Any, model: Any) -> None:
             super().create_version(publication, run, model)
             registry.tracker.move_alias(publication.name, "champion", 2)
 
@@ -189,9 +178,7 @@ def test_two_who_publish_at_the_same_moment_agree_on_one_version(
     together = threading.Barrier(2, timeout=120)
 
     class Simultaneous(Models):
-        def create_version(
-            self, publication: Publication, run: TrackedRun, model: TrackedModel
-        ) -> None:
+        def create_version(self, publication: Publication, run: Any, model: Any) -> None:
             together.wait()  # both have searched and found nothing
             super().create_version(publication, run, model)
             together.wait()
@@ -212,7 +199,7 @@ def test_what_another_registers_meanwhile_is_found_and_costs_no_number(
     overtaken = through(registry)
     record = overtaken.tracker.runs.record_run
 
-    def overtaking(*arguments: Any) -> TrackedRun:
+    def overtaking(*arguments: Any) -> Any:
         publish(registry, made(b"the", run_id="another"))  # after nothing was found
         return record(*arguments)
 

@@ -11,9 +11,8 @@ import pytest
 
 from bpeline.registry import publish_outbox, publish_version
 from bpeline.registry.opening import Registry, open_registry
-from bpeline.registry.records.publication import Publication
-from bpeline.registry.tracking import StartedRun
-from bpeline.registry.tracking.tracked import milliseconds
+from bpeline.registry.records import Publication, RunRecord
+from bpeline.registry.tracking.tracked import OWNER_TAG, milliseconds
 from bpeline.registry.upkeep.retention import find_leftovers, remove_leftovers
 from bpeline.registry.upkeep.run_ends import dismiss, show_ends
 from bpeline.tokenizer_core.errors import RegistryError, RegistryUnreachable
@@ -25,8 +24,11 @@ pytestmark = pytest.mark.night
 BEGIN, END = "2026-01-02T03:00:00+00:00", "2026-01-02T03:04:05+00:00"
 
 
-def started(run_id: str) -> StartedRun:
-    return StartedRun("news", run_id, BEGIN, "ada", {"vocab_size": "258"})
+def started(run_id: str) -> RunRecord:
+    return RunRecord(
+        name="news", run_id=run_id, started_at=BEGIN, started_by="ada",
+        params={"vocab_size": "258"},
+    )  # fmt: skip
 
 
 def runs_of(registry: Registry, name: str = "news") -> list[Any]:
@@ -108,17 +110,17 @@ def test_a_run_that_was_made_twice_is_shown_once(registry: Registry, made: Made)
     row = registry.catalogue.start_run("news", {})
     tracker = registry.tracker
     first = tracker.runs.open_run(started(row.id))
-    tracker.runs._begin_run(first.experiment_id, started(row.id))
+    tracker.runs._begin_run(started(row.id))
     assert len(runs_of(registry)) == 1
     version = publish_version(registry, made(b"the", run_id=row.id))
-    late = {"run_id": row.id, "mlflow.source.name": "bpeline"}
-    tracker.runs.new_run(first.experiment_id, "news-late", late, "2001-01-01T00:00:00+00:00")
+    late = {"run_id": row.id, "mlflow.source.name": "bpeline", OWNER_TAG: registry.workspace.id}
+    tracker._client.create_run(first.experiment_id, 978_307_200_000, late, "news-late")
     registry.catalogue.end_run(row.id, "finished")
     assert show_ends(registry) == 0
     (run,) = runs_of(registry)
     assert (run.info.run_id, run.info.status) == (version.mlflow_run_id, "FINISHED")
     # Before it has ended, the one that a version was made from stays.
-    tracker.runs.new_run(first.experiment_id, "news-late", late, "2001-01-01T00:00:00+00:00")
+    tracker._client.create_run(first.experiment_id, 978_307_200_000, late, "news-late")
     assert publish_version(registry, made(b"the", run_id=row.id)).mlflow_run_id == run.info.run_id
     assert [one.info.run_id for one in runs_of(registry)] == [run.info.run_id]
 
