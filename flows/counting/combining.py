@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from bpeline.flows import engines
 from bpeline.flows.counting.word_counting import CountedCorpus, placed_shards
 from bpeline.flows.requests import NamedSource, TrainingRequest
 from bpeline.flows.running import COMBINE_COUNTS, step
@@ -169,10 +168,10 @@ def add_up(corpus: CountedCorpus, request: TrainingRequest, workspace: Workspace
     """Add the chunks' counts up; errors as `combine_counts`."""
     placed = placed_shards(corpus)
     keys = tuple(ref.key for refs in placed for ref in refs)
-    store = WordCountStore(workspace, mapper=engines.current(request.workers).mapper)
+    store = WordCountStore(workspace)
     seen = store.statistics(keys)
     if not seen.words:
-        raise empty_corpus(request, seen.held_out_bytes, seen.left_out_bytes or 0)
+        raise empty_corpus(request, seen.held_out_bytes, seen.left_out_bytes)
     if not request.sources:
         table = store.combine([ref for refs in placed for ref in refs])
         return CountedWords(table, corpus.digest, keys, seen)

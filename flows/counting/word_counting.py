@@ -322,11 +322,11 @@ class _ChunksCounting:
             own, digest = self._way.reading_of(chunk.digest)
             reused = store.has(chunk.digest, digest)
             if not reused and group.file.format == "counts":
-                with store.rows_of(chunk.digest, digest) as rows:
+                with store.written(chunk.digest, digest) as rows:
                     store.put(counts_given(chunk, raw, own), digest, rows)
             elif not reused:
                 documents = documents_in(chunk, raw, own)
-                with store.rows_of(chunk.digest, digest) as rows:
+                with store.written(chunk.digest, digest) as rows:
                     limits = self._table_bytes, rows.add
                     counts = count_chunk(chunk, documents, own, *limits, left_out, told.advance)
                 store.put(counts, digest, rows)

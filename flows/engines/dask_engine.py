@@ -135,16 +135,6 @@ class DaskEngine:
             return Step(on_the_cluster, step.kind)()
         return on_the_cluster()
 
-    def mapper(
-        self,
-        work: Callable[[Item], R],
-        items: Sequence[Item],
-        name: str,
-        named: Callable[[Item], str],
-    ) -> list[R]:
-        """Call a function of a module with every item, on workers; errors as `map`."""
-        return self._map(work, name, items, named, _nothing, {}) if items else []
-
     # ---- parcels ---------------------------------------------------------------------------
 
     def _map(

@@ -19,7 +19,6 @@ from bpeline.tokenizer_core.processors import available_processors
 
 if TYPE_CHECKING:
     from bpeline.flows.engines.dask_engine import DaskEngine
-    from bpeline.registry.word_counts import Mapper
 
 R = TypeVar("R")
 Item = TypeVar("Item")
@@ -38,8 +37,6 @@ class Threads:
     Args:
         workers: how many at once.
     """
-
-    mapper: Mapper | None = None  # what adds up word counts elsewhere
 
     def __init__(self, workers: int) -> None:
         self._workers = workers

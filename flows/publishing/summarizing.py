@@ -211,10 +211,8 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
 
 
 def _left_out(seen: ShardStatistics) -> dict[str, float]:
-    """How much text the evaluation set cost; empty where that is not known."""
+    """How much text the evaluation set cost."""
     size, documents = seen.left_out_bytes, seen.left_out_documents
-    if size is None or documents is None:
-        return {}
     return {
         "corpus/left_out_bytes": float(size),
         "corpus/left_out_share": size / max(1, size + seen.bytes_counted + seen.held_out_bytes),

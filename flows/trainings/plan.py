@@ -282,7 +282,7 @@ class _Planner:
             if any(store.statistics([key]).words for key in keys):
                 return
             seen = store.statistics(keys)
-            held_out, left_out = seen.held_out_bytes, seen.left_out_bytes or 0
+            held_out, left_out = seen.held_out_bytes, seen.left_out_bytes
             for file in unread:
                 way = self._keys_in(file)
                 size = way.reading.chunk_bytes

@@ -23,7 +23,7 @@ from bpeline.registry.publishing import waiting_records
 from bpeline.registry.records import Publication
 from bpeline.registry.tracking import TrackedVersion, Unended
 from bpeline.registry.upkeep.repairs import require_agreement
-from bpeline.registry.word_counts import WordCountStore, keys_in_pack
+from bpeline.registry.word_counts import WordCountStore, shards_in
 from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
 from bpeline.tokenizer_core.errors import BpelineError, CorruptFile, InvalidOption
 
@@ -265,8 +265,9 @@ def _unreached(registry: Registry, reached: _Reached) -> Iterator[Leftover]:
             first = workspace.table_manifest(key)
             yield _leftover("table", key, first, paths)
     for key, paths in _by_key(workspace.packs.glob("*")).items():
-        first = workspace.pack_manifest(key)
-        if reached.shards.isdisjoint(keys_in_pack(first)) and not reached.unsure:
+        first = workspace.packs / f"{key}.json"
+        keys = {shard.key for shard in shards_in(first)}
+        if reached.shards.isdisjoint(keys) and not reached.unsure:
             yield _leftover("pack", key, first, paths)
     loose = (path for path in workspace.shards.glob("*/*") if path.parent != workspace.packs)
     for key, paths in _by_key(loose).items():

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from .mixtures import combine_sources as combine_sources
     from .mixtures import keep_statistics as keep_statistics
     from .mixtures import key_of_sources as key_of_sources
-    from .packs import keys_in_pack as keys_in_pack
-    from .partitions import Mapper as Mapper
     from .shard_records import Shard as Shard
     from .shard_records import ShardKeys as ShardKeys
     from .shard_records import ShardRef as ShardRef
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
     from .shard_records import shard_key as shard_key
     from .shards import ShardFiles as ShardFiles
     from .shards import SmallShards as SmallShards
+    from .shards import shards_in as shards_in
     from .store import WordCountStore as WordCountStore
     from .table_records import recorded_table as recorded_table
 else:

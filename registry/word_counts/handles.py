@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +31,7 @@ class TableHandle:
 
 @dataclass(frozen=True, slots=True)
 class ShardStatistics:
-    """Sums over shards; a shard named twice counts twice. See `Shard` for the meanings.
-
-    What is left out is not known, None, where one of the shards does not say it.
-    """
+    """Sums over shards; a shard named twice counts twice. See `Shard` for the meanings."""
 
     shards: int = 0
     words: int = 0  # of each shard by itself: an upper bound of the distinct words
@@ -47,10 +43,5 @@ class ShardStatistics:
     replaced_utf8: int = 0
     held_out_documents: int = 0
     held_out_bytes: int = 0
-    left_out_bytes: int | None = 0
-    left_out_documents: int | None = 0
-
-
-class Limits(TypedDict):
-    threads: int
-    memory_limit: int
+    left_out_bytes: int = 0
+    left_out_documents: int = 0

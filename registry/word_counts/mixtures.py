@@ -10,20 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
-from bpeline.registry.word_counts.adding_up import add_up
+import numpy as np
+
 from bpeline.registry.word_counts.handles import TableHandle
 from bpeline.registry.word_counts.held import let_go
 from bpeline.registry.word_counts.shard_records import ShardRef
 from bpeline.registry.word_counts.store import WordCountStore
-from bpeline.registry.word_counts.tables import (
-    lost,
-    write_statistics,
-)
+from bpeline.registry.word_counts.tables import write_statistics
 from bpeline.registry.workspace import Workspace, damaged
 from bpeline.tokenizer_core.counting import (
-    COUNT_LIMIT,
     MILLION,
     WordCounts,
     combine_word_counts,
@@ -33,8 +29,6 @@ from bpeline.tokenizer_core.counting import (
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import CorruptFile, EmptyCorpus
-
-T = TypeVar("T")
 
 _FORMAT = 1
 _KEPT = "weighted"  # [[key of a source's table, Σ count, Σ count · length of its weighted counts]]
@@ -184,16 +178,10 @@ def _make(store: WordCountStore, key: str, parts: Sequence[tuple[TableHandle, in
         return made
 
     def make(path: Path) -> WordCounts:
-        # Rounding adds at most one to each word.
-        most = sum(part.total * factor // MILLION + part.rows for part, factor in parts)
         pattern = store.open_table(parts[0][0]).pattern
-        counts = add_up(
-            path, parts, product, pattern, store.workspace, store.limits,
-            in_memory=most <= COUNT_LIMIT,
-        )  # fmt: skip
+        products = ((one, np.zeros(len(one), np.int32)) for one in map(product, parts))
+        counts = store.add_up(path, products, [(0, 1)], pattern)
         kept.extend((part.key, *sums[part.key]) for part, _ in parts)
-        if counts.total != sum(total for _, total, _ in kept):
-            raise lost(f"combining {len(parts)} sources")
         return counts
 
     shards = list(dict.fromkeys(one for part, _ in parts for one in store.shards_of(part.key)))

@@ -2,46 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from bpeline.registry.workspace import FileSeal
-from bpeline.tokenizer_core.arguments import check_fields
+from bpeline.registry.word_counts.rows import Rows
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.splitting import SplitPattern
 
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.corpus import Reading
-    from bpeline.tokenizer_core.counting import ChunkCounts, WordCounts
+    from bpeline.tokenizer_core.counting import ChunkCounts
 
-SHARD_FORMAT = 2
+RECORD_FORMAT = 3
 _ONCE = "0x1.0000000000000p+0"  # a weight of 1, in the keys of all tables
-
-
-@dataclass(frozen=True, slots=True)
-class Packed:
-    """A shard's place in a pack.
-
-    Attributes:
-        pack: its name.
-        rows: half-open, of the pack's words.
-        documents: half-open, of the pack's held-out documents.
-    """
-
-    pack: str
-    rows: tuple[int, int]
-    documents: tuple[int, int]
+_AS_COUNTED = (
+    "documents", "bytes_counted", "special_tokens_seen", "replaced_utf8", "parts", "left_out_bytes",
+    "left_out_documents",
+)  # fmt: skip
+_SUMS = ("words", "total", "total_bytes", "held_out_documents", "held_out_bytes", *_AS_COUNTED)
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """What is known of a shard without reading its words.
+    """What is known of the counts of one chunk without reading them.
 
     Attributes:
         key: digest of the chunk's and the reading's digest.
         pattern: the split pattern.
+        file: where they lie: the key, or the name of a file that several chunks share.
+        counts: what that file holds.
+        held_out: what its file of held-out documents holds; None where there is none.
+        first_row, first_document: where those of this chunk begin in them.
         words: rows; distinct words unless the chunk was counted in several parts.
         total: Σ count.
         total_bytes: Σ count · length.
@@ -51,15 +44,17 @@ class Shard:
         replaced_utf8: sequences read as U+FFFD.
         held_out_documents: documents kept from counting.
         held_out_bytes: bytes of these.
-        counts_seal: of the file of words.
-        held_out_seal: of the file of held-out documents; None when there is none.
-        parts: in how many parts the chunk was counted; 0 where that was not kept.
-        packed: where it lies in a pack, whose files the seals are of; None: it has its own.
-        left_out_bytes, left_out_documents: of the evaluation set; None where that was not kept.
+        parts: in how many parts the chunk was counted.
+        left_out_bytes, left_out_documents: of the evaluation set.
     """
 
     key: str
     pattern: SplitPattern
+    file: str
+    counts: Rows
+    held_out: Rows | None
+    first_row: int
+    first_document: int
     words: int
     total: int
     total_bytes: int
@@ -69,12 +64,9 @@ class Shard:
     replaced_utf8: int
     held_out_documents: int
     held_out_bytes: int
-    counts_seal: FileSeal
-    held_out_seal: FileSeal | None
-    parts: int = 0
-    packed: Packed | None = None
-    left_out_bytes: int | None = None
-    left_out_documents: int | None = None
+    parts: int
+    left_out_bytes: int
+    left_out_documents: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,44 +87,11 @@ class ShardRef:
         return [self.key, _ONCE, int(self.position_base)]
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A shard that is to be added up.
-
-    Attributes:
-        shard: as its record says.
-        bases: at least one: the positions in the corpus at which its chunk stands.
-    """
-
-    shard: Shard
-    bases: Sequence[int]
-
-
-@dataclass(frozen=True, slots=True)
-class RowSums:
-    """Sums over rows of counts; see `Shard`."""
-
-    words: int = 0
-    total: int = 0
-    total_bytes: int = 0
-
-    def with_rows(self, counts: WordCounts) -> RowSums:
-        """Those of more rows."""
-        return RowSums(
-            self.words + len(counts),
-            self.total + counts.total,
-            self.total_bytes + counts.total_bytes,
-        )
-
-
-_RECORDED = tuple(name for name in Shard.__slots__ if name != "packed")
-
-
 # A small chunk is asked for, put down and written, each by its key.
 @lru_cache(maxsize=1 << 12)
 def shard_key(chunk_digest: str, reading_digest: str) -> str:
     """The name of the counts of one chunk, read in one way."""
-    return digest_of(["shard", SHARD_FORMAT, chunk_digest, reading_digest])
+    return digest_of(["shard", 2, chunk_digest, reading_digest])
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,53 +149,59 @@ def digest_without(chunk_digest: str, copies: bytes) -> str:
     return digest_of(["without copies", chunk_digest, digest_of_bytes(copies)])
 
 
-def shard_of(
-    counted: ChunkCounts,
-    key: str,
-    rows: RowSums,
-    counts_seal: FileSeal,
-    held_out_seal: FileSeal | None,
-) -> Shard:
-    """What is kept of a chunk that was counted."""
-    return Shard(
-        key=key,
-        pattern=counted.counts.pattern,
-        words=rows.words,
-        total=rows.total,
-        total_bytes=rows.total_bytes,
-        documents=int(counted.documents),
-        bytes_counted=int(counted.bytes_counted),
-        special_tokens_seen=int(counted.special_tokens_seen),
-        replaced_utf8=int(counted.replaced_utf8),
-        held_out_documents=len(counted.held_out),
-        held_out_bytes=sum(map(len, counted.held_out)),
-        counts_seal=counts_seal,
-        held_out_seal=held_out_seal,
-        parts=int(counted.parts),
-        left_out_bytes=counted.left_out_bytes,
-        left_out_documents=counted.left_out_documents,
-    )
+def as_record(
+    parts: Sequence[ChunkCounts],
+    keys: Sequence[str],
+    words: Sequence[int],
+    sums: Sequence[tuple[int, int]],
+    counts: Rows,
+    held_out: Rows | None,
+) -> dict[str, Any]:
+    """JSON values of the chunks in one file.
+
+    Args:
+        parts: as they were counted, in the order of the file; one for each of what follows.
+        keys: of the chunks.
+        words: rows of each.
+        sums: Σ count and Σ count · length of each.
+        counts, held_out: what the files hold.
+    """
+    record: dict[str, Any] = {
+        "format": RECORD_FORMAT,
+        "pattern": parts[0].counts.pattern.as_record(),
+        "counts": astuple(counts),
+        "held_out": held_out and astuple(held_out),
+        "key": keys,
+        "words": words,
+        "total": [total for total, _ in sums],
+        "total_bytes": [size for _, size in sums],
+        "held_out_documents": [len(part.held_out) for part in parts],
+        "held_out_bytes": [sum(map(len, part.held_out)) for part in parts],
+    }
+    return record | {name: [int(getattr(part, name)) for part in parts] for name in _AS_COUNTED}
 
 
-def as_record(shard: Shard) -> dict[str, Any]:
-    """JSON values of a shard that has files of its own."""
-    record: dict[str, Any] = {name: getattr(shard, name) for name in _RECORDED}
-    record["pattern"] = shard.pattern.as_record()
-    for name in ("counts_seal", "held_out_seal"):
-        seal = record[name]
-        record[name] = None if seal is None else [seal.size, seal.sha256]
-    return {"format": SHARD_FORMAT, **record}
-
-
-def from_record(record: dict[str, Any]) -> Shard:
-    """What `as_record` was given.
+def from_record(record: Mapping[str, Any], file: str) -> list[Shard]:
+    """The chunks in a file.
 
     Raises:
-        KeyError, TypeError, ValueError: not such a record.
+        KeyError, TypeError, ValueError, InvalidPattern: the record was not made by `as_record`.
     """
-    later = {"parts": 0, "left_out_bytes": None, "left_out_documents": None}
-    values = {name: {**later, **record}[name] for name in _RECORDED}
-    values["pattern"] = SplitPattern.from_record(values["pattern"])
-    for name in ("counts_seal", "held_out_seal"):
-        values[name] = None if values[name] is None else FileSeal(*values[name])
-    return check_fields(Shard(**values))
+    pattern = SplitPattern.from_record(record["pattern"])
+    counts, held_out = Rows(*record["counts"]), record["held_out"] and Rows(*record["held_out"])
+    names = ("key", *_SUMS)
+    if any(set(map(type, record[name])) - {int} for name in _SUMS):
+        raise ValueError
+    row = document = 0
+    shards = []
+    for values in zip(*(record[name] for name in names), strict=True):
+        told = dict(zip(names, values, strict=True))
+        shard = Shard(
+            pattern=pattern, file=file, counts=counts, held_out=held_out, first_row=row,
+            first_document=document, **told,
+        )  # fmt: skip
+        shards.append(shard)
+        row, document = row + shard.words, document + shard.held_out_documents
+    if row != counts.number or document != (held_out.number if held_out else 0):
+        raise ValueError
+    return shards

@@ -1,60 +1,61 @@
-"""The shards of a workspace: each in files of its own, or many small ones in a pack.
+"""The counts of chunks in Parquet files: each chunk in a file of its own, small ones together.
 
-A shard is immutable and may be written by any process; its record, or its pack's, is written last
-and is what makes it exist. Arrow files are the arrays themselves: writing or reading one costs a
-third of Parquet, for twice its size. Which shards belong together in a corpus, others know.
+A file is immutable and may be written by any process; its record is written last and is what makes
+its chunks exist. A file of several chunks is nothing but what was written together: it is named by
+the keys it holds, and a chunk that comes later goes into another one. Which chunks belong together
+in a corpus, others know.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import replace
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from bpeline.registry.word_counts.arrow_columns import (
-    counts_as_file,
-    counts_from_file,
-    counts_to_file,
-    documents_as_file,
-    documents_from_file,
-)
-from bpeline.registry.word_counts.packs import Packs
+import numpy as np
+from numpy.typing import NDArray
+
+from bpeline.registry.word_counts import rows
+from bpeline.registry.word_counts.rows import CountsFile
 from bpeline.registry.word_counts.shard_records import (
-    SHARD_FORMAT,
-    Placed,
-    RowSums,
+    RECORD_FORMAT,
     Shard,
     as_record,
     from_record,
     shard_key,
-    shard_of,
 )
 from bpeline.registry.workspace import (
-    FileSeal,
     Workspace,
     damaged,
-    fetch,
     fetch_all,
+    fetch_below,
     forget,
     read_record,
     write_record,
-    write_sealed,
-    writing_shared,
 )
-from bpeline.tokenizer_core.errors import CorruptFile
+from bpeline.tokenizer_core.counting import COUNT_LIMIT, WordCounts, concatenated
+from bpeline.tokenizer_core.digests import digest_of
+from bpeline.tokenizer_core.errors import CorruptFile, InvalidPattern
 
 if TYPE_CHECKING:
-    from bpeline.tokenizer_core.counting import ChunkCounts, WordCounts
+    from bpeline.tokenizer_core.counting import ChunkCounts
     from bpeline.tokenizer_core.splitting import SplitPattern
+
+V = TypeVar("V")
+State = tuple[int, int, int]
 
 SMALL_CHUNK_BYTES = 1 << 20  # of text; writing the counts of larger ones is cheap beside counting
 _PENDING_BYTES = 16 << 20  # of words in memory
+_KEPT_OPEN = 4  # files whose rows stay in memory: neighbours in a corpus lie in the same one
+# Records that this process has read, by path; a file never changes, and a new one is a new state.
+_read: dict[Path, tuple[State, tuple[Shard, ...]]] = {}
 
 
 class ShardFiles:
-    """The shards of a workspace.
+    """The counts of chunks in a workspace.
 
     Args:
         workspace: where they lie.
@@ -62,120 +63,107 @@ class ShardFiles:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._packs = Packs(workspace)
+        self._index: dict[str, Shard] | None = None
+        self._counts: OrderedDict[str, WordCounts] = OrderedDict()
+        self._documents: OrderedDict[str, list[bytes]] = OrderedDict()
 
     def write(
-        self, counted: ChunkCounts, reading_digest: str, rows: ShardRows | None = None
-    ) -> Shard:
-        """Write a chunk's counts, replacing a shard of the same key.
+        self,
+        parts: Sequence[ChunkCounts],
+        reading_digest: str,
+        written: CountsFile | None = None,
+    ) -> list[Shard]:
+        """Write the counts of chunks into one file, replacing one of the same chunks.
 
         Args:
-            counted: the chunk.
-            reading_digest: how it was read.
-            rows: its words, where they were written while it was counted.
+            parts: at least one chunk.
+            reading_digest: how they were read.
+            written: the words of a single chunk, where they were written while it was counted.
 
         Raises:
-            DiskFull: no space; an earlier shard of the same key may be lost.
+            DiskFull: no space; an earlier file of the same chunks may be lost.
         """
-        key = shard_key(counted.chunk.digest, reading_digest)
-        counts, held_out = counted.counts, counted.held_out
-        if rows is not None and rows.seal is not None:
-            sums, counts_seal = rows.sums, rows.seal
+        keys = [shard_key(part.chunk.digest, reading_digest) for part in parts]
+        name = keys[0] if len(keys) == 1 else _name_of(keys)
+        if written is None or not written.rows.number:
+            counts = concatenated([part.counts for part in parts])
+            words, sums = _sums_of(parts, counts)
+            with CountsFile(self._workspace, self._workspace.shard_counts(name)) as written:
+                written.add(counts, _numbers(words))
         else:
-            sums = RowSums().with_rows(counts)
-            counts_seal = write_sealed(
-                self._workspace.shard_counts(key), counts_as_file(counts), self._workspace
-            )
-        held_out_seal = None
-        if held_out:
-            path = self._workspace.shard_held_out(key)
-            held_out_seal = write_sealed(path, documents_as_file(held_out), self._workspace)
-        shard = shard_of(counted, key, sums, counts_seal, held_out_seal)
-        write_record(self._workspace.shard_manifest(key), as_record(shard), self._workspace)
-        return shard
+            words, sums = [written.rows.number], [(written.total, written.total_bytes)]
+        held_out = None
+        documents = [document for part in parts for document in part.held_out]
+        if documents:
+            of_each = _numbers([len(part.held_out) for part in parts])
+            path = self._workspace.shard_held_out(name)
+            held_out = rows.write_documents(path, documents, of_each, self._workspace)
+        record = as_record(parts, keys, words, sums, written.rows, held_out)
+        manifest = self._workspace.shard_manifest(name)
+        write_record(manifest, record, self._workspace)
+        shards = from_record(record, name)
+        _read[manifest] = _state_of(manifest), tuple(shards)
+        if self._index is not None and len(keys) > 1:
+            self._index |= {shard.key: shard for shard in shards}
+        return shards
 
-    @contextmanager
-    def rows_of(self, chunk_digest: str, reading_digest: str) -> Iterator[ShardRows]:
-        """Take the words of a chunk part by part, for `write`; nothing is written if none comes.
-
-        Raises:
-            DiskFull: no space left.
-        """
+    def written(self, chunk_digest: str, reading_digest: str) -> CountsFile:
+        """What takes the words of a chunk part by part, for `write`; a context."""
         key = shard_key(chunk_digest, reading_digest)
-        rows = ShardRows(self._workspace, self._workspace.shard_counts(key))
-        with rows.file:
-            yield rows
-
-    def write_together(self, parts: Sequence[ChunkCounts], reading_digest: str) -> None:
-        """Write the counts of some chunks; errors as `write`."""
-        if len(parts) == 1:
-            self.write(parts[0], reading_digest)
-        elif parts:
-            self._packs.write(parts, reading_digest)
+        return CountsFile(self._workspace, self._workspace.shard_counts(key))
 
     def read(self, key: str) -> Shard:
-        """What is known of a shard; its files are not opened.
+        """What is known of the counts of a chunk; its files are not opened.
 
         Raises:
-            CorruptFile: there is no such shard, or its record is damaged.
+            CorruptFile: there are none, or their record is damaged.
         """
-        packed = self._packs.find(key)
-        if packed is not None:
-            return packed
+        if (shared := self._shared(key)) is not None:
+            return shared
         path = self._workspace.shard_manifest(key)
-        record = read_record(path, SHARD_FORMAT, self._workspace)
-        try:
-            shard = from_record(record)
-        except (KeyError, TypeError, ValueError) as error:
-            raise damaged(path) from error
-        if shard.key != key:
+        fetch_all(self._workspace, [path])
+        shards = shards_in(path)
+        if [shard.key for shard in shards] != [key]:
             raise damaged(path)
-        return shard
+        return shards[0]
 
-    def verify(self, shard: Shard) -> None:
-        """Read the shard's words and compare them with its record.
-
-        Raises:
-            CorruptFile: they are missing or have other content.
-        """
-        if shard.packed is not None:
-            self._packs.counts(shard.packed, shard.pattern)
-        else:
-            shard.counts_seal.read(self._workspace.shard_counts(shard.key), self._workspace)
-
-    def counts(self, shard: Shard, pattern: SplitPattern) -> WordCounts:
-        """The shard's words, verified; first positions are bytes from the chunk's begin.
+    def counts(self, shard: Shard, pattern: SplitPattern | None = None) -> WordCounts:
+        """The words of a chunk, verified; first positions are bytes from the chunk's begin.
 
         Args:
             shard: as `read` gave it.
-            pattern: the one it names, parsed.
+            pattern: the one it names, where that is at hand.
 
         Raises:
             CorruptFile: they are missing or have other content.
         """
-        if shard.packed is not None:
-            return self._packs.counts(shard.packed, pattern)
-        content = shard.counts_seal.read(self._workspace.shard_counts(shard.key), self._workspace)
-        return counts_from_file(content, pattern)
+        whole = self.counts_together(shard, pattern)
+        return whole.between(shard.first_row, shard.first_row + shard.words)
 
-    def placed(self, group: Sequence[Placed], pattern: SplitPattern) -> WordCounts:
-        """The words of shards that are read together, at their places in the corpus.
+    def counts_together(self, shard: Shard, pattern: SplitPattern | None = None) -> WordCounts:
+        """The words of all chunks in the file of one, in the order in which they are there."""
+        path = self._workspace.shard_counts(shard.file)
+        return _kept_open(
+            self._counts,
+            shard.file,
+            lambda: rows.read_counts(path, shard.counts, pattern or shard.pattern, self._workspace),
+        )
 
-        A shard at several places is given once: its earliest sight, every occurrence, which must
-        not exceed 2⁶³ − 1. A word that several shards hold has several rows.
-
-        Raises:
-            CorruptFile: they are missing or have other content.
-        """
-        if group[0].shard.packed is not None:
-            return self._packs.placed(group, pattern)
-        (one,) = group
-        moved = self.counts(one.shard, pattern).shifted(min(one.bases))
-        times = len(one.bases)
-        return moved if times == 1 else replace(moved, counts=moved.counts * times)
+    def held_out(self, shard: Shard) -> list[bytes]:
+        """The held-out documents of a chunk, in order; errors as `counts`."""
+        expected = shard.held_out
+        if expected is None or not shard.held_out_documents:
+            return []
+        path = self._workspace.shard_held_out(shard.file)
+        documents = _kept_open(
+            self._documents,
+            shard.file,
+            lambda: rows.read_documents(path, expected, self._workspace),
+        )
+        return documents[shard.first_document : shard.first_document + shard.held_out_documents]
 
     def is_there(self, key: str) -> bool:
-        """Whether a shard exists, as far as its record and the sizes of its files tell.
+        """Whether a chunk was counted, as far as its record and the names of its files tell.
 
         Raises:
             StorageError: the workspace's store does not answer.
@@ -183,111 +171,53 @@ class ShardFiles:
         return bool(self.there([key]))
 
     def there(self, keys: Iterable[str]) -> set[str]:
-        """Those of many shards that exist; each pack is looked at once. Errors as `is_there`."""
-        keys = set(keys)
-        packs: dict[str, list[str]] = {}
-        alone = []
-        for key in keys:
-            shard = self._packs.find(key)
-            if shard is None or shard.packed is None:
-                alone.append(key)
-            else:
-                packs.setdefault(shard.packed.pack, []).append(key)
-        if self._workspace.store:
-            fetch_all(self._workspace, map(self._workspace.shard_manifest, alone))
-        alone = [key for key in alone if self._workspace.has_shard_manifest(key)]
-        found = set(filter(self._is_there_alone, alone))
-        return found.union(*(packs[name] for name in packs if self._packs.is_there(name)))
-
-    def _is_there_alone(self, key: str) -> bool:
-        if not fetch(self._workspace, self._workspace.shard_manifest(key)):
-            return False
-        try:
-            shard = self.read(key)
-        except CorruptFile:
-            return False
-        held_out = shard.held_out_seal
-        return shard.counts_seal.fits(self._workspace.shard_counts(key), self._workspace) and (
-            held_out is None or held_out.fits(self._workspace.shard_held_out(key), self._workspace)
-        )
+        """Those of many chunks that were counted; each file is looked at once."""
+        shards = {key: self._shared(key) for key in keys}
+        alone = [key for key, shard in shards.items() if shard is None]
+        fetch_all(self._workspace, map(self._workspace.shard_manifest, alone))
+        for key in filter(self._workspace.has_shard_manifest, alone):
+            with suppress(CorruptFile):
+                shards[key] = self.read(key)
+        files = {shard.file: shard for shard in shards.values() if shard is not None}
+        whole = {name for name, shard in files.items() if self._is_whole(shard)}
+        return {key for key, shard in shards.items() if shard is not None and shard.file in whole}
 
     def forget(self, key: str) -> None:
-        """Remove a shard, its record first; one in a pack along with the others in it."""
-        packed = self._packs.find(key)
-        if packed is not None and packed.packed is not None:
-            self._packs.forget(packed.packed)
-            return
+        """Remove the counts of a chunk, the record first; along with the others in the file."""
+        shared = self._shared(key)
+        name = key if shared is None else shared.file
         for path in (
-            self._workspace.shard_manifest(key),
-            self._workspace.shard_counts(key),
-            self._workspace.shard_held_out(key),
+            self._workspace.shard_manifest(name),
+            self._workspace.shard_counts(name),
+            self._workspace.shard_held_out(name),
         ):
             forget(self._workspace, path)
+        self._index = None
+        self._counts.pop(name, None)
+        self._documents.pop(name, None)
 
-    def held_out(self, shard: Shard) -> Iterator[bytes]:
-        """The held-out documents of a shard, in the order of the chunk.
+    def _is_whole(self, shard: Shard) -> bool:
+        """Whether the files are here; where they are shared, they went to the store first."""
+        paths = [self._workspace.shard_counts(shard.file)]
+        if shard.held_out is not None:
+            paths.append(self._workspace.shard_held_out(shard.file))
+        return bool(self._workspace.store) or all(map(os.path.exists, paths))
 
-        Raises:
-            CorruptFile: they are missing or not what was written.
-        """
-        if shard.packed is not None:
-            yield from self._packs.held_out(shard, shard.packed)
-        elif shard.held_out_seal is not None:
-            path = self._workspace.shard_held_out(shard.key)
-            yield from documents_from_file(shard.held_out_seal.read(path, self._workspace))
-
-
-class ShardRows:
-    """The words of one chunk while they are counted, on their way into a file.
-
-    Attributes:
-        sums: of what was added.
-        seal: of the file when it is finished; None when nothing was added.
-        file: what publishes it when it is closed.
-    """
-
-    def __init__(self, workspace: Workspace, path: Path) -> None:
-        self.sums = RowSums()
-        self.seal: FileSeal | None = None
-        self.file = ExitStack()
-        self._workspace, self._path = workspace, path
-        self._append: Callable[[WordCounts], None] | None = None
-
-    def add(self, counts: WordCounts) -> None:
-        """Write some words."""
-        if self._append is not None:
-            self._append(counts)
-        else:
-            aside = self.file.enter_context(writing_shared(self._workspace, self._path))
-            self.file.callback(self._finish, aside)
-            self._append = self.file.enter_context(counts_to_file(aside, counts))
-        self.sums = self.sums.with_rows(counts)
-
-    def _finish(self, aside: Path) -> None:
-        self.seal = FileSeal.of_file(aside)
-
-
-def read_together(places: Iterable[tuple[Shard, int]]) -> list[tuple[Placed, ...]]:
-    """Shards in the order of the corpus: those of one pack together, every other one alone.
-
-    Args:
-        places: a shard at each of its positions in the corpus, in any order.
-    """
-    bases: dict[str, tuple[Shard, list[int]]] = {}
-    for shard, base in places:
-        bases.setdefault(shard.key, (shard, []))[1].append(base)
-    groups: dict[str, list[Placed]] = {}
-    for shard, ones in sorted(bases.values(), key=lambda one: min(one[1])):
-        name = shard.key if shard.packed is None else shard.packed.pack
-        groups.setdefault(name, []).append(Placed(shard, ones))
-    return [tuple(group) for group in groups.values()]
+    def _shared(self, key: str) -> Shard | None:
+        """The counts of a chunk that lie together with others'."""
+        if self._index is None:
+            self._index = {}
+            fetch_below(self._workspace, self._workspace.packs, ".json")
+            for path in sorted(self._workspace.packs.glob("*.json")):
+                self._index |= {shard.key: shard for shard in shards_in(path)}
+        return self._index.get(key)
 
 
 class SmallShards:
-    """Writes the counts of chunks; keeps those of small ones until there are enough for a pack.
+    """Writes the counts of chunks; keeps those of small ones until there are enough for a file.
 
     Args:
-        files: the shards of a workspace.
+        files: the counts of a workspace.
         together: whether small ones are kept; otherwise each is written at once.
     """
 
@@ -308,14 +238,16 @@ class SmallShards:
         found.update(self._pending)
         return {digest for digest, key in keys.items() if key in found}
 
-    def rows_of(self, chunk_digest: str, reading_digest: str) -> AbstractContextManager[ShardRows]:
-        """See `ShardFiles.rows_of`."""
-        return self._files.rows_of(chunk_digest, reading_digest)
+    def written(self, chunk_digest: str, reading_digest: str) -> AbstractContextManager[CountsFile]:
+        """See `ShardFiles.written`."""
+        return self._files.written(chunk_digest, reading_digest)
 
-    def put(self, counted: ChunkCounts, reading_digest: str, rows: ShardRows | None = None) -> None:
+    def put(
+        self, counted: ChunkCounts, reading_digest: str, written: CountsFile | None = None
+    ) -> None:
         """Keep a chunk's counts; arguments and errors as `ShardFiles.write`."""
         if not self._together or counted.parts > 1 or counted.chunk.size > SMALL_CHUNK_BYTES:
-            self._files.write(counted, reading_digest, rows)
+            self._files.write([counted], reading_digest, written)
             return
         if reading_digest != self._reading_digest:
             self.write()
@@ -331,4 +263,70 @@ class SmallShards:
         """Write what is kept."""
         pending = [*self._pending.values()]
         self._pending, self._bytes = {}, 0
-        self._files.write_together(pending, self._reading_digest)
+        if pending:
+            self._files.write(pending, self._reading_digest)
+
+
+def shards_in(manifest: Path) -> tuple[Shard, ...]:
+    """The chunks in a file, by its record; none where that is missing or damaged."""
+    try:
+        state = _state_of(manifest)
+    except OSError:
+        return ()
+    known = _read.get(manifest)
+    if known is None or known[0] != state:
+        shards: tuple[Shard, ...] = ()
+        with suppress(CorruptFile, InvalidPattern, IndexError, KeyError, TypeError, ValueError):
+            pack = manifest.parent.name == "packs"
+            name = f"packs/{manifest.stem}" if pack else manifest.stem
+            found = from_record(read_record(manifest, RECORD_FORMAT), name)
+            keys = [shard.key for shard in found]
+            if name == (_name_of(keys) if pack else keys[0]):
+                shards = tuple(found)  # else another file's, under this name
+        known = _read[manifest] = state, shards
+    return known[1]
+
+
+def _name_of(keys: Sequence[str]) -> str:
+    """The file that several chunks share."""
+    return f"packs/{digest_of(['pack', RECORD_FORMAT, list(keys)])}"
+
+
+def _state_of(manifest: Path) -> State:
+    status = os.stat(manifest)
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _numbers(sizes: Sequence[int]) -> NDArray[np.int32] | None:
+    """Of rows, which chunk each is of; None where there is one chunk."""
+    if len(sizes) == 1:
+        return None
+    return np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+
+
+def _kept_open(kept: OrderedDict[str, V], name: str, read: Callable[[], V]) -> V:
+    """What was read of a file lately, or is read now; several threads may read the same."""
+    content = kept.get(name)
+    if content is None:
+        content = kept[name] = read()
+        while len(kept) > _KEPT_OPEN:
+            kept.popitem(last=False)
+    return content
+
+
+def _sums_of(
+    parts: Sequence[ChunkCounts], counts: WordCounts
+) -> tuple[list[int], list[tuple[int, int]]]:
+    """The rows of each chunk, and Σ count and Σ count · length.
+
+    Args:
+        counts: of all of them, one chunk after the other.
+    """
+    words = [len(part.counts) for part in parts]
+    ends = np.cumsum([0, *words])
+    most = int(counts.counts.max(initial=0)) * int(counts.lengths.max(initial=0))
+    if most * len(counts) > COUNT_LIMIT:
+        return words, [(part.counts.total, part.counts.total_bytes) for part in parts]
+    columns = counts.counts, counts.counts * counts.lengths
+    totals, sizes = (np.diff(np.cumsum(np.append(0, one))[ends]).tolist() for one in columns)
+    return words, [*zip(totals, sizes, strict=True)]

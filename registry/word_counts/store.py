@@ -12,15 +12,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bpeline.registry.word_counts import partitions
-from bpeline.registry.word_counts.adding_up import add_up
-from bpeline.registry.word_counts.earlier_tables import PLACES, part_of
-from bpeline.registry.word_counts.handles import Limits, ShardStatistics, TableHandle
+import numpy as np
+from numpy.typing import NDArray
+
+from bpeline.registry.word_counts.handles import ShardStatistics, TableHandle
 from bpeline.registry.word_counts.held import held, hold, let_go
-from bpeline.registry.word_counts.shard_records import Placed, Shard, ShardRef, shard_key
-from bpeline.registry.word_counts.shards import ShardFiles, SmallShards, read_together
+from bpeline.registry.word_counts.shard_records import Shard, ShardRef, shard_key
+from bpeline.registry.word_counts.shards import ShardFiles, SmallShards
 from bpeline.registry.word_counts.table_records import TABLE_FORMAT, recorded_table
-from bpeline.registry.word_counts.tables import log_of, lost, read_table, write_table
+from bpeline.registry.word_counts.tables import log_of, lost, read_table, write_sum
 from bpeline.registry.workspace import (
     Workspace,
     damaged,
@@ -31,7 +31,6 @@ from bpeline.registry.workspace import (
     writing_shared,
 )
 from bpeline.tokenizer_core.counting import (
-    COUNT_LIMIT,
     CopiedSections,
     SectionSample,
     WordCounts,
@@ -39,6 +38,8 @@ from bpeline.tokenizer_core.counting import (
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.encoding import in_batches
 from bpeline.tokenizer_core.errors import CorruptFile, EmptyCorpus, InvalidOption, InvalidPattern
+from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
+from bpeline.tokenizer_core.kernels.scanning.fingerprint import fingerprint_spans
 from bpeline.tokenizer_core.processors import available_processors, machine_memory
 from bpeline.tokenizer_core.splitting import SplitPattern
 
@@ -46,9 +47,7 @@ if TYPE_CHECKING:
     from bpeline.tokenizer_core.counting import ChunkCounts
 
 _READ_TOGETHER = 4 << 20  # bytes of held-out text
-# Adding up leaves its result behind, so that the process has this and as much again at most.
 _LEAST_MEMORY, _MOST_MEMORY = 2 << 30, 3 << 30
-_OF_A_WORD = 64  # bytes, while it is added up in memory
 
 
 class WordCountStore:
@@ -57,10 +56,9 @@ class WordCountStore:
     Args:
         workspace: where they lie.
         memory_limit: bytes for adding up; None takes a quarter of the machine's memory, 2 GiB at
-            least and 3 at most. What does not fit is added up by DuckDB, which spills to the
-            workspace's disk; then the distinct words alone may take more.
+            least and 3 at most. Beyond it DuckDB spills to the workspace's disk; the distinct words
+            alone may take more.
         threads: for that; None takes one for each processor.
-        mapper: gives the adding up of large corpora to workers elsewhere.
     """
 
     def __init__(
@@ -69,7 +67,6 @@ class WordCountStore:
         *,
         memory_limit: int | None = None,
         threads: int | None = None,
-        mapper: partitions.Mapper | None = None,
     ) -> None:
         self.workspace = workspace
         self._shards = ShardFiles(workspace)
@@ -77,7 +74,6 @@ class WordCountStore:
             max(_LEAST_MEMORY, machine_memory() // 4), _MOST_MEMORY
         )
         self._threads = threads or available_processors()
-        self._mapper = mapper
 
     # ---- shards ----------------------------------------------------------------------------
 
@@ -91,7 +87,7 @@ class WordCountStore:
         Raises:
             DiskFull: no space left.
         """
-        return self._shards.write(counts, reading_digest).key
+        return self._shards.write([counts], reading_digest)[0].key
 
     @contextmanager
     def putting(self, *, together: bool = True) -> Iterator[SmallShards]:
@@ -121,11 +117,8 @@ class WordCountStore:
             CorruptFile: a shard is missing or its record damaged; it is forgotten.
         """
         shards = self._read_shards(keys, verify=False)
-        sums: dict[str, Any] = {}
-        for name in ShardStatistics.__slots__:
-            if name != "shards":
-                of_each = [getattr(shards[key], name) for key in keys]
-                sums[name] = None if None in of_each else sum(of_each)
+        names = [name for name in ShardStatistics.__slots__ if name != "shards"]
+        sums = {name: sum(getattr(shards[key], name) for key in keys) for name in names}
         return ShardStatistics(shards=len(keys), **sums)
 
     def held_out_documents(self, keys: Sequence[str], limit_bytes: int) -> list[bytes]:
@@ -218,7 +211,7 @@ class WordCountStore:
         return self.keep_table(
             key,
             lambda path: self._make_table(path, refs, shards, pattern),
-            {"shards": [*shards], PLACES: [ref.row for ref in refs]},
+            {"shards": [*shards]},
         )
 
     def keep_table(
@@ -319,7 +312,7 @@ class WordCountStore:
                 with self._forgetting(key):
                     shards[key] = self._shards.read(key)
                     if verify:
-                        self._shards.verify(shards[key])
+                        self._shards.counts(shards[key])
             except CorruptFile as error:
                 complaint = complaint or error
         if complaint is not None:
@@ -342,52 +335,78 @@ class WordCountStore:
         pattern: SplitPattern,
     ) -> WordCounts:
         """Write the table of some shards; its content, in order of sight."""
-        total = sum(shards[ref.key].total for ref in refs)
-        fits = total <= COUNT_LIMIT
-        rows = sum(shards[ref.key].words for ref in refs)
+        bases: dict[str, list[int]] = {}
+        for ref in sorted(refs, key=lambda ref: ref.position_base):
+            bases.setdefault(ref.key, []).append(ref.position_base)
+        numbers = {key: number for number, key in enumerate(bases)}
+        files: dict[str, list[Shard]] = {}
+        for key in bases:
+            files.setdefault(shards[key].file, []).append(shards[key])
+
+        def parts() -> Iterator[tuple[WordCounts, NDArray[np.int32]]]:
+            for some in files.values():
+                counts = self._shards.counts_together(some[0], pattern)
+                chunks = np.full(len(counts), -1, np.int32)  # -1: of no chunk that is wanted
+                for shard in some:
+                    end = shard.first_row + shard.words
+                    chunks[shard.first_row : end] = numbers[shard.key]
+                yield counts, chunks
+
+        places = [(min(at), len(at)) for at in bases.values()]
         try:
-            if fits and self._mapper is not None and rows >= partitions.PARTITIONED_ROWS:
-                counts = partitions.sum_in_partitions(
-                    refs, shards, pattern, self.workspace, self._mapper
-                )
-                write_table(path, counts, threads=self._threads)
-            else:
-                begun, left = self._begun(refs)
-                places = [(shards[ref.key], ref.position_base) for ref in left]
-                counts = add_up(
-                    path,
-                    # Counts of a shard at several places may exceed 64 bits where sums do.
-                    read_together(places) if fits else [(Placed(one, [at]),) for one, at in places],
-                    lambda group: self._shards.placed(group, pattern),
-                    pattern,
-                    self.workspace,
-                    self.limits,
-                    begun=begun,
-                    in_memory=fits,
-                )
+            counts = self.add_up(path, parts(), places, pattern)
         except CorruptFile:
             self._read_shards(list(shards), verify=True)  # finds and forgets all that are damaged
             raise
-        if counts.total != total:
+        if counts.total != sum(shards[ref.key].total for ref in refs):
             raise lost(f"combining {len(refs)} shards")
         return counts
 
-    def _begun(self, refs: Sequence[ShardRef]) -> tuple[WordCounts | None, Sequence[ShardRef]]:
-        """The sum of some shards as an earlier table holds it, and the shards that are left.
+    def add_up(
+        self,
+        path: Path,
+        parts: Iterable[tuple[WordCounts, NDArray[np.int32]]],
+        places: Sequence[tuple[int, int]],
+        pattern: SplitPattern,
+    ) -> WordCounts:
+        """Add counts up into a table; arguments and errors as of `tables.write_sum`.
 
-        A corpus that grew costs what is new. The table is verified as any that is read. One that
-        leaves no memory to add to it is left out.
+        Returns:
+            What the table holds, in order of sight.
+
+        Raises:
+            StorageError: it is not the sum of what DuckDB was given, too.
         """
-        found = part_of(self.workspace, refs, TABLE_FORMAT)
-        table = None if found is None else self.table(found[0])
-        if found is None or table is None or table.rows * _OF_A_WORD > self._memory_limit // 2:
-            return None, refs
-        try:
-            return self.open_table(table), found[1]
-        except CorruptFile:  # it is forgotten; the shards hold all there is
-            return None, refs
+        times = np.array([often for _, often in places] + [0], np.uint64)  # [-1]: of no chunk
+        given = 0
 
-    @property
-    def limits(self) -> Limits:
-        """What DuckDB may use."""
-        return {"threads": self._threads, "memory_limit": self._memory_limit}
+        def weighed() -> Iterator[tuple[WordCounts, NDArray[np.int32]]]:
+            nonlocal given
+            for counts, chunks in parts:
+                given = (given + _occurrences(counts, times[chunks])) % 2**64
+                yield counts, chunks
+
+        with self.workspace.temporary_directory("duckdb") as spill:
+            write_sum(
+                path, weighed(), places, spill=spill, threads=self._threads,
+                memory_limit=self._memory_limit,
+            )  # fmt: skip
+        table = read_table(path, pattern, threads=self._threads)
+        ascending = bool(np.all(np.diff(table.first_positions) >= 0))
+        if _occurrences(table, np.ones(1, np.uint64)) != given or not ascending:
+            raise lost(f"adding up {path.name}")
+        return table
+
+
+def _occurrences(counts: WordCounts, times: NDArray[np.uint64]) -> int:
+    """Every word's fingerprint, once for each of its occurrences, modulo 2⁶⁴: a sum keeps it.
+
+    Args:
+        times: how often each row counts.
+    """
+    prints = np.empty(len(counts), np.uint64)
+    if len(counts):
+        spans = np.stack((counts.offsets[:-1], counts.offsets[1:]), axis=1)
+        text = np.concatenate((counts.word_bytes, np.zeros(PADDING, np.uint8)))
+        fingerprint_spans(text, np.ascontiguousarray(spans), prints)
+    return int(np.sum(prints * counts.counts.astype(np.uint64) * times, dtype=np.uint64))

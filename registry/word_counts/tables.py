@@ -2,18 +2,19 @@
 
 Anybody may query a finished table with any DuckDB client (1.4 or newer):
 ``word_counts(word BLOB, count BIGINT, first_position BIGINT)``, in order of sight. A table is
-written from a sum that is there already, or built from parts by one GROUP BY, which needs no more
-memory than it is given. DuckDB is not trusted with what it stores: no keys, indexes or updates, no
-write-ahead log beside a finished file, and what it wrote has the digest of what it was given.
+made by one statement, which needs no more memory than it is given. DuckDB is not trusted with what
+it stores: no keys, indexes or updates, and no write-ahead log beside a finished file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from operator import add
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bpeline.registry.closed_duckdb import (
     READ_SINCE,
@@ -22,10 +23,10 @@ from bpeline.registry.closed_duckdb import (
     raise_if_interrupted,
     settle,
 )
-from bpeline.registry.word_counts.arrow_columns import batch_of, filled, reader_of
+from bpeline.registry.word_counts.arrow_columns import batch_of, filled, places_batch, reader_of
 from bpeline.registry.workspace import damaged
 from bpeline.tokenizer_core.counting import COUNT_LIMIT, WordCounts
-from bpeline.tokenizer_core.errors import DiskFull, InvalidOption, StorageError
+from bpeline.tokenizer_core.errors import BpelineError, DiskFull, InvalidOption, StorageError
 from bpeline.tokenizer_core.splitting import SplitPattern
 
 _ROWS_IN_BATCH = 1 << 18
@@ -33,60 +34,34 @@ _IN_PASSING = "512MiB"  # for DuckDB, where rows only pass through
 
 _Settings = dict[str, str | bool | int | float | list[str]]
 
-# Sums are HUGEINT until they are cast, and the cast refuses what int64 cannot hold.
+# What is added up comes part by part as ``rows(word, count, first_position, chunk)``; ``places``
+# has for each chunk where it begins in the corpus, and how often it is there. Sums are HUGEINT
+# until they are cast, and the cast refuses what int64 cannot hold.
 _ADDED_UP = """
     CREATE TABLE word_counts AS
-    SELECT word, sum(count)::BIGINT AS count, min(first_position) AS first_position
-    FROM rows GROUP BY word ORDER BY 3"""
-_WRITTEN = "CREATE TABLE word_counts AS SELECT word, count, first_position FROM rows"
-# One digest of everything, made by one program of what it is given and of what it wrote: the number
-# of a row is in it, for rows are read in the order in which they stand.
-_DIGEST = """
-    SELECT count(*), sum(count), bit_xor(hash(place, word, count, first_position)),
-           sum(hash(place, word, count, first_position)::HUGEINT)"""
-_DIGEST_OF_ROWS = f"{_DIGEST} FROM (SELECT row_number() OVER () - 1 AS place, * FROM rows)"
-_DIGEST_OF_TABLE = f"{_DIGEST} FROM (SELECT rowid AS place, * FROM word_counts)"
-# What adding up keeps: each word's hash, once for each of its occurrences. Halves of the hash, so
-# that no sum exceeds 128 bits.
-_OCCURRENCES = """
-    SELECT coalesce(sum(count::HUGEINT * (hash(word) & 4294967295)), 0),
-           coalesce(sum(count::HUGEINT * (hash(word) >> 32)), 0)"""
+    SELECT word, sum(count::HUGEINT * times)::BIGINT AS count, min(first_position + base)
+        AS first_position
+    FROM rows JOIN places USING (chunk) GROUP BY word ORDER BY first_position, word"""
 _SIZES = "SELECT count(*), coalesce(sum(octet_length(word)), 0)::BIGINT FROM word_counts"
 _ROWS = "SELECT word, count, first_position FROM word_counts"  # in the order they were inserted
 
 
-def write_table(path: Path, counts: WordCounts, *, threads: int) -> None:
-    """Write a table of these rows, in their order; nothing but the finished file is left.
-
-    Args:
-        path: a file that does not exist yet.
-        counts: what it shall hold.
-        threads: to work with.
-
-    Raises:
-        DiskFull: no space left.
-        StorageError: DuckDB cannot finish, or what it wrote is not what it was given.
-    """
-    limits: _Settings = {"threads": threads, "memory_limit": _IN_PASSING}
-    given = batch_of(counts)
-    with _creating(path, limits) as connection:
-        _create(connection, iter([given]), _WRITTEN)
-        connection.register("rows", reader_of(iter([given])))
-        expected = connection.execute(_DIGEST_OF_ROWS).fetchall()
-        connection.unregister("rows")
-    with _reading(path, limits) as connection:  # of the closed file
-        if connection.execute(_DIGEST_OF_TABLE).fetchall() != expected:
-            raise lost(f"writing {path.name}")
-
-
-def build_table(
-    path: Path, parts: Iterable[WordCounts], *, spill: Path, threads: int, memory_limit: int
+def write_sum(
+    path: Path,
+    parts: Iterable[tuple[WordCounts, NDArray[np.int32]]],
+    places: Sequence[tuple[int, int]],
+    *,
+    spill: Path,
+    threads: int,
+    memory_limit: int,
 ) -> None:
-    """Build a table from parts, one of them in memory at a time; only the finished file is left.
+    """Add counts up into a table, one part of them in memory at a time.
 
     Args:
-        path: a file that does not exist yet.
-        parts: at least one: counts at their place in the corpus.
+        path: a file that does not exist yet; nothing but the finished file is left.
+        parts: at least one: counts, and the number of a chunk for each row.
+        places: of each chunk by its number, what is added to its first positions and how often it
+            counts.
         spill: an empty directory of DuckDB's own.
         threads: to work with.
         memory_limit: bytes; beyond it, it spills.
@@ -94,7 +69,8 @@ def build_table(
     Raises:
         InvalidOption: a sum above 2⁶³ − 1.
         DiskFull: no space left.
-        StorageError: DuckDB cannot finish, or what it wrote is not the sum of what it was given.
+        StorageError: DuckDB cannot finish.
+        BpelineError: what reading the parts raises.
     """
     limits: _Settings = {
         "threads": threads,
@@ -102,29 +78,27 @@ def build_table(
         "temp_directory": str(spill),  # its own: processes that share one corrupt each other's
         "preserve_insertion_order": False,
     }
-    given = [0, 0]
-    with _creating(path, limits) as connection:
-        _create(connection, _adding_occurrences(parts, given), _ADDED_UP)
-    with _reading(path, limits) as connection:
-        written = connection.execute(f"{_OCCURRENCES} FROM word_counts").fetchall()[0]
-    if [*written] != given:
-        raise lost(f"adding up {path.name}")
+    failed: list[BpelineError] = []
 
+    def batches() -> Iterator[Any]:
+        try:
+            for counts, chunks in parts:
+                yield batch_of(counts, chunks)
+        except BpelineError as error:  # of which DuckDB would tell nothing but that there was one
+            failed.append(error)
+            raise
 
-def _adding_occurrences(parts: Iterable[WordCounts], given: list[int]) -> Iterator[Any]:
-    """The parts as batches; what `_OCCURRENCES` says of each is added to ``given``."""
-    # A connection of its own: that which takes the batches is busy with its statement.
-    connection = connect(None, {"threads": 1})
     try:
-        settle(connection)
-        for batch in map(batch_of, parts):
-            connection.register("rows", reader_of(iter([batch])))
-            (row,) = connection.execute(f"{_OCCURRENCES} FROM rows").fetchall()
-            given[:] = map(add, given, row)
+        with _creating(path, limits) as connection:
+            connection.register("places", places_batch(places))
+            connection.register("rows", reader_of(batches()))
+            connection.execute(_ADDED_UP)
             connection.unregister("rows")
-            yield batch
-    finally:
-        connection.close()
+            connection.unregister("places")
+    except StorageError:
+        if failed:
+            raise failed[0] from None
+        raise
 
 
 def write_statistics(path: Path, rows: Sequence[Mapping[str, str | int | float]]) -> None:
@@ -170,13 +144,6 @@ def read_table(path: Path, pattern: SplitPattern, *, threads: int) -> WordCounts
     except (duckdb.Error, RuntimeError, ValueError, IndexError) as error:
         raise_if_interrupted(error)
         raise damaged(path) from error
-
-
-def _create(connection: Any, batches: Iterator[Any], statement: str) -> None:
-    """Run the statement that makes a database's only table of ``rows``."""
-    connection.register("rows", reader_of(batches))
-    connection.execute(statement)
-    connection.unregister("rows")
 
 
 @contextmanager

@@ -281,36 +281,29 @@ class Workspace:
     def temporary(self) -> Path:
         return self.root / "temporary"
 
-    def shard_manifest(self, key: str) -> Path:
-        return Path(self._shard_manifest(key))
+    def shard_manifest(self, name: str) -> Path:
+        """The record of the counts of a chunk, by its key, or of several, by ``packs/NAME``."""
+        return Path(self._shard(name, ".json"))
 
-    def has_shard_manifest(self, key: str) -> bool:
+    def has_shard_manifest(self, name: str) -> bool:
         """Whether it is here, for thousands of keys: a `Path` takes longer than the look."""
-        return os.path.exists(self._shard_manifest(key))
+        return os.path.exists(self._shard(name, ".json"))
 
-    def _shard_manifest(self, key: str) -> str:
-        # 256 folders: ten thousand shards do not make one slow directory
-        return f"{self.shards}/{key[:2]}/{key}.json"
+    def shard_counts(self, name: str) -> Path:
+        return Path(self._shard(name, ".parquet"))
 
-    def shard_counts(self, key: str) -> Path:
-        return self.shards.joinpath(key[:2], f"{key}.arrow")
+    def shard_held_out(self, name: str) -> Path:
+        return Path(self._shard(name, ".held-out.parquet"))
 
-    def shard_held_out(self, key: str) -> Path:
-        return self.shards.joinpath(key[:2], f"{key}.held-out.arrow")
+    def _shard(self, name: str, suffix: str) -> str:
+        # 256 folders: ten thousand files do not make one slow directory
+        folder = "" if "/" in name else f"{name[:2]}/"
+        return f"{self.shards}/{folder}{name}{suffix}"
 
     @property
     def packs(self) -> Path:
         """Where counts of small chunks lie together."""
         return self.shards / "packs"
-
-    def pack_manifest(self, name: str) -> Path:
-        return self.packs / f"{name}.json"
-
-    def pack_counts(self, name: str) -> Path:
-        return self.packs / f"{name}.arrow"
-
-    def pack_held_out(self, name: str) -> Path:
-        return self.packs / f"{name}.held-out.arrow"
 
     def table(self, key: str) -> Path:
         return self.tables / f"{key}.duckdb"

@@ -37,7 +37,6 @@ from bpeline.flows.engines.engine import working
 from bpeline.flows.running import progress
 from bpeline.flows.running.steps import Step
 from bpeline.registry.opening import open_registry
-from bpeline.registry.word_counts import partitions
 from bpeline.registry.word_counts.store import WordCountStore
 from bpeline.registry.workspace.workspace import Workspace
 from bpeline.tokenizer_core.corpus.sources import Source, find_source_files
@@ -123,11 +122,6 @@ def test_results_come_in_order_from_several_processes_with_their_progress(
     assert isinstance(heard, Heard)
     assert heard.amounts == [10] * 24
     assert engine.parcels(10**9) == 8 * WORKERS
-
-
-def test_a_function_that_is_no_step_is_mapped_too(engine: DaskEngine) -> None:
-    assert engine.mapper(cluster_steps.square, range(5), "square", str) == [0, 1, 4, 9, 16]
-    assert engine.mapper(cluster_steps.square, [], "square", str) == []
 
 
 def test_the_first_error_comes_back_as_it_is_and_stops_the_rest(
@@ -322,7 +316,6 @@ def test_counts_are_the_same_though_a_worker_is_killed_meanwhile(
         os.kill(victim, signal.SIGKILL)
 
     table, places, seen, _, _ = counted(files, tmp_path / "a", request_for, "local", Heard())
-    monkeypatch.setattr(partitions, "PARTITIONED_ROWS", 0)
     heard = Heard(at_first=kill_one)
     address = cluster.scheduler_address
     far, far_places, far_seen, store, corpus = counted(
@@ -339,13 +332,6 @@ def test_counts_are_the_same_though_a_worker_is_killed_meanwhile(
     again = counted(files, tmp_path / "b", request_for, address, Heard())
     assert again[0].reused
     assert again[4].reused == len(places)
-
-
-def test_words_fall_into_partitions_evenly_and_always_the_same() -> None:
-    words = WordCounts.from_mapping({b"word %d" % number: 1 for number in range(4000)})
-    found = partitions.partition_of(words, 4)
-    assert found[:8].tolist() == partitions.partition_of(words, 4)[:8].tolist()
-    assert min(found.tolist().count(number) for number in range(4)) > 800
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from bpeline.flows.counting.combining import add_up
 from bpeline.flows.counting.word_counting import CountedCorpus, count_words, placed_shards
 from bpeline.flows.requests.training_request import TrainingRequest
 from bpeline.registry.opening import Registry, open_registry
-from bpeline.registry.word_counts import WordCountStore, packs, shards
+from bpeline.registry.word_counts import WordCountStore, shards
 from bpeline.tokenizer_core.corpus import LeftOut, SmallFiles
 from bpeline.tokenizer_core.counting import count_words as counted_by_core
 from bpeline.tokenizer_core.errors import InvalidUtf8
@@ -81,15 +81,14 @@ def test_many_files_are_a_few_on_disk_and_a_few_questions(
     assert digest == counted_by_core([str(many)]).digest
 
     read: list[str] = []
-    plain = packs.read_record
+    plain = shards.read_record
 
     def reading(path: Path, *more: object) -> object:
         read.append(path.name)
         return plain(path, *more)  # type: ignore[arg-type]
 
-    packs._read.clear()
-    for module in (packs, shards):
-        monkeypatch.setattr(module, "read_record", reading)
+    shards._read.clear()
+    monkeypatch.setattr(shards, "read_record", reading)
     with statements() as asked:
         plan, again, same = counted(many, home)
     assert (again.digest, same) == (corpus.digest, digest)

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from counted_chunks import READING, TEMPTING, add_up_by_duckdb, counted, flip, rows_of
+from counted_chunks import READING, TEMPTING, counted, flip, rows_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -27,14 +27,6 @@ WEIGHTS = st.sampled_from([1.0, 1.0, 0.0, 0.5, 1.5, 2.0, 0.1, 0.333333, 0.000001
 SOURCES = st.lists(st.tuples(st.lists(WORDS, min_size=1, max_size=3), WEIGHTS), max_size=4)
 
 
-@pytest.fixture(params=["in memory", "by DuckDB"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each source is added up as if it fitted into memory, and as if it did not."""
-    if request.param == "by DuckDB":
-        add_up_by_duckdb(monkeypatch)
-    return str(request.param)
-
-
 def placed(
     store: WordCountStore, sources: list[tuple[list[dict[bytes, int]], float]]
 ) -> list[WeighedShards]:
@@ -51,7 +43,6 @@ def placed(
 
 
 @pytest.mark.night
-@pytest.mark.usefixtures("way")
 @settings(
     max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -143,7 +134,6 @@ def test_what_duckdb_loses_is_noticed(
 ) -> None:
     sources = placed(store, [([{b"a": 3, b"b": 1}], 2.0)])
     combine_sources(store, placed(store, [([{b"a": 3, b"b": 1}], 1.0)]))  # before that is broken
-    add_up_by_duckdb(monkeypatch)
     fewer = word_count_tables._ADDED_UP.replace("FROM rows", "FROM rows WHERE word <> 'b'::BLOB")
     monkeypatch.setattr(word_count_tables, "_ADDED_UP", fewer)
     with pytest.raises(StorageError):
@@ -154,7 +144,6 @@ def test_an_error_of_a_source_is_told_and_not_that_of_duckdbs_stream(
     store: WordCountStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sources = placed(store, [([{b"a": 3}], 2.0), ([{b"b": 3}], 1.5)])
-    add_up_by_duckdb(monkeypatch)
 
     def refuse(*_: Any) -> None:
         raise InvalidOption("not this weight")

@@ -18,9 +18,8 @@ from bpeline.registry.tokens import places as token_places
 from bpeline.registry.tokens.screening import FEWEST_DOCUMENTS, Screening, TrainedOn, screen
 from bpeline.registry.word_counts import ShardRef, WordCountStore
 from bpeline.registry.word_counts.corpus_records import RecordedFile
-from bpeline.registry.word_counts.shard_records import SHARD_FORMAT, shard_key
+from bpeline.registry.word_counts.shard_records import shard_key
 from bpeline.registry.word_counts.shards import ShardFiles
-from bpeline.registry.workspace.sealed_records import read_record, write_record
 from bpeline.registry.workspace.workspace import Workspace
 from bpeline.tokenizer_core import SplitPattern, Tokenizer, train_bpe
 from bpeline.tokenizer_core.corpus import rereading
@@ -246,18 +245,3 @@ def test_a_file_that_changed_meanwhile_must_have_its_digest(tmp_path: Path) -> N
     place.write_bytes(place.read_bytes().replace(b"own", b"new"))
     after = corpus.screened(tokenizer, unchanged=True)
     assert set(before.one_document) <= set(after.unread)
-
-
-def test_shards_of_before_do_not_say_in_how_many_parts(tmp_path: Path) -> None:
-    texts = random_documents(random.Random(2), 40)
-    corpus = Corpus(tmp_path, {"a.txt": written("a.txt", texts)}, READING, 3_000)
-    tokenizer = train_bpe(corpus.words, 400, special_tokens=[END])
-    before = corpus.screened(tokenizer, unchanged=True)
-    for chunk in corpus.records[0].chunks:
-        key = shard_key(chunk.digest, READING.digest)
-        manifest = corpus.workspace.shard_manifest(key)
-        record = read_record(manifest, SHARD_FORMAT)
-        assert record.pop("parts") == 1
-        write_record(manifest, record)
-        assert ShardFiles(corpus.workspace).read(key).parts == 0
-    assert corpus.screened(tokenizer, unchanged=True) == before

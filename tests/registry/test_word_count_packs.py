@@ -140,7 +140,7 @@ def test_what_was_counted_before_a_failure_is_kept(store: WordCountStore) -> Non
 
 
 @pytest.mark.parametrize("harm", ["altered", "truncated", "missing"])
-@pytest.mark.parametrize("which", [".json", ".held-out.arrow", ".arrow"])
+@pytest.mark.parametrize("which", [".json", ".held-out.parquet", ".parquet"])
 def test_a_damaged_pack_is_forgotten_and_counted_again(
     store: WordCountStore, workspace: Workspace, which: str, harm: str
 ) -> None:
@@ -148,8 +148,8 @@ def test_a_damaged_pack_is_forgotten_and_counted_again(
     refs = [*put(store, parts), *put(store, others)]
     expected = store.combine(refs)
     store.forget_table(expected.key)
-    names = {ShardFiles(workspace).read(ref.key).packed.pack for ref in refs[:6]}  # type: ignore[union-attr]
-    (path,) = (workspace.packs / f"{name}{which}" for name in names)
+    names = {ShardFiles(workspace).read(ref.key).file for ref in refs[:6]}
+    (path,) = (workspace.shards / f"{name}{which}" for name in names)
     if harm == "altered":
         flip(path, 0.5)
     elif harm == "missing":

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from counted_chunks import READING, add_up_by_duckdb, counted, rows_of
+from counted_chunks import READING, counted, rows_of
 
 from bpeline.registry.catalogue import CountTable
 from bpeline.registry.catalogue.catalogue import Catalogue
@@ -33,13 +33,8 @@ def store(place: Path) -> WordCountStore:
 
 
 @pytest.mark.night
-@pytest.mark.parametrize("in_memory", [True, False])
-def test_a_count_is_exact_from_shard_to_row(
-    in_memory: bool, place: Path, record: Record, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two chunks add up to the bound, with ties where float64 sees some; by us, by DuckDB."""
-    if not in_memory:  # as if the words did not fit
-        add_up_by_duckdb(monkeypatch)
+def test_a_count_is_exact_from_shard_to_row(place: Path, record: Record) -> None:
+    """Two chunks add up to the bound, with ties where float64 sees some."""
     for top in BOUNDS:
         walk(top, Workspace.open(place / str(top)))
         record.add("bounds")

@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import duckdb
-import pytest
 
-from bpeline.registry.word_counts import TableHandle, adding_up
+from bpeline.registry.word_counts import TableHandle
 from bpeline.tokenizer_core.corpus.chunking import Chunk
 from bpeline.tokenizer_core.corpus.sources import SourceFile
 from bpeline.tokenizer_core.counting.chunk_counts import ChunkCounts
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.digests import digest_of
-from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 
 READING = digest_of("a reading")
 _FILE = SourceFile("/corpus/a.txt", "corpus", "text", None, 1, 2, 3, 4)
@@ -46,22 +44,6 @@ def rows_of(handle: TableHandle) -> list[tuple[bytes, int, int]]:
     """The table as any DuckDB client sees it."""
     with duckdb.connect(handle.path, read_only=True) as connection:
         return connection.execute("FROM word_counts").fetchall()
-
-
-def add_up_by_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let word counts be added up as where not even the first shard fits into memory."""
-
-    def nothing_fits(
-        groups: object,
-        read: object,
-        pattern: SplitPattern,
-        *,
-        begun: WordCounts | None = None,
-        **limits: int,
-    ) -> tuple[WordCounts, int]:
-        return WordCounts.empty(pattern) if begun is None else begun, 0
-
-    monkeypatch.setattr(adding_up, "sum_in_memory", nothing_fits)
 
 
 def flip(path: Path, place: float) -> None:

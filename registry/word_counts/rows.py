@@ -1,0 +1,200 @@
+"""Rows of counts and of documents in Parquet files, believed by the digest of the rows.
+
+A Parquet file differs with every release of who writes it; its rows do not. So a record names the
+rows: how many, their size and their digest. Nothing here knows what chunks are; nothing calls
+`pyarrow.array` or `pyarrow.table`, which import pandas.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bpeline.registry.word_counts.arrow_columns import batch_of, document_batch, filled, words_of
+from bpeline.registry.workspace import Workspace, damaged, fetch, writing_shared
+from bpeline.tokenizer_core.arguments import check_fields
+from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.digests import digest_of
+from bpeline.tokenizer_core.splitting import SplitPattern
+
+_COUNTS = {
+    "word": "DELTA_LENGTH_BYTE_ARRAY", "count": "PLAIN", "first_position": "DELTA_BINARY_PACKED",
+    "chunk": "DELTA_BINARY_PACKED",
+}  # fmt: skip
+_DOCUMENTS = {"document": "DELTA_LENGTH_BYTE_ARRAY", "chunk": "DELTA_BINARY_PACKED"}
+_ROWS_IN_BATCH = 1 << 18
+_LARGEST_FOOTER = 1 << 24  # bytes of a string, and members of a list, in what describes a file
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What a file must hold to be believed.
+
+    Attributes:
+        number: rows.
+        size: bytes of all words, or documents, together.
+        digest: of them and their counts and positions, in order.
+    """
+
+    number: int
+    size: int
+    digest: str
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+class _Digest:
+    """Of rows that come in parts, wherever they are parted."""
+
+    def __init__(self) -> None:
+        self._columns = [hashlib.sha256() for _ in range(4)]
+        self._number = self._size = 0
+
+    def add(
+        self, content: NDArray[np.uint8], offsets: NDArray[np.int64], *numbers: NDArray[np.int64]
+    ) -> None:
+        columns = (content[offsets[0] : offsets[-1]], np.diff(offsets), *numbers)
+        for digest, column in zip(self._columns, columns, strict=False):
+            digest.update(np.ascontiguousarray(column).data)
+        self._number += len(offsets) - 1
+        self._size += int(offsets[-1] - offsets[0])
+
+    def rows(self) -> Rows:
+        digest = digest_of([self._number, *(one.hexdigest() for one in self._columns)])
+        return Rows(self._number, self._size, digest)
+
+
+class CountsFile:
+    """A file of counts while it is written, part by part; there is none where no part came.
+
+    Args:
+        workspace: whose; its store gets a copy first.
+        path: of the file.
+
+    Attributes:
+        total, total_bytes: Σ count and Σ count · length of what was added.
+    """
+
+    def __init__(self, workspace: Workspace, path: Path) -> None:
+        self._workspace, self._path = workspace, path
+        self._digest = _Digest()
+        self._files = ExitStack()
+        self._writer: Any = None
+        self.total = self.total_bytes = 0
+
+    @property
+    def rows(self) -> Rows:
+        """What was added."""
+        return self._digest.rows()
+
+    def add(self, counts: WordCounts, chunks: NDArray[np.int32] | None = None) -> None:
+        """Append rows; ``chunks`` says of each which of the file's chunks it is of."""
+        batch = batch_of(counts, chunks)
+        if self._writer is None:
+            aside = self._files.enter_context(writing_shared(self._workspace, self._path))
+            self._writer = self._files.enter_context(_writer(aside, batch.schema, _COUNTS))
+        self._writer.write_batch(batch)
+        self._digest.add(counts.word_bytes, counts.offsets, counts.counts, counts.first_positions)
+        self.total += counts.total
+        self.total_bytes += counts.total_bytes
+
+    def __enter__(self) -> CountsFile:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._files.__exit__(*error)
+
+
+def read_counts(
+    path: Path, expected: Rows, pattern: SplitPattern, sharing: Workspace
+) -> WordCounts:
+    """The rows of a file of counts, verified.
+
+    Raises:
+        CorruptFile: they are missing or have other content.
+    """
+    with _reading(path, sharing) as batches:
+        counts = filled(batches, expected.number, expected.size, pattern)
+        found = _Digest()
+        found.add(counts.word_bytes, counts.offsets, counts.counts, counts.first_positions)
+        if found.rows() != expected:
+            raise ValueError
+        return counts
+
+
+def write_documents(
+    path: Path, documents: Sequence[bytes], chunks: NDArray[np.int32] | None, sharing: Workspace
+) -> Rows:
+    """Write documents, sharing them first; what vouches for them."""
+    batch = document_batch(documents, chunks)
+    content, offsets = words_of(batch.column(0))
+    digest = _Digest()
+    digest.add(content, offsets)
+    with (
+        writing_shared(sharing, path) as aside,
+        _writer(aside, batch.schema, _DOCUMENTS) as writer,
+    ):
+        writer.write_batch(batch)
+    return digest.rows()
+
+
+def read_documents(path: Path, expected: Rows, sharing: Workspace) -> list[bytes]:
+    """The documents of a file; errors as `read_counts`."""
+    documents: list[bytes] = []
+    digest = _Digest()
+    with _reading(path, sharing) as batches:
+        for batch in batches:
+            content, offsets = words_of(batch.column(0))
+            offsets = offsets.astype(np.int64)
+            digest.add(content, offsets)
+            ends = offsets.tolist()
+            documents += [content[begin:end].tobytes() for begin, end in pairwise(ends)]
+        if digest.rows() != expected:
+            raise ValueError
+    return documents
+
+
+def _writer(path: Path, schema: Any, encodings: dict[str, str]) -> Any:
+    from pyarrow import parquet
+
+    return parquet.ParquetWriter(
+        str(path),
+        schema,
+        compression="lz4",
+        use_dictionary=False,
+        column_encoding={name: encodings[name] for name in schema.names},
+        write_statistics=False,
+        write_page_checksum=True,
+    )
+
+
+@contextmanager
+def _reading(path: Path, sharing: Workspace) -> Iterator[Iterator[Any]]:
+    """The batches of a file, which is fetched where it is missing and shared.
+
+    Raises:
+        CorruptFile: it is missing, or whoever reads it finds that it is not what was written.
+    """
+    import pyarrow
+    from pyarrow import parquet
+
+    fetch(sharing, path)
+    try:
+        with parquet.ParquetFile(
+            str(path),
+            thrift_string_size_limit=_LARGEST_FOOTER,
+            thrift_container_size_limit=_LARGEST_FOOTER,
+            page_checksum_verification=True,
+        ) as file:
+            yield file.iter_batches(_ROWS_IN_BATCH, use_threads=False)
+    except (OSError, ValueError, IndexError, KeyError, TypeError, pyarrow.ArrowException) as error:
+        raise damaged(path) from error
