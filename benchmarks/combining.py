@@ -97,7 +97,7 @@ def _made(case: Case) -> Iterator[Mapping[str, Any]]:
         for shard in range(_SHARDS):
             numbers, occurrences, positions = vocabulary.numbers(shard)
             words = WordCounts(*vocabulary.spelled(numbers), occurrences, positions, counts.pattern)
-            files.write(_as_chunk(shard, words), _READING)
+            files.write([_as_chunk(shard, words)], _READING)
             rows += len(words)
         yield {
             "directory": directory,
@@ -127,14 +127,15 @@ def _by_the_step(case: Case, watch: Stopwatch) -> Any:
     from bpeline.flows.requests import TrainingRequest
     from bpeline.registry.catalogue import ChunkRecord, FileReading
     from bpeline.registry.opening import open_registry
-    from bpeline.registry.word_counts import WordCountStore
+    from bpeline.registry.word_counts import WordCountStore, shard_key
 
+    shards = range(case.prepared["shards"])
     chunks = tuple(
-        ChunkRecord(_digest(shard), shard * _CHUNK, (shard + 1) * _CHUNK, shard)
-        for shard in range(case.prepared["shards"])
+        ChunkRecord(_digest(shard), shard * _CHUNK, (shard + 1) * _CHUNK, shard) for shard in shards
     )
     reading = FileReading("/made.txt", 1, 2, 3, 4, _CHUNK, _READING, chunks)
-    corpus = CountedCorpus((reading,), 0, 0)
+    keys = tuple(shard_key(_digest(shard), _READING) for shard in shards)
+    corpus = CountedCorpus((reading,), 0, 0, (keys,))
     request = TrainingRequest.checked(name="made", paths=["/made.txt"], workers=case.threads)
     registry = open_registry(Path(case.prepared["directory"], "workspace"))
     run = registry.catalogue.start_run(request.name, request.as_config())
@@ -143,46 +144,6 @@ def _by_the_step(case: Case, watch: Stopwatch) -> Any:
     _note_peak(watch)
     registry.catalogue.close()
     return _found(WordCountStore(registry.workspace), words.table)
-
-
-def _by_the_store(case: Case, watch: Stopwatch, mapper: Any = None) -> Any:
-    """The store alone."""
-    from bpeline.registry.word_counts import ShardRef, WordCountStore, shard_key
-    from bpeline.registry.workspace import Workspace
-
-    workspace = Workspace.open(Path(case.prepared["directory"], "workspace"))
-    store = WordCountStore(workspace, threads=case.threads, mapper=mapper)
-    refs = [
-        ShardRef(shard_key(_digest(shard), _READING), shard * _CHUNK)
-        for shard in range(case.prepared["shards"])
-    ]
-    with watch.phase():
-        table = store.combine(refs)
-    _note_peak(watch)
-    return _found(store, table)
-
-
-def _by_duckdb(case: Case, watch: Stopwatch) -> Any:
-    """The store, with nothing added up in memory before."""
-    from unittest import mock
-
-    from bpeline.registry.word_counts import adding_up
-    from bpeline.tokenizer_core import WordCounts
-
-    def nothing(*_: Any, **__: Any) -> Any:
-        return WordCounts.empty(), 0
-
-    with mock.patch.object(adding_up, "sum_in_memory", nothing):
-        return _by_the_store(case, watch)
-
-
-def _as_workers(case: Case, watch: Stopwatch) -> Any:
-    """The store, with what workers of a cluster would do done here, one thing after the other."""
-
-    def in_turn(work: Any, items: Any, name: str, named: Any) -> Any:
-        return [work(item) for item in items]
-
-    return _by_the_store(case, watch, in_turn)
 
 
 def _note_peak(watch: Stopwatch) -> None:
@@ -271,11 +232,8 @@ COMBINING = Measurement(
     "disk with 12 GB",
     (
         Contestant("step of 200", _of(200, _by_the_step)),
-        Contestant("DuckDB of 200", _of(200, _by_duckdb)),
-        Contestant("workers' way of 200", _of(200, _as_workers)),
         Contestant(f"{_SORTED} of 200", _of(200, _by_sorting)),
         Contestant("step of 40", _of(40, _by_the_step)),
-        Contestant("DuckDB of 40", _of(40, _by_duckdb)),
         Contestant(f"{_SORTED} of 40", _of(40, _by_sorting)),
     ),
     _made,

@@ -95,17 +95,17 @@ def _steps(file: Path, threads: int, place: Path, watch: Stopwatch) -> int:
 @contextmanager
 def _keeping_timed(threads: int) -> Iterator[list[float]]:
     """CPU and wall seconds of writing every shard, which runs in the worker's own thread."""
-    from bpeline.registry.word_counts import Shard, ShardFiles
+    from bpeline.registry.word_counts import ShardFiles
 
     spent, lock, write = [0.0, 0.0], threading.Lock(), ShardFiles.write
 
-    def timed(*given: Any) -> Shard:
+    def timed(*given: Any) -> Any:
         cpu, wall = time.thread_time(), time.perf_counter()
-        shard = write(*given)
+        shards = write(*given)
         with lock:
             spent[0] += time.thread_time() - cpu
             spent[1] += (time.perf_counter() - wall) / threads  # shared out among the workers
-        return shard
+        return shards
 
     with mock.patch.object(ShardFiles, "write", timed):
         yield spent

@@ -54,7 +54,7 @@ LINES = {
     "vocabulary and normalization": (4_750, 3_300),
     "merging and training": (3_750, 2_400),
     "formats": (3_100, 2_000),
-    "registry": (20_650, 12_000),
+    "registry": (20_300, 12_000),
     "flows": (24_350, 15_000),
     "benchmarks": (4_550, 2_500),
     "tests": (76_050, 46_000),

@@ -78,19 +78,6 @@ def batch_of(counts: WordCounts, chunks: NDArray[np.int32] | None = None) -> Any
     return pyarrow.RecordBatch.from_arrays([*columns, _integers(chunks)], names=[*_NAMES, "chunk"])
 
 
-def places_batch(places: Sequence[tuple[int, int]]) -> Any:
-    """Numbers of chunks, with two int64 each: ``base`` and ``times``; see `tables.write_sum`."""
-    import pyarrow
-
-    numbers = np.arange(len(places), dtype=np.int32)
-    columns = np.array(places, np.int64).reshape(-1, 2).T
-    return pyarrow.Table.from_batches([
-        pyarrow.RecordBatch.from_arrays(
-            [_integers(one) for one in (numbers, *columns)], names=["chunk", "base", "times"]
-        )
-    ])  # fmt: skip
-
-
 def reader_of(batches: Iterator[Any]) -> Any:
     """A `pyarrow.RecordBatchReader` that pulls its batches, at least one, when it is read."""
     import pyarrow

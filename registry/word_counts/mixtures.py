@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from bpeline.registry.word_counts.handles import TableHandle
 from bpeline.registry.word_counts.held import let_go
 from bpeline.registry.word_counts.shard_records import ShardRef
@@ -179,8 +177,7 @@ def _make(store: WordCountStore, key: str, parts: Sequence[tuple[TableHandle, in
 
     def make(path: Path) -> WordCounts:
         pattern = store.open_table(parts[0][0]).pattern
-        products = ((one, np.zeros(len(one), np.int32)) for one in map(product, parts))
-        counts = store.add_up(path, products, [(0, 1)], pattern)
+        counts = store.add_up(path, map(product, parts), pattern)
         kept.extend((part.key, *sums[part.key]) for part, _ in parts)
         return counts
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bpeline.registry.word_counts.earlier_tables import PLACES, part_of
 from bpeline.registry.word_counts.handles import ShardStatistics, TableHandle
 from bpeline.registry.word_counts.held import held, hold, let_go
 from bpeline.registry.word_counts.shard_records import Shard, ShardRef, shard_key
@@ -31,9 +33,11 @@ from bpeline.registry.workspace import (
     writing_shared,
 )
 from bpeline.tokenizer_core.counting import (
+    COUNT_LIMIT,
     CopiedSections,
     SectionSample,
     WordCounts,
+    WordSum,
 )
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.encoding import in_batches
@@ -211,7 +215,7 @@ class WordCountStore:
         return self.keep_table(
             key,
             lambda path: self._make_table(path, refs, shards, pattern),
-            {"shards": [*shards]},
+            {"shards": [*shards], PLACES: [ref.row for ref in refs]},
         )
 
     def keep_table(
@@ -335,40 +339,72 @@ class WordCountStore:
         pattern: SplitPattern,
     ) -> WordCounts:
         """Write the table of some shards; its content, in order of sight."""
+        begun, left = self._begun(refs)
         bases: dict[str, list[int]] = {}
-        for ref in sorted(refs, key=lambda ref: ref.position_base):
+        for ref in sorted(left, key=lambda ref: ref.position_base):
             bases.setdefault(ref.key, []).append(ref.position_base)
-        numbers = {key: number for number, key in enumerate(bases)}
         files: dict[str, list[Shard]] = {}
         for key in bases:
             files.setdefault(shards[key].file, []).append(shards[key])
-
-        def parts() -> Iterator[tuple[WordCounts, NDArray[np.int32]]]:
-            for some in files.values():
-                counts = self._shards.counts_together(some[0], pattern)
-                chunks = np.full(len(counts), -1, np.int32)  # -1: of no chunk that is wanted
-                for shard in some:
-                    end = shard.first_row + shard.words
-                    chunks[shard.first_row : end] = numbers[shard.key]
-                yield counts, chunks
-
-        places = [(min(at), len(at)) for at in bases.values()]
+        total = sum(shards[ref.key].total for ref in refs)
+        parts = (
+            part
+            for some in files.values()
+            for part in self._placed(some, bases, pattern, total <= COUNT_LIMIT)
+        )
         try:
-            counts = self.add_up(path, parts(), places, pattern)
+            counts = self.add_up(path, chain(begun, parts), pattern)
         except CorruptFile:
             self._read_shards(list(shards), verify=True)  # finds and forgets all that are damaged
             raise
-        if counts.total != sum(shards[ref.key].total for ref in refs):
+        if counts.total != total:
             raise lost(f"combining {len(refs)} shards")
         return counts
 
-    def add_up(
+    def _begun(self, refs: Sequence[ShardRef]) -> tuple[list[WordCounts], Sequence[ShardRef]]:
+        """The sum of some shards as an earlier table holds it, and the shards that are left.
+
+        A corpus that grew costs what is new. The table is verified as any that is read.
+        """
+        found = part_of(self.workspace, refs, TABLE_FORMAT)
+        table = None if found is None else self.table(found[0])
+        if found is not None and table is not None:
+            with suppress(CorruptFile):  # it is forgotten; the shards hold all there is
+                return [self.open_table(table)], found[1]
+        return [], refs
+
+    def _placed(
         self,
-        path: Path,
-        parts: Iterable[tuple[WordCounts, NDArray[np.int32]]],
-        places: Sequence[tuple[int, int]],
+        some: Sequence[Shard],
+        bases: Mapping[str, Sequence[int]],
         pattern: SplitPattern,
-    ) -> WordCounts:
+        fits: bool,
+    ) -> Iterator[WordCounts]:
+        """The words of the chunks in a file at their places in the corpus.
+
+        Args:
+            some: those of them that are wanted.
+            bases: where each stands; it is given once, at the first, and counts as often.
+            fits: whether all counts together do not exceed 2⁶³ − 1.
+        """
+        counts = self._shards.counts_together(some[0], pattern)
+        base, times = np.zeros(len(counts), np.int64), np.zeros(len(counts), np.int64)
+        for shard in some:
+            rows = slice(shard.first_row, shard.first_row + shard.words)
+            base[rows], times[rows] = min(bases[shard.key]), len(bases[shard.key])
+        placed = replace(counts, first_positions=counts.first_positions + base)
+        if not fits:
+            for turn in range(times.max(initial=0)):
+                yield placed.take(np.flatnonzero(times > turn))
+            return
+        placed = replace(placed, counts=placed.counts * times)
+        if len(some) > 1:  # thousands of small ones hold the same words
+            words = WordSum(pattern)
+            words.add(placed if times.all() else placed.take(np.flatnonzero(times)))
+            placed = words.result()
+        yield placed
+
+    def add_up(self, path: Path, parts: Iterable[WordCounts], pattern: SplitPattern) -> WordCounts:
         """Add counts up into a table; arguments and errors as of `tables.write_sum`.
 
         Returns:
@@ -377,36 +413,31 @@ class WordCountStore:
         Raises:
             StorageError: it is not the sum of what DuckDB was given, too.
         """
-        times = np.array([often for _, often in places] + [0], np.uint64)  # [-1]: of no chunk
         given = 0
 
-        def weighed() -> Iterator[tuple[WordCounts, NDArray[np.int32]]]:
+        def weighed() -> Iterator[WordCounts]:
             nonlocal given
-            for counts, chunks in parts:
-                given = (given + _occurrences(counts, times[chunks])) % 2**64
-                yield counts, chunks
+            for counts in parts:
+                given = (given + _occurrences(counts)) % 2**64
+                yield counts
 
         with self.workspace.temporary_directory("duckdb") as spill:
             write_sum(
-                path, weighed(), places, spill=spill, threads=self._threads,
+                path, weighed(), spill=spill, threads=self._threads,
                 memory_limit=self._memory_limit,
             )  # fmt: skip
         table = read_table(path, pattern, threads=self._threads)
         ascending = bool(np.all(np.diff(table.first_positions) >= 0))
-        if _occurrences(table, np.ones(1, np.uint64)) != given or not ascending:
+        if _occurrences(table) != given or not ascending:
             raise lost(f"adding up {path.name}")
         return table
 
 
-def _occurrences(counts: WordCounts, times: NDArray[np.uint64]) -> int:
-    """Every word's fingerprint, once for each of its occurrences, modulo 2⁶⁴: a sum keeps it.
-
-    Args:
-        times: how often each row counts.
-    """
+def _occurrences(counts: WordCounts) -> int:
+    """Every word's fingerprint, once for each of its occurrences, modulo 2⁶⁴: a sum keeps it."""
     prints = np.empty(len(counts), np.uint64)
     if len(counts):
         spans = np.stack((counts.offsets[:-1], counts.offsets[1:]), axis=1)
         text = np.concatenate((counts.word_bytes, np.zeros(PADDING, np.uint8)))
         fingerprint_spans(text, np.ascontiguousarray(spans), prints)
-    return int(np.sum(prints * counts.counts.astype(np.uint64) * times, dtype=np.uint64))
+    return int(np.sum(prints * counts.counts.view(np.uint64), dtype=np.uint64))

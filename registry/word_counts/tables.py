@@ -13,9 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from bpeline.registry.closed_duckdb import (
     READ_SINCE,
     connect,
@@ -23,7 +20,7 @@ from bpeline.registry.closed_duckdb import (
     raise_if_interrupted,
     settle,
 )
-from bpeline.registry.word_counts.arrow_columns import batch_of, filled, places_batch, reader_of
+from bpeline.registry.word_counts.arrow_columns import batch_of, filled, reader_of
 from bpeline.registry.workspace import damaged
 from bpeline.tokenizer_core.counting import COUNT_LIMIT, WordCounts
 from bpeline.tokenizer_core.errors import BpelineError, DiskFull, InvalidOption, StorageError
@@ -34,22 +31,19 @@ _IN_PASSING = "512MiB"  # for DuckDB, where rows only pass through
 
 _Settings = dict[str, str | bool | int | float | list[str]]
 
-# What is added up comes part by part as ``rows(word, count, first_position, chunk)``; ``places``
-# has for each chunk where it begins in the corpus, and how often it is there. Sums are HUGEINT
+# What is added up comes part by part, each word of it at its place in the corpus. Sums are HUGEINT
 # until they are cast, and the cast refuses what int64 cannot hold.
 _ADDED_UP = """
     CREATE TABLE word_counts AS
-    SELECT word, sum(count::HUGEINT * times)::BIGINT AS count, min(first_position + base)
-        AS first_position
-    FROM rows JOIN places USING (chunk) GROUP BY word ORDER BY first_position, word"""
+    SELECT word, sum(count)::BIGINT AS count, min(first_position) AS first_position
+    FROM rows GROUP BY word ORDER BY first_position, word"""
 _SIZES = "SELECT count(*), coalesce(sum(octet_length(word)), 0)::BIGINT FROM word_counts"
 _ROWS = "SELECT word, count, first_position FROM word_counts"  # in the order they were inserted
 
 
 def write_sum(
     path: Path,
-    parts: Iterable[tuple[WordCounts, NDArray[np.int32]]],
-    places: Sequence[tuple[int, int]],
+    parts: Iterable[WordCounts],
     *,
     spill: Path,
     threads: int,
@@ -59,9 +53,7 @@ def write_sum(
 
     Args:
         path: a file that does not exist yet; nothing but the finished file is left.
-        parts: at least one: counts, and the number of a chunk for each row.
-        places: of each chunk by its number, what is added to its first positions and how often it
-            counts.
+        parts: at least one: counts whose first positions are those in the corpus.
         spill: an empty directory of DuckDB's own.
         threads: to work with.
         memory_limit: bytes; beyond it, it spills.
@@ -82,19 +74,16 @@ def write_sum(
 
     def batches() -> Iterator[Any]:
         try:
-            for counts, chunks in parts:
-                yield batch_of(counts, chunks)
+            yield from map(batch_of, parts)
         except BpelineError as error:  # of which DuckDB would tell nothing but that there was one
             failed.append(error)
             raise
 
     try:
         with _creating(path, limits) as connection:
-            connection.register("places", places_batch(places))
             connection.register("rows", reader_of(batches()))
             connection.execute(_ADDED_UP)
             connection.unregister("rows")
-            connection.unregister("places")
     except StorageError:
         if failed:
             raise failed[0] from None

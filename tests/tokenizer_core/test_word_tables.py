@@ -299,38 +299,3 @@ def test_long_words_are_kept_whole_and_the_arena_grows_with_them() -> None:
     table.add(WordCounts.from_mapping(words))
     assert table.arena_bytes >= sum(map(len, words))
     assert table.rows(GPT2).to_mapping() == words
-
-
-@pytest.mark.parametrize("begin", [0, 2_000, 4_000])
-@pytest.mark.parametrize("seed", range(4))
-def test_a_sum_that_ends_with_an_earlier_one_equals_a_counter(seed: int, begin: int) -> None:
-    """Where the earlier words all come first (and no position twice), and where they do not."""
-    source = random.Random(seed)
-    known = random_words(source, 3_000)
-    cut = source.choice([0, 1, 1_500, len(known)])
-    held = rows(
-        known[:cut], [source.randint(1, 2**50) for _ in range(cut)], [*range(0, 2 * cut, 2)]
-    )
-    before, total = held.to_mapping(), Counter(held.to_mapping())
-    first = dict(zip(held.words(), held.first_positions.tolist(), strict=True))
-    sums = WordSum(GPT2)
-    for part in range(2):
-        words = source.sample(known, source.randint(0, len(known)))
-        places = [2 * place + begin + part * 9_000 + 1 for place in range(len(words))]
-        sums.add(rows(words, [3 + part] * len(words), places))
-        total.update(dict.fromkeys(words, 3 + part))
-        for word, place in zip(words, places, strict=True):
-            first[word] = min(first.get(word, place), place)
-    found = sums.ended_with(held)
-    assert dict(found.items()) == total
-    assert len(found) == len(total), "each word has one row"
-    assert found.words() == sorted(total, key=first.__getitem__)
-    assert found.first_positions.tolist() == sorted(first.values())
-    assert held.to_mapping() == before, "what somebody else holds stays as it is"
-
-
-def test_a_sum_that_ends_refuses_one_occurrence_too_many() -> None:
-    sums = WordSum(GPT2)
-    sums.add(WordCounts.from_mapping({b"a": COUNT_LIMIT}).shifted(9))
-    with pytest.raises(InvalidOption, match="64-bit"):
-        sums.ended_with(WordCounts.from_mapping({b"a": 1}))

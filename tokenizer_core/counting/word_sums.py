@@ -25,7 +25,6 @@ class WordSum:
         self._pattern = pattern
         self._table = WordTable()
         self._total = 0
-        self._first = COUNT_LIMIT  # position of all words so far
 
     def add(self, part: WordCounts) -> None:
         """Add one part.
@@ -35,25 +34,7 @@ class WordSum:
                 2⁶³ − 1 (so no single sum can overflow either).
         """
         self._count(part)
-        if len(part):
-            self._first = min(self._first, int(part.first_positions.min()))
         self._table.add(part)
-
-    def ended_with(self, earlier: WordCounts) -> WordCounts:
-        """The sum of all parts and of ``earlier``, rows in order of sight; it ends this sum.
-
-        Cheap where ``earlier`` is in order of sight and all of it occurred before the parts, as a
-        corpus grows: its rows stay as they are, and only new words are put after them.
-
-        Raises:
-            InvalidOption: see `add`.
-        """
-        self._count(earlier)
-        before = not len(earlier) or int(earlier.first_positions[-1]) < self._first
-        if before and earlier.in_order_of_sight() is earlier:
-            return self._table.added_to(earlier)
-        self._table.add(earlier)
-        return self.result()
 
     def _count(self, part: WordCounts) -> None:
         if part.pattern != self._pattern:
@@ -65,11 +46,6 @@ class WordSum:
         self._total += part.total
         if self._total > COUNT_LIMIT:
             raise too_many(self._total)
-
-    @property
-    def memory(self) -> int:
-        """Bytes taken now; adding a part may double them."""
-        return self._table.memory
 
     def result(self) -> WordCounts:
         """The sum so far, rows in order of first position; the sum may go on afterwards."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.counting.word_counts import (
     COUNT_LIMIT,
     WordCounts,
-    concatenated,
     order_of_positions,
 )
 from bpeline.tokenizer_core.errors import InvalidOption
@@ -22,7 +20,6 @@ from bpeline.tokenizer_core.kernels.counting.word_rows import (
     add_rows,
     gather_rows,
     list_words,
-    take_counts,
 )
 from bpeline.tokenizer_core.kernels.counting.word_table import POSITION_BYTES, USED
 from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
@@ -106,11 +103,6 @@ class WordTable:
         """Addresses of entries and arena."""
         return self.entries.ctypes.data, self.arena.ctypes.data
 
-    @property
-    def memory(self) -> int:
-        """Bytes taken now."""
-        return self.entries.nbytes + self.arena.nbytes
-
     def make_room(
         self, words: int, arena_bytes: int, larger: NDArray[np.uint64] | None = None
     ) -> bool:
@@ -161,19 +153,6 @@ class WordTable:
                 self.arena,
                 self.used,
             )
-
-    def added_to(self, earlier: WordCounts) -> WordCounts:
-        """The sum of this table and of rows in order of sight, whose words all occurred earlier.
-
-        They stay where they are, so that this costs a look at each, and no table of them. This
-        table is empty of counts then. All counts together must stay below 2⁶³.
-        """
-        counts = np.array(earlier.counts, np.int64)
-        offsets = np.require(earlier.offsets, np.int64, ["C", "W"])
-        word_bytes = _padded(earlier.word_bytes)
-        take_counts(word_bytes, offsets, counts, self.entries, self.arena, self.used)
-        new = self.rows(earlier.pattern)
-        return concatenated([replace(earlier, counts=counts), new.at_least(1)])
 
     def rows(self, pattern: SplitPattern) -> WordCounts:
         """All words, in order of first position; the table keeps them.

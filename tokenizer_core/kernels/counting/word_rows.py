@@ -12,7 +12,6 @@ from bpeline.tokenizer_core.kernels.counting.word_table import (
     add_word,
     copy_eights,
     expect,
-    seek_word,
     table_of,
 )
 from bpeline.tokenizer_core.kernels.memory.addresses import (
@@ -67,32 +66,6 @@ def add_rows(
         low, high = word_key(address, offsets[index + 1] - offsets[index], words.key)
         count, position = np.uint64(counts[index]), first_positions[index]
         add_word(words, low, high, address, count, position)
-
-
-@entry_kernel
-def take_counts(
-    word_bytes: U8s, offsets: I64s, counts: I64s, table: U64s, arena: U8s, used: Used
-) -> None:
-    """Move the counts of words that a table holds to the rows of the same words.
-
-    Args:
-        word_bytes, offsets: as for `add_rows`; each word has one row.
-        counts: int64 ``[n]``; what the table counted is added, and 0 is left there.
-        table, arena, used: see `word_table`.
-    """
-    source = np.int64(word_bytes.ctypes.data)
-    words = table_of(table, arena, used)
-    for index in range(len(counts)):
-        if index + AHEAD < len(counts):
-            begin, end = offsets[index + AHEAD], offsets[index + AHEAD + 1]
-            low, high = word_key(source + begin, end - begin, words.key)
-            expect(words, low, high)
-        address = source + offsets[index]
-        low, high = word_key(address, offsets[index + 1] - offsets[index], words.key)
-        entry = seek_word(words, low, high, address)
-        if load_u64(entry + HIGH) != ZERO:
-            counts[index] += np.int64(load_u64(entry + VALUE))
-            store_u64(entry + VALUE, ZERO)
 
 
 @entry_kernel
