@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from bpeline.tokenizer_core.counting import ChunkCounts
 
 _READ_TOGETHER = 4 << 20  # bytes of held-out text
+_ROWS_AT_ONCE = 1 << 20
 _LEAST_MEMORY, _MOST_MEMORY = 2 << 30, 3 << 30
 
 
@@ -427,7 +428,8 @@ class WordCountStore:
                 memory_limit=self._memory_limit,
             )  # fmt: skip
         table = read_table(path, pattern, threads=self._threads)
-        ascending = bool(np.all(np.diff(table.first_positions) >= 0))
+        positions = table.first_positions
+        ascending = bool(np.all(positions[1:] >= positions[:-1]))
         if _occurrences(table) != given or not ascending:
             raise lost(f"adding up {path.name}")
         return table
@@ -435,9 +437,12 @@ class WordCountStore:
 
 def _occurrences(counts: WordCounts) -> int:
     """Every word's fingerprint, once for each of its occurrences, modulo 2⁶⁴: a sum keeps it."""
-    prints = np.empty(len(counts), np.uint64)
-    if len(counts):
-        spans = np.stack((counts.offsets[:-1], counts.offsets[1:]), axis=1)
-        text = np.concatenate((counts.word_bytes, np.zeros(PADDING, np.uint8)))
-        fingerprint_spans(text, np.ascontiguousarray(spans), prints)
-    return int(np.sum(prints * counts.counts.view(np.uint64), dtype=np.uint64))
+    found = 0
+    for begin in range(0, len(counts), _ROWS_AT_ONCE):
+        some = counts.between(begin, begin + _ROWS_AT_ONCE)
+        spans = np.stack((some.offsets[:-1], some.offsets[1:]), axis=1)
+        text = np.concatenate((some.word_bytes, np.zeros(PADDING, np.uint8)))
+        prints = np.empty(len(some), np.uint64)
+        fingerprint_spans(text, spans, prints)
+        found += int(np.sum(prints * some.counts.view(np.uint64), dtype=np.uint64))
+    return found % 2**64

@@ -101,7 +101,6 @@ def test_threads_are_the_engine_unless_another_is_at_work(tmp_path: Path) -> Non
     with working("local", 2, tmp_path) as engine:
         assert engines.current(7) is engine
         assert engine.parcels(10**12) == MOST_TASKS
-        assert engine.mapper is None
     assert engines.current(2) is not engine
 
 
@@ -151,7 +150,7 @@ def test_without_a_python_there_is_no_cluster_here(tmp_path: Path, without_pytho
         pytest.raises(WorkerLost, match=str(without_python)) as error,
         working("dask", 1, tmp_path) as engine,
     ):
-        engine.mapper(str, range(2), "write", str)
+        engine.map(_step(), range(2), named=str, prepare=str)
     assert "--engine local" in error.value.next_step
 
 
@@ -176,7 +175,7 @@ def test_workers_here_are_begun_by_a_python(
         pytest.raises(WorkerLost, match="no processes"),
         working("dask", 1, tmp_path) as engine,
     ):
-        engine.mapper(str, range(2), "write", str)
+        engine.map(_step(), range(2), named=str, prepare=str)
     assert begun_by == [str(kept) if keeps_python else sys.executable]
     assert os.fsdecode(spawn.get_executable()) == str(kept)
 
@@ -264,7 +263,7 @@ def test_workers_without_this_program_are_refused(tmp_path: Path) -> None:
     with DaskEngine("tcp://a:1", 1, tmp_path) as engine:
         engine._connected = client = Client()
         with pytest.raises(WorkerRefused, match=said):
-            engine.mapper(_never, [1], "never", str)
+            engine.map(_step(), [1], named=str, prepare=str)
     assert len(client.forgotten) == 1
 
 
