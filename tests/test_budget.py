@@ -54,7 +54,7 @@ LINES = {
     "vocabulary and normalization": (4_750, 3_300),
     "merging and training": (3_750, 2_400),
     "formats": (3_100, 2_000),
-    "registry": (20_350, 12_000),
+    "registry": (19_950, 12_000),
     "flows": (24_350, 15_000),
     "benchmarks": (4_550, 2_500),
     "tests": (75_750, 46_000),
