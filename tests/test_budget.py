@@ -3,11 +3,23 @@
 Lines are physical lines of files that ruff has formatted. The goals are those of the design;
 where a room stands above its goal, the number here is what was reached.
 
-Registry and flows were to have 18,500 and 20,500 lines once everything existed once. They have
-21,300 and 24,350. What is above stands beside a framework and goes when that does the work: the
-catalogue's rows, records and transactions (1,900), counts as packs, partitions and sums under
-DuckDB (2,750), who says which versions there are (upkeep, 1,300), and runs, retries, servers and
-forms beside Prefect (2,900). Taking lines elsewhere would take features or make lines denser.
+Registry and flows were to have 14,000 and 20,500 lines by now. They have 19,900 and 24,300. What is
+above, and what those lines do:
+
+- `tracking` 2,300 (goal 1,350): runs 460, names and aliases 310, stored models 260, making and
+  upgrading a SQLite file 240, the model that loads without bpeline 140, errors 140, descriptions
+  130; 930 of all are docstrings, imports and blank lines. Less would take one version in spite of
+  lost replies, drift, or upgrades that a kill cannot harm.
+- `catalogue` 1,530 (goal 900): tables with what each column means 360, transactions that survive a
+  server that is restarted and writers that meet 240, the question of what a database complains of
+  110, 0.2's tables copied 120, and the questions of trainings, versions, aliases and sets 580.
+- `word_counts` 2,070, to be 1,250: mixtures of sources 210, corpora as they were read 100, and the
+  records beside Parquet files.
+- `upkeep` 1,350: deletion 450, what nothing needs 340, `doctor --fix` 430, runs that are over 85.
+- Beside Prefect, in flows: runs, retries, servers and forms 2,900.
+
+Evaluation, certificates, exports, SQL, the workspace and evaluation sets make up the rest and are
+what users ask for. Taking lines elsewhere would take features or make lines denser.
 
 Tests rose by 1,300: a stand-in for MLflow, and the contract that it and the real client pass. With
 them, files of tests that publish take a third less processor time.
