@@ -66,9 +66,7 @@ def litter(workspace: str, corpus: str) -> None:
     for record in (root / "outbox").glob("gone.*"):
         record.unlink()
     with closing(sqlite3.connect(root / "catalogue.sqlite")) as connection, connection:
-        gone = "SELECT id FROM versions WHERE name = 'gone'"
-        connection.execute(f"DELETE FROM metrics WHERE version_id IN ({gone})")
-        for table in ("runs", "versions"):
+        for table in ("trainings", "lineage"):
             connection.execute(f"DELETE FROM {table} WHERE name = 'gone'")
     for path in list((root / "shards").rglob("*.json"))[:2]:  # of a chunk that no table adds up
         for file in path.parent.glob(f"{path.stem}*"):
