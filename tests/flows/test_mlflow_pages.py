@@ -86,7 +86,7 @@ def test_the_pages_show_slices_curves_and_the_champion(
         change = f"{metrics['vs_champion_percent/docs']:+.2f} %"
         page.shows(
             run_link(served, experiment, runs[1]),
-            "news/2", "Training", "compared_with.champion", "compression/bytes_per_token",
+            "news/2", "Training", "champion", "compression/bytes_per_token",
             str(metrics["compression/bytes_per_token"])[:8],
         )  # fmt: skip
         shown = page.shows(model_link(served, "news", 2), "champion", "By slice", change)
