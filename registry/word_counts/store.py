@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 _READ_TOGETHER = 4 << 20  # bytes of held-out text
 _ROWS_AT_ONCE = 1 << 20
-_LEAST_MEMORY, _MOST_MEMORY = 2 << 30, 3 << 30
+_LEAST_MEMORY, _MOST_MEMORY = 2 << 30, 5 << 29
 
 
 class WordCountStore:
@@ -61,7 +61,7 @@ class WordCountStore:
     Args:
         workspace: where they lie.
         memory_limit: bytes for adding up; None takes a quarter of the machine's memory, 2 GiB at
-            least and 3 at most. Beyond it DuckDB spills to the workspace's disk; the distinct words
+            least and 2.5 at most. Beyond it DuckDB spills to the workspace's disk; the distinct words
             alone may take more.
         threads: for that; None takes one for each processor.
     """
