@@ -61,8 +61,8 @@ class WordCountStore:
     Args:
         workspace: where they lie.
         memory_limit: bytes for adding up; None takes a quarter of the machine's memory, 2 GiB at
-            least and 2.5 at most. Beyond it DuckDB spills to the workspace's disk; the distinct words
-            alone may take more.
+            least and 2.5 at most. Beyond it DuckDB spills to the workspace's disk; the distinct
+            words alone may take more.
         threads: for that; None takes one for each processor.
     """
 
