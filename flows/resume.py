@@ -7,7 +7,12 @@ from bpeline.registry.catalogue import Run
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.publishing import publish_outbox, waiting_records
 from bpeline.registry.records import PublishedVersion
-from bpeline.registry.upkeep import DeletedVersion, finish_deletions, noted_deletions
+from bpeline.registry.upkeep import (
+    DeletedVersion,
+    damaged_notes,
+    finish_deletions,
+    noted_deletions,
+)
 from bpeline.tokenizer_core.errors import InvalidOption, WorkspaceLocked
 
 
@@ -34,10 +39,11 @@ def delete_waiting() -> list[DeletedVersion]:
     Raises:
         RegistryUnreachable: MLflow still does not answer; everything keeps waiting.
         VersionInUse: an alias points to one of them; it stays, and is noted no more.
+        RegistryError: a note cannot be read; what the others say is done.
         WorkspaceLocked: a run is at work.
     """
     registry = open_registry(make=False)
-    if not noted_deletions(registry.workspace):
+    if not (noted_deletions(registry.workspace) or damaged_notes(registry.workspace)):
         return []
     with registry.workspace.lock("deleting versions"):
         return finish_deletions(registry)

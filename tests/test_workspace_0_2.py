@@ -118,6 +118,18 @@ def test_a_conversion_that_was_cut_short_is_done_again_and_the_former_tables_sta
     assert rows_of(path) == converted
 
 
+def test_a_deletion_that_0_2_had_begun_is_named(tmp_path: Path) -> None:
+    workspace_0_2.unpacked(tmp_path)
+    path = tmp_path / "project/.bpeline/catalogue.sqlite"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(
+            "INSERT INTO deletions VALUES ('store', 'news', 1, ?, '', '', '2026', '', '')",
+            ("0" * 64,),
+        )
+    with pytest.warns(UserWarning, match=r"bpeline delete news/1 --remove"):
+        Catalogue(f"sqlite:///{path}")
+
+
 @pytest.mark.night
 def test_a_catalogue_on_postgresql_is_converted_alike(
     tmp_path: Path, postgres: PostgresServer

@@ -233,7 +233,7 @@ def _named_by_the_environment(home: Path) -> Iterator[Finding]:
 
 def _opened(registry: Registry) -> Iterator[Finding]:
     from bpeline.registry.publishing import waiting_records
-    from bpeline.registry.upkeep import noted_deletions
+    from bpeline.registry.upkeep import damaged_notes, noted_deletions
 
     workspace, catalogue = registry.workspace, registry.catalogue
     holder = workspace.lock_holder()
@@ -273,6 +273,9 @@ def _opened(registry: Registry) -> Iterator[Finding]:
     if begun:
         found = f"{', '.join(begun)} not deleted everywhere yet"
         yield Finding("note", "deletions", found, "type `bpeline resume`")
+    for reference in damaged_notes(workspace):
+        found = f"the note that {reference} is to be deleted cannot be read"
+        yield Finding("broken", "deletions", found, f"type `bpeline delete {reference} --remove`")
     mlflow = _mlflow(registry.tracker)
     yield mlflow
     if mlflow.state == "ok":

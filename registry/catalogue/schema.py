@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import MetaData, func, inspect, select
@@ -29,7 +30,7 @@ from bpeline.tokenizer_core.errors import StorageError
 
 NUMBER = 8
 _RELEASE_0_2 = (6, 7)
-_FORMER = ("versions", "runs", "alias_history", "registrations", "metrics")
+_FORMER = ("versions", "runs", "alias_history", "registrations", "metrics", "deletions")
 
 
 def number_of(session: Session, place: str) -> int | None:
@@ -113,6 +114,17 @@ def _convert(session: Session) -> None:
             row[f"{end}_digest"] = row.get(f"{end}_digest") or digests.get(key, "")
         session.add(AliasMove(**_without(row, "id")))
         session.flush()
+    _warn_of_deletions(rows("deletions", "name", "number"))
+
+
+def _warn_of_deletions(rows: Iterable[Mapping[str, Any]]) -> None:
+    begun = [f"{row['name']}/{row['number']}" for row in rows if not row["done_at"]]
+    if begun:
+        warnings.warn(
+            f"bpeline 0.2 had begun to delete {', '.join(begun)}, and this release does not go on. "
+            f"Type `bpeline delete {begun[0]} --remove`",
+            stacklevel=2,
+        )
 
 
 def _without(row: Mapping[str, Any], *columns: str) -> dict[str, Any]:

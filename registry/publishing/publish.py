@@ -182,11 +182,12 @@ def _deliver(
     if move.to_number != version.number:
         later = "a later training" if new else "a later version"
         remarks.append(f"{name}@{alias} stays at {name}/{move.to_number}, {later}")
-    for one in tracker.tombstones(name):
-        if one.digest == digest and one.number < version.number:
-            remarks.append(
-                f"{name}/{version.number} is the tokenizer that was {one.reference}, {one}"
-            )
+    with suppress(RegistryError):  # it is published, whatever MLflow answers now
+        remarks += [
+            f"{name}/{version.number} is the tokenizer that was {one.reference}, {one}"
+            for one in tracker.tombstones(name)
+            if one.digest == digest and one.number < version.number
+        ]
     if before:
         remarks.append(
             f"{name}/{version.number} was the tokenizer {before[:12]} before: was MLflow "

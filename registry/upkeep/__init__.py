@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from .deletion import finish_deletions as finish_deletions
     from .deletion import parse_deletable as parse_deletable
     from .deletion import stays_after_deletion as stays_after_deletion
+    from .deletion_notes import damaged_notes as damaged_notes
     from .deletion_notes import noted_deletions as noted_deletions
-    from .repairs import disagreements as disagreements
     from .repairs import repair as repair
     from .repairs import unregistered as unregistered
     from .retention import Leftover as Leftover

@@ -159,13 +159,21 @@ def finish_deletions(registry: Registry) -> list[DeletedVersion]:
     Raises:
         VersionInUse: an alias points to one of them, which therefore stays and is noted no more.
         RegistryUnreachable, RegistryError, StorageError: as `delete_versions`.
+        RegistryError: a note cannot be read; what the others say is done.
     """
     noted = deletion_notes.noted_deletions(registry.workspace)
     store = registry.store if noted else ""
     here = [one for place, one in noted if place == store]
     leaving = {name: {one.number for one in here if one.name == name} for name in
                {one.name for one in here}}  # fmt: skip
-    return [_delete(registry, one, leaving[one.name]) for one in here]
+    deleted = [_delete(registry, one, leaving[one.name]) for one in here]
+    if damaged := deletion_notes.damaged_notes(registry.workspace):
+        raise RegistryError(
+            f"the note that {', '.join(damaged)} is to be deleted cannot be read",
+            "a note as `bpeline delete` writes it",
+            f"type `bpeline delete {damaged[0]} --remove` again",
+        )
+    return deleted
 
 
 def _chosen(registry: Registry, wanted: ByNumber | str, by: str, reason: str) -> list[Tombstone]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,13 +19,25 @@ if TYPE_CHECKING:
 
 def noted_deletions(workspace: Workspace) -> list[tuple[str, Tombstone]]:
     """What was begun, or waits for MLflow; each with the identity of the MLflow that has it."""
-    found = []
-    for path in sorted(Path(workspace.outbox).glob("*.deletion")):
-        # A damaged note is no note: the version is there, or the same command goes on.
-        with suppress(OSError, ValueError, TypeError, KeyError):
-            record = unsealed(read_json(path))
-            found.append((str(record["store"]), check_fields(Tombstone(**record["deleted"]))))
-    return found
+    return [note for path in _paths(workspace) if (note := _read(path)) is not None]
+
+
+def damaged_notes(workspace: Workspace) -> list[str]:
+    """The versions whose notes cannot be read, such as ``news/3``, by the names of the files."""
+    stems = [path.stem for path in _paths(workspace) if _read(path) is None]
+    return ["/".join(stem.rsplit(".", 1)) for stem in stems]
+
+
+def _paths(workspace: Workspace) -> list[Path]:
+    return sorted(Path(workspace.outbox).glob("*.deletion"))
+
+
+def _read(path: Path) -> tuple[str, Tombstone] | None:
+    try:
+        record = unsealed(read_json(path))
+        return str(record["store"]), check_fields(Tombstone(**record["deleted"]))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
 
 
 def write(workspace: Workspace, store: str, chosen: Iterable[Tombstone]) -> None:

@@ -7,6 +7,7 @@ rows: how many, their size and their digest. Nothing here knows what chunks are;
 
 from __future__ import annotations
 
+import errno
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -21,8 +22,10 @@ from numpy.typing import NDArray
 from bpeline.registry.word_counts.arrow_columns import batch_of, document_batch, filled, words_of
 from bpeline.registry.workspace import Workspace, damaged, fetch, writing_shared
 from bpeline.tokenizer_core.arguments import check_fields
+from bpeline.tokenizer_core.bounded_files import UnfitFile, open_file
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.digests import digest_of
+from bpeline.tokenizer_core.errors import StorageError
 from bpeline.tokenizer_core.splitting import SplitPattern
 
 _COUNTS = {
@@ -183,18 +186,31 @@ def _reading(path: Path, sharing: Workspace) -> Iterator[Iterator[Any]]:
 
     Raises:
         CorruptFile: it is missing, or whoever reads it finds that it is not what was written.
+        StorageError: the system does not let it be read now; nothing is known of its content.
     """
     import pyarrow
     from pyarrow import parquet
 
     fetch(sharing, path)
     try:
-        with parquet.ParquetFile(
-            str(path),
-            thrift_string_size_limit=_LARGEST_FOOTER,
-            thrift_container_size_limit=_LARGEST_FOOTER,
-            page_checksum_verification=True,
-        ) as file:
+        with (
+            open_file(path) as content,
+            parquet.ParquetFile(
+                content,
+                thrift_string_size_limit=_LARGEST_FOOTER,
+                thrift_container_size_limit=_LARGEST_FOOTER,
+                page_checksum_verification=True,
+            ) as file,
+        ):
             yield file.iter_batches(_ROWS_IN_BATCH, use_threads=False)
+    except MemoryError:  # pyarrow's, too, is no damage
+        raise
     except (OSError, ValueError, IndexError, KeyError, TypeError, pyarrow.ArrowException) as error:
-        raise damaged(path) from error
+        reason = error.errno if isinstance(error, OSError) else None  # pyarrow's have no number
+        if reason in (None, errno.ENOENT) or isinstance(error, UnfitFile):
+            raise damaged(path) from error
+        raise StorageError(
+            f"the word counts {path} cannot be read: {error}",
+            "a file that this user may read, on a disk that answers",
+            "mend what is named, and type the same command again",
+        ) from error

@@ -91,6 +91,7 @@ class ShardRef:
 @lru_cache(maxsize=1 << 12)
 def shard_key(chunk_digest: str, reading_digest: str) -> str:
     """The name of the counts of one chunk, read in one way."""
+    # The number stays: evaluation sets name the chunks that they were held out of by these keys.
     return digest_of(["shard", 2, chunk_digest, reading_digest])
 
 

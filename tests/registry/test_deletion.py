@@ -24,7 +24,7 @@ from bpeline.registry.opening import Place, Registry, open_registry
 from bpeline.registry.publishing import keep_in_outbox, waiting_records
 from bpeline.registry.records.publication import Publication
 from bpeline.registry.records.references import ByAlias, ByNumber
-from bpeline.registry.upkeep import deletion_notes, noted_deletions
+from bpeline.registry.upkeep import damaged_notes, deletion_notes, noted_deletions
 from bpeline.registry.upkeep.deletion import (
     VersionInUse,
     delete_versions,
@@ -344,6 +344,24 @@ def test_another_workspace_is_told_and_takes_it_over(
         load_tokenizer("news/1")
     remove_leftovers(other, days=0)
     assert not holds_version(other.workspace, gone.digest)
+
+
+@pytest.mark.usefixtures("both")
+def test_a_note_that_cannot_be_read_is_named_and_written_again(
+    registry: Registry, disconnected: Registry
+) -> None:
+    with pytest.raises(RegistryUnreachable):
+        delete_versions(disconnected, FIRST)
+    configure(tracking_uri=registry.tracker.settings.uri)
+    note = registry.workspace.deletion_note("news", 1)
+    note.write_bytes(note.read_bytes()[:-9])
+    assert damaged_notes(registry.workspace) == ["news/1"]
+    with pytest.raises(RegistryError, match="news/1") as told:
+        finish_deletions(registry)
+    assert "bpeline delete news/1 --remove" in told.value.next_step
+    assert len(registry.tracker.versions()) == 2
+    delete_versions(registry, FIRST)
+    assert damaged_notes(registry.workspace) == []
 
 
 def test_copies_in_the_store_go_too(registry: Registry, made: Made, tmp_path: Path) -> None:

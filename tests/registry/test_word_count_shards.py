@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from itertools import pairwise
 
 import duckdb
@@ -13,13 +14,14 @@ from bpeline.registry.word_counts import (
     ShardRef,
     ShardStatistics,
     WordCountStore,
+    rows,
     shard_key,
 )
 from bpeline.registry.word_counts.rows import CountsFile, read_counts
 from bpeline.registry.workspace.workspace import Workspace
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
-from bpeline.tokenizer_core.errors import CorruptFile
+from bpeline.tokenizer_core.errors import CorruptFile, StorageError
 
 
 def test_a_shard_exists_when_its_record_does(store: WordCountStore, workspace: Workspace) -> None:
@@ -103,6 +105,24 @@ def test_a_damaged_shard_is_named_and_forgotten_so_that_it_is_counted_again(
     assert not store.has(bad.chunk.digest, READING)
     store.put(bad, READING)
     assert store.combine(refs).total == good.counts.total + bad.counts.total
+
+
+@pytest.mark.parametrize("wrong", [OSError(errno.EMFILE, "too many"), MemoryError()])
+def test_what_cannot_be_read_now_is_not_taken_for_damage(
+    store: WordCountStore, monkeypatch: pytest.MonkeyPatch, wrong: Exception
+) -> None:
+    part = counted(TEMPTING)
+    ref = ShardRef(store.put(part, READING))
+
+    def refuse(*_: object) -> None:
+        raise wrong
+
+    with monkeypatch.context() as patched:
+        patched.setattr(rows, "open_file", refuse)
+        with pytest.raises((StorageError, MemoryError)):
+            store.combine([ref])
+    assert store.has(part.chunk.digest, READING)
+    assert store.combine([ref]).total == part.counts.total
 
 
 @pytest.mark.parametrize("position", [0, 7])
