@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bpeline.flows.requests import GarbageRequest, request_parameters
-from bpeline.flows.running import COLLECT_GARBAGE, progress, step
+from bpeline.flows.running import COLLECT_GARBAGE, GC, progress, task
+from bpeline.flows.serving import flow, run_names
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.opening import open_registry
 from bpeline.registry.upkeep import Leftover, find_leftovers, remove_leftovers
@@ -65,6 +66,12 @@ class CollectedGarbage:
         return "\n".join(lines) + "\n"
 
 
+@flow(
+    GC,
+    run_name=run_names.collecting,
+    about=run_names.tokenizer,
+    called=lambda collected: collected.outcome,
+)
 @request_parameters(GarbageRequest)
 def collect_garbage(request: GarbageRequest, workspace: str | None) -> CollectedGarbage:
     """Find what no version needs in a workspace, and remove it if asked to.
@@ -79,21 +86,22 @@ def collect_garbage(request: GarbageRequest, workspace: str | None) -> Collected
         StorageError: there is no workspace.
     """
     registry = open_registry(workspace, make=False)
-    with progress.telling(COLLECT_GARBAGE) as said:
-        collected = collect(registry.workspace, request.days, request.counts_of, request.remove)
-        said.append(collected.outcome)
+    collected = collect(registry.workspace, request.days, request.counts_of, request.remove)
     progress.current().summary("garbage", collected.as_markdown())
     return collected
 
 
-@step(COLLECT_GARBAGE)
+@task(name=COLLECT_GARBAGE.name)
 def collect(
     workspace: Workspace, days: float, counts_of: int | None, remove: bool
 ) -> CollectedGarbage:
     """Look, and remove."""
     look = remove_leftovers if remove else find_leftovers
-    found = look(open_registry(workspace), days=days, counts_of=counts_of)
-    return CollectedGarbage(remove, days, found.old, found.young, found.unsure)
+    with progress.telling(COLLECT_GARBAGE) as said:
+        found = look(open_registry(workspace), days=days, counts_of=counts_of)
+        collected = CollectedGarbage(remove, days, found.old, found.young, found.unsure)
+        said.append(collected.outcome)
+    return collected
 
 
 def _size(ones: Sequence[Leftover]) -> int:

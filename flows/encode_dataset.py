@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
-from bpeline.flows.encoding import EncodedDataset, encode, pack, record
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bpeline.flows import encoding
+from bpeline.flows.encoding import EncodedDataset
 from bpeline.flows.engines import LOCAL, check_engine
 from bpeline.flows.requests import DatasetRequest, request_parameters, with_demo
-from bpeline.flows.running import ENCODE, ENCODE_DATASET, RECORD, attempts, progress
-from bpeline.registry.loading import resolve
-from bpeline.registry.opening import open_registry
+from bpeline.flows.running import (
+    ENCODE,
+    ENCODE_DATASET,
+    PACK,
+    RECORD,
+    attempts,
+    progress,
+    task,
+    unreachable,
+)
+from bpeline.flows.serving import flow, run_names
+from bpeline.flows.versions import find_version
+from bpeline.registry.loading import ResolvedVersion
+from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.records import parse_registered, split_size
 from bpeline.tokenizer_core.corpus import Source, search_sources
 from bpeline.tokenizer_core.errors import UnknownVersion
 from bpeline.tokenizer_core.urls import absolute_name
 
 
+@flow(
+    ENCODE_DATASET,
+    run_name=run_names.encoding,
+    about=run_names.tokenizer,
+    called=lambda encoded: encoded.reference,
+)
 @request_parameters(DatasetRequest)
 def encode_dataset(request: DatasetRequest, workspace: str | None) -> EncodedDataset:
     """Encode files into token shards with a registered version, and record it in MLflow.
@@ -33,7 +54,7 @@ def encode_dataset(request: DatasetRequest, workspace: str | None) -> EncodedDat
     registry = open_registry(workspace, make=False)
     reference, paths, output = request.reference, request.paths, request.output
     named, size = split_size(reference)
-    version = resolve(registry, parse_registered(str(named)))
+    version = find_version(registry, parse_registered(str(named)))
     if not version.number:
         raise UnknownVersion(
             f"{reference} is kept in the workspace and not registered",
@@ -59,12 +80,51 @@ def encode_dataset(request: DatasetRequest, workspace: str | None) -> EncodedDat
     total = sum(file.size for file in found.files)
     exact = str(version) if size is None else f"{version}:{size}"
     for attempt in attempts(ENCODE_DATASET, progress.current().note):
-        with attempt, progress.telling(ENCODE, total, "bytes") as said:
-            encoded = encode(exact, sources, place, asked, registry.workspace)
-            said.append(encoded.outcome)
-    encoded = pack(encoded, asked, registry.workspace)
-    with progress.telling(RECORD) as said:
-        recorded = record(encoded, version, paths, asked, registry)
-        said.append(recorded.link if recorded.newly_recorded else "recorded before")
+        with attempt:
+            encoded = encode(exact, sources, place, asked, registry, total)
+    encoded = pack(encoded, asked, registry)
+    recorded = record(encoded, version, paths, asked, registry)
     progress.current().summary(recorded.reference, recorded.as_markdown())
+    return recorded
+
+
+@task(name=ENCODE.name)
+def encode(
+    reference: str,
+    sources: Sequence[Source],
+    place: str,
+    asked: Mapping[str, Any],
+    registry: Registry,
+    total: int,
+) -> EncodedDataset:
+    """Write the shards that are not there yet; ``total`` is the size of the files in bytes."""
+    with progress.telling(ENCODE, total, "bytes") as said:
+        encoded = encoding.encode(reference, sources, place, asked, registry.workspace)
+        said.append(encoded.outcome)
+    return encoded
+
+
+@task(name=PACK.name)
+def pack(encoded: EncodedDataset, asked: Mapping[str, Any], registry: Registry) -> EncodedDataset:
+    """Write the documents once more, shuffled and packed, where that was asked for."""
+    return encoding.pack(encoded, asked, registry.workspace)
+
+
+@task(
+    name=RECORD.name,
+    retries=3,
+    retry_delay_seconds=[30, 120, 300],
+    retry_condition_fn=unreachable,
+)
+def record(
+    encoded: EncodedDataset,
+    version: ResolvedVersion,
+    paths: Sequence[str],
+    asked: Mapping[str, Any],
+    registry: Registry,
+) -> EncodedDataset:
+    """Tell MLflow, unless it knows."""
+    with progress.telling(RECORD) as said:
+        recorded = encoding.record(encoded, version, paths, asked, registry)
+        said.append(recorded.link if recorded.newly_recorded else "recorded before")
     return recorded

@@ -1,59 +1,68 @@
-"""A foreign tokenizer becomes a registered version, on one screen."""
+"""A foreign tokenizer becomes a registered version, on one screen. Its steps stand below."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from bpeline.flows.evaluation import evaluate_imported, set_up_evaluation
-from bpeline.flows.importing import (
-    ImportSummary,
-    certify_files,
-    publish_import,
-    read_files,
-    summarize_import,
+from bpeline.flows import evaluation, importing, publishing
+from bpeline.flows.evaluation import Evaluated, EvaluationSetup
+from bpeline.flows.importing import ImportSummary, ReadFiles
+from bpeline.flows.publishing import Promotion
+from bpeline.flows.requests import ImportRequest, Maybe
+from bpeline.flows.running import (
+    CERTIFY,
+    EVALUATE,
+    IMPORT_TOKENIZER,
+    PROMOTE,
+    PUBLISH,
+    READ_FILES,
+    task,
+    unreachable,
 )
-from bpeline.flows.publishing import promote_if_better
-from bpeline.flows.requests import ImportRequest, request_parameters
-from bpeline.flows.running import CERTIFY, EVALUATE, PROMOTE, PUBLISH, READ_FILES
-from bpeline.flows.trainings import prepared, training_run
+from bpeline.flows.serving import flow, run_names
+from bpeline.flows.trainings import TrainingRun, prepared, training_run
 from bpeline.flows.wording import comparison_markdown
+from bpeline.registry.certify import Certificate
+from bpeline.registry.evaluation import Rules
+from bpeline.registry.records import PublishedVersion
 
 
-@request_parameters(ImportRequest)
-def import_tokenizer(request: ImportRequest, workspace: str | None) -> ImportSummary:
+@flow(
+    IMPORT_TOKENIZER,
+    run_name=run_names.importing,
+    about=run_names.requested,
+    called=lambda summary: summary.reference,
+    state=lambda summary: publishing.state_of(summary.promotion),
+    alone=True,
+)
+def import_tokenizer(request: ImportRequest, workspace: Maybe[str] = None) -> ImportSummary:
     """Register a tokenizer that another program made, with its files and its certificate.
 
     It is read again by its original library where that is installed, and measured on the name's
     evaluation set, as a training is. A file that was imported before is nothing new.
+
+    Args:
+        request: what is asked for.
+        workspace: its directory; BPELINE_HOME, else .bpeline, when empty.
 
     Raises:
         BpelineError: what was asked for, read or written cannot be; the workspace stays good.
     """
     with (
         training_run(request, workspace) as run,
-        prepared(run.registry.tracker, run.show_begin) as preparing,
+        prepared(run.registry.tracker, run.show_begin) as preparation,
     ):
-        setup = set_up_evaluation(request, run.registry)
+        setup = evaluation.set_up_evaluation(request, run.registry)
         run.note(setup.skipped_remark)
-        with run.step(READ_FILES) as outcome:
-            read = read_files(request)
-            outcome(read.outcome)
-        with run.step(CERTIFY) as outcome:
-            certificate = certify_files(read)
-            outcome(str(certificate))
-        preparing.join()
-        with run.step(EVALUATE) as outcome:
-            evaluated = evaluate_imported(read.tokenizer, setup, request, run.registry)
-            outcome("not measured" if evaluated is None else evaluated.outcome)
-        summary = summarize_import(run, request, read, certificate, evaluated)
-        with run.step(PUBLISH) as outcome:
-            version = publish_import(run, request, read, certificate, evaluated, summary)
-            outcome(version.reference)
+        read = read_files(run, request)
+        certificate = certify(run, read)
+        preparation.join()
+        evaluated = evaluate(run, request, read, setup)
+        summary = importing.summarize_import(run, request, read, certificate, evaluated)
+        version = publish(run, request, read, certificate, evaluated, summary)
         promotion = None
         if setup.promotion_rules is not None:
-            with run.step(PROMOTE) as outcome:
-                promotion = promote_if_better(version, setup.promotion_rules, run.workspace)
-                outcome(promotion.outcome)
+            promotion = promote(run, version, setup.promotion_rules)
         summary = summary.published(version, run.seconds, promotion)
         summary = replace(summary, notes=tuple(run.notes))
         if evaluated is not None and evaluated.comparison is not None:
@@ -61,3 +70,67 @@ def import_tokenizer(request: ImportRequest, workspace: str | None) -> ImportSum
             run.progress.compared(version.reference, comparison_markdown(compared))
         run.progress.summary(summary.title, summary.as_markdown())
         return summary
+
+
+@task(name=READ_FILES.name)
+def read_files(run: TrainingRun, request: ImportRequest) -> ReadFiles:
+    """Read the tokenizer and the digests of its files."""
+    with run.step(READ_FILES) as outcome:
+        read = importing.read_files(request)
+        outcome(read.outcome)
+    return read
+
+
+@task(name=CERTIFY.name)
+def certify(run: TrainingRun, read: ReadFiles) -> Certificate:
+    """Let the original library read the same files, and compare."""
+    with run.step(CERTIFY) as outcome:
+        certificate = importing.certify_files(read)
+        outcome(str(certificate))
+    return certificate
+
+
+@task(name=EVALUATE.name)
+def evaluate(
+    run: TrainingRun, request: ImportRequest, read: ReadFiles, setup: EvaluationSetup
+) -> Evaluated | None:
+    """Measure on the evaluation set of the name, or on the texts that were given."""
+    with run.step(EVALUATE) as outcome:
+        evaluated = evaluation.evaluate_imported(read.tokenizer, setup, request, run.registry)
+        outcome("not measured" if evaluated is None else evaluated.outcome)
+    return evaluated
+
+
+@task(
+    name=PUBLISH.name,
+    retries=3,
+    retry_delay_seconds=[30, 120, 300],
+    retry_condition_fn=unreachable,
+)
+def publish(
+    run: TrainingRun,
+    request: ImportRequest,
+    read: ReadFiles,
+    certificate: Certificate,
+    evaluated: Evaluated | None,
+    summary: ImportSummary,
+) -> PublishedVersion:
+    """Register the version once, with its original files."""
+    with run.step(PUBLISH) as outcome:
+        version = importing.publish_import(run, request, read, certificate, evaluated, summary)
+        outcome(version.reference)
+    return version
+
+
+@task(
+    name=PROMOTE.name,
+    retries=3,
+    retry_delay_seconds=[30, 120, 300],
+    retry_condition_fn=unreachable,
+)
+def promote(run: TrainingRun, version: PublishedVersion, rules: Rules) -> Promotion:
+    """Let ``champion`` point to the version if all rules hold."""
+    with run.step(PROMOTE) as outcome:
+        promotion = publishing.promote_if_better(version, rules, run.workspace)
+        outcome(promotion.outcome)
+    return promotion

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.flows.requests import RecertifyRequest, request_parameters
-from bpeline.flows.running import READ_EXPORTS, progress, step, tell, telling
+from bpeline.flows.running import READ_EXPORTS, RECERTIFY, progress, task, tell, telling
+from bpeline.flows.serving import flow, run_names
 from bpeline.flows.wording import counted
 from bpeline.registry.exports import Outcome, Recertified, recertified
 from bpeline.registry.loading import ResolvedVersion, resolve
@@ -87,6 +88,12 @@ class Recertification:
         yield from self.notes
 
 
+@flow(
+    RECERTIFY,
+    run_name=run_names.recertifying,
+    about=run_names.tokenizer,
+    called=lambda made: made.outcome,
+)
 @request_parameters(RecertifyRequest)
 def recertify(request: RecertifyRequest, workspace: str | None) -> Recertification:
     """Read the exports of promoted versions again in the libraries that are installed now.
@@ -102,9 +109,7 @@ def recertify(request: RecertifyRequest, workspace: str | None) -> Recertificati
         StorageError: there is no workspace, or a version's files are damaged.
     """
     registry = open_registry(workspace, make=False)
-    with telling(READ_EXPORTS) as said:
-        made = read_exports(registry, request)
-        said.append(made.outcome)
+    made = read_exports(registry, request)
     listener = progress.current()
     listener.summary("exports", made.as_markdown())
     for note in made.notes:
@@ -112,9 +117,16 @@ def recertify(request: RecertifyRequest, workspace: str | None) -> Recertificati
     return made
 
 
-@step(READ_EXPORTS)
+@task(name=READ_EXPORTS.name)
 def read_exports(registry: Registry, request: RecertifyRequest) -> Recertification:
     """Read all, and tell of each that changed."""
+    with telling(READ_EXPORTS) as said:
+        made = _read_again(registry, request)
+        said.append(made.outcome)
+    return made
+
+
+def _read_again(registry: Registry, request: RecertifyRequest) -> Recertification:
     folder = None if request.library is None else Path(request.library)
     exports: list[Recertified] = []
     without, notes = [], []

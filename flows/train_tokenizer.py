@@ -1,19 +1,19 @@
-"""The whole chain on one screen: a corpus becomes a registered tokenizer."""
+"""The whole chain on one screen: a corpus becomes a registered tokenizer. Its steps stand below.
+
+With a Prefect server the flow is called, and each step is a task run; without one,
+``train_tokenizer.fn(request)`` does the same in this process.
+"""
 
 from __future__ import annotations
 
-from bpeline.flows.counting import combine_counts, count_words, plan_chunks, remarks_on
-from bpeline.flows.evaluation import (
-    Sized,
-    choose_size,
-    evaluate,
-    screen_tokens,
-    set_up_evaluation,
-    with_forbidden_tokens,
-)
-from bpeline.flows.learning import learn
-from bpeline.flows.publishing import Trained, TrainingSummary, promote_if_better, publish, summarize
-from bpeline.flows.requests import TrainingRequest, request_parameters
+from collections.abc import Callable
+
+from bpeline.flows import counting, evaluation, learning, publishing
+from bpeline.flows.counting import CorpusPlan, CountedCorpus, CountedWords
+from bpeline.flows.evaluation import Evaluated, EvaluationSetup, ScreenedTokens, Sized
+from bpeline.flows.learning import Learned
+from bpeline.flows.publishing import Promotion, Trained, TrainingSummary
+from bpeline.flows.requests import Maybe, TrainingRequest
 from bpeline.flows.running import (
     CHOOSE_SIZE,
     COMBINE_COUNTS,
@@ -26,73 +26,193 @@ from bpeline.flows.running import (
     SCREEN_TOKENS,
     TRAIN_TOKENIZER,
     attempts,
+    task,
+    unreachable,
 )
-from bpeline.flows.trainings import compiled_ahead, prepared, training_run
+from bpeline.flows.serving import flow, run_names
+from bpeline.flows.trainings import TrainingRun, compiled_ahead, prepared, training_run
 from bpeline.flows.wording import comparison_markdown
+from bpeline.registry.evaluation import Rules
+from bpeline.registry.records import PublishedVersion
 
 
-@request_parameters(TrainingRequest)
-def train_tokenizer(request: TrainingRequest, workspace: str | None) -> TrainingSummary:
+@flow(
+    TRAIN_TOKENIZER,
+    run_name=run_names.training,
+    about=run_names.requested,
+    called=lambda summary: summary.reference,
+    state=lambda summary: publishing.state_of(summary.promotion),
+    alone=True,
+)
+def train_tokenizer(request: TrainingRequest, workspace: Maybe[str] = None) -> TrainingSummary:
     """Train a tokenizer on a corpus and register it: byte-level BPE, or another algorithm.
 
     The same call after an interruption continues where it stopped, with the same result.
 
+    Args:
+        request: what is asked for.
+        workspace: its directory; BPELINE_HOME, else .bpeline, when empty.
+
     Raises:
         BpelineError: what was asked for, read or written cannot be; the workspace stays good.
     """
-    request, forbidden = with_forbidden_tokens(request, workspace)
+    request, forbidden = evaluation.with_forbidden_tokens(request, workspace)
     with (
         training_run(request, workspace) as run,
         compiled_ahead(request) as finish_compiling,
         prepared(run.registry.tracker, run.show_begin) as preparation,
     ):
-        registry = run.registry
         run.note(forbidden)
-        setup = set_up_evaluation(request, registry)
-        left_out = setup.left_out(run.row.left_out_rule)
+        setup = evaluation.set_up_evaluation(request, run.registry)
         run.note(setup.skipped_remark)
         for attempt in attempts(TRAIN_TOKENIZER, run.note):
             with attempt:
-                with run.step(PLAN_CHUNKS) as outcome:
-                    plan = plan_chunks(request, registry, left_out)
-                    outcome(plan.outcome)
-                    for remark in remarks_on(plan, request, plan.reading):
-                        run.note(remark)
-                with run.step(COUNT_WORDS, plan.bytes_to_read, "bytes") as outcome:
-                    corpus = count_words(plan, request, registry)
-                    outcome(corpus.outcome)
-                with run.step(COMBINE_COUNTS) as outcome:
-                    words = combine_counts(corpus, request, registry, run.id)
-                    outcome(words.outcome)
-                with run.step(LEARN_MERGES, request.merges_shown, "merges") as outcome:
-                    finish_compiling()
-                    learned = learn(words, request, run.workspace)
-                    outcome(learned.outcome)
+                plan = plan_chunks(run, request, setup)
+                corpus = count_words(run, request, plan)
+                words = combine_counts(run, request, corpus)
+                learned = learn_merges(run, request, words, finish_compiling)
                 sized = Sized(request, learned)
                 if request.chooses_size:
-                    with run.step(CHOOSE_SIZE) as outcome:
-                        sized = choose_size(learned, words, plan, setup, request, registry)
-                        outcome(sized.outcome)
+                    sized = choose_size(run, request, learned, words, plan, setup)
                 preparation.join()  # it takes time of this process, which is measured next
-                with run.step(EVALUATE) as outcome:
-                    evaluated = evaluate(sized.learned, words, plan, setup, sized.request, registry)
-                    outcome(evaluated.outcome)
-                with run.step(SCREEN_TOKENS) as outcome:
-                    screened = screen_tokens(words, plan, corpus, evaluated, request, run.workspace)
-                    outcome(screened.outcome)
+                evaluated = evaluate(run, sized, words, plan, setup)
+                screened = screen_tokens(run, request, words, plan, corpus, evaluated)
         trained = Trained(sized, plan, corpus, words, evaluated, screened)
-        summary = summarize(run, trained)
-        with run.step(PUBLISH) as outcome:
-            version = publish(run, trained, summary, preparation.join)
-            outcome(version.reference)
+        summary = publishing.summarize(run, trained)
+        version = publish(run, trained, summary, preparation.join)
         promotion = None
         if setup.promotion_rules is not None:
-            with run.step(PROMOTE) as outcome:
-                promotion = promote_if_better(version, setup.promotion_rules, run.workspace)
-                outcome(promotion.outcome)
+            promotion = promote(run, version, setup.promotion_rules)
         summary = summary.published(version, run.seconds, promotion)
         if evaluated.comparison is not None:
             compared = evaluated.comparison.called(version.reference)
             run.progress.compared(version.reference, comparison_markdown(compared))
         run.progress.summary(summary.title, summary.as_markdown())
         return summary
+
+
+@task(name=PLAN_CHUNKS.name)
+def plan_chunks(run: TrainingRun, request: TrainingRequest, setup: EvaluationSetup) -> CorpusPlan:
+    """Find the files, and which of their chunks still have to be read."""
+    with run.step(PLAN_CHUNKS) as outcome:
+        left_out = setup.left_out(run.row.left_out_rule)
+        plan = counting.plan_chunks(request, run.registry, left_out)
+        outcome(plan.outcome)
+        for remark in counting.remarks_on(plan, request, plan.reading):
+            run.note(remark)
+    return plan
+
+
+count_bundle = task(name=COUNT_WORDS.name)(counting.count_bundle)
+
+
+def count_words(run: TrainingRun, request: TrainingRequest, plan: CorpusPlan) -> CountedCorpus:
+    """Count what is not counted yet: `count_bundle` is mapped over the bundles of the plan."""
+    with run.step(COUNT_WORDS, plan.bytes_to_read, "bytes") as outcome:
+        corpus = counting.count_words(plan, request, run.registry, count_bundle)
+        outcome(corpus.outcome)
+    return corpus
+
+
+@task(name=COMBINE_COUNTS.name)
+def combine_counts(
+    run: TrainingRun, request: TrainingRequest, corpus: CountedCorpus
+) -> CountedWords:
+    """Add the chunks' counts up, by DuckDB."""
+    with run.step(COMBINE_COUNTS) as outcome:
+        words = counting.combine_counts(corpus, request, run.registry, run.id)
+        outcome(words.outcome)
+    return words
+
+
+@task(name=LEARN_MERGES.name)
+def learn_merges(
+    run: TrainingRun,
+    request: TrainingRequest,
+    words: CountedWords,
+    finish_compiling: Callable[[], None],
+) -> Learned:
+    """Learn merges, from the last checkpoint on; or what another algorithm learns."""
+    with run.step(LEARN_MERGES, request.merges_shown, "merges") as outcome:
+        finish_compiling()
+        learned = learning.learn(words, request, run.workspace)
+        outcome(learned.outcome)
+    return learned
+
+
+@task(name=CHOOSE_SIZE.name)
+def choose_size(
+    run: TrainingRun,
+    request: TrainingRequest,
+    learned: Learned,
+    words: CountedWords,
+    plan: CorpusPlan,
+    setup: EvaluationSetup,
+) -> Sized:
+    """Choose the number of ids at which text costs a model least."""
+    with run.step(CHOOSE_SIZE) as outcome:
+        sized = evaluation.choose_size(learned, words, plan, setup, request, run.registry)
+        outcome(sized.outcome)
+    return sized
+
+
+@task(name=EVALUATE.name)
+def evaluate(
+    run: TrainingRun, sized: Sized, words: CountedWords, plan: CorpusPlan, setup: EvaluationSetup
+) -> Evaluated:
+    """Measure on the evaluation set of the name, with the champion and the baselines."""
+    with run.step(EVALUATE) as outcome:
+        evaluated = evaluation.evaluate(
+            sized.learned, words, plan, setup, sized.request, run.registry
+        )
+        outcome(evaluated.outcome)
+    return evaluated
+
+
+@task(name=SCREEN_TOKENS.name)
+def screen_tokens(
+    run: TrainingRun,
+    request: TrainingRequest,
+    words: CountedWords,
+    plan: CorpusPlan,
+    corpus: CountedCorpus,
+    evaluated: Evaluated,
+) -> ScreenedTokens:
+    """Look for tokens that are personal data, or come from one document alone."""
+    with run.step(SCREEN_TOKENS) as outcome:
+        screened = evaluation.screen_tokens(words, plan, corpus, evaluated, request, run.workspace)
+        outcome(screened.outcome)
+    return screened
+
+
+@task(
+    name=PUBLISH.name,
+    retries=3,
+    retry_delay_seconds=[30, 120, 300],
+    retry_condition_fn=unreachable,
+)
+def publish(
+    run: TrainingRun,
+    trained: Trained,
+    summary: TrainingSummary,
+    until_ready: Callable[[], object],
+) -> PublishedVersion:
+    """Register the version once, whatever happens; where MLflow is away, it waits in the outbox."""
+    with run.step(PUBLISH) as outcome:
+        version = publishing.publish(run, trained, summary, until_ready)
+        outcome(version.reference)
+    return version
+
+
+@task(
+    name=PROMOTE.name,
+    retries=3,
+    retry_delay_seconds=[30, 120, 300],
+    retry_condition_fn=unreachable,
+)
+def promote(run: TrainingRun, version: PublishedVersion, rules: Rules) -> Promotion:
+    """Let ``champion`` point to the version if all rules hold."""
+    with run.step(PROMOTE) as outcome:
+        promotion = publishing.promote_if_better(version, rules, run.workspace)
+        outcome(promotion.outcome)
+    return promotion

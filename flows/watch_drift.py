@@ -1,35 +1,58 @@
-"""New text is compared with a registered version: has it moved so far that training again pays?"""
+"""New text is compared with a registered version: has it moved so far that training again pays?
+
+The chain on one screen; its steps stand below.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from bpeline.flows.drift import (
-    DriftReport,
-    NewText,
-    check_slices,
-    gathered,
-    judged,
-    measure_drift,
-    recorded,
+from bpeline.flows import counting, drift
+from bpeline.flows.counting import CorpusPlan, CountedCorpus
+from bpeline.flows.drift import CountedSlice, DriftReport, KnownText, NewText
+from bpeline.flows.evaluation import left_out_for
+from bpeline.flows.pages import show_name_page
+from bpeline.flows.requests import DriftRequest, TrainingRequest, request_parameters, with_demo
+from bpeline.flows.running import (
+    COMBINE_COUNTS,
+    COUNT_WORDS,
+    MEASURE_DRIFT,
+    PLAN_CHUNKS,
+    RECALL_VERSION,
+    RECORD,
+    SAMPLE_TEXT,
+    WATCH_DRIFT,
+    attempts,
+    progress,
+    task,
+    telling,
 )
-from bpeline.flows.requests import DriftRequest, request_parameters, with_demo
-from bpeline.flows.running import MEASURE_DRIFT, progress, telling
-from bpeline.flows.wording import megabytes
+from bpeline.flows.serving import flow, run_names
+from bpeline.flows.versions import find_version
+from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.aliases import stuck_on
 from bpeline.registry.catalogue import utc_now
 from bpeline.registry.evaluation import read_drift_rules
-from bpeline.registry.loading import load_version, resolve
-from bpeline.registry.opening import open_registry
+from bpeline.registry.loading import load_version
+from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.records import ByAlias, validate_alias, validate_name
 from bpeline.registry.versions import Lineage
 from bpeline.registry.word_counts import WordCountStore
-from bpeline.tokenizer_core.errors import RegistryError
-from bpeline.tokenizer_core.evaluation import ALL, BYTES_PER_TOKEN
+from bpeline.tokenizer_core.errors import RegistryError, RegistryUnreachable
+from bpeline.tokenizer_core.evaluation import ALL, BYTES_PER_TOKEN, TextDrift, TextSample
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
+@flow(
+    WATCH_DRIFT,
+    run_name=run_names.watching,
+    about=run_names.tokenizer,
+    called=lambda report: report.title,
+    state=lambda report: ("Stuck" if report.stuck else "", report.stuck),
+)
 @request_parameters(DriftRequest)
 def watch_drift(request: DriftRequest, workspace: str | None) -> DriftReport:
     """Compare new text with a version, and remember it as one point of a series in MLflow.
@@ -50,38 +73,130 @@ def watch_drift(request: DriftRequest, workspace: str | None) -> DriftReport:
     text = NewText.asked(with_demo(request.paths, registry.workspace), request.sources)
     drift_rules = None if request.rules is None else read_drift_rules(Path(request.rules))
     if drift_rules is not None:
-        check_slices(drift_rules, list(text.slices), str(request.rules))
-    version = resolve(registry, reference)
+        drift.check_slices(drift_rules, list(text.slices), str(request.rules))
+    version = find_version(registry, reference)
     tokenizer = load_version(registry, version)
     lineage = Lineage.of(registry, version)
     with registry.workspace.lock(f"watching drift of {name!r}"):
-        counts, samples, known, notes, skipped = gathered(
-            text, lineage, tokenizer, registry, request
-        )
-        with telling(MEASURE_DRIFT) as said:
-            measured = measure_drift(counts, samples, known, tokenizer, registry)
-            said.append(f"{measured[ALL].figures[BYTES_PER_TOKEN].new:.4f} "
-                        f"bytes/token on {megabytes(measured[ALL].bytes)}")  # fmt: skip
+        own, new = drift.requests_of(text, lineage, tokenizer, request)
+        for attempt in attempts(WATCH_DRIFT, progress.current().note):
+            with attempt:
+                plan = plan_chunks(new, lineage, registry)
+                corpus = count_words(new, plan, registry)
+                counts = combine_counts(new, text, plan, corpus, registry)
+        samples = sample_text(new, counts)
+        known, notes = recall_version(own, lineage, list(counts))
+        measured = measure_drift(counts, samples, known, tokenizer, registry)
         report = DriftReport(
             name=name,
             alias=alias,
             reference=str(version),
             digest=version.digest,
             at=utc_now(),
-            verdicts=judged(measured, known, drift_rules, request),
+            verdicts=drift.judged(measured, known, drift_rules, request),
             slices=measured,
             origins={name: one.origin for name, one in known.items()},
-            notes=tuple(notes),
-            skipped=skipped,
+            notes=(*filter(None, [plan.skipped.remark]), *notes),
+            skipped=plan.skipped,
         )
         shards = WordCountStore(registry.workspace).shards_of(counts[ALL].table.key)
         with suppress(RegistryError):  # an MLflow that does not answer knows of no refusal
-            report = replace(
-                report, stuck=stuck_on(registry, version, alias, shards, report.drifted)
-            )
-        report = recorded(report, registry)
+            stuck = stuck_on(registry, version, alias, shards, report.drifted)
+            report = replace(report, stuck=stuck)
+        report = record(report, registry)
     listener = progress.current()
     listener.summary(report.reference, report.markdown())
     if report.drifted and not report.stuck:
         listener.drifted(report.name, report.alias, report.event())
+    return report
+
+
+@task(name=PLAN_CHUNKS.name)
+def plan_chunks(request: TrainingRequest, lineage: Lineage, registry: Registry) -> CorpusPlan:
+    """Find the files of new text, and which of their chunks still have to be read."""
+    with telling(PLAN_CHUNKS) as said:
+        rule = lineage.left_out_rule
+        left_out = left_out_for(request.name, registry.catalogue, registry.workspace, rule)
+        plan = counting.plan_chunks(request, registry, left_out)
+        said.append(plan.outcome)
+    return plan
+
+
+count_bundle = task(name=COUNT_WORDS.name)(counting.count_bundle)
+
+
+def count_words(request: TrainingRequest, plan: CorpusPlan, registry: Registry) -> CountedCorpus:
+    """Count what is not counted yet: `count_bundle` is mapped over the bundles of the plan."""
+    with telling(COUNT_WORDS, plan.bytes_to_read, "bytes") as said:
+        corpus = counting.count_words(plan, request, registry, count_bundle)
+        said.append(corpus.outcome)
+    return corpus
+
+
+@task(name=COMBINE_COUNTS.name)
+def combine_counts(
+    request: TrainingRequest,
+    text: NewText,
+    plan: CorpusPlan,
+    corpus: CountedCorpus,
+    registry: Registry,
+) -> dict[str, CountedSlice]:
+    """Add the chunks' counts up for every slice."""
+    with telling(COMBINE_COUNTS) as said:
+        counts = drift.combine_slices(text, plan, corpus, registry.workspace, request.include)
+        said.append(f"{counted(counts[ALL].table.rows, 'distinct word')}")
+    return counts
+
+
+@task(name=SAMPLE_TEXT.name)
+def sample_text(
+    request: TrainingRequest, counts: Mapping[str, CountedSlice]
+) -> dict[str, TextSample]:
+    """Documents of every slice, evenly spread."""
+    with telling(SAMPLE_TEXT) as said:
+        samples = drift.sample_slices(counts, request)
+        documents, size = samples[ALL].documents, samples[ALL].bytes
+        said.append(f"{counted(documents, 'document')}, {megabytes(size)}")
+    return samples
+
+
+@task(name=RECALL_VERSION.name)
+def recall_version(
+    request: TrainingRequest, lineage: Lineage, slices: Sequence[str]
+) -> tuple[dict[str, KnownText], list[str]]:
+    """What is known of the version's own text, and what people should know of that."""
+    with telling(RECALL_VERSION) as said:
+        known, notes = drift.own_texts(lineage, request.evaluation_reading, list(slices))
+        documents, size = known[ALL].documents, known[ALL].bytes
+        said.append(f"{counted(documents, 'document')} of its own, {megabytes(size)}")
+    return known, notes
+
+
+@task(name=MEASURE_DRIFT.name)
+def measure_drift(
+    counts: Mapping[str, CountedSlice],
+    samples: Mapping[str, TextSample],
+    known: Mapping[str, KnownText],
+    tokenizer: Tokenizer,
+    registry: Registry,
+) -> dict[str, TextDrift]:
+    """Measure every slice."""
+    with telling(MEASURE_DRIFT) as said:
+        measured = drift.measure_drift(counts, samples, known, tokenizer, registry)
+        per_token = measured[ALL].figures[BYTES_PER_TOKEN].new
+        said.append(f"{per_token:.4f} bytes/token on {megabytes(measured[ALL].bytes)}")
+    return measured
+
+
+@task(name=RECORD.name)
+def record(report: DriftReport, registry: Registry) -> DriftReport:
+    """Tell MLflow; where it does not answer, what was found is worth telling all the same."""
+    with telling(RECORD) as said:
+        try:
+            report = drift.remember(report, registry)
+            said.append(f"observation {report.observation} in MLflow")
+            show_name_page(registry, report.name)
+        except RegistryUnreachable as error:
+            report = replace(report, notes=(*report.notes, f"not recorded: {error.happened}"))
+            said.append("not recorded")
     return report

@@ -82,9 +82,9 @@ FLOORS = {
         ("publishing",),
         ("importing",),
         ("deriving", "drift", "encoding", "sweeps", "versions"),
-        ("collect_garbage", "encode_dataset", "import_tokenizer", "recertify", "resume",
-         "train_tokenizer", "watch_drift"),
-        ("prefect_flows", "sweep", "train_languages", "verify_version"),
+        ("collect_garbage", "encode_dataset", "import_tokenizer", "prefect_flows", "recertify",
+         "resume", "train_tokenizer", "watch_drift"),
+        ("sweep", "train_languages", "verify_version"),
         ("cli",),
     ),
 }  # fmt: skip
@@ -515,7 +515,7 @@ MAY_READ = {
          "tokenizer_core/splitting/segmenters.py", "tokenizer_core/splitting/segmenting.py",
          "registry/tracking/mlflow_model.py",
          "flows/cli/diagnosis.py", "flows/engines/errands.py", "flows/pages/rendering.py",
-         "flows/serving/project_deployments.py", "flows/serving/deploying.py"), "a package's"),
+         "flows/serving/project_deployments.py"), "a package's"),
     # Messages between a process and the one that it started.
     **dict.fromkeys(
         ("tokenizer_core/corpus/column_worker.py", "tokenizer_core/corpus/column_files.py",

@@ -3,7 +3,7 @@
 Lines are physical lines of files that ruff has formatted. The goals are those of the design;
 where a room stands above its goal, the number here is what was reached.
 
-Registry and flows were to have 14,000 and 20,500 lines by now. They have 20,000 and 24,300. What is
+Registry and flows were to have 14,000 and 20,500 lines by now. They have 20,000 and 24,600. What is
 above, and what those lines do:
 
 - `tracking` 2,300 (goal 1,350): runs 460, names and aliases 310, stored models 260, making and
@@ -16,7 +16,9 @@ above, and what those lines do:
 - `word_counts` 2,070, to be 1,250: mixtures of sources 210, corpora as they were read 100, and the
   records beside Parquet files.
 - `upkeep` 1,350: deletion 450, what nothing needs 340, `doctor --fix` 430, runs that are over 85.
-- Beside Prefect, in flows: runs, retries, servers and forms 2,900.
+- Flows and their tasks, each with its parameters and what it tells: 1,350. Beside Prefect:
+  servers, their password and who may deploy 1,100, what people see of a run 680, requests and their
+  forms 2,800.
 
 Evaluation, certificates, exports, SQL, the workspace and evaluation sets make up the rest and are
 what users ask for. Taking lines elsewhere would take features or make lines denser.
@@ -72,12 +74,12 @@ LINES = {
     "merging and training": (3_750, 2_400),
     "formats": (3_100, 2_000),
     "registry": (20_000, 12_000),
-    "flows": (24_350, 15_000),
+    "flows": (24_600, 15_000),
     "benchmarks": (4_550, 2_500),
-    "tests": (75_800, 46_000),
+    "tests": (75_850, 46_000),
 }
 # Packages: files at most now, and the goal of all three.
-FILES = {CORE: 373, "registry": 132, "flows": 136}
+FILES = {CORE: 373, "registry": 132, "flows": 137}
 FILES_GOAL = 340
 
 

@@ -22,7 +22,7 @@ import json, sys
 import flows, registry, tokenizer_core
 import bpeline
 from bpeline import Tokenizer, count_words, load_tokenizer, train_bpe
-from bpeline.flows import diagnosis, prefect_flows
+from bpeline.flows import diagnosis
 from bpeline.flows.serving import local_server
 from bpeline.registry import list_versions
 
@@ -32,7 +32,7 @@ tokenizer = train_bpe(counts, 260)
 print(json.dumps({
     "theirs": [flows.WHOSE, registry.WHOSE, tokenizer_core.WHOSE],
     "ours": bpeline.__file__,
-    "parts": [prefect_flows.__file__, sys.modules["bpeline.registry"].__file__],
+    "parts": [diagnosis.__file__, sys.modules["bpeline.registry"].__file__],
     "deployments": (folder / "prefect.yaml").read_text().count("entrypoint: bpeline."),
     "rules": (folder / "promotion.toml").is_file(),
     "tested": "numpy" in diagnosis.versions_tested(),

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1]
 PROGRAM = ROOT / "tests/support/users_program.py"
 WRONG = """
 from bpeline import WordCounts, count_words, evaluate, load_tokenizer, train_bpe
+from bpeline.flows.requests import TrainingRequest
 from bpeline.flows.train_tokenizer import train_tokenizer
 from bpeline.registry import list_versions
 
@@ -26,7 +27,7 @@ train_bpe(tokenizer, 600)
 train_bpe(count_words(["a.txt"]), "600")
 evaluate("news@champion", ["low"])
 list_versions("news")[0].no_such_attribute
-train_tokenizer(paths=["a.txt"], name="news").no_such_attribute
+train_tokenizer.fn(TrainingRequest(paths=("a.txt",), name="news")).no_such_attribute
 """
 
 

@@ -16,7 +16,6 @@ from postgres import PostgresServer
 from sqlalchemy import MetaData, create_engine
 
 from bpeline.flows.cli.main import cli
-from bpeline.flows.serving.prefect_server import former_database
 from bpeline.registry import environment, load_tokenizer
 from bpeline.registry.catalogue import schema
 from bpeline.registry.catalogue.catalogue import Catalogue
@@ -178,20 +177,3 @@ def test_texts_of_a_former_set_are_the_set_for_every_pattern(tmp_path: Path, ent
         in_both = json.loads(next(held))["text"]
     blank_lines = 3  # before it, where no cut is legal
     assert trained["metrics"]["corpus/left_out_bytes"] == blank_lines + len(in_both)
-
-
-def test_the_project_was_deployed(kept: tuple[Path, Any]) -> None:
-    with closing(sqlite3.connect(kept[0] / "home/.prefect/prefect.db")) as connection:
-        deployed = connection.execute("SELECT name FROM deployment ORDER BY name").fetchall()
-    assert deployed == [("retrain-news",), ("watch-drift-news",)]
-
-
-def test_the_first_server_says_what_prefect_s_former_database_holds(kept: tuple[Path, Any]) -> None:
-    former, workspace = kept[0] / "home/.prefect", kept[0] / "project/.bpeline"
-    home = workspace / "prefect"
-    new, holds, take_over = former_database(former, home, workspace)
-    assert new.endswith(f"is now {home / 'prefect.db'}, which is new")
-    assert "holds retrain-news, watch-drift-news: 2 schedules and" in holds
-    assert f"cp {former / 'prefect.db'}* {home}/ && bpeline server --deploy" in take_over
-    assert former_database(former, home, kept[0] / ".bpeline") == [], "another workspace"
-    assert former_database(former, former, workspace) == [], "it is the workspace's own"

@@ -315,10 +315,6 @@ def main() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
             if _leaving:  # here: the exception holds objects that take seconds to free
                 atexit._run_exitfuncs()
-        runner = sys.modules.get("bpeline.flows.running.runner")
-        if runner is not None and runner.server_is_gone:
-            sys.stdout.flush()
-            os._exit(leaving.code if isinstance(leaving.code, int) else 0)
         raise
     finally:
         stop_moving()

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 import click
 
+from bpeline.flows.requests import type_of
+
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
@@ -51,7 +53,7 @@ def _described(field: FieldInfo) -> dict[str, Any]:
     told: dict[str, Any] = {"help": f"{said[:1].upper()}{said[1:]}.{usual}"}
     if several:
         return {**told, "multiple": True, "help": f"{told['help']} Repeat for more."}
-    kinds = [kind for kind in get_args(field.annotation) if kind is not NoneType]
+    kinds = [kind for kind in get_args(type_of(field)) if kind is not NoneType]
     if get_origin(field.annotation) is Literal:
         return {**told, "type": click.Choice(list(get_args(field.annotation)))}
     type_ = kinds[0] if kinds else field.annotation

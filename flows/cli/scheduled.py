@@ -87,7 +87,7 @@ def drift(
     home = str(addresses().home.absolute())
     read = with_standard_input(paths, None)
     with progress.listening(progress.for_stream(sys.stderr)):
-        report = watch_drift(name, read, alias or None, workspace=home, **given)
+        report = watch_drift.fn(name, read, alias or None, workspace=home, **given)
     lines = ["", *map(as_typed, report.lines())]
     if report.link:
         lines[-1] = reached(lines[-1])
@@ -117,7 +117,7 @@ def recertify(versions: tuple[str, ...], as_json: bool, library: str | None) -> 
     from bpeline.flows.running import progress
 
     with progress.listening(progress.for_stream(sys.stderr)):
-        made = recertifying.recertify(versions, library)
+        made = recertifying.recertify.fn(versions, library)
     lines = [
         f"{one.version!s:<16} {one.format:<12} {one.outcome:<12} {one.said}" for one in made.exports
     ]
@@ -142,7 +142,7 @@ def gc(remove: bool, as_json: bool, **given: Any) -> None:
     """
     from bpeline.flows.collect_garbage import KINDS, collect_garbage
 
-    found = collect_garbage(remove=remove, **given)
+    found = collect_garbage.fn(remove=remove, **given)
     lines = []
     for kind, name in KINDS.items():
         ones = [one for one in found.old if one.kind == kind]

@@ -58,7 +58,7 @@ def server(prefect_port: int, mlflow_port: int, deploys: bool, password: bool) -
 @click.option(
     "--force",
     is_flag=True,
-    help="Replace what was changed in Prefect, and deployments of another MLflow.",
+    help="Let run again what was paused in Prefect, and replace deployments of another MLflow.",
 )
 @click.option(
     "--remove",
@@ -69,9 +69,9 @@ def server(prefect_port: int, mlflow_port: int, deploys: bool, password: bool) -
 def deploy(force: bool, remove: bool, as_json: bool) -> None:
     """Tell Prefect what runs when: what bpeline.toml schedules, else what prefect.yaml does.
 
-    What was changed in Prefect is listed and kept: pauses, pools, schedules that were added or
-    removed. What the file scheduled before and names no more, or under another name, is said and
-    goes on until it is removed.
+    Deployments, schedules and automations that were paused in Prefect stay paused, and are listed;
+    all else is what the file says. What it scheduled before and names no more, or under another
+    name, is said and goes on until it is removed.
     """
     from bpeline.flows.serving import local_server
 

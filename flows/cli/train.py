@@ -29,6 +29,7 @@ from bpeline.flows.requests import (
     PARTS,
     SCORES,
     WORD_SENTENCES,
+    ImportRequest,
     TrainingRequest,
     check_options,
 )
@@ -425,28 +426,27 @@ def run_training(parameters: dict[str, Any]) -> Any:
     """
     from bpeline.flows.running import progress, runner, settings
 
+    imports = "file" in parameters
+    request = (ImportRequest if imports else TrainingRequest).checked(**parameters)
     chosen = runner.choose_runner()
-    parameters = {**parameters, "workspace": addresses().workspace}
     listener = progress.for_stream(sys.stderr)
     if chosen.remark:
         listener.note(chosen.remark)
-    with progress.listening(listener):
-        if chosen.prefect_api is None:
-            if "file" in parameters:
-                from bpeline.flows.import_tokenizer import import_tokenizer
-
-                return import_tokenizer(**parameters)
-            from bpeline.flows.train_tokenizer import train_tokenizer
-
-            return train_tokenizer(**parameters)
+    if chosen.prefect_api is not None:
         settings.prepare_prefect(chosen.prefect_api, quiet_terminal=True)
         # Else each batch of lines that a lost server does not get is complained of here.
         logging.raiseExceptions = False
-        from bpeline.flows import prefect_flows
+    with progress.listening(listener):
+        flow: Any
+        if imports:
+            from bpeline.flows.import_tokenizer import import_tokenizer as flow
+        else:
+            from bpeline.flows.train_tokenizer import train_tokenizer as flow
+        if chosen.prefect_api is None:
+            return flow.fn(request, addresses().workspace)
+        from bpeline.flows.serving import recorded
 
-        if "file" in parameters:
-            return prefect_flows.run_import_tokenizer(parameters)
-        return prefect_flows.run_train_tokenizer(parameters)
+        return recorded(flow, request, addresses().workspace)
 
 
 def print_summary(

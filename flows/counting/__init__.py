@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .combining import table_of as table_of
     from .document_notes import notes_on_documents as notes_on_documents
     from .word_counting import CountedCorpus as CountedCorpus
+    from .word_counting import count_bundle as count_bundle
     from .word_counting import count_chunks as count_chunks
     from .word_counting import count_words as count_words
     from .word_counting import sections_remark as sections_remark

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from bpeline.flows import engines
 from bpeline.flows.counting.document_notes import unknown_special
 from bpeline.flows.requests import TrainingRequest, with_demo
-from bpeline.flows.running import MOST_TASKS, PLAN_CHUNKS, step
+from bpeline.flows.running import MOST_TASKS
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.catalogue import Catalogue, FileReading
 from bpeline.registry.opening import Registry
@@ -68,7 +68,6 @@ class CorpusPlan:
         return f"{counted(len(self.files), 'file')}, {megabytes(size)}{share}"
 
 
-@step(PLAN_CHUNKS)
 def plan_chunks(
     request: TrainingRequest, registry: Registry, left_out: LeftOut | None = None
 ) -> CorpusPlan:

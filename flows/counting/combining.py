@@ -9,7 +9,7 @@ from typing import Any
 
 from bpeline.flows.counting.word_counting import CountedCorpus, placed_shards
 from bpeline.flows.requests import NamedSource, TrainingRequest
-from bpeline.flows.running import COMBINE_COUNTS, step
+from bpeline.flows.running import COMBINE_COUNTS
 from bpeline.flows.wording import counted
 from bpeline.registry.catalogue import CountTable
 from bpeline.registry.opening import Registry
@@ -137,7 +137,6 @@ class CountedWords:
         return f"{said}; the table was there already" if self.table.reused else said
 
 
-@step(COMBINE_COUNTS)
 def combine_counts(
     corpus: CountedCorpus, request: TrainingRequest, registry: Registry, run_id: str
 ) -> CountedWords:

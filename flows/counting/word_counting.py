@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import groupby
@@ -12,7 +12,7 @@ import numpy as np
 from bpeline.flows import engines
 from bpeline.flows.counting.chunk_plan import Bundle, CorpusPlan, file_parcels, keys_of
 from bpeline.flows.requests import TrainingRequest
-from bpeline.flows.running import COUNT_WORDS, Progress, progress, raise_if_stopped, step
+from bpeline.flows.running import COUNT_WORDS, Progress, progress, raise_if_stopped
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.catalogue import ChunkRecord, FileReading
 from bpeline.registry.opening import Registry
@@ -64,6 +64,9 @@ class CountedChunk:
     path: str
     record: ChunkRecord
     reused: bool
+
+
+CountBundle = Callable[..., list[CountedChunk]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,25 +146,38 @@ class CountedCorpus:
         return f"{said}; counts reused: {self.reused:,} of {number:,} chunks"
 
 
-def count_words(plan: CorpusPlan, request: TrainingRequest, registry: Registry) -> CountedCorpus:
+def count_words(
+    plan: CorpusPlan,
+    request: TrainingRequest,
+    registry: Registry,
+    count: CountBundle | None = None,
+) -> CountedCorpus:
     """Count everything that is not counted yet and remember which file holds which chunks.
+
+    Args:
+        count: `count_bundle`, or a task of it.
 
     Raises:
         CorpusError: a file that cannot be read as declared.
         DiskFull: no space; what was counted is kept.
     """
-    corpus = count_chunks(plan, request, registry.workspace)
+    corpus = count_chunks(plan, request, registry.workspace, count)
     read = [one for one in corpus.readings if one.path not in plan.known]
     registry.catalogue.remember_file_readings(read)
     return corpus
 
 
-def count_chunks(plan: CorpusPlan, request: TrainingRequest, workspace: Workspace) -> CountedCorpus:
+def count_chunks(
+    plan: CorpusPlan,
+    request: TrainingRequest,
+    workspace: Workspace,
+    count: CountBundle | None = None,
+) -> CountedCorpus:
     """Count everything that is not counted yet; arguments and errors as `count_words`."""
     reading = plan.reading
     copies = _copies_in(plan, request) if reading.deduplicated else None
     parts: list[list[CountedChunk]] = engines.current(request.workers).map(
-        count_bundle,
+        count or count_bundle,
         plan.bundles,
         named=files_of,
         prepare=partial(compile_counting, reading.pattern),
@@ -254,7 +270,6 @@ def sections_remark(copied: CopiedSections) -> str:
     )
 
 
-@step(COUNT_WORDS)
 def digest_bundle(bundle: Bundle, reading: Reading) -> list[FileDocuments]:
     """Digest the documents of whole files, one chunk in memory at a time.
 
@@ -269,7 +284,6 @@ def digest_bundle(bundle: Bundle, reading: Reading) -> list[FileDocuments]:
     return found
 
 
-@step(COUNT_WORDS)
 def count_bundle(
     bundle: Bundle, workspace: Workspace, reading: Reading, table_bytes: int, copies: Copies
 ) -> list[CountedChunk]:

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, replace
 from time import strptime
 from typing import Any, Literal
 
-from bpeline.flows.pages import show_name_page
-from bpeline.flows.running import RECORD, step, telling
 from bpeline.flows.wording import megabytes, token_text
 from bpeline.registry.aliases import WATCHED
 from bpeline.registry.evaluation import Verdict
@@ -18,7 +16,6 @@ from bpeline.registry.opening import Registry
 from bpeline.registry.records import DriftObservation
 from bpeline.registry.tracking import DRIFTED, DRIFTED_VALUES, run_link
 from bpeline.tokenizer_core.corpus import SkippedFiles
-from bpeline.tokenizer_core.errors import RegistryUnreachable
 from bpeline.tokenizer_core.evaluation import (
     ALL,
     BYTES_PER_TOKEN,
@@ -273,20 +270,6 @@ def _figure(figure: Figure) -> dict[str, Any]:
     }
 
 
-def recorded(report: DriftReport, registry: Registry) -> DriftReport:
-    """Tell MLflow; where it does not answer, what was found is worth telling all the same."""
-    with telling(RECORD) as said:
-        try:
-            report = remember(report, registry)
-            said.append(f"observation {report.observation} in MLflow")
-            show_name_page(registry, report.name)
-        except RegistryUnreachable as error:
-            report = replace(report, notes=(*report.notes, f"not recorded: {error.happened}"))
-            said.append("not recorded")
-    return report
-
-
-@step(RECORD)
 def remember(report: DriftReport, registry: Registry) -> DriftReport:
     """Tell MLflow.
 

@@ -6,24 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bpeline.flows.counting import count_words, plan_chunks
-from bpeline.flows.drift.new_text import CountedSlice, NewText, combine_slices, sample_slices
-from bpeline.flows.evaluation import left_out_for
+from bpeline.flows.drift.new_text import CountedSlice, NewText
 from bpeline.flows.requests import OF_PARITY, DriftRequest, TrainingRequest
-from bpeline.flows.running import (
-    COMBINE_COUNTS,
-    COUNT_WORDS,
-    MEASURE_DRIFT,
-    PLAN_CHUNKS,
-    RECALL_VERSION,
-    SAMPLE_TEXT,
-    WATCH_DRIFT,
-    attempts,
-    progress,
-    step,
-    telling,
-)
-from bpeline.flows.wording import counted, megabytes
+from bpeline.flows.running import progress
+from bpeline.flows.wording import counted
 from bpeline.registry.evaluation import (
     Rule,
     Verdict,
@@ -36,7 +22,7 @@ from bpeline.registry.evaluation_sets import has_set, read_documents, read_set
 from bpeline.registry.opening import Registry
 from bpeline.registry.versions import Lineage
 from bpeline.registry.word_counts import WordCountStore
-from bpeline.tokenizer_core.corpus import Reading, SkippedFiles
+from bpeline.tokenizer_core.corpus import Reading
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
 from bpeline.tokenizer_core.evaluation import (
     ALL,
@@ -197,51 +183,16 @@ def _comparable(metrics: Mapping[str, float]) -> dict[str, float]:
     return found
 
 
-def gathered(
-    text: NewText,
-    lineage: Lineage,
-    tokenizer: Tokenizer,
-    registry: Registry,
-    asked: DriftRequest,
-) -> tuple[
-    dict[str, CountedSlice], dict[str, TextSample], dict[str, KnownText], list[str], SkippedFiles
-]:
-    """Count and sample the new text, and find what is known of the version's own.
-
-    Returns:
-        Both, what people should know, and what the search for new text did not read.
-    """
-    workspace = registry.workspace
+def requests_of(
+    text: NewText, lineage: Lineage, tokenizer: Tokenizer, asked: DriftRequest
+) -> tuple[TrainingRequest, TrainingRequest]:
+    """How the version's own text was read, and how new text is."""
     own = own_request(lineage, tokenizer, text.paths)
     new = {"special_tokens": separators_of(tokenizer, asked.separator)}
     workers = {} if asked.workers is None else {"workers": asked.workers}
-    request = own.model_copy(update={**new, **workers})
-    for attempt in attempts(WATCH_DRIFT, progress.current().note):
-        with attempt:
-            with telling(PLAN_CHUNKS) as said:
-                left_out = left_out_for(
-                    request.name, registry.catalogue, workspace, lineage.left_out_rule
-                )
-                plan = plan_chunks(request, registry, left_out)
-                said.append(plan.outcome)
-            with telling(COUNT_WORDS, plan.bytes_to_read, "bytes") as said:
-                corpus = count_words(plan, request, registry)
-                said.append(corpus.outcome)
-            with telling(COMBINE_COUNTS) as said:
-                counts = combine_slices(text, plan, corpus, workspace, request.include)
-                said.append(f"{counted(counts[ALL].table.rows, 'distinct word')}")
-    with telling(SAMPLE_TEXT) as said:
-        samples = sample_slices(counts, request)
-        said.append(f"{counted(samples[ALL].documents, 'document')}, "
-                    f"{megabytes(samples[ALL].bytes)}")  # fmt: skip
-    with telling(RECALL_VERSION) as said:
-        known, notes = own_texts(lineage, own.evaluation_reading, list(counts))
-        said.append(f"{counted(known[ALL].documents, 'document')} of its own, "
-                    f"{megabytes(known[ALL].bytes)}")  # fmt: skip
-    return counts, samples, known, [*filter(None, [plan.skipped.remark]), *notes], plan.skipped
+    return own, own.model_copy(update={**new, **workers})
 
 
-@step(MEASURE_DRIFT)
 def measure_drift(
     counts: Mapping[str, CountedSlice],
     samples: Mapping[str, TextSample],

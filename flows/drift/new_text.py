@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from bpeline.flows.counting import CorpusPlan, CountedCorpus
 from bpeline.flows.requests import EVALUATION, NamedSource, TrainingRequest, evaluation_sources
-from bpeline.flows.running import COMBINE_COUNTS, SAMPLE_TEXT, step
 from bpeline.registry.catalogue import FileReading
 from bpeline.registry.word_counts import ShardRef, TableHandle, WordCountStore
 from bpeline.registry.workspace import Workspace
@@ -79,7 +78,6 @@ class CountedSlice:
     files: tuple[tuple[SourceFile, int], ...]
 
 
-@step(COMBINE_COUNTS)
 def combine_slices(
     text: NewText,
     plan: CorpusPlan,
@@ -139,7 +137,6 @@ def _combined(
     return CountedSlice(store.combine(refs), seen.bytes_counted, tuple(files))
 
 
-@step(SAMPLE_TEXT)
 def sample_slices(
     slices: Mapping[str, CountedSlice], request: TrainingRequest
 ) -> dict[str, TextSample]:

@@ -13,7 +13,7 @@ from bpeline.flows.counting import notes_on_documents
 from bpeline.flows.encoding.packing import pack_beside
 from bpeline.flows.encoding.shards import encode_files
 from bpeline.flows.engines import LOCAL
-from bpeline.flows.running import ENCODE, RECORD, progress, step
+from bpeline.flows.running import ENCODE, progress
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.loading import ResolvedVersion, load_tokenizer
 from bpeline.registry.opening import Registry
@@ -162,7 +162,6 @@ def write_shards(
     return shards, notes
 
 
-@step(ENCODE)
 def encode(
     reference: str,
     sources: Sequence[Source],
@@ -238,7 +237,6 @@ def _written_at(place: str) -> dict[str, int]:
     return {name.removesuffix(".json"): 0 for name in names if name.endswith(".json")}
 
 
-@step(RECORD)
 def record(
     encoded: EncodedDataset,
     version: ResolvedVersion,

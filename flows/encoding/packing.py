@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bpeline.flows import engines
 from bpeline.flows.engines import LOCAL
-from bpeline.flows.running import PACK, progress, raise_if_stopped, step
+from bpeline.flows.running import PACK, progress, raise_if_stopped
 from bpeline.flows.wording import counted
 from bpeline.tokenizer_core.shards import (
     Packing,
@@ -97,7 +97,6 @@ def _advance(record: ShardRecord) -> None:
     progress.current().step_advanced(PACK.name, record.tokens)
 
 
-@step(PACK)
 def pack_one(number: int, handle: PackingHandle) -> ShardRecord:
     """Write one packed shard, unless it is there."""
     raise_if_stopped()

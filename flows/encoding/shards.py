@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bpeline.flows import engines
-from bpeline.flows.running import ENCODE, progress, raise_if_stopped, step
+from bpeline.flows.running import ENCODE, progress, raise_if_stopped
 from bpeline.tokenizer_core.corpus import AnyPath, ChunkText, find_source_files, sources_of
 from bpeline.tokenizer_core.errors import CorruptFile
 from bpeline.tokenizer_core.shards import (
@@ -113,7 +113,6 @@ def encode_files(
         return job.run_by_parts(write)
 
 
-@step(ENCODE)
 def encode_parcel(parcel: tuple[ShardPart, ...], handle: Encoding) -> list[list[ShardRecord]]:
     """Write the shards of some parts that are not there yet; their records, part by part."""
     listener = progress.current()

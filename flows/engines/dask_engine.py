@@ -27,7 +27,7 @@ from bpeline.flows.engines.errands import (
     run_parcel,
     warm_up,
 )
-from bpeline.flows.running import Step, Stopped, in_prefect_flow, progress, settings
+from bpeline.flows.running import Stopped, progress, settings
 from bpeline.tokenizer_core.another_python import required_python, spawning_by
 from bpeline.tokenizer_core.errors import (
     BpelineError,
@@ -117,7 +117,7 @@ class DaskEngine:
 
     def map(
         self,
-        step: Step[..., R],
+        work: Callable[..., R],
         items: Sequence[Item],
         *,
         named: Callable[[Item], str],
@@ -126,14 +126,19 @@ class DaskEngine:
         most_threads: int | None = None,
         **shared: Any,
     ) -> list[R]:
-        def on_the_cluster() -> list[R]:
-            return self._map(step, step.kind.name, items, named, prepare, shared)
-
         if not items:
             return []
-        if in_prefect_flow():  # one task for all parcels: thousands would unsettle its server
-            return Step(on_the_cluster, step.kind)()
-        return on_the_cluster()
+        task: Any = work
+        plain = getattr(task, "plain", work)
+
+        def on_the_cluster() -> list[R]:
+            return self._map(plain, plain.__name__, items, named, prepare, shared)
+
+        if plain is work:
+            return on_the_cluster()
+        # One task run for all parcels: thousands would unsettle Prefect's server.
+        whole: list[R] = type(task)(on_the_cluster, name=task.name)()
+        return whole
 
     # ---- parcels ---------------------------------------------------------------------------
 

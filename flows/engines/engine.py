@@ -10,10 +10,11 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from bpeline.flows.running import MOST_TASKS, Step, map_step
+from bpeline.flows.running import MOST_TASKS, map_threads
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.processors import available_processors
 
@@ -32,7 +33,7 @@ _LEAST_PARCEL = 4 << 20  # bytes
 
 
 class Threads:
-    """Threads of this process; under Prefect each parcel is a task.
+    """Threads of this process.
 
     Args:
         workers: how many at once.
@@ -52,7 +53,7 @@ class Threads:
 
     def map(
         self,
-        step: Step[..., R],
+        work: Callable[..., R],
         items: Sequence[Item],
         *,
         named: Callable[[Item], str],
@@ -61,14 +62,15 @@ class Threads:
         most_threads: int | None = None,
         **shared: Any,
     ) -> list[R]:
-        """Run ``step(item, **shared)`` for every item.
+        """Run ``work(item, **shared)`` for every item.
 
         Args:
-            step: a step of a module, so that other processes find it by its name.
+            work: a function of a module, so that other processes find it by its name; or a task of
+                one, which in a flow run is a task run for every item.
             items: parcels: handles, not what they stand for.
             named: what people are told when a parcel cannot be done.
             prepare: called once where parcels are done, before the first of them.
-            on_interrupt: see `map_step`.
+            on_interrupt: see `all_results`.
             most_threads: of one process; None where each is worth it.
             shared: handles too.
 
@@ -82,7 +84,8 @@ class Threads:
         if items:
             prepare()
         threads = min(self._workers, most_threads or self._workers)
-        return map_step(step, items, threads, on_interrupt, **shared)
+        mapped: Callable[..., list[R]] = getattr(work, "map_all", partial(map_threads, work))
+        return mapped(items, threads, on_interrupt, **shared)
 
 
 Engine: TypeAlias = "Threads | DaskEngine"

@@ -21,7 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from bpeline.flows.running import Step, progress, stopped_by
+from bpeline.flows.running import progress, stopped_by
 from bpeline.tokenizer_core.bounded_files import read_file
 from bpeline.tokenizer_core.cache_directory import opened
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
@@ -144,9 +144,8 @@ def run_parcel(
     """
     errand.admit()
     heard = Tally()
-    plain = work.function if isinstance(work, Step) else work
     with progress.listening(heard), stopped_by(errand.is_set):
-        return plain(item, **shared), heard.amounts
+        return work(item, **shared), heard.amounts
 
 
 def warm_up(errand: Errand, prepare: Callable[[], object]) -> None:

@@ -24,7 +24,7 @@ from bpeline.flows.requests import (
     TrainingRequest,
     load_baselines,
 )
-from bpeline.flows.running import EVALUATE, progress, step
+from bpeline.flows.running import progress
 from bpeline.registry.aliases import present_version
 from bpeline.registry.evaluation import (
     MeasuredSource,
@@ -106,7 +106,6 @@ def texts_to_measure(
     return MeasuredTexts(on, texts, own)
 
 
-@step(EVALUATE)
 def evaluate(
     learned: Learned,
     words: CountedWords,
@@ -171,7 +170,6 @@ def evaluate(
     )
 
 
-@step(EVALUATE)
 def evaluate_imported(
     tokenizer: Tokenizer, setup: EvaluationSetup, request: ImportRequest, registry: Registry
 ) -> Evaluated | None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from bpeline.flows.counting import CorpusPlan, CountedCorpus, CountedWords
 from bpeline.flows.evaluation.evaluated import Evaluated
 from bpeline.flows.requests import TrainingRequest
-from bpeline.flows.running import SCREEN_TOKENS, step
 from bpeline.flows.wording import counted
 from bpeline.registry.evaluation import evaluation_of
 from bpeline.registry.loading import load_version, resolve
@@ -82,7 +81,6 @@ class ScreenedTokens:
         return f"{said}; {unread:,} come from one chunk that cannot be read" if unread else said
 
 
-@step(SCREEN_TOKENS)
 def screen_tokens(
     words: CountedWords,
     plan: CorpusPlan,

@@ -13,7 +13,6 @@ from bpeline.flows.evaluation.new_versions import texts_to_measure
 from bpeline.flows.evaluation.setup import EvaluationSetup
 from bpeline.flows.learning import Learned, given_merges, learn_unwatched
 from bpeline.flows.requests import LARGEST_VOCAB, TrainingRequest
-from bpeline.flows.running import CHOOSE_SIZE, step
 from bpeline.registry.opening import Registry
 from bpeline.tokenizer_core.counting import count_texts
 from bpeline.tokenizer_core.errors import EmptyCorpus
@@ -153,7 +152,6 @@ class Sized:
         return "" if self.choice is None else self.choice.said
 
 
-@step(CHOOSE_SIZE)
 def choose_size(
     learned: Learned,
     words: CountedWords,

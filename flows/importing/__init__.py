@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .files import ReadFiles as ReadFiles
     from .files import certify_files as certify_files
     from .files import facts_of as facts_of
     from .files import plan_import as plan_import

@@ -18,7 +18,6 @@ from bpeline.flows.publishing import (
     report_contents,
 )
 from bpeline.flows.requests import ImportRequest, evaluation_sources
-from bpeline.flows.running import CERTIFY, PUBLISH, READ_FILES, step
 from bpeline.flows.trainings import TrainingRun, alias_moves, asked, registered_as
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.catalogue import Catalogue
@@ -73,7 +72,6 @@ class ReadFiles:
         )
 
 
-@step(READ_FILES)
 def read_files(request: ImportRequest) -> ReadFiles:
     """Read a foreign tokenizer and the digests of its files.
 
@@ -122,7 +120,6 @@ def _found(request: ImportRequest) -> tuple[str, str, ByPath]:
     return str(parsed.path), request.licence, parsed
 
 
-@step(CERTIFY)
 def certify_files(read: ReadFiles) -> Certificate:
     """Let the original library read the same files, and compare.
 
@@ -193,7 +190,6 @@ def summarize_import(
     )
 
 
-@step(PUBLISH)
 def publish_import(
     run: TrainingRun,
     request: ImportRequest,

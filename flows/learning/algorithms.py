@@ -25,7 +25,7 @@ from bpeline.flows.learning.continuation import (
 from bpeline.flows.learning.merges import LearnedMerges, checkpoint_of, learn_alike, learn_merges
 from bpeline.flows.learning.tokens import learn_tokens, token_settings
 from bpeline.flows.requests import BYTE_BPE, TrainingRequest
-from bpeline.flows.running import LEARN_MERGES, progress, step
+from bpeline.flows.running import progress
 from bpeline.registry.opening import Registry
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.registry.workspace import Workspace
@@ -73,7 +73,6 @@ def _learner_of(request: TrainingRequest) -> _Learner | None:
     return None if request.algorithm == BYTE_BPE else _TOKENS
 
 
-@step(LEARN_MERGES)
 def learn(words: CountedWords, request: TrainingRequest, workspace: Workspace) -> Learned:
     """Learn what the request asks for.
 

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .promotion import Promotion as Promotion
     from .promotion import promote as promote
     from .promotion import promote_if_better as promote_if_better
     from .promotion import remarks_on as remarks_on
     from .promotion import rollback as rollback
+    from .promotion import state_of as state_of
     from .publications import NewVersion as NewVersion
     from .publications import corpus_inputs as corpus_inputs
     from .publications import evaluation_inputs as evaluation_inputs

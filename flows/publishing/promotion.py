@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bpeline.flows.pages import show_name_page
-from bpeline.flows.running import PROMOTE, progress, step, tell
+from bpeline.flows.running import progress, tell
 from bpeline.flows.wording import ids_text
 from bpeline.registry import aliases
 from bpeline.registry.aliases import AliasChange, was_refused
@@ -147,7 +147,11 @@ class Promotion:
         return "; ".join([said, *first, *self.remarks])
 
 
-@step(PROMOTE)
+def state_of(promotion: Promotion | None) -> tuple[str, str]:
+    """The name of a finished run's state in Prefect, and why; empty for Prefect's own."""
+    return ("", "") if promotion is None else (promotion.state, promotion.outcome)
+
+
 def promote_if_better(
     version: PublishedVersion, promotion_rules: Rules, workspace: Workspace
 ) -> Promotion:

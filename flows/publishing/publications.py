@@ -20,7 +20,6 @@ from bpeline.flows.pages import ReportContents, comparison_page, report_page, sh
 from bpeline.flows.publishing.summarizing import Trained
 from bpeline.flows.publishing.summary import Summary, TrainingSummary
 from bpeline.flows.requests import ImportRequest, TrainingRequest, decimal
-from bpeline.flows.running import PUBLISH, step
 from bpeline.flows.trainings import RunRequest, TrainingRun, asked
 from bpeline.flows.wording import comparison_json
 from bpeline.registry.certify import certificate_texts
@@ -195,7 +194,6 @@ def register(
         return version
 
 
-@step(PUBLISH)
 def publish(
     run: TrainingRun, trained: Trained, summary: TrainingSummary, until_ready: Callable[[], object]
 ) -> PublishedVersion:

@@ -58,8 +58,11 @@ if TYPE_CHECKING:
     from .project import find_project as find_project
     from .project import read_project as read_project
     from .project import this_project as this_project
+    from .request import Maybe as Maybe
     from .request import Request as Request
+    from .request import as_markdown as as_markdown
     from .request import request_parameters as request_parameters
+    from .request import type_of as type_of
     from .source_spelling import NamedSource as NamedSource
     from .source_spelling import decimal as decimal
     from .source_spelling import files_of_each as files_of_each
@@ -68,6 +71,7 @@ if TYPE_CHECKING:
     from .training_request import LARGEST_VOCAB as LARGEST_VOCAB
     from .training_request import OF_PARITY as OF_PARITY
     from .training_request import SMALLEST_SIZE as SMALLEST_SIZE
+    from .training_request import USUAL_VOCAB as USUAL_VOCAB
     from .training_request import TrainingRequest as TrainingRequest
     from .training_request import usable_cores as usable_cores
 else:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from bpeline.flows.requests.request import Request
+from bpeline.flows.requests.request import Maybe, Request
 from bpeline.flows.requests.training_request import LARGEST_SIZE
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.training import Cuts
@@ -27,13 +27,13 @@ class ExtensionRequest(DerivedRequest):
         "model least"
     )
     paths: tuple[str, ...] = Field((), description="the corpus; that of the version when empty")
-    name: str | None = Field(
+    name: Maybe[str] = Field(
         None, description="the name to register under; that of the version when empty"
     )
     reserve: int = Field(0, description="slots after the new ids")
     round_to: int = Field(1, description="more slots, until the number of ids is a multiple")
-    largest_size: int | None = Field(None, description="with auto, the largest that is asked about")
-    model_shape: str | None = Field(None, description="with auto, the model that text costs least")
+    largest_size: Maybe[int] = Field(None, description="with auto, the largest that is asked about")
+    model_shape: Maybe[str] = Field(None, description="with auto, the model that text costs least")
 
     @property
     def size(self) -> int:
@@ -63,7 +63,7 @@ class ExtensionRequest(DerivedRequest):
 class SuperwordsRequest(ExtensionRequest):
     """The parameters of going on to tokens of several words."""
 
-    transition_size: int | None = Field(
+    transition_size: Maybe[int] = Field(
         None, description="how many of its ids the version gives; all of them when empty"
     )
     cuts: Cuts = Field("punctuation", description="where superwords end, see `superword_lines`")
@@ -80,7 +80,7 @@ class PruneRequest(DerivedRequest):
     )
     min_count: int = Field(0, description="tokens go that occur less often")
     drop_unreachable: bool = Field(False, description="tokens go that no text leads to")
-    save_to: str | None = Field(
+    save_to: Maybe[str] = Field(
         None, description="where to save the tokenizer that is left, in the ``bpeline`` format"
     )
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from bpeline.flows.requests.request import Request
+from bpeline.flows.requests.request import Maybe, Request
 from bpeline.registry.records import CHAMPION
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation import LEAST_WATCHED_BYTES, LEAST_WATCHED_DOCUMENTS
@@ -28,12 +28,12 @@ class DriftRequest(Request):
         description="more of it with names and labels, spelt as for an evaluation; each is a "
         "slice. One that the version was evaluated on under the same name is compared with that",
     )
-    rules: str | None = Field(
+    rules: Maybe[str] = Field(
         None,
         description="a .toml file of rules in the spelling of those of promotion; "
         "`registry.drift_rules.DEFAULT_RULES` when empty",
     )
-    separator: str | None = Field(
+    separator: Maybe[str] = Field(
         None,
         description="what stands between the documents of a text file; the version's special "
         "tokens when empty; none: each file is one document",
@@ -43,7 +43,7 @@ class DriftRequest(Request):
         description="of each slice, and of the version's own text; from fewer nothing is concluded",
     )
     least_bytes: int = Field(LEAST_WATCHED_BYTES, description="likewise")
-    workers: int | None = Field(None, description="threads for counting; all cores when empty")
+    workers: Maybe[int] = Field(None, description="threads for counting; all cores when empty")
 
     @model_validator(mode="after")
     def _accepted(self) -> DriftRequest:
@@ -67,7 +67,7 @@ class DatasetRequest(Request):
         description='files, directories and globs of text, as for training; "python:stdlib" is '
         "the Python standard library's own source text"
     )
-    output: str | None = Field(
+    output: Maybe[str] = Field(
         None,
         description="the directory, or URL of a store, in which the version gets its own: news-3; "
         '"tokens" in the workspace when empty',
@@ -77,12 +77,12 @@ class DatasetRequest(Request):
         description="bin: raw numbers; npy: NumPy arrays; megatron: what Megatron-LM and NeMo "
         "read; parquet: a row for each document",
     )
-    separator: str | None = Field(
+    separator: Maybe[str] = Field(
         None,
         description="what stands between the documents of a text file; the version's special "
         "tokens when empty; none: each file is one document",
     )
-    end_of_text: str | None = Field(
+    end_of_text: Maybe[str] = Field(
         None, description="the special token to put behind each document; none when empty"
     )
     invalid_utf8: Literal["strict", "replace", "ignore"] = Field(
@@ -105,13 +105,13 @@ class DatasetRequest(Request):
     shard_megabytes: int = Field(
         256, description="MiB of text in a shard; documents are never divided"
     )
-    pack: int | None = Field(
+    pack: Maybe[int] = Field(
         None,
         description="write the documents once more, shuffled and end to end, as sequences of so "
         "many ids; not when empty",
     )
     seed: int = Field(0, description="with pack: decides the order of documents")
-    threads: int | None = Field(None, description="for encoding; one per processor when empty")
+    threads: Maybe[int] = Field(None, description="for encoding; one per processor when empty")
     engine: str = Field(
         "local",
         description="who encodes and packs: local (threads), dask (processes of this machine), or "
@@ -139,7 +139,7 @@ class GarbageRequest(Request):
     """The parameters of removing what no version needs."""
 
     days: float = Field(30.0, description="what was written less than so many days ago stays")
-    counts_of: int | None = Field(
+    counts_of: Maybe[int] = Field(
         None,
         description="keep word counts for so many of the newest versions of each name, and for "
         "those with an alias; for all versions when empty",
@@ -167,7 +167,7 @@ class RecertifyRequest(Request):
         description="names, for the versions their aliases point to, and references such as "
         "news/3; every name when empty",
     )
-    library: str | None = Field(
+    library: Maybe[str] = Field(
         None,
         description="a folder whose packages are asked instead of those installed, as "
         "`pip install --target FOLDER` makes it",

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from bpeline.flows.requests.baselines import normalized
 from bpeline.flows.requests.corpus_files import EVALUATION, evaluation_sources
-from bpeline.flows.requests.request import Request
+from bpeline.flows.requests.request import Maybe, Request
 from bpeline.flows.requests.source_spelling import NamedSource
 from bpeline.flows.requests.training_request import TrainingRequest
 from bpeline.registry.exports import SCHEME, HubReference
@@ -49,7 +49,7 @@ class ImportRequest(Request):
         description="tokenizers to measure on the same documents: files or registered versions, "
         "each perhaps named: 'gpt2=gpt2/tokenizer.json'; the champion is always measured",
     )
-    rules: str | None = Field(
+    rules: Maybe[str] = Field(
         None,
         description="a .toml file of rules; the imported version becomes champion if all hold",
     )

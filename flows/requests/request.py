@@ -1,4 +1,4 @@
-"""What requests have in common: one model from which a flow's parameters and its options follow.
+"""What requests have in common: a pydantic model, checked strictly, that is a flow's parameter.
 
 Knows no request.
 """
@@ -8,13 +8,33 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import re
 from collections.abc import Callable
 from inspect import Parameter
-from typing import Any, ClassVar, Literal, Self, TypeVar, get_args, get_type_hints
+from types import UnionType
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Self,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import SkipJsonSchema
 
-from bpeline.flows.running import interruption_behind
 from bpeline.tokenizer_core.arguments import Check
 from bpeline.tokenizer_core.errors import BpelineError, InvalidOption
 
@@ -23,10 +43,55 @@ R = TypeVar("R")
 WORKSPACE = "its directory; BPELINE_HOME, else .bpeline, when empty"
 
 
-class Request(BaseModel):
-    """The parameters of a flow: a field for each, with its default and its description."""
+# What forms read as Markdown, outside of code: escaped where it is meant as it stands.
+_MARKDOWN = re.compile(r"`[^`]*`|[*<\[]")
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+
+def as_markdown(text: str) -> str:
+    """Text that a form, which reads Markdown, shows as it stands."""
+    return _MARKDOWN.sub(lambda sign: sign[0] if sign[0][0] == "`" else f"\\{sign[0]}", text)
+
+
+class _Unset(dict[str, Any]):
+    """A JSON schema without a null default: a form would send it, and it is of another type."""
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if key != "default" or value is not None:
+            super().__setitem__(key, value)
+
+
+class _MayBeEmpty:
+    """Of a form's field that may be left empty, and is None then."""
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
+        return _Unset(handler(core))
+
+
+Given = TypeVar("Given")
+#: A value that may be left out; forms show its type alone.
+Maybe = Annotated[
+    Given | SkipJsonSchema[None],
+    BeforeValidator(lambda value: None if value == "" else value),
+    _MayBeEmpty(),
+]
+
+
+def _as_form(schema: dict[str, Any], model: type[Request]) -> None:
+    """What a form shows of a request: words beside numbers as choices, descriptions as Markdown."""
+    for name, one in schema["properties"].items():
+        one["description"] = as_markdown(one["description"])
+        if one.get("default", "") is None:  # which its own type does not accept
+            del one["default"]
+        if word := model.words_for.get(name):
+            kind = one.pop("type")
+            number = {"type": kind, "title": "number"}
+            one["anyOf"] = [number, {"type": "string", "title": word, "enum": [word]}]
+
+
+class Request(BaseModel):
+    """What is asked of a flow: a field for each option, with its default and its description."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra=_as_form)
 
     #: Parameter → words that are read before anything else, and are of another type.
     words_for: ClassVar[dict[str, str]] = {}
@@ -41,15 +106,28 @@ class Request(BaseModel):
             InvalidOption: a parameter that there is not, that is missing, or is not accepted.
             BpelineError: whatever else a request refuses.
         """
-        given = {
-            name: cls._of_its_type(name, _as_text(value))
-            for name, value in parameters.items()
-            if value is not None
-        }
         try:
-            return cls(**given)
+            return cls(**parameters)
         except ValidationError as error:
             raise _as_ours(error, cls) from None
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _strict(cls, asked: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """See the types before anything is converted: the model would take "3" for 3."""
+        if not isinstance(asked, dict):
+            return handler(asked)
+        return handler(
+            {
+                name: cls._of_its_type(name, _as_text(value))
+                for name, value in asked.items()
+                if value is not None and not (value == "" and cls._may_be_empty(name))
+            }
+        )
+
+    @classmethod
+    def _may_be_empty(cls, name: str) -> bool:
+        return name in cls.model_fields and cls.model_fields[name].default is None
 
     @classmethod
     def _of_its_type(cls, name: str, value: Any) -> Any:
@@ -82,7 +160,9 @@ class Request(BaseModel):
 @functools.cache
 def _checks_of(model: type[Request]) -> dict[str, Check]:
     return {
-        name: Check(model.__name__, _parameter(name, field))
+        name: Check(
+            model.__name__, Parameter(name, _KIND, default=field.default, annotation=type_of(field))
+        )
         for name, field in model.model_fields.items()
     }
 
@@ -139,19 +219,13 @@ def _as_ours(error: ValidationError, model: type[Request]) -> BpelineError:
 def request_parameters(
     model: type[Request],
 ) -> Callable[[Callable[[Any, str | None], R]], Callable[..., R]]:
-    """Give a flow the parameters of a request, one by one, instead of the request.
+    """Give a function the fields of a request as parameters, instead of the request.
 
-    The function takes a request and the directory of a workspace. What is called takes every field
-    of the model and ``workspace``, in this order or by name; its signature, its types and the
-    arguments in its docstring are made from the model.
+    For flows whose deployments replace single parameters: an automation sends one, and the others
+    stay. The function takes a request and the directory of a workspace.
     """
-    shown = [
-        _parameter(name, field, model.words_for.get(name))
-        for name, field in model.model_fields.items()
-    ]
-    shown.append(
-        Parameter("workspace", Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=str | None)
-    )
+    shown = [_parameter(name, field) for name, field in model.model_fields.items()]
+    shown.append(Parameter("workspace", _KIND, default=None, annotation=Maybe[str]))  # type: ignore[misc]
     described = {name: field.description for name, field in model.model_fields.items()}
     described["workspace"] = WORKSPACE
 
@@ -163,13 +237,7 @@ def request_parameters(
         def flow(*args: Any, **parameters: Any) -> R:
             given = signature.bind(*args, **parameters).arguments
             workspace = given.pop("workspace", None)
-            try:
-                return function(model.checked(**given), workspace)
-            except Exception as error:
-                interruption = interruption_behind(error)
-                if interruption is None:
-                    raise
-                raise interruption from error
+            return function(model.checked(**given), workspace)
 
         flow.__signature__ = signature  # type: ignore[attr-defined]
         flow.__annotations__ = {one.name: one.annotation for one in shown} | {"return": returned}
@@ -183,10 +251,25 @@ def request_parameters(
     return mark
 
 
-def _parameter(name: str, field: Any, word: str | None = None) -> Parameter:
-    """A field as a parameter: it may be None where that is its default, or a word in its stead."""
+_KIND = Parameter.POSITIONAL_OR_KEYWORD
+
+
+def _parameter(name: str, field: FieldInfo) -> Parameter:
     default = Parameter.empty if field.is_required() else field.default
-    type_ = field.annotation if word is None else field.annotation | Literal[word]
-    if default is None and type(None) not in get_args(type_):
-        type_ |= None
-    return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=type_)
+    annotation: Any = field.annotation
+    if field.metadata:
+        annotation = Annotated[annotation, *field.metadata]
+    return Parameter(name, _KIND, default=default, annotation=annotation)
+
+
+def type_of(field: FieldInfo) -> Any:
+    """The type of a field's values, None among them where that is its default."""
+    kinds = [
+        get_args(kind)[0] if get_origin(kind) is Annotated else kind
+        for kind in (
+            get_args(field.annotation)
+            if get_origin(field.annotation) in (Union, UnionType)
+            else [field.annotation]
+        )
+    ]
+    return Union[tuple([*kinds, None] if field.default is None else kinds)]  # noqa: UP007

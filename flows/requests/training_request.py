@@ -26,7 +26,7 @@ from bpeline.flows.requests.corpus_files import (
     evaluation_sources,
     read_corpus_file,
 )
-from bpeline.flows.requests.request import Request
+from bpeline.flows.requests.request import Maybe, Request
 from bpeline.flows.requests.source_spelling import NamedSource, is_file
 from bpeline.registry.records import validate_name
 from bpeline.tokenizer_core.companions import kind_of
@@ -126,7 +126,7 @@ class TrainingRequest(Request):
         OPEN,
         description="pairs that occur less often are not merged; when empty 2, 1 for frequency-bpe",
     )
-    max_token_bytes: int | None = Field(
+    max_token_bytes: Maybe[int] = Field(
         None, description="the longest token; without a limit when empty"
     )
     invalid_utf8: Literal["strict", "replace", "ignore"] = Field(
@@ -226,7 +226,7 @@ class TrainingRequest(Request):
         description="tokenizers to measure on the same documents: files or registered versions, "
         "each perhaps named: 'gpt2=gpt2/tokenizer.json'; the champion is always measured",
     )
-    rules: str | None = Field(
+    rules: Maybe[str] = Field(
         None,
         description="a .toml file of rules; the new version becomes champion if all hold, and "
         "stays candidate if one does not. The first version has nothing to be compared with",
@@ -278,12 +278,12 @@ class TrainingRequest(Request):
         "address of a Dask scheduler whose workers share workspace and corpus: tcp://HOST:PORT",
     )
 
-    largest_size: int | None = Field(
+    largest_size: Maybe[int] = Field(
         None,
         description="instead of vocab_size, or with auto as vocab_size (131072 when empty): the "
         "largest of the sizes that are asked what they cost",
     )
-    model_shape: str | None = Field(
+    model_shape: Maybe[str] = Field(
         None,
         description="with largest_size or auto: the model that the vocabulary is for; "
         "llama-3.2-1b, llama-3.1-8b, llama-3.1-70b, marin-moe, a .toml or .json file of its "

@@ -45,15 +45,19 @@ if TYPE_CHECKING:
     from .steps import TRAIN_TOKENIZER as TRAIN_TOKENIZER
     from .steps import WATCH_DRIFT as WATCH_DRIFT
     from .steps import FlowKind as FlowKind
-    from .steps import Step as Step
     from .steps import StepKind as StepKind
     from .steps import Stopped as Stopped
+    from .steps import all_results as all_results
     from .steps import attempts as attempts
-    from .steps import in_prefect_flow as in_prefect_flow
-    from .steps import map_step as map_step
+    from .steps import map_threads as map_threads
     from .steps import raise_if_stopped as raise_if_stopped
-    from .steps import step as step
     from .steps import stopped_by as stopped_by
+    from .steps import stopping_together as stopping_together
+    from .steps import together as together
+    from .tasks import Task as Task
+    from .tasks import prefect as prefect
+    from .tasks import task as task
+    from .tasks import unreachable as unreachable
     from .termination import ending as ending
     from .termination import interruption_behind as interruption_behind
     from .termination import signal_behind as signal_behind

@@ -134,10 +134,6 @@ def _bound(response: httpx.Response) -> None:
 CONNECT_SECONDS = 0.5  # to a port of this machine
 _HERE = {"127.0.0.1", "localhost", "::1"}
 
-# Whether a server that was chosen went away: Prefect's threads then try for minutes at the end of
-# the process to deliver what they have left to say.
-server_is_gone = False
-
 
 class Runner(NamedTuple):
     """Where the flow will run.

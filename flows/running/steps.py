@@ -1,23 +1,20 @@
-"""Steps and flows: the table of their names and shares, and the decorator that makes them tasks.
+"""Steps and flows: the table of their names and shares, attempts after damage, and mapping.
 
-The table serves the decorator, progress bars, plans, Prefect and the catalogue. Without Prefect a
-step is the function itself. Steps exchange handles (ids, paths, digests), never arrays.
+The table serves progress bars, plans, Prefect's tasks and the catalogue. Knows no Prefect.
 """
 
 from __future__ import annotations
 
-import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
-from functools import cached_property, update_wrapper
-from typing import Any, Generic, ParamSpec, TypeVar
+from functools import partial, wraps
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from bpeline.tokenizer_core.errors import BpelineError, CorpusChanged, CorruptFile
-from bpeline.tokenizer_core.redaction import hide_in_errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +121,7 @@ RECERTIFY = FlowKind("recertify", "certificates", (), hours=6)
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Got = TypeVar("Got", covariant=True)
 Item = TypeVar("Item")
 
 MOST_TASKS = 64  # one Prefect task costs about 25 ms, and thousands unsettle its server
@@ -157,52 +155,12 @@ def raise_if_stopped() -> None:
         raise Stopped
 
 
-def in_prefect_flow() -> bool:
-    """Whether this code runs in a Prefect flow and outside its tasks; never imports Prefect."""
-    if "prefect" not in sys.modules:
-        return False
-    from prefect.context import FlowRunContext, TaskRunContext
-
-    return FlowRunContext.get() is not None and TaskRunContext.get() is None
-
-
-class Step(Generic[P, R]):
-    """A function that people see as a step of a certain kind."""
-
-    def __init__(self, function: Callable[P, R], kind: StepKind) -> None:
-        update_wrapper(self, function)
-        self.function = function
-        self.kind = kind
-
-    def __reduce__(self) -> str:
-        """A step goes to another process by its name; that process imports it."""
-        return self.function.__qualname__
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        work: Callable[P, R] = self.task if in_prefect_flow() else self.function
-        return work(*args, **kwargs)
-
-    @cached_property
-    def task(self) -> Any:
-        """The same function as a Prefect task: nothing cached, no result stored."""
-        from prefect import task
-        from prefect.cache_policies import NO_CACHE
-
-        shown = hide_in_errors()(self.function)  # the server keeps what a task raises
-        return task(shown, name=self.kind.name, cache_policy=NO_CACHE, persist_result=False)
-
-
-def step(kind: StepKind) -> Callable[[Callable[P, R]], Step[P, R]]:
-    """Mark a function as a step of a flow, of a kind that the table of steps names."""
-    return lambda function: Step(function, kind)
-
-
 def attempts(
     flow: FlowKind, say: Callable[[str], object]
 ) -> Iterator[AbstractContextManager[None]]:
     """Repeat steps after an error: ``for attempt in attempts(FLOW, note): with attempt: …``.
 
-    Neither a single step nor Prefect repeats anything.
+    For errors that only making something anew can mend; Prefect tries again where nobody answers.
 
     Args:
         flow: says after which error, and how often.
@@ -226,55 +184,87 @@ def attempts(
             yield one(number == flow.attempts)
 
 
-def map_step(
-    step: Step[..., R],
+class Awaited(Protocol[Got]):
+    """A result that is there, or will be: Python's future, or Prefect's."""
+
+    def result(self) -> Got: ...
+
+
+_together: ContextVar[threading.Event | None] = ContextVar("together", default=None)
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Functions by `stopping_together` that begin inside the block stop when one of them fails."""
+    stop = threading.Event()
+    token = _together.set(stop)
+    try:
+        with stopped_by(stop.is_set):
+            yield
+    finally:
+        _together.reset(token)
+
+
+def stopping_together(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a function stop the others of its `together` at once when it fails."""
+
+    @wraps(function)
+    def work(*args: P.args, **kwargs: P.kwargs) -> R:
+        raise_if_stopped()
+        try:
+            return function(*args, **kwargs)
+        except BaseException:
+            if (stop := _together.get()) is not None:
+                stop.set()
+            raise
+
+    return work
+
+
+def map_threads(
+    function: Callable[..., R],
     items: Sequence[Item],
     workers: int,
     on_interrupt: Callable[[], None] | None = None,
     **shared: Any,
 ) -> list[R]:
-    """Run ``step(item, **shared)`` for every item, ``workers`` at a time.
+    """Run ``function(item, **shared)`` for every item in some threads; see `all_results`."""
+    work = stopping_together(partial(function, **shared))
+    with together(), ThreadPoolExecutor(workers) as threads:
+        # In a copy of the context, so that the function sees who listens.
+        futures = [threads.submit(copy_context().run, work, item) for item in items]
+        return all_results({one: one for one in futures}, on_interrupt)
 
-    The first error stops the rest: waiting items are cancelled, running ones see it through
-    `raise_if_stopped`; nothing returns before all of them have ended. Of an interruption
-    ``on_interrupt`` tells those that wait for something themselves, again until they have ended.
 
-    Returns:
-        The results in the order of ``items``.
+def all_results(
+    futures: Mapping[Future[Any], Awaited[R]], on_interrupt: Callable[[], None] | None
+) -> list[R]:
+    """The results of work that began in a block of `together`, in order.
+
+    The first error stops the rest: what waits is cancelled, what runs sees it through
+    `raise_if_stopped`; nothing returns before all of it has ended.
+
+    Args:
+        futures: of a pool of threads → whose results are wanted.
+        on_interrupt: tells of an interruption those that wait for something themselves, again
+            until they have ended.
 
     Raises:
         Exception: the first error that is not an answer to another one.
     """
-    if len(items) > MOST_TASKS:
-        raise ValueError(f"{len(items)} items: group them, at most {MOST_TASKS} are mapped")
-    stop = threading.Event()
-    errors: list[BaseException] = []
-
-    def work(item: Item) -> R:
-        raise_if_stopped()
-        try:
-            return step(item, **shared)
-        except BaseException as error:
-            if not isinstance(error, Stopped):
-                errors.append(error)
-            stop.set()  # at once: the thread that waits for us may take a while to wake up
-            raise
-
-    with stopped_by(stop.is_set), ThreadPoolExecutor(workers, step.kind.name) as threads:
-        # In a copy of the context a step sees who listens, and Prefect the flow it is a task of.
-        futures = [threads.submit(copy_context().run, work, item) for item in items]
-        try:
-            wait(futures, return_when=FIRST_EXCEPTION)
-            if errors:
-                raise errors[0]
-            return [future.result() for future in futures]
-        except BaseException as error:
+    if len(futures) > MOST_TASKS:
+        raise ValueError(f"{len(futures)} items: group them, at most {MOST_TASKS} are mapped")
+    try:
+        for done in as_completed(futures):
+            with suppress(Stopped):
+                futures[done].result()
+        return [one.result() for one in futures.values()]
+    except BaseException as error:
+        if (stop := _together.get()) is not None:
             stop.set()
-            for future in futures:
-                future.cancel()
-            while wait(futures, _PATIENCE).not_done:
-                if on_interrupt is not None and not isinstance(error, Exception):
-                    on_interrupt()
-            raise
-        finally:
-            errors.clear()  # which hold this frame
+        for future in futures:
+            future.cancel()
+        while wait(futures, _PATIENCE).not_done:
+            if on_interrupt is not None and not isinstance(error, Exception):
+                on_interrupt()
+        raise

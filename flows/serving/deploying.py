@@ -1,32 +1,27 @@
-"""Deploy a file of deployments to a Prefect server, and keep what was changed there.
+"""Deploy a file of deployments by `prefect deploy`; what was paused in Prefect stays paused.
 
-A program, ``python -m bpeline.flows.serving.deploying ORDER``: Prefect reads the environment, which
-names the server, when it is imported. The order is JSON of `Order`; the last line printed is JSON:
-what the server has now, or what was refused.
+The file says everything else. What the server has then is read back.
 """
 
 from __future__ import annotations
 
 import json
-import sys
+import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from textwrap import shorten
 from typing import Any
 
-from bpeline.flows.running import settings
+from bpeline.flows.running import runner, settings
 from bpeline.flows.serving import work_pool
-from bpeline.flows.serving.patience import MLFLOW_TAG
-from bpeline.flows.serving.project_deployments import PROJECT_TAG, read_deployments
-from bpeline.registry.environment import HOME_VARIABLE, addresses
-from bpeline.registry.opening import open_registry
-from bpeline.tokenizer_core.digests import digest_of_bytes
+from bpeline.flows.serving.project_deployments import MLFLOW_TAG, PROJECT_TAG, read_deployments
+from bpeline.registry.environment import HOME_VARIABLE
+from bpeline.tokenizer_core.another_python import required_python
 from bpeline.tokenizer_core.durable_files import DURABLE
-from bpeline.tokenizer_core.errors import BpelineError, InvalidOption
+from bpeline.tokenizer_core.errors import InvalidOption, RegistryUnreachable
 
-KEPT, REPLACED = "kept: ", "replaced: "
+KEPT = "kept: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +32,16 @@ class Order:
         source: the file that says it, for people.
         path: the file of deployments.
         pool: the work pool.
+        store: the identity of the workspace's MLflow.
         tags: of a project's deployments: its name's and its file's. Empty for `prefect.yaml`.
         remove: whether to remove deployments that the project made and no longer has.
-        force: whether to replace what was changed in Prefect, or deployed for another MLflow.
+        force: whether what is paused in Prefect runs again, and what another MLflow deployed goes.
     """
 
-    source: str
-    path: str
+    source: Path
+    path: Path
     pool: str
+    store: str
     tags: Sequence[str] = ()
     remove: bool = False
     force: bool = False
@@ -59,7 +56,7 @@ class Deployed:
         names: of the deployments in it.
         left: deployments that the same project made and no longer has.
         removed: whether those were removed.
-        notes: what was kept as it is in Prefect, and what was replaced.
+        notes: what stays as it is in Prefect.
     """
 
     file: str
@@ -73,7 +70,7 @@ class Deployed:
         said = [f"deployed: {', '.join(self.names) or 'nothing, for nothing is scheduled'}"]
         said += [f"from {self.file}", *self.notes]
         if any(note.startswith(KEPT) for note in self.notes):
-            said.append("replace what was changed in Prefect:  bpeline deploy --force")
+            said.append("let it run as the file says:  bpeline deploy --force")
         if self.left and self.removed:
             said.append(f"removed: {', '.join(self.left)}")
         elif self.left:
@@ -83,76 +80,88 @@ class Deployed:
         return said
 
 
-def main() -> None:
-    """Deploy; the exit code is that of Prefect's command if it failed."""
-    order = Order(**json.loads(sys.argv[1]))
-    settings.prepare_program()
-    try:
-        answer: dict[str, Any] = asdict(_deploy(order))
-    except BpelineError as error:
-        refused = (error.happened, error.accepted, error.next_step)
-        answer = {"refused": refused, "exit_code": error.exit_code}
-    sys.stdout.write(f"\n{json.dumps(answer)}\n")
+def deploy(order: Order, environment: Mapping[str, str]) -> Deployed:
+    """Deploy.
 
+    Args:
+        environment: names the Prefect server, and what the file has from it.
 
-def _deploy(order: Order) -> Deployed:
-    from prefect.client.orchestration import get_client
+    Raises:
+        InvalidOption: the server has deployments of these names that belong to another MLflow.
+        RegistryUnreachable: it refuses, or has less afterwards than the file says.
+    """
     from prefect.utilities.templating import apply_values
 
-    content = read_deployments(Path(order.path))
-    deployments = apply_values(
-        content["deployments"], settings.server_environment(), remove_notset=False
-    )
-    names = [deployment["name"] for deployment in deployments]
-    store = MLFLOW_TAG + open_registry().make_store()
+    api = environment["PREFECT_API_URL"]
+    content = read_deployments(order.path)
+    entries = apply_values(content["deployments"], dict(environment), remove_notset=False)
+    names = [entry["name"] for entry in entries]
+    present = _asked(api, lambda client: _present(client, entries))
+    _refuse_foreign(order, environment, present.values())
     notes: list[str] = []
-    with get_client(sync_client=True) as client:
-        present = _present(client, deployments)
-        _refuse_foreign(order, store, present.values())
-        for deployment in deployments:
-            deployment["tags"] = [*deployment.get("tags", ()), store]
-            entry = json.dumps(deployment, default=str)
-            deployment["version"] = digest_of_bytes(entry.encode())[:16]
-            if (before := present.get(_key(deployment))) is None:
-                continue
-            if order.force:
-                deployment.setdefault("paused", False)
-                for schedule in before.schedules:
-                    client.delete_deployment_schedule(before.id, schedule.id)
-            else:
-                resource = f"prefect.deployment.{before.id}"
-                automations = client.read_resource_related_automations(resource)
-                paused = {one.name for one in automations if not one.enabled}
-                notes += _merge(deployment, before, paused)
-        if deployments:
-            notes += work_pool.make(client, order.pool, order.force)
-            _apply({**content, "deployments": deployments})
-        left = _left_over(client, order, store, names) if order.tags else []
-        if order.remove:
-            for one in left:
-                client.delete_deployment(one.id)
-    return Deployed(order.source, names, sorted(one.name for one in left), order.remove, notes)
+    for entry in entries:
+        entry["tags"] = [*entry.get("tags", ()), MLFLOW_TAG + order.store]
+        entry["paused"] = False
+        before = present.get(_key(entry["entrypoint"], entry["name"]))
+        if before is not None and not order.force:
+            resource = f"prefect.deployment.{before.id}"
+            automations = _asked(
+                api, lambda client, of=resource: client.read_resource_related_automations(of)
+            )
+            notes += _kept_paused(
+                entry, before, {one.name for one in automations if not one.enabled}
+            )
+    if entries:
+        notes += _asked(api, lambda client: work_pool.make(client, order.pool, order.force))
+        _prefect_deploy({**content, "deployments": entries}, environment)
+        _require_all(_asked(api, lambda client: _present(client, entries)), entries)
+    left: list[Any] = []
+    if order.tags:
+        left = _asked(api, lambda client: _left_over(client, order, environment, names))
+    if order.remove:
+        for one in left:
+            _asked(api, lambda client, gone=one.id: client.delete_deployment(gone))
+    left_names = sorted(one.name for one in left)
+    return Deployed(str(order.source), names, left_names, order.remove, notes)
 
 
-def _key(deployment: Any) -> tuple[str, str]:
-    return deployment["entrypoint"], deployment["name"]
+def _asked(api: str, ask: Any) -> Any:
+    """What a server answers.
+
+    Raises:
+        RegistryUnreachable: it does not, or refuses.
+    """
+    try:
+        return runner.talk(api, ask)
+    except runner.NoPrefectServer as error:
+        raise RegistryUnreachable(
+            f"Prefect could not deploy: {error}",
+            "a Prefect server of version 3.9 or newer",
+            "type `prefect version` to see the server, then try again",
+        ) from error
+
+
+def _key(entrypoint: str, name: str) -> tuple[str, str]:
+    """What is the same deployment: those of 0.2 had our flows in another place."""
+    ours = "bpeline.flows."
+    return (ours if entrypoint.startswith(ours) else entrypoint), name
 
 
 def _present(client: Any, deployments: Iterable[Any]) -> dict[tuple[str, str], Any]:
-    """Those of the deployments that the server has, by entrypoint and name."""
+    """Those of the deployments that the server has."""
     from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterName
 
-    keys = {_key(deployment) for deployment in deployments}
+    keys = {_key(one["entrypoint"], one["name"]) for one in deployments}
     where = DeploymentFilter(name=DeploymentFilterName(any_=[name for _, name in keys]))
     found = client.read_deployments(deployment_filter=where) if keys else []
-    return {key: one for one in found if (key := (one.entrypoint, one.name)) in keys}
+    return {key: one for one in found if (key := _key(one.entrypoint, one.name)) in keys}
 
 
-def _is_ours(present: Any, order: Order, store: str) -> bool:
+def _is_ours(present: Any, order: Order, environment: Mapping[str, str]) -> bool:
     """Whether a deployment belongs to this MLflow; one of 0.2 names only its workspace."""
     if owners := [tag for tag in present.tags if tag.startswith(MLFLOW_TAG)]:
-        return store in owners
-    home = str(addresses().home)
+        return MLFLOW_TAG + order.store in owners
+    home = environment[HOME_VARIABLE]
     return _home(present) == home or any(tag in present.tags for tag in order.tags[1:])
 
 
@@ -160,8 +169,8 @@ def _home(present: Any) -> str:
     return str((present.job_variables or {}).get("env", {}).get(HOME_VARIABLE, ""))
 
 
-def _refuse_foreign(order: Order, store: str, present: Iterable[Any]) -> None:
-    foreign = [one for one in present if not _is_ours(one, order, store)]
+def _refuse_foreign(order: Order, environment: Mapping[str, str], present: Iterable[Any]) -> None:
+    foreign = [one for one in present if not _is_ours(one, order, environment)]
     if foreign and not order.force:
         files = [tag for tag in foreign[0].tags if tag.startswith(PROJECT_TAG)]
         place = files[0].removeprefix(PROJECT_TAG) if files else _home(foreign[0])
@@ -174,115 +183,80 @@ def _refuse_foreign(order: Order, store: str, present: Iterable[Any]) -> None:
         )
 
 
-def _merge(deployment: Any, present: Any, paused: set[str]) -> Iterator[str]:
-    """Keep in a deployment what was changed in Prefect; yield a line for each difference.
-
-    Its version is a digest of its entry in the file. While that is the same, every difference was
-    made in Prefect and is kept. Else the file's values count, but pauses, pools and schedules that
-    were added or removed in Prefect are kept.
+def _kept_paused(entry: Any, present: Any, paused: set[str]) -> Iterator[str]:
+    """Let stay paused what is paused in Prefect; yield a line for each.
 
     Args:
-        paused: names of automations that are paused in Prefect.
+        paused: names of automations that are.
     """
-    name, pool = deployment["name"], deployment["work_pool"]
-    same_file = present.version == deployment["version"]
+    name = entry["name"]
     if present.paused:
+        entry["paused"] = True
         yield f"{KEPT}{name} is paused"
-    deployment["paused"] = present.paused
-    if present.work_pool_name not in (None, pool["name"]):
-        yield f"{KEPT}{name} runs in the work pool {present.work_pool_name}"
-        pool["name"], pool["work_queue_name"] = present.work_pool_name, present.work_queue_name
-    prefixes = (MLFLOW_TAG, PROJECT_TAG)
-    added = [tag for tag in present.tags if not tag.startswith(prefixes)]
-    deployment["tags"] += [tag for tag in added if tag not in deployment["tags"]]
-    ours = deployment.setdefault("parameters", {})
-    theirs = present.parameters
-    limit, limits = deployment.get("concurrency_limit"), present.global_concurrency_limit
-    for place, key, value in (
-        (deployment, "description", present.description),
-        (pool, "job_variables", present.job_variables),
-        *([(limit, "limit", limits.limit)] if isinstance(limit, dict) and limits else []),
-        *((ours, key, theirs.get(key)) for key in sorted(ours.keys() | theirs)),
-    ):
-        if place.get(key) != value:
-            yield (
-                f"{KEPT if same_file else REPLACED}{key} of {name}, "
-                f"{shorten(str(value), 60)} instead of {shorten(str(place.get(key)), 60)}"
-            )
-            if same_file:
-                place[key] = value
-    for trigger in deployment.get("triggers", ()):
+    inactive = {one.slug for one in present.schedules if not one.active}
+    for schedule in entry.get("schedules", ()):
+        if schedule.get("slug") in inactive and schedule.get("active", True):
+            schedule["active"] = False
+            yield f"{KEPT}the schedule {schedule['slug']} of {name} is paused"
+    for trigger in entry.get("triggers", ()):
         if trigger.get("name") in paused and trigger.get("enabled", True):
-            yield f"{KEPT}the automation {trigger['name']!r} is paused"
             trigger["enabled"] = False
-    deployment["schedules"] = list(deployment.get("schedules", ()))
-    yield from _merge_schedules(name, deployment["schedules"], present.schedules, same_file)
+            yield f"{KEPT}the automation {trigger['name']!r} is paused"
 
 
-def _merge_schedules(
-    name: str, ours: list[Any], theirs: Iterable[Any], same_file: bool
-) -> Iterator[str]:
-    """The same for schedules, which their slugs identify."""
-    present = {one.slug or str(one.id): _schedule(one) for one in theirs}
-    for number, schedule in enumerate(list(ours), 1):
-        slug = schedule.setdefault("slug", f"schedule-{number}")
-        there = present.pop(slug, None)
-        if there is None:
-            yield f"{KEPT}{name} is without the schedule {slug} ({_when(schedule)})"
-            ours.remove(schedule)
-            continue
-        if schedule.get("active", True) and not there["active"]:
-            yield f"{KEPT}the schedule {_when(schedule)} of {name} is paused"
-        schedule["active"] = there["active"]
-        if _when(there) != _when(schedule):
-            if same_file:
-                yield f"{KEPT}{name} has the schedule {_when(there)} instead of {_when(schedule)}"
-                ours[ours.index(schedule)] = there
-            else:
-                yield f"{REPLACED}the schedule {_when(there)} of {name}, by {_when(schedule)}"
-    for there in present.values():
-        yield f"{KEPT}{name} also has the schedule {_when(there)}"
-        ours.append(there)
+def _prefect_deploy(content: Mapping[str, Any], environment: Mapping[str, str]) -> None:
+    """Let Prefect's own command apply a file.
 
-
-def _schedule(present: Any) -> dict[str, Any]:
-    """A schedule of the server as `prefect.yaml` would have it."""
-    more = present.model_dump(mode="json", include={"active", "parameters", "slug"})
-    spelled = {**present.schedule.model_dump(mode="json"), **more}
-    return {key: value for key, value in spelled.items() if value is not None}
-
-
-def _when(schedule: dict[str, Any]) -> str:
-    """A schedule for people."""
-    times = schedule.get("cron") or schedule.get("rrule")
-    if times is None:
-        seconds = schedule["interval"]
-        times = f"every {seconds if isinstance(seconds, str) else float(seconds)} s"
-    return f"'{' '.join(times.split())}' {schedule.get('timezone') or 'UTC'}"
-
-
-def _apply(content: dict[str, Any]) -> None:
-    from prefect.cli import app
-
+    Raises:
+        RegistryUnreachable: it fails.
+    """
+    python = required_python("Prefect deploys in a process of its own", "run this by `bpeline`")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "prefect.yaml")
         DURABLE.write(path, json.dumps(content, default=str).encode())  # JSON is YAML
-        # Prefect reads the arguments of the process.
-        sys.argv[1:] = ["--no-prompt", "deploy", "--all", "--prefect-file", str(path)]
-        try:
-            app()
-        except SystemExit as ended:
-            if ended.code:
-                raise
+        command = ["-m", "prefect", "--no-prompt", "deploy", "--all", "--prefect-file", str(path)]
+        own = settings.own_server(environment["PREFECT_API_URL"])
+        done = subprocess.run(
+            [python, *command], env={**environment, **own}, cwd=environment["BPELINE_INSTALLED"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    if done.returncode:
+        said = (done.stderr.strip() or done.stdout.strip() or "it says nothing").splitlines()
+        said = [line for line in said if "For further information" not in line] or said
+        raise RegistryUnreachable(
+            f"Prefect could not deploy: {said[-1]}",
+            "a Prefect server of version 3.9 or newer",
+            "type `prefect version` to see the server, then try again",
+        )
 
 
-def _left_over(client: Any, order: Order, store: str, names: list[str]) -> list[Any]:
+def _require_all(present: Mapping[tuple[str, str], Any], entries: Iterable[Any]) -> None:
+    """See that a server has what was deployed.
+
+    Raises:
+        RegistryUnreachable: it has less.
+    """
+    for entry in entries:
+        there = present.get(_key(entry["entrypoint"], entry["name"]))
+        wanted = len(entry.get("schedules", ()))
+        if there is None or len(there.schedules) < wanted:
+            has = "is not there" if there is None else f"has {len(there.schedules)} schedules"
+            raise RegistryUnreachable(
+                f"Prefect deployed less than the file says: {entry['name']} {has}",
+                f"the deployment, with {wanted} schedules",
+                "type `prefect deploy` with the same file to see what it says",
+            )
+
+
+def _left_over(
+    client: Any, order: Order, environment: Mapping[str, str], names: list[str]
+) -> list[Any]:
     """Deployments of this project, or of its name in this MLflow, that it no longer has."""
     from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterTags
 
     tokenizer, file = order.tags
     found: dict[Any, Any] = {}
-    for tags in ([file], [tokenizer, store]):
+    for tags in ([file], [tokenizer, MLFLOW_TAG + order.store]):
         where = DeploymentFilter(tags=DeploymentFilterTags(all_=tags))
         found |= {one.id: one for one in client.read_deployments(deployment_filter=where)}
     return [
@@ -290,9 +264,5 @@ def _left_over(client: Any, order: Order, store: str, names: list[str]) -> list[
         for one in found.values()
         if one.name not in names
         and any(tag.startswith(PROJECT_TAG) for tag in one.tags)
-        and _is_ours(one, order, store)
+        and _is_ours(one, order, environment)
     ]
-
-
-if __name__ == "__main__":
-    main()

@@ -6,13 +6,11 @@ flow; what is scheduled says a project's file, or ``prefect.yaml``.
 
 from __future__ import annotations
 
-import json
 import shlex
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import bpeline
@@ -46,7 +44,6 @@ from bpeline.registry.workspace import (
     serving_ui,
 )
 from bpeline.tokenizer_core.another_python import required_python
-from bpeline.tokenizer_core.bounded_files import parse_json
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryUnreachable
 
 POOL = "bpeline"
@@ -120,7 +117,7 @@ def serve(
     """
     registry = open_registry()
     home = registry.workspace.root
-    order = _read_order(home) if deploys else None  # before anything is started
+    order = _read_order(registry) if deploys else None  # before anything is started
     api = f"http://{HOST}:{prefect_port}/api"
     secret = make_server_secret(registry.workspace.server_secret_file) if password else ""
     places = settings.prefect_of(registry.workspace)
@@ -141,10 +138,6 @@ def serve(
         show()
         return
     _end_left_behind(registry.workspace, say, ask)
-    if places:
-        prefect_home = Path(places["PREFECT_HOME"])
-        for line in prefect_server.former_database(settings.prefect_home(), prefect_home, home):
-            say(line)
     try:
         with (
             serving_prefect(registry.workspace) as serves,
@@ -203,7 +196,7 @@ def deploy(remove: bool = False, force: bool = False) -> Deployed:
         RegistryUnreachable: no server answers, or it refuses.
     """
     registry = open_registry()
-    order = replace(_read_order(registry.workspace.root), remove=remove, force=force)
+    order = replace(_read_order(registry), remove=remove, force=force)
     chosen = choose_runner()
     if chosen.prefect_api is None:
         raise RegistryUnreachable(
@@ -231,47 +224,30 @@ def _environment(registry: Registry, secret: str, **more: str) -> dict[str, str]
     )
 
 
-def _read_order(home: Path) -> deploying.Order:
+def _read_order(registry: Registry) -> deploying.Order:
     """The file of this directory's project, else our ``prefect.yaml``; its schedules are checked.
 
-    Args:
-        home: where the project's deployments are written as a file.
+    A project's deployments are written as a file into the workspace.
     """
     settings.prepare_prefect(quiet_terminal=True)
     path = source = INSTALLED / "prefect.yaml"
     tags: tuple[str, ...] = ()
     if (file := find_project()) is not None:
         project = read_project(file)
-        source, path, tags = file, write_deployments(project, path, home), project_tags(project)
+        written = write_deployments(project, path, registry.workspace.root)
+        source, path, tags = file, written, project_tags(project)
     check_schedules(source, read_deployments(path)["deployments"])
-    return deploying.Order(str(source.resolve()), str(path), POOL, tags)
+    return deploying.Order(source.resolve(), path, POOL, registry.make_store(), tags)
 
 
 def _deploy(environment: Mapping[str, str], order: deploying.Order) -> Deployed:
-    """Run the program that deploys a file.
+    """Deploy a file, and say which one beside us was not read.
 
     Raises:
         InvalidOption: it has deployments of another MLflow, or a project schedules nothing.
         RegistryUnreachable: Prefect or MLflow refuses.
     """
-    done = subprocess.run(
-        _python(deploying.__name__, json.dumps(asdict(order))),
-        env=environment, cwd=INSTALLED, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip() or "it says nothing").splitlines()
-        said = [line for line in said if "For further information" not in line] or said
-        raise RegistryUnreachable(
-            f"Prefect could not deploy: {said[-1]}",
-            "a Prefect server of version 3.8 or newer",
-            "type `prefect version` to see the server, then try again",
-        )
-    answer = parse_json(done.stdout.splitlines()[-1])
-    if "refused" in answer:
-        raise (InvalidOption if answer["exit_code"] == 2 else RegistryUnreachable)(
-            *answer["refused"]
-        )
-    deployed = Deployed(**answer)
+    deployed = deploying.deploy(order, environment)
     if order.tags and not (order.remove or deployed.names or deployed.left):
         raise InvalidOption(
             f"{order.source} schedules nothing",

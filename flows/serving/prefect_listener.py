@@ -157,16 +157,6 @@ def _rename(name: str) -> None:
         client.update_flow_run(_flow_run().id, name=name)
 
 
-def runs_unattended() -> bool:
-    """Whether a deployment made this run, so that nobody waits for it at a terminal."""
-    return _flow_run().deployment_id is not None
-
-
-def run_tags() -> list[str]:
-    """The tags of the run, among them those of its deployment."""
-    return list(_flow_run().tags)
-
-
 def _flow_run() -> Any:
     context = FlowRunContext.get()
     assert context is not None

@@ -61,7 +61,9 @@ def _define_worker(path: Path) -> None:
             self, flow_run: Any, deployment: Any = None, *more: Any, **named: Any
         ) -> None:
             if deployment is None or deployment.entrypoint not in entrypoints:
-                raise ValueError("bpeline's worker runs only flows that `bpeline deploy` deploys")
+                raise ValueError(
+                    "bpeline's worker runs only flows that `bpeline deploy` of this release deploys"
+                )
             if (deployment.pull_steps or []) != steps:
                 raise ValueError(
                     "bpeline's worker runs only pull steps that `bpeline deploy` writes"

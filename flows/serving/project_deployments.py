@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _RETRAIN, _WATCH, _ENCODE = "retrain", "watch-drift", "encode-dataset"
 PROJECT_TAG = "project:"
+MLFLOW_TAG = "mlflow:"  # of a deployment; the identity of its MLflow follows
 _REQUIRED = ("name", "entrypoint", "work_pool")
 
 
@@ -147,13 +148,14 @@ def _deployment(project: Project, made: dict[str, Any], job: str) -> dict[str, A
 
 
 def _parameters(project: Project, job: str, usual: dict[str, Any]) -> dict[str, Any]:
-    asked: Mapping[str, Any] = usual
     if job == _RETRAIN:
-        asked = project.parameters
-    elif job == _WATCH:
-        asked = project.watched
-    elif job == _ENCODE:
-        asked = project.dataset
+        return {"request": _as_yaml(project.parameters)}
+    if job == _WATCH:
+        return _as_yaml(project.watched)
+    return _as_yaml(project.dataset if job == _ENCODE else usual)
+
+
+def _as_yaml(asked: Mapping[str, Any]) -> dict[str, Any]:
     return {key: list(value) if isinstance(value, tuple) else value for key, value in asked.items()}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from bpeline.flows.requests import DEMO, corpus_sources
+from bpeline.flows.requests import DEMO, USUAL_VOCAB, corpus_sources
 from bpeline.flows.wording import counted
 from bpeline.tokenizer_core.corpus import find_source_files, sources_of
 from bpeline.tokenizer_core.errors import BpelineError
@@ -16,19 +16,21 @@ from bpeline.tokenizer_core.errors import BpelineError
 
 def training(parameters: Mapping[str, Any], reference: str = "") -> str:
     """``news-32000 from corpus/ (3 files)``, then ``news/3 (32000) from corpus/ (3 files)``."""
-    name, size = parameters["name"], parameters["vocab_size"]
-    if largest := parameters.get("largest_size"):
+    asked = _request(parameters)
+    name, size = asked["name"], asked.get("vocab_size", USUAL_VOCAB)
+    if largest := asked.get("largest_size"):
         size = f"auto to {largest}"
     which = f"{reference} ({size})" if reference else f"{name}-{size}"
-    if merges := (parameters.get("options") or {}).get("merges"):
+    if merges := (asked.get("options") or {}).get("merges"):
         which = f"{reference or name} ({merges} merges)"
-    paths = parameters["paths"] or parameters.get("counts", ())
-    return f"{which} from {corpus(paths, parameters.get('sources', ()))}"
+    paths = asked.get("paths") or asked.get("counts") or ()
+    return f"{which} from {corpus(paths, asked.get('sources') or ())}"
 
 
 def importing(parameters: Mapping[str, Any], reference: str = "") -> str:
     """``llama3 from tokenizer.json``, then ``llama3/1 from tokenizer.json``."""
-    return f"{reference or parameters['name']} from {os.path.basename(parameters['file'])}"
+    asked = _request(parameters)
+    return f"{reference or asked['name']} from {os.path.basename(asked['file'])}"
 
 
 def watching(parameters: Mapping[str, Any], outcome: str = "") -> str:
@@ -54,10 +56,20 @@ def recertifying(parameters: Mapping[str, Any], outcome: str = "") -> str:
     return f"{asked}: {outcome}" if outcome else asked
 
 
+def requested(parameters: Mapping[str, Any]) -> str:
+    """The name of the tokenizer that a request is about."""
+    return str(_request(parameters)["name"])
+
+
 def tokenizer(parameters: Mapping[str, Any]) -> str:
-    """The name of the tokenizer that a flow is about; empty where it is about none."""
+    """The name of the tokenizer that other flows are about; empty where they are about none."""
     named = parameters.get("name") or parameters.get("reference") or ""
     return re.split("[@/]", str(named))[0]
+
+
+def _request(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """What was asked for, as the server keeps it or as the flow is given it."""
+    return dict(parameters["request"])
 
 
 def corpus(paths: Sequence[str], sources: Sequence[str] = ()) -> str:

@@ -81,7 +81,7 @@ class Catalogue:
         """Give connections back; the catalogue may be used again afterwards."""
         self._database.close()
 
-    def _found(self, query: Select[tuple[Row]]) -> list[Row]:
+    def _found(self, query: Select[Row]) -> list[Row]:
         with self._database.reading() as session:
             return list(session.scalars(query))
 
@@ -306,7 +306,7 @@ class Catalogue:
         moment = utc_now(-SILENCE_SECONDS)
         return [run for run in found if run.state == "running" and run.heartbeat_at > moment]
 
-    def _runs(self, query: Select[tuple[Run]]) -> list[Run]:
+    def _runs(self, query: Select[Run]) -> list[Run]:
         return [_as_it_is(run) for run in self._found(query.order_by(Run.number.desc()))]
 
     def _change(self, run_id: str, **values: Any) -> None:

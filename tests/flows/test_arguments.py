@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from flow_calls import import_tokenizer, train_tokenizer
 
 from bpeline.flows import evaluation
 from bpeline.flows.deriving import extension_parameters, prune, rename, superword_parameters
 from bpeline.flows.encode_dataset import encode_dataset
-from bpeline.flows.import_tokenizer import import_tokenizer
 from bpeline.flows.recertify import recertify
 from bpeline.flows.requests import DatasetRequest, ImportRequest, TrainingRequest
 from bpeline.flows.requests.derived_requests import (
@@ -26,7 +26,6 @@ from bpeline.flows.requests.derived_requests import (
 from bpeline.flows.requests.flow_requests import DriftRequest, GarbageRequest, RecertifyRequest
 from bpeline.flows.requests.request import Request
 from bpeline.flows.sweep import sweep
-from bpeline.flows.train_tokenizer import train_tokenizer
 from bpeline.flows.verify_version import verify_version
 from bpeline.flows.watch_drift import watch_drift
 from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, WrongKind
@@ -100,9 +99,9 @@ def test_the_word_for_a_size_that_is_chosen_is_taken() -> None:
 REFUSED: dict[Callable[..., Any], dict[str, object]] = {
     train_tokenizer: {"paths": "a.txt", "name": 3, "vocab_size": "32000", "special_tokens": "x"},
     import_tokenizer: {"file": 3, "name": None},
-    encode_dataset: {"reference": 3, "paths": "a.txt", "threads": "2"},
-    watch_drift: {"name": 3, "paths": "a.txt"},
-    recertify: {"versions": "news"},
+    encode_dataset.fn: {"reference": 3, "paths": "a.txt", "threads": "2"},
+    watch_drift.fn: {"name": 3, "paths": "a.txt"},
+    recertify.fn: {"versions": "news"},
     sweep: {
         "paths": "a.txt",
         "name": 3,
@@ -147,22 +146,25 @@ def test_forms_offer_words_and_show_what_descriptions_say() -> None:
     from prefect.utilities.callables import parameter_schema
     from prefect.utilities.schema_tools.validation import is_valid
 
-    from bpeline.flows import prefect_flows
+    from bpeline.flows.train_tokenizer import train_tokenizer as flow
 
-    schema = parameter_schema(prefect_flows.train_tokenizer).model_dump()
-    size = schema["properties"]["vocab_size"]
-    assert [one["title"] for one in size["anyOf"]] == ["number", "auto"]
-    assert size["default"] == 32_000
+    schema = parameter_schema(flow).model_dump()
+    form = schema["definitions"]["TrainingRequest"]["properties"]
+    assert [one["title"] for one in form["vocab_size"]["anyOf"]] == ["number", "auto"]
+    assert form["vocab_size"]["default"] == 32_000
+    assert form["rules"]["type"] == "string"
+    assert all(one.get("default", "") is not None for one in form.values())
     given = {"paths": ["a.txt"], "name": "news"}
     for value, is_fine in ((8_000, True), ("auto", True), ("many", False), (None, False)):
-        assert is_valid({**given, "vocab_size": value}, schema) is is_fine
-    checked = prefect_flows.train_tokenizer.validate_parameters({**given, "vocab_size": "auto"})
-    assert checked["vocab_size"] == "auto"
-    for flow in (prefect_flows.train_tokenizer, prefect_flows.encode_dataset):
-        described = parameter_schema(flow).model_dump()["properties"]
+        assert is_valid({"request": {**given, "vocab_size": value}}, schema) is is_fine
+    chosen = {**given, "vocab_size": "auto", "model_shape": "llama-3.2-1b", "rules": ""}
+    request = flow.validate_parameters({"request": chosen})["request"]
+    assert request == TrainingRequest.checked(**{**chosen, "rules": None})
+    assert r"\<|endoftext|>" in form["roles"]["description"]
+    dataset = parameter_schema(encode_dataset).model_dump()["properties"]
+    for described in (form, dataset):
         assert r"'\*.rst' or 'notes/\*.log'" in described["include"]["description"]
-    assert r"\<|endoftext|>" in schema["properties"]["roles"]["description"]
-    assert (
-        "`pip install --target FOLDER`"
-        in parameter_schema(prefect_flows.recertify).properties["library"]["description"]
-    )
+    assert dataset["pack"]["type"] == "integer"
+    assert all(one.get("default", "") is not None for one in dataset.values())
+    library = parameter_schema(recertify).properties["library"]
+    assert "`pip install --target FOLDER`" in library["description"]

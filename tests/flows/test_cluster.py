@@ -35,7 +35,6 @@ from bpeline.flows.engines import errands
 from bpeline.flows.engines.dask_engine import DaskEngine
 from bpeline.flows.engines.engine import working
 from bpeline.flows.running import progress
-from bpeline.flows.running.steps import Step
 from bpeline.registry.opening import open_registry
 from bpeline.registry.word_counts.store import WordCountStore
 from bpeline.registry.workspace.workspace import Workspace
@@ -82,7 +81,7 @@ def engine(cluster: Any, tmp_path: Path) -> Iterator[DaskEngine]:
     assert list(place.iterdir()) == []
 
 
-def mapped(engine: DaskEngine, step: Step[..., Any], items: Any, **shared: Any) -> list[Any]:
+def mapped(engine: DaskEngine, step: Callable[..., Any], items: Any, **shared: Any) -> list[Any]:
     return engine.map(step, items, named=lambda item: f"item {item}", prepare=nothing, **shared)
 
 

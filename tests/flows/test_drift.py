@@ -50,7 +50,8 @@ def trained(
     tmp_path_factory: pytest.TempPathFactory, fresh_workspace: Path, pieces: list[str]
 ) -> Path:
     """A directory with a workspace in which ``news`` was trained; to be copied."""
-    from bpeline.flows.train_tokenizer import train_tokenizer
+    from flow_calls import train_tokenizer
+
     from bpeline.registry.aliases.promotion import promote
 
     place = tmp_path_factory.mktemp("trained")
@@ -103,7 +104,7 @@ def test_documents_end_where_somebody_says(place: Path, pieces: list[str]) -> No
     new = place / "new" / "few.txt"
     new.write_text(" <<cut>> ".join(pieces[620:640]), encoding="utf-8")
     found = {
-        asked: watch_drift(
+        asked: watch_drift.fn(
             "news", [str(new)], separator=asked, workspace=str(place / ".bpeline"), **FEW
         ).slices["all"].documents
         for asked in (None, "none", "<<cut>>")
@@ -147,33 +148,33 @@ def test_the_same_text_is_quiet_and_the_rule_that_is_broken_says_so(
     place: Path, pieces: list[str]
 ) -> None:
     same = write(place / "new" / "same.txt", pieces[500:900])
-    report = watch_drift("news", [str(same)], **FEW)
+    report = watch_drift.fn("news", [str(same)], **FEW)
     assert (report.drifted, report.observation) == (False, 1)
     assert (report.reference, report.alias, report.outcome) == ("news/1", "champion", "not drifted")
     assert "news/1 (champion)" in report.title
     assert report.not_judged == ()
 
     mixed = write(place / "new" / "mixed.txt", scrambled(pieces[500:700]))
-    report = watch_drift("news", [str(mixed)], **FEW)
+    report = watch_drift.fn("news", [str(mixed)], **FEW)
     assert {BYTES_PER_TOKEN, drift.EXCESS_DIVERGENCE} <= broken_metrics(report)
     assert report.lines()[1].strip() == report.broken[0].said
 
     other = write(place / "new" / "other.txt", other_language(100))
-    report = watch_drift("news", [str(other)], **FEW)
+    report = watch_drift.fn("news", [str(other)], **FEW)
     assert broken_metrics(report) == {
         BYTES_PER_TOKEN, drift.MANY, drift.EXCESS_DIVERGENCE, drift.NEW_COST
     }  # fmt: skip
     assert report.slices["all"].figures[drift.UNSEEN].new > 0.9
 
     quetzal = [f"{one} Quetzalcoatl" for one in pieces[500:900]]
-    report = watch_drift("news", [str(write(place / "new" / "words.txt", quetzal))], **FEW)
+    report = watch_drift.fn("news", [str(write(place / "new" / "words.txt", quetzal))], **FEW)
     assert report.slices["all"].new_words[0].word == b" Quetzalcoatl"
     assert report.slices["all"].new_words[0].count > 150
 
 
 def test_too_little_text_is_neither_drift_nor_its_absence(place: Path, bpeline: Command) -> None:
     small = write(place / "new" / "small.txt", other_language(100))
-    report = watch_drift("news", [str(small)])
+    report = watch_drift.fn("news", [str(small)])
     assert (report.outcome, report.drifted) == ("not judged", False)
     assert "4 of 4" in report.title
     assert all(one.said in report.markdown() for one in report.not_judged)
@@ -200,7 +201,7 @@ def test_slices_are_compared_with_what_the_version_was_evaluated_on(
 ) -> None:
     write(place / "new" / "docs.txt", pieces[620:800])
     write(place / "new" / "other.txt", other_language(100))
-    report = watch_drift(
+    report = watch_drift.fn(
         "news",
         sources=["docs:language=en=new/docs.txt", "other:language=xx=new/other.txt"],
         **FEW,
@@ -217,7 +218,7 @@ def test_slices_are_compared_with_what_the_version_was_evaluated_on(
     assert {one.rule.slice for one in report.broken} == {"all"}
 
     shutil.rmtree(place / ".bpeline" / "evaluation-sets")
-    report = watch_drift("news", sources=["docs=new/docs.txt"], **FEW)
+    report = watch_drift.fn("news", sources=["docs=new/docs.txt"], **FEW)
     again = report.slices["docs"].figures[BYTES_PER_TOKEN]
     assert again.own == pytest.approx(own_bytes_per_token(trained / ".bpeline"))
     assert not len(again.own_draws)
@@ -237,7 +238,7 @@ def test_three_observations_are_a_series_in_mlflow(place: Path, pieces: list[str
         "monday": pieces[500:700], "tuesday": pieces[600:800], "wednesday": other_language(100)
     }  # fmt: skip
     reports = [
-        watch_drift("news", [str(write(place / "new" / f"{day}.txt", documents))], **FEW)
+        watch_drift.fn("news", [str(write(place / "new" / f"{day}.txt", documents))], **FEW)
         for day, documents in texts.items()
     ]
     assert [one.observation for one in reports] == [1, 2, 3]
@@ -294,11 +295,11 @@ def test_what_was_counted_is_not_counted_again(place: Path, pieces: list[str]) -
     new = write(place / "new" / "new.txt", pieces[500:900])
     for expected in (r"^1 chunk\b", r"\b1 of 1\b"):
         with progress.listening(Listener()) as listener:
-            watch_drift("news", [str(new)], **FEW)
+            watch_drift.fn("news", [str(new)], **FEW)
         assert isinstance(listener, Listener)
         assert re.search(expected, listener.steps["count words"])
     # A training as the version's own finds it counted too.
-    from bpeline.flows.train_tokenizer import train_tokenizer
+    from flow_calls import train_tokenizer
 
     summary = train_tokenizer([str(new)], "news", 2000, special_tokens=[END], held_out=0.3)
     assert (summary.chunks, summary.chunks_reused) == (1, 1)
@@ -310,7 +311,7 @@ def test_listeners_hear_of_drift_and_of_every_observation(place: Path, pieces: l
     other = write(place / "new" / "other.txt", other_language(100))
     listener = Listener()
     with progress.listening(progress.Several([listener])):
-        reports = [watch_drift("news", [str(path)], **FEW) for path in (same, other)]
+        reports = [watch_drift.fn("news", [str(path)], **FEW) for path in (same, other)]
     assert [kind for kind, _ in listener.heard] == ["summary", "summary", "drifted"]
     expected = [reports[0].reference, reports[1].reference, reports[1].reference]
     assert [one for _, one in listener.heard] == expected
@@ -324,7 +325,7 @@ RULE = '[[rule]]\nmetric = "compression/bytes_per_token"\ndirection = "higher"\n
 
 def retrain(trained: Path, refused: Path, workspace: Path) -> Promotion:
     """Train on both texts, and ask the rules."""
-    from bpeline.flows.train_tokenizer import train_tokenizer
+    from flow_calls import train_tokenizer
 
     summary = train_tokenizer(
         [str(trained / "corpus.txt"), str(refused / "other.txt")], "news", 2000, held_out=0.3,
@@ -371,7 +372,7 @@ def test_a_drift_that_rules_let_no_training_end_starts_none(
     assert stuck_versions() == []
     listener = Listener()
     with progress.listening(progress.Several([listener])):
-        report = watch_drift("news", ["new"], **FEW)
+        report = watch_drift.fn("news", ["new"], **FEW)
     assert report.drifted
     assert "news/2" in report.stuck
     assert STUCK in report.stuck
@@ -401,7 +402,7 @@ def test_a_drift_that_rules_let_no_training_end_starts_none(
 def test_a_drift_starts_a_training_again_where_that_may_end_it(
     loop: Path, refused: Path, pieces: list[str], change: str, bpeline: Command
 ) -> None:
-    assert watch_drift("news", ["new"], **FEW).stuck
+    assert watch_drift.fn("news", ["new"], **FEW).stuck
     if change in ("grown", "a little"):
         write(loop / "new" / "more.txt", other_language(80 if change == "grown" else 20))
     elif change == "set":
@@ -419,7 +420,7 @@ def test_a_drift_starts_a_training_again_where_that_may_end_it(
         bpeline("promote", "news/2")
         assert stuck_versions() == []
         bpeline("promote", "news/1")
-    report = watch_drift("news", ["new"], **FEW)
+    report = watch_drift.fn("news", ["new"], **FEW)
     is_stuck = change in ("a little", "champion")
     assert (bool(report.stuck), report.drifted) == (is_stuck, change != "quiet")
     assert stuck_versions() == ["news/2"] * is_stuck
@@ -447,7 +448,7 @@ def test_a_version_whose_counts_are_gone_still_says_what_it_can(
 ) -> None:
     shutil.rmtree(open_registry().workspace.root / "tables")
     other = write(place / "new" / "other.txt", other_language(100))
-    report = watch_drift("news", [str(other)], **FEW)
+    report = watch_drift.fn("news", [str(other)], **FEW)
     assert report.notes
     figures = report.slices["all"].figures
     assert figures.keys().isdisjoint({drift.DIVERGENCE, drift.UNSEEN, drift.NEW_COST})
@@ -472,7 +473,7 @@ def test_an_mlflow_that_is_away_costs_the_record_and_nothing_else(
 
     monkeypatch.setattr(Runs, "record_drift", away)
     other = write(place / "new" / "other.txt", other_language(100))
-    report = watch_drift("news", [str(other)], **FEW)
+    report = watch_drift.fn("news", [str(other)], **FEW)
     assert report.drifted
     assert (report.observation, report.link) == (0, "")
     assert "MLflow" in report.notes[0]
@@ -481,24 +482,24 @@ def test_an_mlflow_that_is_away_costs_the_record_and_nothing_else(
 def test_errors_name_what_is_missing(place: Path) -> None:
     (place / "new" / "empty.txt").write_text("", encoding="utf-8")
     with pytest.raises(EmptyCorpus):
-        watch_drift("news", ["new/empty.txt"])
+        watch_drift.fn("news", ["new/empty.txt"])
     with pytest.raises(UnknownVersion, match="nobody"):
-        watch_drift("nobody", ["new/empty.txt"])
+        watch_drift.fn("nobody", ["new/empty.txt"])
     with pytest.raises(UnknownVersion, match="news@staging"):
-        watch_drift("news", ["new/empty.txt"], alias="staging")
+        watch_drift.fn("news", ["new/empty.txt"], alias="staging")
     with pytest.raises(MissingSource):
-        watch_drift("news", ["new/absent.txt"])
+        watch_drift.fn("news", ["new/absent.txt"])
     with pytest.raises(InvalidOption):
-        watch_drift("news")
+        watch_drift.fn("news")
     rules = place / "rules.toml"
     rules.write_text(
         f'[[rule]]\nmetric = "{BYTES_PER_TOKEN}"\ndirection = "higher"\nslice = "german"\n',
         encoding="utf-8",
     )
     with pytest.raises(InvalidOption, match="german"):
-        watch_drift("news", ["new/empty.txt"], rules=str(rules))
+        watch_drift.fn("news", ["new/empty.txt"], rules=str(rules))
     with open_registry().workspace.lock("testing"), pytest.raises(WorkspaceLocked):
-        watch_drift("news", ["new/empty.txt"])
+        watch_drift.fn("news", ["new/empty.txt"])
 
 
 @pytest.mark.night
@@ -572,7 +573,7 @@ def test_compressed_and_json_files_are_sampled_as_plain_ones(
         "\n".join(json.dumps({"text": one}) for one in pieces[500:900]), encoding="utf-8"
     )
     figures = [
-        {key: one.new for key, one in watch_drift("news", [str(path)], **FEW).slices["all"]
+        {key: one.new for key, one in watch_drift.fn("news", [str(path)], **FEW).slices["all"]
          .figures.items() if key not in (drift.DIVERGENCE_AT_SIZE, drift.EXCESS_DIVERGENCE)}
         for path in (plain, packed, lines)
     ]  # fmt: skip
@@ -598,7 +599,7 @@ def test_prefect_gets_an_event_for_drift_and_an_artifact_for_all(
         prefect_listener, "create_markdown_artifact", lambda page, **given: said.update(page=page)
     )
     other = write(place / "new" / "other.txt", other_language(100))
-    report = watch_drift("news", [str(other)], **FEW)
+    report = watch_drift.fn("news", [str(other)], **FEW)
     # Without a run it listens to.
     monkeypatch.setattr(prefect_listener, "get_run_logger", lambda: logging.getLogger("a test"))
     listener = prefect_listener.PrefectListener(GC)

@@ -345,13 +345,13 @@ def test_small_files_are_counted_by_one_thread(
     found = find_source_files(sources_of(tmp_path))
     request = _request(tmp_path, pattern=pattern, workers=2)
     taken = []
-    working_threads = engines.map_step
+    working_threads = engines.map_threads
 
     def told(step: Any, items: Any, workers: int, *rest: Any, **shared: Any) -> Any:
         taken.append(workers)
         return working_threads(step, items, workers, *rest, **shared)
 
-    monkeypatch.setattr(engines, "map_step", told)
+    monkeypatch.setattr(engines, "map_threads", told)
     reading = Reading(SplitPattern.parse(pattern))
     plan = plan_reading(found, {}, reading, Threads(2))
     corpus = count_chunks(plan, request, Workspace.open(tmp_path / "workspace"))

@@ -60,13 +60,14 @@ def folder(folder_after: Callable[..., Path], english_and_code: str) -> Path:
             ("delete", "news/3", "--reason", f"gone {ATTACK}{FORGED}", *by, "--remove"),
         ],
     )  # fmt: skip
+    error, figure = f"error {ATTACK}", json.dumps(f"/bytes {ATTACK}")[1:]
     with sqlite3.connect(made / ".bpeline" / "catalogue.sqlite") as catalogue:
         for statement, text in (
             ("UPDATE evaluation_sets SET reason = ?", f"set {ATTACK}"),
-            ("UPDATE runs SET state = 'failed', error = ? WHERE number = 2", f"error {ATTACK}"),
-            ("UPDATE metrics SET key = key || ? WHERE key LIKE '%/bytes'", f" {ATTACK}"),
+            ("UPDATE trainings SET state = 'failed', error = ? WHERE number = 2", error),
+            ("UPDATE lineage SET figures = replace(figures, '/bytes\"', ?)", figure),
         ):
-            catalogue.execute(statement, (text,))
+            assert catalogue.execute(statement, (text,)).rowcount
     catalogue.close()
     return made
 

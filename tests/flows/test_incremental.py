@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flow_calls import train_tokenizer
 from published import copied
 
 from bpeline.flows.counting import word_counting
 from bpeline.flows.publishing.summary import TrainingSummary
 from bpeline.flows.requests.training_request import TrainingRequest
 from bpeline.flows.running.progress import Progress, listening
-from bpeline.flows.train_tokenizer import train_tokenizer
 from bpeline.flows.trainings.plan import TrainingPlan, plan_training
 from bpeline.registry.opening import open_registry
 from bpeline.registry.word_counts.shards import SmallShards

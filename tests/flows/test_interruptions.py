@@ -14,13 +14,13 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import Result
+from flow_calls import train_tokenizer
 from interruptions import SAVE, Interrupted
 from published import copied, corpus_parts
 
 from bpeline.flows.cli.main import told_of
 from bpeline.flows.collect_garbage import collect_garbage
 from bpeline.flows.resume import unfinished_run
-from bpeline.flows.train_tokenizer import train_tokenizer
 from bpeline.registry import load_tokenizer
 from bpeline.registry.closed_duckdb import raise_if_interrupted
 from bpeline.registry.opening import open_registry
@@ -370,7 +370,7 @@ def test_an_interruption_that_the_standard_library_hides_is_one_all_the_same(
 
     monkeypatch.setattr("bpeline.flows.collect_garbage.open_registry", cut_short)
     with pytest.raises(KeyboardInterrupt):
-        collect_garbage()
+        collect_garbage.fn()
 
 
 def test_ctrl_c_at_a_question_is_an_interruption(

@@ -5,21 +5,30 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from bpeline.flows.serving import patience
-from bpeline.flows.serving.patience import patiently, require_nobody_trains
+from bpeline.flows import prefect_flows
+from bpeline.flows.running import tasks
+from bpeline.flows.serving import flow_runs
+from bpeline.flows.serving.flow_runs import require_nobody_trains, waiting_for_others
+from bpeline.flows.train_tokenizer import publish
 from bpeline.registry import environment
 from bpeline.registry.catalogue.catalogue import Catalogue
-from bpeline.tokenizer_core.errors import EmptyCorpus, RegistryUnreachable, WorkspaceLocked
+from bpeline.tokenizer_core.errors import (
+    EmptyCorpus,
+    InvalidOption,
+    RegistryUnreachable,
+    WorkspaceLocked,
+)
 
 
 @pytest.fixture
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """How long was slept, without sleeping."""
     seconds: list[float] = []
-    monkeypatch.setattr(patience.time, "sleep", seconds.append)
+    monkeypatch.setattr(flow_runs.time, "sleep", seconds.append)
     return seconds
 
 
@@ -39,30 +48,36 @@ def locked(who: str) -> WorkspaceLocked:
     return WorkspaceLocked(f"{who} works here", "one at a time", "wait")
 
 
-def silent() -> RegistryUnreachable:
-    return RegistryUnreachable("MLflow does not answer", "a server", "start it")
-
-
 def test_a_locked_workspace_is_waited_for_and_the_reason_said_once(slept: list[float]) -> None:
     said: list[str] = []
     work = failing(locked("one"), locked("one"), locked("another"))
-    assert patiently(work, said.append) == "done"
+    assert waiting_for_others(work, said.append) == "done"
     assert [re.findall("one|another", line) for line in said] == [["one"], ["another"]]
-    assert slept == [patience.LOCKED_SECONDS] * 3
+    assert slept == [flow_runs.LOCKED_SECONDS] * 3
 
 
-def test_a_registry_that_does_not_answer_is_asked_again_a_few_times(slept: list[float]) -> None:
-    said: list[str] = []
-    assert patiently(failing(silent(), silent(), silent()), said.append) == "done"
-    assert slept == list(patience.UNREACHABLE_DELAYS)
-    assert re.search(r"MLflow.*\b30\b", said[0])
-    with pytest.raises(RegistryUnreachable):
-        patiently(failing(*(silent() for _ in range(4))), said.append)
+@pytest.mark.parametrize(
+    ("deployment", "error", "again"),
+    [
+        ("made it", RegistryUnreachable("MLflow does not answer", "a server", "start it"), True),
+        (None, RegistryUnreachable("MLflow does not answer", "a server", "start it"), False),
+        ("made it", EmptyCorpus("nothing in it", "text", "name some"), False),
+    ],
+)
+def test_a_server_that_does_not_answer_is_asked_again_where_nobody_waits(
+    deployment: str | None, error: Exception, again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = SimpleNamespace(flow_run=SimpleNamespace(deployment_id=deployment))
+    monkeypatch.setattr(tasks.prefect.context.FlowRunContext, "get", lambda: run)
+    state = SimpleNamespace(data=error)
+    assert tasks.unreachable(publish, None, state) is again
+    assert publish.retry_condition_fn is tasks.unreachable
+    assert (publish.retries, publish.retry_delay_seconds) == (3, [30, 120, 300])
 
 
 def test_bad_input_fails_at_once(slept: list[float]) -> None:
     with pytest.raises(EmptyCorpus):
-        patiently(failing(EmptyCorpus("nothing in it", "text", "name some")), print)
+        waiting_for_others(failing(EmptyCorpus("nothing in it", "text", "name some")), print)
     assert slept == []
 
 
@@ -78,3 +93,9 @@ def test_one_training_of_a_name_at_a_time_in_all_workspaces_of_a_catalogue(
     require_nobody_trains("other", None)
     elsewhere.end_run(run.id, "finished")
     require_nobody_trains("news", None)
+
+
+def test_a_deployment_that_0_2_made_says_what_to_type() -> None:
+    with pytest.raises(InvalidOption) as refused:
+        _ = prefect_flows.train_tokenizer
+    assert "`bpeline deploy`" in refused.value.next_step

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from flow_calls import train_tokenizer
 from prefect_server import OwnServer, own_server
 
-from bpeline.flows.train_tokenizer import train_tokenizer
 from bpeline.registry import load_tokenizer
 from bpeline.registry.opening import open_registry
 

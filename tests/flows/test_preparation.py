@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from flow_calls import train_tokenizer
 
-from bpeline.flows.train_tokenizer import train_tokenizer
 from bpeline.flows.trainings.preparation import prepared
 from bpeline.registry.opening import open_registry
 from bpeline.registry.tracking import MlflowTracker

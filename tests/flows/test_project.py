@@ -314,8 +314,8 @@ def test_deployments_are_those_of_prefect_yaml_with_the_projects_parameters(tmp_
     made = project_deployments(project, INSTALLED / "prefect.yaml")
     retrain, watch = made["deployments"]
     assert retrain["name"] == "retrain-news"
-    assert retrain["parameters"] == dict(project.parameters)
-    TrainingRequest.checked(**retrain["parameters"])
+    assert retrain["parameters"] == {"request": dict(project.parameters)}
+    TrainingRequest.checked(**retrain["parameters"]["request"])
     (schedule,) = retrain["schedules"]
     assert (schedule["cron"], schedule["timezone"]) == ("0 3 * * *", "Europe/Berlin")
     (trigger,) = retrain["triggers"]
@@ -611,7 +611,7 @@ def test_deployments_have_what_all_tables_say(tmp_path: Path) -> None:
     times = "".join(f"{job} = '0 3 * * *'\n" for job in jobs)
     project = read_project(written(tmp_path, f"{ALL}[schedule]\n{times}"))
     retrain, watch, encode = project_deployments(project, INSTALLED / "prefect.yaml")["deployments"]
-    assert retrain["parameters"]["rules"] == str(project.path)
+    assert retrain["parameters"]["request"]["rules"] == str(project.path)
     assert watch["parameters"] == project.watched
     files = [str(tmp_path / f"corpus/part-{number}.txt") for number in range(3)]
     assert encode["parameters"] == {
@@ -762,7 +762,7 @@ def test_init_writes_how_much_is_to_be_held_out_for_drift_to_be_judged(
     shipped = yaml.safe_load((INSTALLED / "prefect.yaml").read_text())["deployments"]
     for parameters in (
         read_project(tmp_path / "bpeline.toml").parameters,
-        shipped[0]["parameters"],
+        shipped[0]["parameters"]["request"],
     ):
         assert parameters["held_out"] == DEMO_HELD_OUT
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from bpeline.flows.requests import TrainingRequest
 from bpeline.registry.opening import open_registry
 from bpeline.tokenizer_core.errors import InvalidOption
 
@@ -109,16 +110,14 @@ def test_paths_with_passwords_are_refused_before_anything_is_kept(
 
 @pytest.mark.night
 def test_prefect_is_sent_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
-    from bpeline.flows import prefect_flows
+    from bpeline.flows.serving import recorded
 
-    def sent(*_: object, **__: object) -> None:
+    def sent(*_: object) -> None:
         raise AssertionError("it was sent")
 
-    monkeypatch.setattr(prefect_flows.train_tokenizer, "with_options", sent)
-    for parameters in (
-        {"paths": [f"english=s3://k:{SECRET}@b/a"]},
-        {"paths": ["a"], "workspace": f"https://{SECRET}@h/ws"},
-    ):
+    source = f"english=s3://k:{SECRET}@b/a"
+    for more, workspace in (({"baselines": [source]}, None), ({}, f"https://{SECRET}@h/ws")):
+        request = TrainingRequest.model_construct(paths=("a",), name="n", **more)
         with pytest.raises(InvalidOption, match="password") as refused:
-            prefect_flows.run_train_tokenizer(parameters)
+            recorded(sent, request, workspace)
         assert SECRET not in str(refused.value)

@@ -112,7 +112,7 @@ def test_a_project_says_auto_and_so_does_its_deployment(tmp_path: Path) -> None:
     project = read_project(path)
     usual = Path(__file__).parents[2] / "prefect.yaml"
     (deployment,) = project_deployments(project, usual)["deployments"]
-    told = deployment["parameters"]
+    told = deployment["parameters"]["request"]
     assert (told["vocab_size"], told["model_shape"]) == ("auto", str(tmp_path / "own.toml"))
     request = TrainingRequest.checked(**told)
     assert (request.chooses_size, request.largest_size) == (True, 131_072)

@@ -225,7 +225,7 @@ def test_an_interrupted_run_is_resumed_with_its_weights(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(train_tokenizer, "learn", interrupted)
+        patch.setattr(train_tokenizer, "learn_merges", interrupted)
         bpeline("train", "corpus.toml", *OPTIONS)
     (tmp_path / "corpus.toml").unlink()  # what it said is remembered with the run
     resumed = bpeline("resume", "--json")
@@ -426,7 +426,10 @@ def test_a_run_is_named_by_what_was_asked_for(
     monkeypatch.chdir(tmp_path)
     for name in ("a.txt", "b.txt"):
         Path(name).write_text(name)
-    assert run_names.training({"name": "news", "vocab_size": 500, "paths": [], **asked}) == expected
+    request = {"name": "news", "vocab_size": 500, "paths": [], **asked}
+    assert run_names.training({"request": request}) == expected
+    checked = TrainingRequest.checked(name="news", vocab_size=500, paths=["a.txt"])
+    assert run_names.training({"request": checked}) == "news-500 from a.txt (1 file)"
     watched = {"alias": "champion", "paths": ["x.txt"], "sources": ["en=s3://bucket/y.txt"]}
     said = run_names.watching({"name": "news", **watched})
     assert said.startswith("news@champion")

@@ -13,25 +13,25 @@ import pytest
 from bpeline.flows.running.steps import (
     MOST_TASKS,
     FlowKind,
-    StepKind,
     Stopped,
     attempts,
-    map_step,
+    map_threads,
     raise_if_stopped,
-    step,
 )
+from bpeline.flows.running.tasks import task
 from bpeline.tokenizer_core.errors import CorruptFile, EmptyCorpus
 
 
-def test_a_step_is_its_function() -> None:
-    @step(StepKind("double", 1))
+def test_a_task_is_its_function_outside_a_flow_run() -> None:
+    @task(name="double")
     def double(number: int) -> int:
         """Twice."""
         return 2 * number
 
     assert double(3) == 6
     assert double.__doc__ == "Twice."
-    assert double.function(3) == 6
+    assert double.plain(3) == 6
+    assert double.map_all([1, 2], 2, None) == [2, 4]
 
 
 def flow_of(times: int) -> FlowKind:
@@ -67,20 +67,18 @@ def test_tries_end() -> None:
 
 
 def test_results_come_in_the_order_of_the_items_whoever_is_first() -> None:
-    @step(StepKind("wait", 1))
     def wait(seconds: float, add: int) -> float:
         time.sleep(seconds)
         return seconds + add
 
-    assert map_step(wait, [0.05, 0.0, 0.02], 3, add=1) == [1.05, 1.0, 1.02]
-    assert map_step(wait, [], 3, add=1) == []
+    assert map_threads(wait, [0.05, 0.0, 0.02], 3, add=1) == [1.05, 1.0, 1.02]
+    assert map_threads(wait, [], 3, add=1) == []
 
 
 def test_the_first_error_stops_the_others() -> None:
     begun = threading.Barrier(2)
     ended: list[str] = []
 
-    @step(StepKind("work", 1))
     def work(item: str) -> None:
         if item == "bad":
             begun.wait(60)
@@ -98,7 +96,7 @@ def test_the_first_error_stops_the_others() -> None:
             ended.append(item)
 
     with pytest.raises(EmptyCorpus, match="nothing here"):
-        map_step(work, ["bad", "long", "never", "never"], 2)
+        map_threads(work, ["bad", "long", "never", "never"], 2)
     assert ended == ["long"]
     raise_if_stopped()  # outside the map nobody is stopped
 
@@ -113,7 +111,6 @@ def test_an_interruption_waits_for_what_runs_and_begins_nothing() -> None:
             return True
         return False
 
-    @step(StepKind("work", 1))
     def work(item: int) -> None:
         if item == 0:
             assert begun.wait(60)
@@ -125,28 +122,28 @@ def test_an_interruption_waits_for_what_runs_and_begins_nothing() -> None:
         ended.append(item)
 
     with pytest.raises(KeyboardInterrupt):
-        map_step(work, [1, 0, 2, 3, 4, 5], 2)
+        map_threads(work, [1, 0, 2, 3, 4, 5], 2)
     assert ended == [1]
 
 
 def test_too_many_items_are_refused() -> None:
-    @step(StepKind("work", 1))
     def work(item: int) -> int:
         return item
 
-    assert len(map_step(work, range(MOST_TASKS), 2)) == MOST_TASKS
+    assert len(map_threads(work, range(MOST_TASKS), 2)) == MOST_TASKS
     with pytest.raises(ValueError, match="group them"):
-        map_step(work, range(MOST_TASKS + 1), 2)
+        map_threads(work, range(MOST_TASKS + 1), 2)
 
 
-def test_prefect_is_not_imported_to_find_out_that_it_is_absent() -> None:
+def test_what_is_no_flow_imports_no_prefect() -> None:
     program = (
-        "import sys; from bpeline.flows.running.steps import in_prefect_flow;"
-        "print(in_prefect_flow(), 'prefect' in sys.modules)"
+        "import sys; from bpeline.flows import counting, learning, evaluation, publishing, running;"
+        "counting.count_words, learning.learn, evaluation.evaluate, publishing.publish;"
+        "print('prefect' in sys.modules)"
     )
     path = os.pathsep.join(map(os.path.abspath, sys.path))
     ended = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True,
         env={**os.environ, "PYTHONPATH": path},
     )  # fmt: skip
-    assert ended.stdout.split() == ["False", "False"]
+    assert ended.stdout.split() == ["False"]

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 from click.testing import Result
+from flow_calls import train_tokenizer
 from published import copied
 
 from bpeline.flows.requests import TrainingRequest
 from bpeline.flows.running.progress import Progress, listening
-from bpeline.flows.train_tokenizer import train_tokenizer
 from bpeline.flows.trainings import plan_training
 from bpeline.flows.verify_version import verify_version
 from bpeline.flows.versions.details import version_details
@@ -318,7 +318,7 @@ def test_damaged_files_of_earlier_runs_are_made_again(corpus: Path, damage: str)
     workspace = open_registry().workspace
     checkpoints = list(workspace.runs.rglob("checkpoint*"))
     damaged = {
-        "shards": list(workspace.shards.rglob("*.arrow")),
+        "shards": list(workspace.shards.rglob("*.parquet")),
         "tables": list(workspace.tables.glob("*.duckdb")),
         "checkpoints": checkpoints,
     }[damage]
@@ -346,7 +346,7 @@ def test_damaged_held_out_documents_are_counted_again(corpus: Path) -> None:
     first = train_tokenizer([str(corpus)], "news", 400, held_out=0.3)
     assert first.held_out
     shards = open_registry().workspace.shards
-    damaged = [path for path in shards.rglob("*.arrow") if "held" in path.name]
+    damaged = [path for path in shards.rglob("*.parquet") if "held" in path.name]
     assert damaged
     for path in damaged:
         content = bytearray(path.read_bytes())

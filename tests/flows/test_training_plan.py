@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 from click.testing import Result
+from flow_calls import train_tokenizer
 
 from bpeline.flows.learning import merges
-from bpeline.flows.train_tokenizer import train_tokenizer
 from bpeline.registry.opening import open_registry
 
 pytestmark = pytest.mark.fake_mlflow

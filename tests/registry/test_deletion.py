@@ -310,6 +310,8 @@ def test_a_lost_mlflow_does_not_bring_it_back(
         tokenizer = Tokenizer.load(publication.tokenizer_directory, format="bpeline")
         told = {"name": "news", "run": publication.run_id}
         bpeline.save(tokenizer, publication.tokenizer_directory, told)
+        # As a training's has, and no version that was only loaded.
+        (publication.tokenizer_directory / "evaluation.json").write_text("{}")
         publish_version(registry, publication)
     delete_versions(registry, FIRST)
     copy_database(empty_mlflow, Path(registry.tracker.settings.uri.removeprefix("sqlite:///")))

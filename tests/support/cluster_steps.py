@@ -8,11 +8,10 @@ import time
 from pathlib import Path
 
 from bpeline.flows.running import progress
-from bpeline.flows.running.steps import StepKind, raise_if_stopped, step
+from bpeline.flows.running.steps import raise_if_stopped
 from bpeline.tokenizer_core.errors import InvalidUtf8
 
 
-@step(StepKind("tell", 1))
 def tell(number: int, begin: int = 0) -> tuple[int, int]:
     """Where this ran."""
     progress.current().step_advanced("tell", 10)
@@ -20,7 +19,6 @@ def tell(number: int, begin: int = 0) -> tuple[int, int]:
     return begin + number, os.getpid()
 
 
-@step(StepKind("wait", 1))
 def wait(seconds: float) -> int:
     """Wait until somebody says stop; where this ran."""
     end = time.monotonic() + seconds
@@ -31,7 +29,6 @@ def wait(seconds: float) -> int:
     return os.getpid()
 
 
-@step(StepKind("gather", 1))
 def wait_for_marks(number: int, marks: Path, wanted: int) -> int:
     """Wait until so many processes have left a mark, half a minute at most; how many there are."""
     progress.current().step_advanced("gather", 1)
@@ -42,7 +39,6 @@ def wait_for_marks(number: int, marks: Path, wanted: int) -> int:
     return len(list(marks.iterdir()))
 
 
-@step(StepKind("die", 1))
 def die_once(number: int, marks: Path) -> int:
     """Kill this very process, unless that was done before; an even number never does."""
     mark = marks / str(number)
@@ -52,13 +48,11 @@ def die_once(number: int, marks: Path) -> int:
     return number
 
 
-@step(StepKind("die", 1))
 def die_always(number: int) -> None:
     """Kill this very process."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@step(StepKind("fail", 1))
 def fail(number: int, marks: Path) -> None:
     """The first one fails; the others write down that they were told to stop."""
     if number == 0:

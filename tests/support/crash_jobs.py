@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from disturbed import disturbed
+from flow_calls import train_tokenizer
 from mlflow_tables import made_once
 from workspace_state import sha256, swept_state_of
 
 from bpeline.flows.deriving import superword_parameters
 from bpeline.flows.resume import publish_waiting as flow_publish_waiting
-from bpeline.flows.train_tokenizer import train_tokenizer
 from bpeline.registry import load_tokenizer, promote
 from bpeline.registry.aliases.moves import remove_alias
 from bpeline.registry.opening import open_registry

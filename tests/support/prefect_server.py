@@ -69,7 +69,11 @@ class PrefectServer:
 
     def runs_of(self, name: str) -> list[Any]:
         """The trainings of a tokenizer's name."""
-        return [run for run in self.all("flow_runs") if run["parameters"].get("name") == name]
+        return [
+            run
+            for run in self.all("flow_runs")
+            if run["parameters"].get("request", {}).get("name") == name
+        ]
 
     def task_runs(self, flow_run: str) -> list[Any]:
         """Those of a flow run, once all of them have been recorded."""

@@ -32,6 +32,7 @@ from bpeline import (
     train_wordpiece,
 )
 from bpeline.flows.import_tokenizer import import_tokenizer
+from bpeline.flows.requests import ImportRequest, TrainingRequest
 from bpeline.flows.train_tokenizer import train_tokenizer
 from bpeline.registry import (
     CorpusInput,
@@ -130,9 +131,9 @@ def measuring(tokenizer: Tokenizer) -> float:
 
 def registered(workspace: Path) -> None:
     configure(workspace=workspace)
-    summary = train_tokenizer(paths=["corpus"], name="news", vocab_size=600)
+    summary = train_tokenizer.fn(TrainingRequest(paths=("corpus",), name="news", vocab_size=600))
     print(summary.reference, summary.bytes_per_token, summary.metrics["corpus/bytes"])
-    imported = import_tokenizer(file="tokenizer.json", name="other")
+    imported = import_tokenizer.fn(ImportRequest(file="tokenizer.json", name="other"))
     print(imported.reference)
     champion: Tokenizer = load_tokenizer("news@champion")
     for version in list_versions("news"):

@@ -1,0 +1,58 @@
+"""Prefect's tasks, which are their functions outside a flow run: no server, no database."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+from bpeline.flows.running import settings
+from bpeline.flows.running.steps import all_results, map_threads, stopping_together, together
+from bpeline.tokenizer_core.errors import RegistryUnreachable
+from bpeline.tokenizer_core.redaction import hide_in_errors
+
+settings.prepare_prefect()  # with the server's address, where one was chosen
+import prefect as prefect  # noqa: E402 - reads the environment prepared above
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Tell = Callable[[], None]
+
+
+class Task(prefect.Task[P, R]):  # type: ignore[misc]
+    """A `prefect.Task` that calls its function directly outside a flow run."""
+
+    def __init__(self, function: Callable[P, R], **options: Any) -> None:
+        self.plain = function
+        shown = hide_in_errors()(stopping_together(function))  # the server keeps what it raises
+        super().__init__(
+            shown, cache_policy=prefect.cache_policies.NO_CACHE, persist_result=False, **options
+        )
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        call = self.plain if prefect.context.FlowRunContext.get() is None else super().__call__
+        return call(*args, **kwargs)
+
+    def map_all(
+        self, items: Sequence[Any], workers: int, on_interrupt: Tell | None, **shared: Any
+    ) -> list[R]:
+        """The results for all items, in order, of threads; in a flow run each is a task run."""
+        if prefect.context.FlowRunContext.get() is None:
+            return map_threads(self.plain, items, workers, on_interrupt, **shared)
+        first, *_ = inspect.signature(self.plain).parameters
+        same = {name: prefect.unmapped(value) for name, value in shared.items()}
+        with together(), prefect.task_runners.ThreadPoolTaskRunner(workers) as runner:
+            futures = runner.map(self, {first: items, **same})
+            return all_results({one.wrapped_future: one for one in futures}, on_interrupt)
+
+
+def task(**options: Any) -> Callable[[Callable[P, R]], Task[P, R]]:
+    """As `prefect.task`; Prefect caches nothing of it and stores no result."""
+    return lambda function: Task(function, **options)
+
+
+def unreachable(task: Task[Any, Any], run: object, state: Any) -> bool:
+    """For ``retry_condition_fn``: a server did not answer, and nobody waits at a terminal."""
+    here = prefect.context.FlowRunContext.get()
+    unattended = here is not None and here.flow_run.deployment_id is not None
+    return unattended and isinstance(state.data, RegistryUnreachable)
