@@ -446,7 +446,7 @@ def run_training(parameters: dict[str, Any]) -> Any:
             return flow.fn(request, addresses().workspace)
         from bpeline.flows.serving import recorded
 
-        return recorded(flow, request, addresses().workspace)
+        return recorded(flow, request, addresses().workspace, chosen.prefect_api)
 
 
 def print_summary(

@@ -16,7 +16,7 @@ import httpx
 from pydantic import ValidationError
 
 from bpeline.flows.requests import Request, as_markdown
-from bpeline.flows.running import FlowKind, interruption_behind, prefect, progress
+from bpeline.flows.running import FlowKind, interruption_behind, prefect, progress, settings
 from bpeline.flows.serving.prefect_listener import PrefectListener
 from bpeline.flows.serving.project_deployments import MLFLOW_TAG
 from bpeline.registry.opening import open_registry
@@ -101,8 +101,8 @@ def flow(
     return mark
 
 
-def recorded(flow: Any, request: Request, workspace: str | None) -> Any:
-    """Call a flow from this process, recorded by the Prefect server that was chosen.
+def recorded(flow: Any, request: Request, workspace: str | None, api_url: str) -> Any:
+    """Call a flow from this process, recorded by the Prefect server of this API.
 
     Addresses with passwords are not sent there. A server that goes away or talks nonsense meanwhile
     is not needed: nothing is kept there, so that what is left is done without it.
@@ -112,8 +112,11 @@ def recorded(flow: Any, request: Request, workspace: str | None) -> Any:
         BpelineError: whatever the flow raises.
     """
     refuse_secrets_in({**dict(request), "workspace": workspace})
+    names = prefect.settings
+    here = {getattr(names, key): value for key, value in settings.own_server(api_url).items()}
     try:
-        return flow(request, workspace)
+        with names.temporary_settings(here):  # Prefect may have been imported before it was chosen
+            return flow(request, workspace)
     except _OF_A_SERVER as error:
         said = without_secrets(str(error)).partition("\n")[0] or type(error).__name__
         progress.current().note(f"the Prefect server is gone ({said}); going on in this process")

@@ -119,5 +119,5 @@ def test_prefect_is_sent_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
     for more, workspace in (({"baselines": [source]}, None), ({}, f"https://{SECRET}@h/ws")):
         request = TrainingRequest.model_construct(paths=("a",), name="n", **more)
         with pytest.raises(InvalidOption, match="password") as refused:
-            recorded(sent, request, workspace)
+            recorded(sent, request, workspace, "http://127.0.0.1:9/api")
         assert SECRET not in str(refused.value)

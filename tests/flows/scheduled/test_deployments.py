@@ -24,10 +24,11 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture(scope="module")
 def retrained(served: Served) -> Any:
     """The run of ``retrain`` that its schedule started."""
-    served.schedule(
-        "retrain", paths=[str(served.home.parent / "corpus")], name="demo", vocab_size=300,
-        special_tokens=["<|end|>"], held_out=0.2, rules="promotion.toml",
-    )  # fmt: skip
+    request = {
+        "paths": [str(served.home.parent / "corpus")], "name": "demo", "vocab_size": 300,
+        "special_tokens": ["<|end|>"], "held_out": 0.2, "rules": "promotion.toml",
+    }  # fmt: skip
+    served.schedule("retrain", request=request)
     return served.ended("retrain")
 
 
@@ -138,10 +139,11 @@ def test_watch_drift_runs_on_schedule_and_drift_starts_a_training(
     rules, shipped = served.home.parent / "rules.toml", ROOT / "promotion.toml"
     rules.write_text(f"{shipped.read_text()}limit = 99\n")  # bytes per token
     # As many ids as before: for all of the text, a part of which was all of it then.
-    served.configure(
-        "retrain", paths=corpus, name="demo", vocab_size=300, special_tokens=["<|end|>"],
-        held_out=0.4, rules=str(rules),
-    )  # fmt: skip
+    request = {
+        "paths": corpus, "name": "demo", "vocab_size": 300, "special_tokens": ["<|end|>"],
+        "held_out": 0.4, "rules": str(rules),
+    }  # fmt: skip
+    served.configure("retrain", request=request)
     served.configure("encode-dataset", reference="demo@champion", paths=corpus)  # not all of Python
     watching = {"name": "demo", "paths": corpus, "least_documents": 1, "least_bytes": 1000}
     served.schedule("watch-drift", **watching)

@@ -88,7 +88,7 @@ def test_an_import_is_a_run_with_its_steps_and_its_summary(
     (run,) = server.runs_of("theirs")
     assert re.fullmatch(r"theirs/1 .*tokenizer\.json", run["name"])
     assert run["state_type"] == "COMPLETED"
-    assert run["parameters"]["request"]["file"] == "tokenizer.json"
+    assert run["parameters"]["request"]["file"] == str(tmp_path / "tokenizer.json")
     tasks = [one["name"].rsplit("-", 1)[0] for one in server.task_runs(run["id"])]
     assert sorted(tasks) == ["certify", "evaluate", "publish", "read files"]
     artifacts = server.artifacts(run["id"])
