@@ -40,8 +40,6 @@ from bpeline.tokenizer_core.errors import BpelineError, InvalidOption
 
 R = TypeVar("R")
 
-WORKSPACE = "its directory; BPELINE_HOME, else .bpeline, when empty"
-
 
 # What forms read as Markdown, outside of code: escaped where it is meant as it stands.
 _MARKDOWN = re.compile(r"`[^`]*`|[*<\[]")
@@ -227,7 +225,7 @@ def request_parameters(
     shown = [_parameter(name, field) for name, field in model.model_fields.items()]
     shown.append(Parameter("workspace", _KIND, default=None, annotation=Maybe[str]))  # type: ignore[misc]
     described = {name: field.description for name, field in model.model_fields.items()}
-    described["workspace"] = WORKSPACE
+    described["workspace"] = "its directory; BPELINE_HOME, else .bpeline, when empty"
 
     def mark(function: Callable[[Any, str | None], R]) -> Callable[..., R]:
         returned = get_type_hints(function)["return"]

@@ -75,14 +75,9 @@ def configured_prefect() -> PrefectAddress | None:
     return PrefectAddress(url, f"Prefect's profile {name!r}") if url else None
 
 
-def prefect_home() -> Path:
-    """Where Prefect keeps its database and profiles unless they are somewhere else."""
-    return Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
-
-
 def _profiles() -> Path:
-    named = os.environ.get("PREFECT_PROFILES_PATH")
-    return Path(named).expanduser() if named else prefect_home() / "profiles.toml"
+    home = os.environ.get("PREFECT_HOME") or "~/.prefect"
+    return Path(os.environ.get("PREFECT_PROFILES_PATH") or f"{home}/profiles.toml").expanduser()
 
 
 def prefect_of(workspace: Workspace) -> dict[str, str]:

@@ -9,6 +9,7 @@ import functools
 import inspect
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from json import JSONDecodeError
 from typing import Any
 
@@ -34,6 +35,9 @@ _OF_A_SERVER = (
     JSONDecodeError,
 )
 Parameters = Mapping[str, Any]
+
+# What a flow called from here came to, though the server may not have heard it.
+_results: ContextVar[list[Any] | None] = ContextVar("results", default=None)
 
 hide_in_logs()  # which go to the server
 
@@ -79,6 +83,8 @@ def flow(
                 else:  # nobody waits for it at a terminal
                     require_own_mlflow(here.flow_run.tags, asked.get("workspace"))
                     result = waiting_for_others(work, listener.note)
+            if (results := _results.get()) is not None:
+                results.append(result)
             listener.name_run(run_name(asked, called(result)))
             ended, why = state(result)
             return (
@@ -112,15 +118,28 @@ def recorded(flow: Any, request: Request, workspace: str | None, api_url: str) -
         BpelineError: whatever the flow raises.
     """
     refuse_secrets_in({**dict(request), "workspace": workspace})
-    names = prefect.settings
+    names, events = prefect.settings, prefect.events
     here = {getattr(names, key): value for key, value in settings.own_server(api_url).items()}
+    done: list[Any] = []
+    token = _results.set(done)
     try:
         with names.temporary_settings(here):  # Prefect may have been imported before it was chosen
+            if not events.worker.emit_events_to_cloud():
+                # Else the end of the process waits for ten attempts to send each event.
+                events.worker.EventsWorker.set_client_override(
+                    events.clients.PrefectEventsClient, reconnection_attempts=1
+                )
             return flow(request, workspace)
     except _OF_A_SERVER as error:
         said = without_secrets(str(error)).partition("\n")[0] or type(error).__name__
-        progress.current().note(f"the Prefect server is gone ({said}); going on in this process")
+        gone = f"the Prefect server is gone ({said})"
+        if done:
+            progress.current().note(f"{gone} and does not know how this run ended")
+            return done[0]
+        progress.current().note(f"{gone}; going on in this process")
         return flow.fn(request, workspace)
+    finally:
+        _results.reset(token)
 
 
 def _interruptible(function: Callable[..., Any], *args: Any, **parameters: Any) -> Any:
