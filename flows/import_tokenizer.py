@@ -52,8 +52,7 @@ def import_tokenizer(request: ImportRequest, workspace: Maybe[str] = None) -> Im
         training_run(request, workspace) as run,
         prepared(run.registry.tracker, run.show_begin) as preparation,
     ):
-        setup = evaluation.set_up_evaluation(request, run.registry)
-        run.note(setup.skipped_remark)
+        setup = set_up_evaluation(run, request)
         read = read_files(run, request)
         certificate = certify(run, read)
         preparation.join()
@@ -70,6 +69,19 @@ def import_tokenizer(request: ImportRequest, workspace: Maybe[str] = None) -> Im
             run.progress.compared(version.reference, comparison_markdown(compared))
         run.progress.summary(summary.title, summary.as_markdown())
         return summary
+
+
+@task(
+    name="set up evaluation",
+    retries=3,
+    retry_delay_seconds=[30, 120, 300],
+    retry_condition_fn=unreachable,
+)
+def set_up_evaluation(run: TrainingRun, request: ImportRequest) -> EvaluationSetup:
+    """Read the texts to evaluate on, recall the set of the name, load the baselines."""
+    setup = evaluation.set_up_evaluation(request, run.registry)
+    run.note(setup.skipped_remark)
+    return setup
 
 
 @task(name=READ_FILES.name)

@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.flows.requests import RecertifyRequest, request_parameters
-from bpeline.flows.running import READ_EXPORTS, RECERTIFY, progress, task, tell, telling
+from bpeline.flows.running import (
+    READ_EXPORTS,
+    RECERTIFY,
+    progress,
+    task,
+    tell,
+    telling,
+    unreachable,
+)
 from bpeline.flows.serving import flow, run_names
 from bpeline.flows.wording import counted
 from bpeline.registry.exports import Outcome, Recertified, recertified
@@ -117,7 +125,12 @@ def recertify(request: RecertifyRequest, workspace: str | None) -> Recertificati
     return made
 
 
-@task(name=READ_EXPORTS.name)
+@task(
+    name=READ_EXPORTS.name,
+    retries=3,
+    retry_delay_seconds=[30, 120, 300],
+    retry_condition_fn=unreachable,
+)
 def read_exports(registry: Registry, request: RecertifyRequest) -> Recertification:
     """Read all, and tell of each that changed."""
     with telling(READ_EXPORTS) as said:

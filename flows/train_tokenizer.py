@@ -63,8 +63,7 @@ def train_tokenizer(request: TrainingRequest, workspace: Maybe[str] = None) -> T
         prepared(run.registry.tracker, run.show_begin) as preparation,
     ):
         run.note(forbidden)
-        setup = evaluation.set_up_evaluation(request, run.registry)
-        run.note(setup.skipped_remark)
+        setup = set_up_evaluation(run, request)
         for attempt in attempts(TRAIN_TOKENIZER, run.note):
             with attempt:
                 plan = plan_chunks(run, request, setup)
@@ -89,6 +88,19 @@ def train_tokenizer(request: TrainingRequest, workspace: Maybe[str] = None) -> T
             run.progress.compared(version.reference, comparison_markdown(compared))
         run.progress.summary(summary.title, summary.as_markdown())
         return summary
+
+
+@task(
+    name="set up evaluation",
+    retries=3,
+    retry_delay_seconds=[30, 120, 300],
+    retry_condition_fn=unreachable,
+)
+def set_up_evaluation(run: TrainingRun, request: TrainingRequest) -> EvaluationSetup:
+    """Read the texts to evaluate on, recall the set of the name, load the baselines."""
+    setup = evaluation.set_up_evaluation(request, run.registry)
+    run.note(setup.skipped_remark)
+    return setup
 
 
 @task(name=PLAN_CHUNKS.name)

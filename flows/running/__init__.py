@@ -47,14 +47,10 @@ if TYPE_CHECKING:
     from .steps import FlowKind as FlowKind
     from .steps import StepKind as StepKind
     from .steps import Stopped as Stopped
-    from .steps import all_results as all_results
     from .steps import attempts as attempts
     from .steps import map_threads as map_threads
     from .steps import raise_if_stopped as raise_if_stopped
     from .steps import stopped_by as stopped_by
-    from .steps import stopping_together as stopping_together
-    from .steps import together as together
-    from .tasks import Task as Task
     from .tasks import prefect as prefect
     from .tasks import task as task
     from .tasks import unreachable as unreachable

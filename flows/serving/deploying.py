@@ -101,7 +101,7 @@ def deploy(order: Order, environment: Mapping[str, str]) -> Deployed:
     notes: list[str] = []
     for entry in entries:
         entry["tags"] = [*entry.get("tags", ()), MLFLOW_TAG + order.store]
-        entry["paused"] = False
+        entry.setdefault("paused", False)
         before = present.get(_key(entry["entrypoint"], entry["name"]))
         if before is not None and not order.force:
             resource = f"prefect.deployment.{before.id}"

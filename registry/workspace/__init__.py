@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from .sealed_records import damaged as damaged
     from .sealed_records import read_record as read_record
     from .sealed_records import write_record as write_record
-    from .sealed_records import write_sealed as write_sealed
     from .server_secret import make_server_secret as make_server_secret
     from .server_secret import read_server_secret as read_server_secret
     from .shared_copies import fetch as fetch

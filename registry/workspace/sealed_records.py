@@ -82,13 +82,6 @@ class FileSeal:
         raise damaged(path)
 
 
-def write_sealed(path: Path, content: Any, sharing: Workspace) -> FileSeal:
-    """Write a file whose content is at hand, sharing it first; what vouches for it."""
-    share(sharing, path, content)
-    DURABLE.write(path, content)
-    return FileSeal.of_content(content)
-
-
 def write_record(path: Path, record: Mapping[str, Any], sharing: Workspace | None = None) -> None:
     """Write a record with its digest, atomically and durably.
 
