@@ -88,7 +88,12 @@ def encode_dataset(request: DatasetRequest, workspace: str | None) -> EncodedDat
     return recorded
 
 
-@task(name=ENCODE.name)
+@task(
+    name=ENCODE.name,
+    retries=3,
+    retry_delay_seconds=[30, 120, 300],
+    retry_condition_fn=unreachable,
+)
 def encode(
     reference: str,
     sources: Sequence[Source],

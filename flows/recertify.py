@@ -142,16 +142,14 @@ def read_exports(registry: Registry, request: RecertifyRequest) -> Recertificati
 def _read_again(registry: Registry, request: RecertifyRequest) -> Recertification:
     folder = None if request.library is None else Path(request.library)
     exports: list[Recertified] = []
-    without, notes = [], []
+    without = []
     for version in _meant(registry, request.versions):
-        found = []
-        for one in recertified(registry, version, folder):
-            found.append(one)
-            if one.outcome == "changed" and (remark := _told(one)):
-                notes.append(remark)
+        found = list(recertified(registry, version, folder))
         exports += found
         if not found:
             without.append(str(version))
+    # At the end: a version that cannot be had is asked for again, with all before it.
+    notes = [remark for one in exports if one.outcome == "changed" and (remark := _told(one))]
     return Recertification(tuple(exports), tuple(without), tuple(notes))
 
 

@@ -74,10 +74,10 @@ def watch_drift(request: DriftRequest, workspace: str | None) -> DriftReport:
     drift_rules = None if request.rules is None else read_drift_rules(Path(request.rules))
     if drift_rules is not None:
         drift.check_slices(drift_rules, list(text.slices), str(request.rules))
-    version = find_version(registry, reference)
-    tokenizer = load_version(registry, version)
-    lineage = Lineage.of(registry, version)
     with registry.workspace.lock(f"watching drift of {name!r}"):
+        version = find_version(registry, reference)
+        tokenizer = load_version(registry, version)
+        lineage = Lineage.of(registry, version)
         own, new = drift.requests_of(text, lineage, tokenizer, request)
         for attempt in attempts(WATCH_DRIFT, progress.current().note):
             with attempt:

@@ -3,7 +3,7 @@
 Lines are physical lines of files that ruff has formatted. The goals are those of the design;
 where a room stands above its goal, the number here is what was reached.
 
-Registry and flows were to have 14,000 and 20,500 lines by now. They have 20,000 and 24,600. What is
+Registry and flows were to have 14,000 and 20,500 lines by now. They have 20,000 and 24,700. What is
 above, and what those lines do:
 
 - `tracking` 2,300 (goal 1,350): runs 460, names and aliases 310, stored models 260, making and
@@ -74,7 +74,7 @@ LINES = {
     "merging and training": (3_750, 2_400),
     "formats": (3_100, 2_000),
     "registry": (20_000, 12_000),
-    "flows": (24_650, 15_000),
+    "flows": (24_750, 15_000),
     "benchmarks": (4_550, 2_500),
     "tests": (75_850, 46_000),
 }

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 TALK_SECONDS = 10.0
-ANSWER_SECONDS = 3.0  # for each read
 _LARGEST_ANSWER = 1 << 20  # bytes
 _LONGEST_REASON = 200  # characters
 
@@ -34,16 +33,20 @@ class NoPrefectServer(Exception):
     """What is there does not answer as a Prefect server does; its text says how."""
 
 
-def talk(api_url: str, say: Callable[[SyncPrefectClient], Answer]) -> Answer:
+def talk(
+    api_url: str, say: Callable[[SyncPrefectClient], Answer], seconds: float | None = None
+) -> Answer:
     """Say something to a server and hear its answer.
 
     Args:
         api_url: its API.
         say: gets a client.
+        seconds: for all of it, 10 when None; each read has a third.
 
     Raises:
         NoPrefectServer: it does not answer in time, refuses, or answers nonsense.
     """
+    seconds = seconds or TALK_SECONDS
     try:
         # Prefect reads its settings while it is imported: those of a run that may follow.
         settings.prepare_prefect(quiet_terminal=True)
@@ -56,7 +59,7 @@ def talk(api_url: str, say: Callable[[SyncPrefectClient], Answer]) -> Answer:
     here = {
         names.PREFECT_API_URL: api_url,
         **({names.PREFECT_API_AUTH_STRING: password} if password else {}),
-        names.PREFECT_API_REQUEST_TIMEOUT: ANSWER_SECONDS,
+        names.PREFECT_API_REQUEST_TIMEOUT: seconds / 3,
         names.PREFECT_CLIENT_MAX_RETRIES: 1,
     }
     bounds = {"headers": {"Accept-Encoding": "identity"}, "event_hooks": {"response": [_bound]}}
@@ -73,11 +76,11 @@ def talk(api_url: str, say: Callable[[SyncPrefectClient], Answer]) -> Answer:
     # A thread that outlives its time is left to itself; it cannot hold the process up.
     thread = threading.Thread(target=copy_context().run, args=(work,), daemon=True)
     thread.start()
-    thread.join(TALK_SECONDS)
+    thread.join(seconds)
     if answers:
         return answers[0]
     if not failures:
-        raise NoPrefectServer(f"no whole answer within {TALK_SECONDS:.0f} seconds")
+        raise NoPrefectServer(f"no whole answer within {seconds:.0f} seconds")
     raise NoPrefectServer(_first_line(failures[0])) from failures[0]
 
 

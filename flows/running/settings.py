@@ -17,7 +17,7 @@ from bpeline.registry.environment import HOME_VARIABLE, PREFECT_FILES, addresses
 from bpeline.registry.workspace import Workspace, read_server_secret, served_prefect
 from bpeline.tokenizer_core.bounded_files import read_file, read_toml
 from bpeline.tokenizer_core.errors import InvalidOption, NotTrusted, StorageError
-from bpeline.tokenizer_core.redaction import tell_secrets_of
+from bpeline.tokenizer_core.redaction import tell_secrets_of, without_secrets
 
 # Set only where the user has not. The log of a run goes to the server; on the terminal the command
 # line speaks for itself, so Prefect prints nothing below CRITICAL there.
@@ -154,6 +154,27 @@ def prepare_prefect(api_url: str | None = None, *, quiet_terminal: bool = False)
         os.environ |= own_server(api_url)
     for name, value in {**_QUIET_PREFECT, **(_QUIET_TERMINAL if quiet_terminal else {})}.items():
         os.environ.setdefault(name, value)
+
+
+@contextmanager
+def importing_prefect() -> Iterator[None]:
+    """Let Prefect be imported in the block, with its environment.
+
+    Raises:
+        InvalidOption: it cannot read its settings.
+        NotTrusted: some of them are another user's.
+    """
+    prepare_prefect()
+    try:
+        yield
+    except (Exception, SystemExit) as error:  # Prefect says why, and exits
+        said = without_secrets(str(error)).partition("\n")[0] or type(error).__name__
+        raise InvalidOption(
+            f"Prefect cannot be imported: {said}",
+            "settings that Prefect accepts, in variables PREFECT_…, prefect.toml, pyproject.toml, "
+            "and profiles.toml",
+            "type `prefect config view` to see what it says of them",
+        ) from error
 
 
 @contextmanager

@@ -201,6 +201,9 @@ def together() -> Iterator[None]:
     try:
         with stopped_by(stop.is_set):
             yield
+    except BaseException:
+        stop.set()
+        raise
     finally:
         _together.reset(token)
 
@@ -230,7 +233,7 @@ def map_threads(
 ) -> list[R]:
     """Run ``function(item, **shared)`` for every item in some threads; see `all_results`."""
     work = stopping_together(partial(function, **shared))
-    with together(), ThreadPoolExecutor(workers) as threads:
+    with ThreadPoolExecutor(workers) as threads, together():
         # In a copy of the context, so that the function sees who listens.
         futures = [threads.submit(copy_context().run, work, item) for item in items]
         return all_results({one: one for one in futures}, on_interrupt)

@@ -8,18 +8,19 @@ from typing import Any, ParamSpec, TypeVar
 
 from bpeline.flows.running import settings
 from bpeline.flows.running.steps import all_results, map_threads, stopping_together, together
+from bpeline.flows.running.termination import interruption_behind
 from bpeline.tokenizer_core.errors import RegistryUnreachable
 from bpeline.tokenizer_core.redaction import hide_in_errors
 
-settings.prepare_prefect()  # with the server's address, where one was chosen
-import prefect as prefect  # noqa: E402 - reads the environment prepared above
-
+with settings.importing_prefect():
+    import prefect as prefect
+    from prefect.tasks import Task as PrefectTask
 P = ParamSpec("P")
 R = TypeVar("R")
 Tell = Callable[[], None]
 
 
-class Task(prefect.Task[P, R]):  # type: ignore[misc]
+class Task(PrefectTask[P, R]):  # type: ignore[misc]
     """A `prefect.Task` that calls its function directly outside a flow run."""
 
     def __init__(self, function: Callable[P, R], **options: Any) -> None:
@@ -41,7 +42,7 @@ class Task(prefect.Task[P, R]):  # type: ignore[misc]
             return map_threads(self.plain, items, workers, on_interrupt, **shared)
         first, *_ = inspect.signature(self.plain).parameters
         same = {name: prefect.unmapped(value) for name, value in shared.items()}
-        with together(), prefect.task_runners.ThreadPoolTaskRunner(workers) as runner:
+        with prefect.task_runners.ThreadPoolTaskRunner(workers) as runner, together():
             futures = runner.map(self, {first: items, **same})
             return all_results({one.wrapped_future: one for one in futures}, on_interrupt)
 
@@ -55,4 +56,5 @@ def unreachable(task: Task[Any, Any], run: object, state: Any) -> bool:
     """For ``retry_condition_fn``: a server did not answer, and nobody waits at a terminal."""
     here = prefect.context.FlowRunContext.get()
     unattended = here is not None and here.flow_run.deployment_id is not None
-    return unattended and isinstance(state.data, RegistryUnreachable)
+    silent = isinstance(state.data, RegistryUnreachable) and not interruption_behind(state.data)
+    return unattended and silent

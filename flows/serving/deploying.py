@@ -22,6 +22,7 @@ from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryUnreachable
 
 KEPT = "kept: "
+SECONDS = 60.0  # for each thing that a server is asked: it may have just started
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,17 +105,11 @@ def deploy(order: Order, environment: Mapping[str, str]) -> Deployed:
         entry.setdefault("paused", False)
         before = present.get(_key(entry["entrypoint"], entry["name"]))
         if before is not None and not order.force:
-            resource = f"prefect.deployment.{before.id}"
-            automations = _asked(
-                api, lambda client, of=resource: client.read_resource_related_automations(of)
-            )
-            notes += _kept_paused(
-                entry, before, {one.name for one in automations if not one.enabled}
-            )
+            notes += _kept_paused(entry, before, _automations(api, before, paused=True))
     if entries:
         notes += _asked(api, lambda client: work_pool.make(client, order.pool, order.force))
         _prefect_deploy({**content, "deployments": entries}, environment)
-        _require_all(_asked(api, lambda client: _present(client, entries)), entries)
+        _require_all(api, entries)
     left: list[Any] = []
     if order.tags:
         left = _asked(api, lambda client: _left_over(client, order, environment, names))
@@ -132,7 +127,7 @@ def _asked(api: str, ask: Any) -> Any:
         RegistryUnreachable: it does not, or refuses.
     """
     try:
-        return runner.talk(api, ask)
+        return runner.talk(api, ask, SECONDS)
     except runner.NoPrefectServer as error:
         raise RegistryUnreachable(
             f"Prefect could not deploy: {error}",
@@ -230,22 +225,35 @@ def _prefect_deploy(content: Mapping[str, Any], environment: Mapping[str, str]) 
         )
 
 
-def _require_all(present: Mapping[tuple[str, str], Any], entries: Iterable[Any]) -> None:
+def _require_all(api: str, entries: Sequence[Any]) -> None:
     """See that a server has what was deployed.
 
     Raises:
         RegistryUnreachable: it has less.
     """
+    present = _asked(api, lambda client: _present(client, entries))
     for entry in entries:
         there = present.get(_key(entry["entrypoint"], entry["name"]))
-        wanted = len(entry.get("schedules", ()))
-        if there is None or len(there.schedules) < wanted:
-            has = "is not there" if there is None else f"has {len(there.schedules)} schedules"
+        lacks = ""
+        if there is None or there.entrypoint != entry["entrypoint"]:
+            lacks = "the deployment"
+        elif len(there.schedules) < len(entry.get("schedules", ())):
+            lacks = "a schedule"
+        elif {one.get("name") for one in entry.get("triggers", ())} - _automations(api, there):
+            lacks = "an automation"
+        if lacks:
             raise RegistryUnreachable(
-                f"Prefect deployed less than the file says: {entry['name']} {has}",
-                f"the deployment, with {wanted} schedules",
-                "type `prefect deploy` with the same file to see what it says",
+                f"Prefect deployed less than the file says: it lacks {lacks} of {entry['name']}",
+                "what the file says",
+                "type the same command again, and look at the server's log",
             )
+
+
+def _automations(api: str, present: Any, *, paused: bool = False) -> set[str]:
+    """The names of a deployment's automations; of all, or of those that are paused."""
+    resource = f"prefect.deployment.{present.id}"
+    found = _asked(api, lambda client: client.read_resource_related_automations(resource))
+    return {one.name for one in found if not (paused and one.enabled)}
 
 
 def _left_over(

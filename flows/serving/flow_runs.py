@@ -17,7 +17,15 @@ import httpx
 from pydantic import ValidationError
 
 from bpeline.flows.requests import Request, as_markdown
-from bpeline.flows.running import FlowKind, interruption_behind, prefect, progress, settings
+from bpeline.flows.running import (
+    FlowKind,
+    interruption_behind,
+    prefect,
+    progress,
+    settings,
+    task,
+    unreachable,
+)
 from bpeline.flows.serving.prefect_listener import PrefectListener
 from bpeline.flows.serving.project_deployments import MLFLOW_TAG
 from bpeline.registry.opening import open_registry
@@ -26,7 +34,9 @@ from bpeline.tokenizer_core.redaction import hide_in_errors, hide_in_logs, witho
 from bpeline.tokenizer_core.urls import refuse_secrets_in
 
 HOUR = 3600
-LOCKED_SECONDS = 10.0  # between two looks at a workspace that somebody works in
+# Between two looks at a workspace that somebody works in, at first and in the end: each look may be
+# task runs.
+LOCKED_SECONDS, LONGEST_SECONDS = 10.0, 60.0
 # What Prefect raises in a flow when its server goes away, refuses, or answers nonsense.
 _OF_A_SERVER = (
     httpx.HTTPError,
@@ -36,10 +46,8 @@ _OF_A_SERVER = (
 )
 Parameters = Mapping[str, Any]
 
-# What a flow called from here came to, though the server may not have heard it.
+# What a flow called from here came to, a result or an error, though the server may not hear of it.
 _results: ContextVar[list[Any] | None] = ContextVar("results", default=None)
-
-hide_in_logs()  # which go to the server
 
 
 def flow(
@@ -66,8 +74,9 @@ def flow(
         @functools.wraps(function)
         def run(*args: Any, **parameters: Any) -> Any:
             here = prefect.context.FlowRunContext.get()
-            if here is None:
+            if here is None or here.flow is None or here.flow.fn is not run:  # or another flow's
                 return _interruptible(function, *args, **parameters)
+            hide_in_logs()  # which go to the server
             asked, name = here.parameters, about(here.parameters)
             listener = PrefectListener(kind, name)
 
@@ -79,12 +88,10 @@ def flow(
             heard = progress.Several([progress.current(), listener])
             with progress.listening(heard), hide_in_errors():
                 if here.flow_run.deployment_id is None:
-                    result = _interruptible(function, *args, **parameters)
+                    result = _kept(function, *args, **parameters)
                 else:  # nobody waits for it at a terminal
                     require_own_mlflow(here.flow_run.tags, asked.get("workspace"))
                     result = waiting_for_others(work, listener.note)
-            if (results := _results.get()) is not None:
-                results.append(result)
             listener.name_run(run_name(asked, called(result)))
             ended, why = state(result)
             return (
@@ -133,13 +140,30 @@ def recorded(flow: Any, request: Request, workspace: str | None, api_url: str) -
     except _OF_A_SERVER as error:
         said = without_secrets(str(error)).partition("\n")[0] or type(error).__name__
         gone = f"the Prefect server is gone ({said})"
-        if done:
+        if done and not isinstance(done[0], _OF_A_SERVER):
             progress.current().note(f"{gone} and does not know how this run ended")
+            if isinstance(done[0], BaseException):
+                raise done[0] from None
             return done[0]
         progress.current().note(f"{gone}; going on in this process")
         return flow.fn(request, workspace)
     finally:
         _results.reset(token)
+
+
+def _kept(function: Callable[..., Any], *args: Any, **parameters: Any) -> Any:
+    """Call a function, and remember for `recorded` what came of it."""
+    kept = _results.get()
+    outcome: Any = None
+    try:
+        outcome = _interruptible(function, *args, **parameters)
+        return outcome
+    except BaseException as error:
+        outcome = error
+        raise
+    finally:
+        if kept is not None:
+            kept.append(outcome)
 
 
 def _interruptible(function: Callable[..., Any], *args: Any, **parameters: Any) -> Any:
@@ -155,7 +179,7 @@ def _interruptible(function: Callable[..., Any], *args: Any, **parameters: Any) 
 
 def waiting_for_others(work: Callable[[], Any], say: Callable[[str], object]) -> Any:
     """Do ``work`` as soon as nobody else holds the workspace; ``say`` is told for whom it waits."""
-    said = ""
+    said, seconds = "", LOCKED_SECONDS
     while True:
         try:
             return work()
@@ -163,9 +187,16 @@ def waiting_for_others(work: Callable[[], Any], say: Callable[[str], object]) ->
             if error.happened != said:
                 said = error.happened
                 say(f"waiting: {said}")
-            time.sleep(LOCKED_SECONDS)
+            time.sleep(seconds)
+            seconds = min(2 * seconds, LONGEST_SECONDS)
 
 
+@task(
+    name="find MLflow",
+    retries=3,
+    retry_delay_seconds=[30, 120, 300],
+    retry_condition_fn=unreachable,
+)
 def require_own_mlflow(tags: Iterable[str], workspace: str | None) -> None:
     """See that a deployment's run works with the MLflow that it was deployed for.
 

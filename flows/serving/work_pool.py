@@ -56,7 +56,11 @@ def make(client: Any, pool: str, force: bool) -> list[str]:
             f"kept: the work pool {pool} has the type {present.type}; "
             f"`bpeline server` runs only pools of the type {TYPE}"
         ]
-    notes = [f"kept: the work pool {pool} is paused"] if present.is_paused else []
+    notes = []
+    if present.is_paused and force:
+        client.update_work_pool(pool, WorkPoolUpdate(is_paused=False))
+    elif present.is_paused:
+        notes.append(f"kept: the work pool {pool} is paused")
     if present.base_job_template != TEMPLATE:
         if force:
             client.update_work_pool(pool, WorkPoolUpdate(base_job_template=TEMPLATE))

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from bpeline.flows import prefect_flows
+from bpeline.flows.collect_garbage import collect_garbage
 from bpeline.flows.running import tasks
 from bpeline.flows.serving import flow_runs
 from bpeline.flows.serving.flow_runs import require_nobody_trains, waiting_for_others
@@ -20,6 +21,7 @@ from bpeline.tokenizer_core.errors import (
     EmptyCorpus,
     InvalidOption,
     RegistryUnreachable,
+    StorageError,
     WorkspaceLocked,
 )
 
@@ -53,12 +55,20 @@ def test_a_locked_workspace_is_waited_for_and_the_reason_said_once(slept: list[f
     work = failing(locked("one"), locked("one"), locked("another"))
     assert waiting_for_others(work, said.append) == "done"
     assert [re.findall("one|another", line) for line in said] == [["one"], ["another"]]
-    assert slept == [flow_runs.LOCKED_SECONDS] * 3
+    assert slept == [10.0, 20.0, 40.0], "and a minute in the end"
+
+
+def hiding(interruption: BaseException) -> RegistryUnreachable:
+    """An error of a library's that Ctrl-C, or a cancellation, is behind."""
+    error = RegistryUnreachable("MLflow does not answer", "a server", "start it")
+    error.__context__ = interruption
+    return error
 
 
 @pytest.mark.parametrize(
     ("deployment", "error", "again"),
     [
+        ("made it", hiding(KeyboardInterrupt()), False),
         ("made it", RegistryUnreachable("MLflow does not answer", "a server", "start it"), True),
         (None, RegistryUnreachable("MLflow does not answer", "a server", "start it"), False),
         ("made it", EmptyCorpus("nothing in it", "text", "name some"), False),
@@ -99,3 +109,12 @@ def test_a_deployment_that_0_2_made_says_what_to_type() -> None:
     with pytest.raises(InvalidOption) as refused:
         _ = prefect_flows.train_tokenizer
     assert "`bpeline deploy`" in refused.value.next_step
+
+
+def test_inside_a_flow_of_somebody_else_a_flow_s_function_is_a_function(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    theirs = SimpleNamespace(flow=SimpleNamespace(fn=print), parameters={}, flow_run=None)
+    monkeypatch.setattr(flow_runs.prefect.context.FlowRunContext, "get", lambda: theirs)
+    with pytest.raises(StorageError):  # not of a parameter that the other flow does not have
+        collect_garbage.fn()

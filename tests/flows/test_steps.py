@@ -147,3 +147,14 @@ def test_what_is_no_flow_imports_no_prefect() -> None:
         env={**os.environ, "PYTHONPATH": path},
     )  # fmt: skip
     assert ended.stdout.split() == ["False"]
+
+
+def test_settings_that_prefect_cannot_read_are_named() -> None:
+    program = "from bpeline.flows.running import task"
+    path = os.pathsep.join(map(os.path.abspath, sys.path))
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": path, "PREFECT_SERVER_API_PORT": "abc"},
+    )  # fmt: skip
+    assert "InvalidOption: Prefect cannot be imported" in ended.stderr
+    assert "`prefect config view`" in ended.stderr
