@@ -22,7 +22,7 @@ import json, sys
 import flows, registry, tokenizer_core
 import bpeline
 from bpeline import Tokenizer, count_words, load_tokenizer, train_bpe
-from bpeline.flows import diagnosis
+from bpeline.flows.cli import diagnosis
 from bpeline.flows.serving import local_server
 from bpeline.registry import list_versions
 

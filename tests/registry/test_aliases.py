@@ -109,7 +109,7 @@ def test_rollback_never_leads_to_a_tokenizer_that_the_alias_did_not_point_to(
                 closing(sqlite3.connect(registry.workspace.root / "catalogue.sqlite")) as ours,
                 ours,
             ):
-                ours.execute("UPDATE alias_history SET from_digest = '', to_digest = ''")
+                ours.execute("UPDATE alias_moves SET from_digest = '', to_digest = ''")
             mlflow.execute("UPDATE model_versions SET creation_time = creation_time + 60000")
             expected = "news@champion"
     with pytest.raises(UnknownVersion, match=expected):

@@ -34,16 +34,14 @@ _IN_MLFLOW: Tables = {
     ),
 }
 _IN_CATALOGUE: Tables = {
-    "versions": (
-        "number = 1",
+    "lineage": (
+        "id = 1",
         {
-            "id": "n", "number": "n", "trained": "n",
-            "digest": "digest_of(n)", "run_id": COPIED,
+            "id": "n", "digest": "digest_of(n)", "run_id": COPIED,
+            "registered": "(SELECT json_group_object(key, n) FROM json_each(registered))",
         },
     ),
-    "registrations": ("number = 1", {"number": "n", "digest": "digest_of(n)"}),
-    "alias_history": ("id = 1", {"id": "n", "from_number": "n - 1", "to_number": "n"}),
-    "metrics": ("version_id = 1", {"id": "n * 1000000 + id", "version_id": "n"}),
+    "alias_moves": ("id = 1", {"id": "n", "from_number": "n - 1", "to_number": "n"}),
 }  # fmt: skip
 
 
