@@ -94,9 +94,11 @@ def repair(registry: Registry, *, write: bool = False) -> Repair:
 def _repair(registry: Registry, write: bool) -> Repair:
     told = Repair(written=write)
     kept = _without_deleted(registry, _kept_versions(registry, _directories(registry)))
+    catalogue_is_lost = False
     try:
         _ = registry.catalogue
     except StoreLost as error:
+        catalogue_is_lost = True
         told.found.append(error.happened)
         told.lost += _LOST_WITH_A_CATALOGUE
         tables = sum(1 for _ in registry.workspace.tables.glob("*.duckdb"))
@@ -115,6 +117,9 @@ def _repair(registry: Registry, write: bool) -> Repair:
         told.found.append(error.happened)
         told.lost.append("numbers in the MLflow that is gone, and who moved aliases there")
         told.done.append("the MLflow that is there now, or that will be made, is taken instead")
+        if not catalogue_is_lost:  # which forgets deleted versions, as the MLflow that is gone knew
+            find = registry.catalogue.find_version
+            kept = [one for one in kept if find(one.name, one.digest) is not None]
         if write:
             registry.catalogue.forget_registrations(store)
             registry.forget_mlflow()

@@ -91,6 +91,7 @@ def test_statements_do_not_grow_with_the_versions(home: Path, made: Made, mlflow
         few = asked(made, count, 0)
         catalogue = home / "catalogue.sqlite"
         copy_first_version(Path(mlflow_uri.removeprefix("sqlite:///")), catalogue, MANY)
+        list_versions("news")  # MLflow's file has changed: what it holds is looked at once
         many = asked(made, count, 1)
     assert few == many
     assert few["versions"] > 3
