@@ -95,6 +95,7 @@ def make(path: Path, open_client: OpenClient) -> None:
             return
         made = path.with_name(f".tmp-{secrets.token_hex(6)}-made-{path.name}")
         try:
+            made.touch()  # as the umask says; SQLite would let no group write
             _create(made, open_client)
             DURABLE.disk.sync(made)
             for ending in ("-journal", "-wal", "-shm"):  # SQLite would write it into the new one

@@ -50,7 +50,6 @@ for pattern in ("gpt2", "cl100k", "o200k", "starcoder"):
 open("many.txt", "w").write(" ".join(map(str, range(5000))))
 count_words("many.txt")  # more words than become rows at once
 WordTable().add(count_words("corpus.txt"))
-WordTable().added_to(count_words("corpus.txt"))
 WordParts(10, 2).make_room(0, 1000, 0)
 WordTable()._grow_entries(1 << 20)
 open("corpus.jsonl", "w").write('{"text": "a word"}\\n' * 9)
