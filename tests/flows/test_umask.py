@@ -41,9 +41,7 @@ def test_everything_that_a_training_makes_follows_the_umask(
         done = bpeline(*command)
         assert done.exit_code == 0, done.output
     # Its directory follows the umask, and where the group may write, the lock is the group's.
-    # Prefect makes its home, which tests have here, for its owner alone.
     private = PRIVATE | {
-        "prefect": 0o700,
         ".bpeline/querying/lock": 0o660 if umask == 0o002 else 0o600,
     }
     unlike = {}
