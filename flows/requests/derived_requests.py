@@ -26,14 +26,22 @@ class ExtensionRequest(DerivedRequest):
         description="number of ids of the new version; auto for the one at which text costs a "
         "model least"
     )
-    paths: tuple[str, ...] = Field((), description="the corpus; that of the version when empty")
-    name: Maybe[str] = Field(
-        None, description="the name to register under; that of the version when empty"
+    paths: tuple[str, ...] = Field(
+        default=(), description="the corpus; that of the version when empty"
     )
-    reserve: int = Field(0, description="slots after the new ids")
-    round_to: int = Field(1, description="more slots, until the number of ids is a multiple")
-    largest_size: Maybe[int] = Field(None, description="with auto, the largest that is asked about")
-    model_shape: Maybe[str] = Field(None, description="with auto, the model that text costs least")
+    name: Maybe[str] = Field(
+        default=None, description="the name to register under; that of the version when empty"
+    )
+    reserve: int = Field(default=0, description="slots after the new ids")
+    round_to: int = Field(
+        default=1, description="more slots, until the number of ids is a multiple"
+    )
+    largest_size: Maybe[int] = Field(
+        default=None, description="with auto, the largest that is asked about"
+    )
+    model_shape: Maybe[str] = Field(
+        default=None, description="with auto, the model that text costs least"
+    )
 
     @property
     def size(self) -> int:
@@ -64,9 +72,11 @@ class SuperwordsRequest(ExtensionRequest):
     """The parameters of going on to tokens of several words."""
 
     transition_size: Maybe[int] = Field(
-        None, description="how many of its ids the version gives; all of them when empty"
+        default=None, description="how many of its ids the version gives; all of them when empty"
     )
-    cuts: Cuts = Field("punctuation", description="where superwords end, see `superword_lines`")
+    cuts: Cuts = Field(
+        default="punctuation", description="where superwords end, see `superword_lines`"
+    )
 
 
 class PruneRequest(DerivedRequest):
@@ -74,14 +84,15 @@ class PruneRequest(DerivedRequest):
 
     output: str = Field(description="the plan, JSON")
     paths: tuple[str, ...] = Field(
-        (),
+        default=(),
         description="files to count tokens in; the words that the version was trained on when "
         "empty",
     )
-    min_count: int = Field(0, description="tokens go that occur less often")
-    drop_unreachable: bool = Field(False, description="tokens go that no text leads to")
+    min_count: int = Field(default=0, description="tokens go that occur less often")
+    drop_unreachable: bool = Field(default=False, description="tokens go that no text leads to")
     save_to: Maybe[str] = Field(
-        None, description="where to save the tokenizer that is left, in the ``bpeline`` format"
+        default=None,
+        description="where to save the tokenizer that is left, in the ``bpeline`` format",
     )
 
 

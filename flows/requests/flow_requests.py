@@ -18,32 +18,34 @@ class DriftRequest(Request):
 
     name: str = Field(description="the tokenizer's")
     paths: tuple[str, ...] = Field(
-        (),
+        default=(),
         description='files, directories and globs of new text; "python:stdlib" is the Python '
         "standard library's own source text",
     )
-    alias: str = Field(CHAMPION, description="which of its versions is watched")
+    alias: str = Field(default=CHAMPION, description="which of its versions is watched")
     sources: tuple[str, ...] = Field(
-        (),
+        default=(),
         description="more of it with names and labels, spelt as for an evaluation; each is a "
         "slice. One that the version was evaluated on under the same name is compared with that",
     )
     rules: Maybe[str] = Field(
-        None,
+        default=None,
         description="a .toml file of rules in the spelling of those of promotion; "
         "`registry.drift_rules.DEFAULT_RULES` when empty",
     )
     separator: Maybe[str] = Field(
-        None,
+        default=None,
         description="what stands between the documents of a text file; the version's special "
         "tokens when empty; none: each file is one document",
     )
     least_documents: int = Field(
-        LEAST_WATCHED_DOCUMENTS,
+        default=LEAST_WATCHED_DOCUMENTS,
         description="of each slice, and of the version's own text; from fewer nothing is concluded",
     )
-    least_bytes: int = Field(LEAST_WATCHED_BYTES, description="likewise")
-    workers: Maybe[int] = Field(None, description="threads for counting; all cores when empty")
+    least_bytes: int = Field(default=LEAST_WATCHED_BYTES, description="likewise")
+    workers: Maybe[int] = Field(
+        default=None, description="threads for counting; all cores when empty"
+    )
 
     @model_validator(mode="after")
     def _accepted(self) -> DriftRequest:
@@ -68,52 +70,56 @@ class DatasetRequest(Request):
         "the Python standard library's own source text"
     )
     output: Maybe[str] = Field(
-        None,
+        default=None,
         description="the directory, or URL of a store, in which the version gets its own: news-3; "
         '"tokens" in the workspace when empty',
     )
     format: Literal["bin", "npy", "megatron", "parquet"] = Field(
-        "bin",
+        default="bin",
         description="bin: raw numbers; npy: NumPy arrays; megatron: what Megatron-LM and NeMo "
         "read; parquet: a row for each document",
     )
     separator: Maybe[str] = Field(
-        None,
+        default=None,
         description="what stands between the documents of a text file; the version's special "
         "tokens when empty; none: each file is one document",
     )
     end_of_text: Maybe[str] = Field(
-        None, description="the special token to put behind each document; none when empty"
+        default=None, description="the special token to put behind each document; none when empty"
     )
     invalid_utf8: Literal["strict", "replace", "ignore"] = Field(
-        "strict",
+        default="strict",
         description="bytes that are not UTF-8: strict (an error), replace (U+FFFD) or ignore (they "
         "are left out)",
     )
-    text_field: str = Field("text", description="the field of .jsonl lines, or column, of the text")
+    text_field: str = Field(
+        default="text", description="the field of .jsonl lines, or column, of the text"
+    )
     include: tuple[str, ...] = Field(
-        (),
+        default=(),
         description="read files of these names as text as well, '*.rst' or 'notes/*.log', where "
         "directories and globs are searched",
     )
     strict: bool = Field(
-        False, description="an error where the search meets files that are not read"
+        default=False, description="an error where the search meets files that are not read"
     )
     id_field: str = Field(
-        "id", description="the one that names the document, kept in the index of documents"
+        default="id", description="the one that names the document, kept in the index of documents"
     )
     shard_megabytes: int = Field(
-        256, description="MiB of text in a shard; documents are never divided"
+        default=256, description="MiB of text in a shard; documents are never divided"
     )
     pack: Maybe[int] = Field(
-        None,
+        default=None,
         description="write the documents once more, shuffled and end to end, as sequences of so "
         "many ids; not when empty",
     )
-    seed: int = Field(0, description="with pack: decides the order of documents")
-    threads: Maybe[int] = Field(None, description="for encoding; one per processor when empty")
+    seed: int = Field(default=0, description="with pack: decides the order of documents")
+    threads: Maybe[int] = Field(
+        default=None, description="for encoding; one per processor when empty"
+    )
     engine: str = Field(
-        "local",
+        default="local",
         description="who encodes and packs: local (threads), dask (processes of this machine), or "
         "the Dask cluster at tcp://HOST:PORT",
     )
@@ -138,14 +144,16 @@ class DatasetRequest(Request):
 class GarbageRequest(Request):
     """The parameters of removing what no version needs."""
 
-    days: float = Field(30.0, description="what was written less than so many days ago stays")
+    days: float = Field(
+        default=30.0, description="what was written less than so many days ago stays"
+    )
     counts_of: Maybe[int] = Field(
-        None,
+        default=None,
         description="keep word counts for so many of the newest versions of each name, and for "
         "those with an alias; for all versions when empty",
     )
     remove: bool = Field(
-        False, description="remove what is found; without, the run only says what there is"
+        default=False, description="remove what is found; without, the run only says what there is"
     )
 
     @model_validator(mode="after")
@@ -163,12 +171,12 @@ class RecertifyRequest(Request):
     """The parameters of reading exports again."""
 
     versions: tuple[str, ...] = Field(
-        (),
+        default=(),
         description="names, for the versions their aliases point to, and references such as "
         "news/3; every name when empty",
     )
     library: Maybe[str] = Field(
-        None,
+        default=None,
         description="a folder whose packages are asked instead of those installed, as "
         "`pip install --target FOLDER` makes it",
     )

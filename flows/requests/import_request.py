@@ -30,30 +30,35 @@ class ImportRequest(Request):
     )
     name: str = Field(description="the name to register under: a-z, 0-9, '.', '_' and '-'")
     algorithm: Literal["", "greedy"] = Field(
-        "", description="greedy: the file is a list of tokens, one a line, see docs/algorithms.md"
+        default="",
+        description="greedy: the file is a list of tokens, one a line, see docs/algorithms.md",
     )
     end_of_word: str = Field(
-        "", description="with --algorithm greedy: what tokens end with at the end of a word"
+        default="", description="with --algorithm greedy: what tokens end with at the end of a word"
     )
-    licence: str = Field("", description="under which terms its makers give it, for the record")
+    licence: str = Field(
+        default="", description="under which terms its makers give it, for the record"
+    )
     roles: tuple[str, ...] = Field(
-        (), description=str(TrainingRequest.model_fields["roles"].description)
+        default=(), description=str(TrainingRequest.model_fields["roles"].description)
     )
     evaluation: tuple[str, ...] = Field(
-        (),
+        default=(),
         description="texts to evaluate on where the name has no evaluation set, which they become: "
         "'english=heldout/*.txt', or a .toml file of such sources",
     )
     baselines: tuple[str, ...] = Field(
-        (),
+        default=(),
         description="tokenizers to measure on the same documents: files or registered versions, "
         "each perhaps named: 'gpt2=gpt2/tokenizer.json'; the champion is always measured",
     )
     rules: Maybe[str] = Field(
-        None,
+        default=None,
         description="a .toml file of rules; the imported version becomes champion if all hold",
     )
-    text_field: str = Field("text", description="the field of .jsonl lines, or column, of the text")
+    text_field: str = Field(
+        default="text", description="the field of .jsonl lines, or column, of the text"
+    )
 
     # What runs have, whatever they do.
     engine: ClassVar[str] = "local"

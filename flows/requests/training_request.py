@@ -100,191 +100,199 @@ class TrainingRequest(Request):
     )
     name: str = Field(description="the name to register under: a-z, 0-9, '.', '_' and '-'")
     vocab_size: int = Field(
-        USUAL_VOCAB,
+        default=USUAL_VOCAB,
         description="number of ids: special tokens, 256 bytes (or the characters), merges; typed "
         "as auto, the one at which text costs the model of model_shape least",
     )
     pattern: str = Field(
-        OPEN,
+        default=OPEN,
         description="the split pattern: gpt2, cl100k, whitespace, jieba, … or a regex; when empty "
         "that of the algorithm, gpt2 for byte-level BPE",
     )
     special_tokens: tuple[str, ...] = Field(
-        (), description="tokens of their own, which also separate documents"
+        default=(), description="tokens of their own, which also separate documents"
     )
     roles: tuple[str, ...] = Field(
-        (),
+        default=(),
         description="what a special token is for, as exports say it: 'eos=<|endoftext|>', bos=…, "
         "pad=…; or model_max_length=8192",
     )
     tie_break: TieBreak = Field(
-        OPEN,
+        default=OPEN,
         description="which of equally frequent pairs is merged: smallest-ids, greatest-bytes or "
         "first-seen; when empty the usual one of the algorithm",
     )
     min_count: int = Field(
-        OPEN,
+        default=OPEN,
         description="pairs that occur less often are not merged; when empty 2, 1 for frequency-bpe",
     )
     max_token_bytes: Maybe[int] = Field(
-        None, description="the longest token; without a limit when empty"
+        default=None, description="the longest token; without a limit when empty"
     )
     invalid_utf8: Literal["strict", "replace", "ignore"] = Field(
-        "strict",
+        default="strict",
         description="bytes that are not UTF-8: strict (an error), replace (U+FFFD) or ignore (they "
         "are left out)",
     )
     include: tuple[str, ...] = Field(
-        (),
+        default=(),
         description="read files of these names as text as well, '*.rst' or 'notes/*.log', where "
         "directories and globs are searched",
     )
     strict: bool = Field(
-        False, description="an error where the search meets files that are not read"
+        default=False, description="an error where the search meets files that are not read"
     )
-    held_out: float = Field(0.01, description="the share of documents kept for evaluation")
-    text_field: str = Field("text", description="the field of .jsonl lines, or column, of the text")
+    held_out: float = Field(default=0.01, description="the share of documents kept for evaluation")
+    text_field: str = Field(
+        default="text", description="the field of .jsonl lines, or column, of the text"
+    )
     workers: int = Field(
-        OPEN,
+        default=OPEN,
         description="threads for counting and merging, or processes of the engine dask; when empty "
         "all cores",
     )
     deduplicate: bool = Field(
-        False,
+        default=False,
         description="count a document once of which exact copies follow; the text is read twice",
     )
     min_word_count: int = Field(
-        1, description="words that occur less often in the whole corpus are left out of training"
+        default=1,
+        description="words that occur less often in the whole corpus are left out of training",
     )
     required_tokens: tuple[str, ...] = Field(
-        (), description="texts that become tokens whatever the corpus holds, such as ' token'"
+        default=(),
+        description="texts that become tokens whatever the corpus holds, such as ' token'",
     )
     forbid: tuple[str, ...] = Field(
-        (),
+        default=(),
         description="no token has a match in it: digits (more than three in a row), email, key, "
         "phone, card, chat-marker, or a regex",
     )
     forbidden_tokens: tuple[str, ...] = Field(
-        (), description="a token that is not made; 'hex:20ff' is the one of these bytes"
+        default=(), description="a token that is not made; 'hex:20ff' is the one of these bytes"
     )
     forbid_from: tuple[str, ...] = Field(
-        (),
+        default=(),
         description="a registered version: what its screening found is forbidden, the kinds of "
         "personal data and the tokens that one document alone made",
     )
     characters: Literal["any", "whole", "left-to-right"] = Field(
-        "any",
+        default="any",
         description="what tokens may be made of parts of characters: any; whole (a token is whole "
         "characters or a part of one, and mixes nothing with it) or left-to-right (parts are "
         "merged only to complete a character from its left)",
     )
     parity: Literal["off", "base", "window"] = Field(
-        "off",
+        default="off",
         description="each merge serves the named source (language) that is worst off, instead of "
         "all text together: base, or window, under which none comes much more often than others",
     )
     parity_dev: tuple[str, ...] = Field(
-        (),
+        default=(),
         description="with parity: texts that say who is worst off, best the same in each language, "
         "'german=dev/de.txt', one for each source; without them the least compressed source is",
     )
     parity_window: int = Field(
-        100, description="with parity window: so many of the last choices are looked at"
+        default=100, description="with parity window: so many of the last choices are looked at"
     )
     parity_alpha: float = Field(
-        2.0,
+        default=2.0,
         description="with parity window: a source is passed over while its part of these is more "
         "than this, divided by the number of sources",
     )
     parity_global: int = Field(
-        0, description="with parity: so many first merges serve all text together"
+        default=0, description="with parity: so many first merges serve all text together"
     )
     chunk_bytes: int = Field(
-        CHUNK_BYTES,
+        default=CHUNK_BYTES,
         description="how long the chunks are that are counted by themselves, in bytes; they end "
         "where no word goes on. Words are the same whatever it is, held-out documents are not",
     )
     table_memory: int = Field(
-        256,
+        default=256,
         description="MiB, 2 at least, that the words of one thread take at most while it counts, "
         "beside a chunk of 64 MiB; what does not fit goes to disk. Learning needs all distinct "
         "words, whatever this is",
     )
     algorithm: Algorithm = Field(
-        BYTE_BPE, description="what is learned, and how texts are encoded: see docs/algorithms.md"
+        default=BYTE_BPE,
+        description="what is learned, and how texts are encoded: see docs/algorithms.md",
     )
     options: Mapping[str, Any] = Field(
-        {}, description="what the algorithm alone is told, see `algorithm_options`"
+        default={}, description="what the algorithm alone is told, see `algorithm_options`"
     )
     evaluation: tuple[str, ...] = Field(
-        (),
+        default=(),
         description="texts to evaluate on instead of held-out documents: 'english=heldout/*.txt', "
         "'german:language=de:domain=news=heldout/de/*.txt', or a .toml file of such sources",
     )
     baselines: tuple[str, ...] = Field(
-        (),
+        default=(),
         description="tokenizers to measure on the same documents: files or registered versions, "
         "each perhaps named: 'gpt2=gpt2/tokenizer.json'; the champion is always measured",
     )
     rules: Maybe[str] = Field(
-        None,
+        default=None,
         description="a .toml file of rules; the new version becomes champion if all hold, and "
         "stays candidate if one does not. The first version has nothing to be compared with",
     )
     extends: str = Field(
-        "", description="digest of a registered version whose merges come first, see bpeline extend"
+        default="",
+        description="digest of a registered version whose merges come first, see bpeline extend",
     )
     continued_ids: int = Field(
-        0, description="how many ids the extended version has, where it is a tokenizer of others"
+        default=0,
+        description="how many ids the extended version has, where it is a tokenizer of others",
     )
     transition_size: int = Field(
-        0,
+        default=0,
         description="how many of its ids the extended version gives where tokens of several words "
         "follow, see bpeline superwords; 0: none do",
     )
     text_form: Literal["", "NFC", "NFD", "NFKC", "NFKD"] = Field(
-        "", description="the Unicode form of a tokenizer of others that is extended"
+        default="", description="the Unicode form of a tokenizer of others that is extended"
     )
     reserve: int = Field(
-        0,
+        default=0,
         description="slots among the ids, the last ones, that stand for nothing yet: special "
         "tokens <|reserved_0|> … to be named later, see bpeline rename",
     )
     round_to: int = Field(
-        1, description="more slots follow until the number of ids is a multiple of it, such as 128"
+        default=1,
+        description="more slots follow until the number of ids is a multiple of it, such as 128",
     )
     counts: tuple[str, ...] = Field(
-        (),
+        default=(),
         description="instead of paths: Parquet files of words and their counts, made elsewhere "
         "with the same split pattern; equal words are added up. Texts of --eval are needed, for "
         "counts hold none",
     )
     count_columns: str = Field(
-        "word,count", description="the columns of words and of counts in such files"
+        default="word,count", description="the columns of words and of counts in such files"
     )
     sources: tuple[str, ...] = Field(
-        (),
+        default=(),
         description="instead of paths: named files with labels and weights, such as "
         "'german:language=de:domain=news:weight=2=de/*.txt'",
     )
     temperature: float = Field(
-        OPEN,
+        default=OPEN,
         description="brings the shares of named sources closer together (above 1) or further apart "
         "(below): each share to the power of 1/T; when empty that of the corpus file, else 1",
     )
     engine: str = Field(
-        "local",
+        default="local",
         description="what counts: local (threads), dask (processes of this machine), or the "
         "address of a Dask scheduler whose workers share workspace and corpus: tcp://HOST:PORT",
     )
 
     largest_size: Maybe[int] = Field(
-        None,
+        default=None,
         description="instead of vocab_size, or with auto as vocab_size (131072 when empty): the "
         "largest of the sizes that are asked what they cost",
     )
     model_shape: Maybe[str] = Field(
-        None,
+        default=None,
         description="with largest_size or auto: the model that the vocabulary is for; "
         "llama-3.2-1b, llama-3.1-8b, llama-3.1-70b, marin-moe, a .toml or .json file of its "
         "sizes, or the config.json of a dense model",

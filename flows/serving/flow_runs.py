@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from json import JSONDecodeError
-from typing import Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import httpx
 from pydantic import ValidationError
@@ -33,6 +33,11 @@ from bpeline.tokenizer_core.errors import InvalidOption, WorkspaceLocked
 from bpeline.tokenizer_core.redaction import hide_in_errors, hide_in_logs, without_secrets
 from bpeline.tokenizer_core.urls import refuse_secrets_in
 
+if TYPE_CHECKING:
+    from prefect.flows import Flow
+
+P = ParamSpec("P")
+R = TypeVar("R")
 HOUR = 3600
 # Between two looks at a workspace that somebody works in, at first and in the end: each look may be
 # task runs.
@@ -58,7 +63,7 @@ def flow(
     called: Callable[[Any], str],
     state: Callable[[Any], tuple[str, str]] = lambda _: ("", ""),
     alone: bool = False,
-) -> Callable[[Callable[..., Any]], Any]:
+) -> Callable[[Callable[P, R]], Flow[P, R]]:
     """As `prefect.flow`, for a function whose result people find by its name.
 
     Args:
@@ -70,7 +75,7 @@ def flow(
         alone: a deployment's run waits while another workspace trains the same name.
     """
 
-    def mark(function: Callable[..., Any]) -> Any:
+    def mark(function: Callable[P, R]) -> Flow[P, R]:
         @functools.wraps(function)
         def run(*args: Any, **parameters: Any) -> Any:
             here = prefect.context.FlowRunContext.get()
@@ -101,7 +106,7 @@ def flow(
         described: Any = run
         described.__signature__ = inspect.signature(function, eval_str=True)
         described.__doc__ = as_markdown(function.__doc__ or "")
-        return prefect.flow(
+        marked: Flow[P, R] = prefect.flow(
             run,
             name=kind.name,
             description=(function.__doc__ or "").partition("\n")[0],
@@ -110,6 +115,7 @@ def flow(
             persist_result=False,
             result_serializer="json",  # Prefect keeps a failed flow's error, by default as a pickle
         )
+        return marked
 
     return mark
 

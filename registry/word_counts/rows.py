@@ -197,6 +197,7 @@ def _reading(path: Path, sharing: Workspace) -> Iterator[Iterator[Any]]:
             open_file(path) as content,
             parquet.ParquetFile(
                 content,
+                pre_buffer=False,  # a thread of C++ that cannot be started ends the process
                 thrift_string_size_limit=_LARGEST_FOOTER,
                 thrift_container_size_limit=_LARGEST_FOOTER,
                 page_checksum_verification=True,

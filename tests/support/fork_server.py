@@ -13,7 +13,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import select
 import shutil
 import signal
 import socket
@@ -24,6 +23,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -87,7 +87,7 @@ def _listen(module: str, place: str) -> None:
     answers.write("ready\n")
     answers.close()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who wait
-    while sys.stdin not in select.select([listening, sys.stdin], [], [])[0]:
+    while sys.stdin not in wait([listening, sys.stdin]):
         asking, _ = listening.accept()
         if os.fork() == 0:
             listening.close()
@@ -113,7 +113,7 @@ def _attend(asking: socket.socket, serve: Serve) -> NoReturn:
         _end(serve, json.loads(content))
     for opened in (ended, *streams):
         os.close(opened)
-    while ending not in select.select([asking, ending], [], [])[0]:
+    while ending not in wait([asking, ending]):
         number = asking.recv(1)
         os.kill(serving, number[0] if number else signal.SIGKILL)
         if not number:

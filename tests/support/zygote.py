@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from multiprocessing.connection import wait
 from typing import Any
 
 from fork_server import ask, exit_code, fork_server
@@ -118,7 +118,7 @@ class _Job:
         while True:
             after, number = coming[0]
             left = self._began + after - time.monotonic()
-            if left > 0 and select.select([self._reading], [], [], left)[0]:
+            if left > 0 and wait([self._reading], left):
                 part = os.read(self._reading, 1 << 16)
                 if not part:
                     break

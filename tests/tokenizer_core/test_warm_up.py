@@ -49,7 +49,9 @@ for pattern in ("gpt2", "cl100k", "o200k", "starcoder"):
     count_words("corpus.txt", pattern, ["<|end|>"], 2, chunk_bytes=10_000)
 open("many.txt", "w").write(" ".join(map(str, range(5000))))
 count_words("many.txt")  # more words than become rows at once
-WordTable().add(count_words("corpus.txt"))
+table = WordTable()
+table.add(count_words("corpus.txt"))
+table.rows(SplitPattern.named("gpt2"))
 WordParts(10, 2).make_room(0, 1000, 0)
 WordTable()._grow_entries(1 << 20)
 open("corpus.jsonl", "w").write('{"text": "a word"}\\n' * 9)
