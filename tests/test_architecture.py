@@ -102,6 +102,8 @@ DOORS = {
 }
 # Logged with every version and run by MLflow's own loader, far from this package.
 SHIPPED_TO_MLFLOW = "registry/tracking/mlflow_model.py"
+# Imported when asked for, and in workers.
+CLUSTER = ("flows/engines/dask_engine.py", "flows/engines/errands.py")
 # Libraries that a user may leave out: imported when asked for, each behind one door.
 OPTIONAL: dict[str, str | tuple[str, ...]] = {
     "nltk": "tokenizer_core/splitting/punkt_model.py",
@@ -110,7 +112,7 @@ OPTIONAL: dict[str, str | tuple[str, ...]] = {
     "fsspec": "tokenizer_core/remote_files.py",
     "aiohttp": "tokenizer_core/bounded_downloads.py",
     "huggingface_hub": "registry/exports/hub.py",
-    "distributed": "flows/engines/dask_engine.py",
+    "distributed": CLUSTER,
     "dask": "flows/engines/dask_engine.py",
     # The programs that exports are made for, to compare what they make of them.
     **dict.fromkeys(
@@ -261,8 +263,20 @@ def doors_of(package: str) -> tuple[str, ...]:
 def test_an_optional_library_is_imported_behind_its_door_when_asked_for(package: str) -> None:
     assert modules_importing(package) == list(doors_of(package))
     for door in doors_of(package):
+        if door in CLUSTER:
+            continue
         at_once = imported_packages(ROOT / door, top_level_only=True)
         assert package not in {name.split(".")[0] for name in at_once}
+
+
+def test_what_speaks_to_a_cluster_is_imported_when_asked_for() -> None:
+    inside = {f"bpeline.{door.removesuffix('.py').replace('/', '.')}" for door in CLUSTER}
+    at_once = [
+        name_of(path)
+        for path in FILES
+        if not inside.isdisjoint(imported_packages(path, top_level_only=True))
+    ]
+    assert at_once == ["flows/engines/dask_engine.py"]
 
 
 @pytest.mark.parametrize("package", NOT_OURS)

@@ -33,6 +33,7 @@ from bpeline.tokenizer_core.corpus import (
     SourceFile,
     cut_chunks,
     documents_in,
+    open_source,
     read_alike_together,
     with_small_together,
 )
@@ -180,7 +181,7 @@ def count_chunks(
         count or count_bundle,
         plan.bundles,
         named=files_of,
-        prepare=partial(compile_counting, reading.pattern),
+        prepare=partial(_prepare, reading, _one_of_each_source(plan.bundles), workspace),
         on_interrupt=abandon_matching,
         most_threads=1 if plan.by_one_thread else None,
         workspace=workspace,
@@ -217,6 +218,23 @@ def count_chunks(
         copies,
         bool(request.counts),
     )
+
+
+def _prepare(reading: Reading, some: Sequence[SourceFile], workspace: Workspace) -> None:
+    """Compile what counts, and see that this machine reads the corpus and the workspace's store.
+
+    Raises:
+        UnreadableSource, StorageError: it does not.
+    """
+    for file in some:
+        open_source(file, 0, reading.of_source(file.source).fields(file.format)).close()
+    WordCountStore(workspace).has("", reading.digest)
+    compile_counting(reading.pattern)
+
+
+def _one_of_each_source(bundles: Sequence[Bundle]) -> tuple[SourceFile, ...]:
+    files = [group.file for bundle in bundles for group in bundle]
+    return tuple({file.source: file for file in files if file.is_remote}.values())
 
 
 def _in_a_row(chunks: Sequence[ChunkRecord]) -> list[ChunkRecord]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -69,7 +70,8 @@ class Threads:
                 one, which in a flow run is a task run for every item.
             items: parcels: handles, not what they stand for.
             named: what people are told when a parcel cannot be done.
-            prepare: called once where parcels are done, before the first of them.
+            prepare: called once where parcels are done, before the first of them; a worker of a
+                cluster for which it raises a BpelineError is left out.
             on_interrupt: see `all_results`.
             most_threads: of one process; None where each is worth it.
             shared: handles too.
@@ -112,11 +114,16 @@ def working(name: str, workers: int | None, meeting_place: Path) -> Iterator[Eng
         InvalidOption: there is no such engine, or it is not installed.
     """
     check_engine(name)
-
     workers = workers or available_processors()
     with ExitStack() as open_engine:
         engine: Engine = Threads(workers)
         if name != LOCAL:
+            if find_spec("distributed") is None:
+                raise InvalidOption(
+                    "the package distributed, which speaks to a Dask cluster, is not installed",
+                    "--engine local needs nothing more",
+                    "type `pip install 'bpeline[cluster]'`",
+                )
             from bpeline.flows.engines.dask_engine import DaskEngine
 
             address = None if name == DASK else name

@@ -1,18 +1,16 @@
-"""What workers are told beside their parcels, and what they must be: the same program, near the
-same files. Knows no Dask; these are the functions that run in its workers.
+"""What runs in the workers of a cluster, and what each must prove before it may.
 
-An errand is one map over a cluster. As long as it is wanted there is a small file with its token,
-which every worker reads before each parcel: so a worker that does not see our files is found out
-at once, and one that still works when nobody waits any more stops.
+An errand is one map over a cluster. As long as it is wanted there is a small file with its token:
+a worker that does not see it does not see our files, and stops when it is gone.
 """
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import os
 import secrets
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -21,19 +19,22 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from distributed import get_worker
+
 from bpeline.flows.running import progress, stopped_by
 from bpeline.tokenizer_core.bounded_files import read_file
-from bpeline.tokenizer_core.cache_directory import opened
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.durable_files import DURABLE
-from bpeline.tokenizer_core.errors import WorkerRefused
-from bpeline.tokenizer_core.kernels.compiling.machine_code import cache_directory
+from bpeline.tokenizer_core.errors import BpelineError, WorkerRefused
 from bpeline.tokenizer_core.splitting import unicode_classes_digest
 
 _ROOMS = ("tokenizer_core", "registry", "flows")
 _DECIDE_COUNTS = ("regex", "numpy", "numba", "duckdb", "pyarrow")
 _SECONDS_TO_APPEAR = 5.0  # network file systems remember for some seconds that a file is not there
 _LOOK_SECONDS = 0.1
+
+_admitted: set[str] = set()  # tokens of errands that this process may do
+_admitting = threading.Lock()
 
 
 @functools.cache
@@ -67,35 +68,38 @@ class Errand:
         path: of the file that is there as long as the results are wanted.
         token: what it holds.
         program: `program_digest` of who asks.
+        prepare: compiles what is needed, and sees that what parcels name can be read.
     """
 
     path: Path
     token: str
     program: str
+    prepare: Callable[[], object]
 
-    def is_set(self) -> bool:
+    def is_over(self) -> bool:
         """Whether nobody waits for the results any more."""
         return not self.path.exists()
 
-    def call_off(self) -> None:
-        """Let those that are at work stop at the next occasion."""
-        self.path.unlink(missing_ok=True)
-
     def admit(self) -> None:
-        """Refuse to work in a process that would count otherwise or elsewhere.
+        """Prepare this process, once.
 
         Raises:
-            WorkerRefused: this process runs another program, or does not see the asker's files.
+            WorkerRefused: it runs another program, or does not see the asker's files.
+            BpelineError: of ``prepare``.
         """
-        here = f"process {os.getpid()} on {os.uname().nodename}"
-        if program_digest() != self.program:
-            raise other_program(f"the worker in {here}")
-        if self._token_here() != self.token:
-            raise WorkerRefused(
-                f"the worker in {here} does not see {self.path.parent}",
-                "workers on machines that share the workspace and the corpus under the same paths",
-                "name a directory on a shared file system, with --workspace (or -o)",
-            )
+        with _admitting:
+            if self.token in _admitted:
+                return
+            if program_digest() != self.program:
+                raise other_program(_here())
+            if self._token_here() != self.token:
+                raise WorkerRefused(
+                    f"{_here()} does not see {self.path.parent}",
+                    "workers that share the workspace and the corpus under the same paths",
+                    "name a directory on a shared file system, with --workspace (or -o)",
+                )
+            self.prepare()
+            _admitted.add(self.token)
 
     def _token_here(self) -> str:
         end = time.monotonic() + _SECONDS_TO_APPEAR
@@ -108,16 +112,15 @@ class Errand:
 
 
 @contextmanager
-def errand(meeting_place: Path) -> Iterator[Errand]:
+def errand(meeting_place: Path, prepare: Callable[[], object]) -> Iterator[Errand]:
     """Make an errand; it is over when the block is left."""
     token = secrets.token_hex(8)
     path = meeting_place / f".tmp-errand-{token}"  # swept, should nobody be left to remove it
     DURABLE.write(path, token.encode())
-    asked = Errand(path, token, program_digest())
     try:
-        yield asked
+        yield Errand(path, token, program_digest(), prepare)
     finally:
-        asked.call_off()
+        path.unlink(missing_ok=True)
 
 
 class Tally(progress.Progress):
@@ -133,39 +136,31 @@ class Tally(progress.Progress):
 def run_parcel(
     item: Any, errand: Errand, work: Callable[..., Any], shared: dict[str, Any]
 ) -> tuple[Any, dict[str, int]]:
-    """Do one parcel in a worker.
-
-    Returns:
-        What the work returned, and its progress by name.
+    """Do one parcel in a worker; what the work returned, and its progress by name.
 
     Raises:
-        WorkerRefused: see `Errand.admit`.
+        BpelineError: of the work or of `Errand.admit`; it names the worker.
         Stopped: nobody waits for it any more.
     """
-    errand.admit()
     heard = Tally()
-    with progress.listening(heard), stopped_by(errand.is_set):
-        return work(item, **shared), heard.amounts
+    try:
+        errand.admit()
+        with progress.listening(heard), stopped_by(errand.is_over):
+            return work(item, **shared), heard.amounts
+    except BpelineError as error:
+        if not isinstance(error, WorkerRefused):
+            error.happened = f"{error.happened} (in {_here()})"
+            error.args = ("\n".join((error.happened, error.accepted, error.next_step)),)
+        raise
 
 
-def warm_up(errand: Errand, prepare: Callable[[], object]) -> None:
-    """Let a worker prove itself and compile what it needs; one worker of a machine at a time.
-
-    Those that wait load what the first one compiled.
-
-    Raises:
-        WorkerRefused: see `Errand.admit`.
-    """
-    errand.admit()
-    directory = cache_directory()
-    if directory is None:
-        prepare()
-        return
-    with opened(directory) as descriptor:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        prepare()
-
-
-def leave_interrupts_to_the_asker() -> None:
-    """Ctrl-C reaches all processes of a terminal; workers of our own are ended by us."""
+def dask_setup(worker: object) -> None:
+    """In each worker of our own: Ctrl-C reaches all processes of a terminal, and we end these."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _here() -> str:
+    host = os.uname().nodename
+    with suppress(ValueError):  # where this is called by no worker
+        return f"the worker {get_worker().address} on {host}"
+    return f"the worker in process {os.getpid()} on {host}"

@@ -128,7 +128,9 @@ def test_the_first_error_comes_back_as_it_is_and_stops_the_rest(
 ) -> None:
     with pytest.raises(InvalidUtf8) as error:
         mapped(engine, cluster_steps.fail, range(9), marks=tmp_path)
-    assert (error.value.happened, error.value.accepted) == ("a.txt has a byte", "UTF-8")
+    assert error.value.happened.startswith("a.txt has a byte (in the worker tcp://127.0.0.1:")
+    assert os.uname().nodename in error.value.happened
+    assert error.value.accepted == "UTF-8"
     assert error.value.next_step == "look at it"
     _until(lambda: len(list(tmp_path.glob("stopped-*"))) >= WORKERS - 1)
 
@@ -157,6 +159,30 @@ def test_workers_with_another_program_are_refused_before_they_count(
         mapped(engine, cluster_steps.tell, [1])
 
 
+def test_a_worker_that_may_not_read_is_left_out_and_named(
+    engine: DaskEngine, tmp_path: Path
+) -> None:
+    with progress.listening(Heard()) as heard:
+        found = engine.map(
+            cluster_steps.tell,
+            range(24),
+            named=str,
+            prepare=partial(cluster_steps.refuse_the_first, tmp_path / "first"),
+        )
+    processes = {process for _, process in found}
+    assert len(processes) == WORKERS - 1
+    assert int((tmp_path / "first").read_text()) not in processes
+    assert isinstance(heard, Heard)
+    (note,) = heard.notes
+    for said in ("tcp://127.0.0.1", os.uname().nodename, "s3://store"):
+        assert said in note
+
+
+def test_what_fails_once_is_tried_again(engine: DaskEngine, tmp_path: Path) -> None:
+    assert mapped(engine, cluster_steps.fail_once, range(4), marks=tmp_path) == [0, 1, 2, 3]
+    assert len(list(tmp_path.glob("[0-9]"))) == 4
+
+
 def test_workers_that_join_later_are_prepared_too(
     cluster: Any, engine: DaskEngine, tmp_path: Path
 ) -> None:
@@ -164,13 +190,14 @@ def test_workers_that_join_later_are_prepared_too(
     with progress.listening(Heard(at_first=lambda: cluster.scale(WORKERS + 1))):
         marks = engine.map(
             cluster_steps.wait_for_marks,
-            [0, 1, 2],
+            range(3 + 8),
             named=str,
             prepare=partial(cluster_steps.leave_a_mark, tmp_path / "marks"),
             marks=tmp_path / "marks",
             wanted=WORKERS + 1,
         )
-    assert marks == [WORKERS, WORKERS + 1, WORKERS + 1]
+    assert marks[0] == WORKERS
+    assert set(marks[1:]) == {WORKERS + 1}
 
 
 # ---- workers that die --------------------------------------------------------------------------

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import pickle
 import socket
 import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from multiprocessing import spawn
 from pathlib import Path
 from typing import Any
@@ -17,17 +19,18 @@ from click.testing import Result
 
 from bpeline.flows.counting.chunk_plan import plan_reading
 from bpeline.flows.counting.word_counting import count_chunks
+from bpeline.flows.engines import dask_engine, errands
 from bpeline.flows.engines import engine as engines
-from bpeline.flows.engines import errands
-from bpeline.flows.engines.dask_engine import MOST_PARCELS, PARCEL_BYTES, parcels_of
+from bpeline.flows.engines.dask_engine import MOST_PARCELS, PARCEL_BYTES, DaskEngine, parcels_of
 from bpeline.flows.engines.engine import Threads, check_engine, working
 from bpeline.flows.engines.errands import Errand, errand, program_digest, run_parcel
 from bpeline.flows.requests.training_request import TrainingRequest
+from bpeline.flows.running import progress
 from bpeline.flows.running.steps import MOST_TASKS, Stopped
 from bpeline.registry.workspace.workspace import Workspace
 from bpeline.tokenizer_core.corpus.reading import Reading
 from bpeline.tokenizer_core.corpus.sources import find_source_files, sources_of
-from bpeline.tokenizer_core.errors import InvalidOption, WorkerLost, WorkerRefused
+from bpeline.tokenizer_core.errors import InvalidOption, StorageError, WorkerLost, WorkerRefused
 from bpeline.tokenizer_core.splitting import SplitPattern
 
 
@@ -107,8 +110,6 @@ def test_threads_are_the_engine_unless_another_is_at_work(tmp_path: Path) -> Non
 def test_no_cluster_is_started_before_there_is_a_parcel(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from bpeline.flows.engines.dask_engine import DaskEngine
-
     monkeypatch.setattr(DaskEngine, "_connect", lambda _: pytest.fail("connected"))
     for name in ("dask", "tcp://127.0.0.1:1"):
         with working(name, 2, tmp_path) as engine:
@@ -117,8 +118,6 @@ def test_no_cluster_is_started_before_there_is_a_parcel(
 
 
 def test_an_address_where_nobody_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from bpeline.flows.engines import dask_engine
-
     monkeypatch.setattr(dask_engine, "CONNECT_SECONDS", 0.3)
     with (
         pytest.raises(WorkerLost, match="Dask") as error,
@@ -133,8 +132,6 @@ def test_an_address_where_nobody_answers(monkeypatch: pytest.MonkeyPatch, tmp_pa
 def test_resume_advises_no_option_that_it_lacks(
     bpeline: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bpeline.flows.engines import dask_engine
-
     monkeypatch.setattr(dask_engine, "CONNECT_SECONDS", 0.3)
     command = ("train", "corpus", "--name", "news", "--vocab-size", 300)
     trained = bpeline(*command, "--engine", "tcp://127.0.0.1:9")
@@ -159,8 +156,6 @@ def test_workers_here_are_begun_by_a_python(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keeps_python: bool
 ) -> None:
     """multiprocessing keeps what ``sys.executable`` was when it was imported."""
-    import distributed
-
     kept = tmp_path / ("python3" if keeps_python else "holds_python")
     kept.touch(0o700)
     begun_by = []
@@ -169,7 +164,7 @@ def test_workers_here_are_begun_by_a_python(
         begun_by.append(os.fsdecode(spawn.get_executable()))
         raise OSError("no processes")
 
-    monkeypatch.setattr(distributed, "LocalCluster", begin)
+    monkeypatch.setattr(dask_engine, "LocalCluster", begin)
     monkeypatch.setattr(spawn, "_python_exe", os.fsencode(kept))
     with (
         pytest.raises(WorkerLost, match="no processes"),
@@ -185,8 +180,6 @@ def test_an_address_where_somebody_else_listens(
     greeting: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Dask's client waited for ever for the silent, and believed others' sizes of messages."""
-    from bpeline.flows.engines import dask_engine
-
     monkeypatch.setattr(dask_engine, "CONNECT_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         address = f"tcp://127.0.0.1:{listening.getsockname()[1]}"
@@ -214,57 +207,67 @@ def test_where_the_work_is_done_is_no_part_of_what_is_asked(tmp_path: Path) -> N
 
 
 def test_a_worker_with_another_program_is_refused(tmp_path: Path) -> None:
-    with errand(tmp_path) as good:
+    with errand(tmp_path, nothing) as good:
         good.admit()
-        other = Errand(good.path, good.token, program="0" * 64)
+        other = Errand(good.path, "another", "0" * 64, pytest.fail)
         with pytest.raises(WorkerRefused, match="version"):
             run_parcel(1, other, _never, {})
 
 
 class Client:
-    """A scheduler, or workers, without this program."""
+    """A scheduler whose two workers answer as they are told."""
 
     status = "running"
 
-    def __init__(self, digest: str | None = None) -> None:
-        self.digest = digest
-        self.forgotten: list[str] = []
+    def __init__(self, *answers: object) -> None:
+        self.answers = answers
 
-    def run_on_scheduler(self, _: Any) -> str:
-        if self.digest is None:
-            raise ModuleNotFoundError("No module named 'flows'")
-        return self.digest
+    def wait_for_workers(self, number: int, timeout: float) -> None:
+        pass
 
-    def register_plugin(self, _: Any) -> None:
-        raise Exception("ModuleNotFoundError(\"No module named 'flows'\")")
-
-    def unregister_worker_plugin(self, name: str) -> None:
-        self.forgotten.append(name)
-
-    def scheduler_info(self) -> dict[str, Any]:
-        return {"workers": {"tcp://127.0.0.1:1": {}}}
+    def run(self, admit: Any, on_error: str) -> dict[str, object]:
+        return {f"tcp://127.0.0.1:{number}": one for number, one in enumerate(self.answers)}
 
 
-@pytest.mark.parametrize("digest", [None, "0" * 64])
-def test_a_scheduler_with_another_program_is_refused(digest: str | None) -> None:
-    from bpeline.flows.engines.dask_engine import _require_same_program
+def test_workers_that_cannot_do_it_are_left_out_while_others_can(tmp_path: Path) -> None:
+    absent = ModuleNotFoundError("No module named 'bpeline'")
+    lost = ConnectionError("it died")
+    secrets = StorageError("s3://store cannot be read", "a key", "give it one")
+    with DaskEngine("tcp://a:1", 1, tmp_path) as engine, errand(tmp_path, nothing) as asked:
+        engine._connected = Client(None, lost)
+        assert engine._able(asked) is None
+        engine._connected = Client(absent, None, secrets, None)
+        with progress.listening(Notes()) as heard:
+            assert engine._able(asked) == ["tcp://127.0.0.1:1", "tcp://127.0.0.1:3"]
+        assert isinstance(heard, Notes)
+        assert [note.split()[2] for note in heard.notes] == [
+            "tcp://127.0.0.1:0",
+            "tcp://127.0.0.1:2",
+        ]
+        assert "s3://store" in heard.notes[1]
+        engine._connected = Client(absent, absent)
+        with pytest.raises(WorkerRefused, match=r"tcp://127\.0\.0\.1:0 cannot") as error:
+            engine._able(asked)
+        assert "bpeline[cluster]" in error.value.next_step
 
-    with pytest.raises(WorkerRefused, match="tcp://a:1") as error:
-        _require_same_program(Client(digest), "tcp://a:1")
-    assert ("No module named 'flows'" in error.value.happened) == (digest is None)
-    assert "bpeline[cluster]" in error.value.next_step
-    _require_same_program(Client(program_digest()), "tcp://a:1")
+
+class Notes(progress.Progress):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
 
 
-def test_workers_without_this_program_are_refused(tmp_path: Path) -> None:
-    from bpeline.flows.engines.dask_engine import DaskEngine
+def test_an_error_names_where_it_happened(tmp_path: Path) -> None:
+    def fail(_: Any) -> None:
+        raise StorageError("the disk is full", "room", "make some")
 
-    said = r"a worker cannot be used: .*No module named 'flows'"
-    with DaskEngine("tcp://a:1", 1, tmp_path) as engine:
-        engine._connected = client = Client()
-        with pytest.raises(WorkerRefused, match=said):
-            engine.map(_step(), [1], named=str, prepare=str)
-    assert len(client.forgotten) == 1
+    with errand(tmp_path, nothing) as asked, pytest.raises(StorageError) as error:
+        run_parcel(1, asked, fail, {})
+    assert os.uname().nodename in error.value.happened
+    assert pickle.loads(pickle.dumps(error.value)).happened == error.value.happened
+    assert str(error.value).splitlines()[1:] == ["room", "make some"]
 
 
 @pytest.mark.parametrize("what", ["sources", "regex", "Unicode"])
@@ -287,8 +290,8 @@ def test_a_worker_that_does_not_see_our_files_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(errands, "_SECONDS_TO_APPEAR", 0.0)
-    with errand(tmp_path) as good:
-        elsewhere = Errand(tmp_path / "another machine" / good.path.name, good.token, good.program)
+    with errand(tmp_path, pytest.fail) as good:
+        elsewhere = replace(good, path=tmp_path / "another machine" / good.path.name)
         with pytest.raises(WorkerRefused) as error:
             run_parcel(1, elsewhere, _never, {})
         assert error.value.next_step
@@ -306,8 +309,19 @@ def test_parcels_stop_when_nobody_waits_any_more(tmp_path: Path) -> None:
         asked.path.unlink()
         raise_if_stopped()
 
-    with errand(tmp_path) as asked, pytest.raises(Stopped):
+    with errand(tmp_path, nothing) as asked, pytest.raises(Stopped):
         run_parcel(1, asked, work, {})
+
+
+def test_a_process_is_prepared_once_for_an_errand(tmp_path: Path) -> None:
+    prepared: list[int] = []
+    with errand(tmp_path, lambda: prepared.append(1)) as asked:
+        results = [run_parcel(number, asked, abs, {})[0] for number in (-1, -2)]
+    assert (results, prepared) == ([1, 2], [1])
+
+
+def nothing() -> None:
+    pass
 
 
 def _never(_: Any) -> None:

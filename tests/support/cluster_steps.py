@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bpeline.flows.running import progress
 from bpeline.flows.running.steps import raise_if_stopped
-from bpeline.tokenizer_core.errors import InvalidUtf8
+from bpeline.tokenizer_core.errors import InvalidUtf8, StorageError
 
 
 def tell(number: int, begin: int = 0) -> tuple[int, int]:
@@ -65,6 +65,27 @@ def fail(number: int, marks: Path) -> None:
             (marks / f"stopped-{number}").touch()
             raise
         time.sleep(0.02)
+
+
+def fail_once(number: int, marks: Path) -> int:
+    """Fail at the first attempt of each number."""
+    mark = marks / str(number)
+    if not mark.exists():
+        mark.touch()
+        raise StorageError("the network is gone", "a network", "wait for it")
+    return number
+
+
+def refuse_the_first(place: Path) -> None:
+    """In whichever process comes first: it may not read the store."""
+    try:
+        with place.open("x") as file:
+            file.write(str(os.getpid()))
+    except FileExistsError:
+        return
+    raise StorageError(
+        f"s3://store cannot be read on {os.uname().nodename}", "a key", "give it one"
+    )
 
 
 def leave_a_mark(marks: Path) -> None:
