@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bpeline.flows.requests import GarbageRequest, request_parameters
-from bpeline.flows.running import COLLECT_GARBAGE, GC, progress, task, unreachable
+from bpeline.flows.running import COLLECT_GARBAGE, GC, RETRIES, progress, task
 from bpeline.flows.serving import flow, run_names
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.opening import open_registry
@@ -91,12 +91,7 @@ def collect_garbage(request: GarbageRequest, workspace: str | None) -> Collected
     return collected
 
 
-@task(
-    name=COLLECT_GARBAGE.name,
-    retries=3,
-    retry_delay_seconds=[30, 120, 300],
-    retry_condition_fn=unreachable,
-)
+@task(name=COLLECT_GARBAGE.name, **RETRIES)
 def collect(
     workspace: Workspace, days: float, counts_of: int | None, remove: bool
 ) -> CollectedGarbage:

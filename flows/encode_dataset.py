@@ -14,10 +14,10 @@ from bpeline.flows.running import (
     ENCODE_DATASET,
     PACK,
     RECORD,
+    RETRIES,
     attempts,
     progress,
     task,
-    unreachable,
 )
 from bpeline.flows.serving import flow, run_names
 from bpeline.flows.versions import find_version
@@ -88,12 +88,7 @@ def encode_dataset(request: DatasetRequest, workspace: str | None) -> EncodedDat
     return recorded
 
 
-@task(
-    name=ENCODE.name,
-    retries=3,
-    retry_delay_seconds=[30, 120, 300],
-    retry_condition_fn=unreachable,
-)
+@task(name=ENCODE.name, **RETRIES)
 def encode(
     reference: str,
     sources: Sequence[Source],
@@ -115,12 +110,7 @@ def pack(encoded: EncodedDataset, asked: Mapping[str, Any], registry: Registry) 
     return encoding.pack(encoded, asked, registry.workspace)
 
 
-@task(
-    name=RECORD.name,
-    retries=3,
-    retry_delay_seconds=[30, 120, 300],
-    retry_condition_fn=unreachable,
-)
+@task(name=RECORD.name, **RETRIES)
 def record(
     encoded: EncodedDataset,
     version: ResolvedVersion,

@@ -7,23 +7,21 @@ from dataclasses import replace
 from bpeline.flows import evaluation, importing, publishing
 from bpeline.flows.evaluation import Evaluated, EvaluationSetup
 from bpeline.flows.importing import ImportSummary, ReadFiles
-from bpeline.flows.publishing import Promotion
 from bpeline.flows.requests import ImportRequest, Maybe
 from bpeline.flows.running import (
     CERTIFY,
     EVALUATE,
     IMPORT_TOKENIZER,
-    PROMOTE,
     PUBLISH,
     READ_FILES,
+    RETRIES,
     task,
-    unreachable,
 )
 from bpeline.flows.serving import flow, run_names
+from bpeline.flows.train_tokenizer import promote, set_up_evaluation
 from bpeline.flows.trainings import TrainingRun, prepared, training_run
 from bpeline.flows.wording import comparison_markdown
 from bpeline.registry.certify import Certificate
-from bpeline.registry.evaluation import Rules
 from bpeline.registry.records import PublishedVersion
 
 
@@ -71,19 +69,6 @@ def import_tokenizer(request: ImportRequest, workspace: Maybe[str] = None) -> Im
         return summary
 
 
-@task(
-    name="set up evaluation",
-    retries=3,
-    retry_delay_seconds=[30, 120, 300],
-    retry_condition_fn=unreachable,
-)
-def set_up_evaluation(run: TrainingRun, request: ImportRequest) -> EvaluationSetup:
-    """Read the texts to evaluate on, recall the set of the name, load the baselines."""
-    setup = evaluation.set_up_evaluation(request, run.registry)
-    run.note(setup.skipped_remark)
-    return setup
-
-
 @task(name=READ_FILES.name)
 def read_files(run: TrainingRun, request: ImportRequest) -> ReadFiles:
     """Read the tokenizer and the digests of its files."""
@@ -113,12 +98,7 @@ def evaluate(
     return evaluated
 
 
-@task(
-    name=PUBLISH.name,
-    retries=3,
-    retry_delay_seconds=[30, 120, 300],
-    retry_condition_fn=unreachable,
-)
+@task(name=PUBLISH.name, **RETRIES)
 def publish(
     run: TrainingRun,
     request: ImportRequest,
@@ -132,17 +112,3 @@ def publish(
         version = importing.publish_import(run, request, read, certificate, evaluated, summary)
         outcome(version.reference)
     return version
-
-
-@task(
-    name=PROMOTE.name,
-    retries=3,
-    retry_delay_seconds=[30, 120, 300],
-    retry_condition_fn=unreachable,
-)
-def promote(run: TrainingRun, version: PublishedVersion, rules: Rules) -> Promotion:
-    """Let ``champion`` point to the version if all rules hold."""
-    with run.step(PROMOTE) as outcome:
-        promotion = publishing.promote_if_better(version, rules, run.workspace)
-        outcome(promotion.outcome)
-    return promotion

@@ -11,11 +11,11 @@ from bpeline.flows.requests import RecertifyRequest, request_parameters
 from bpeline.flows.running import (
     READ_EXPORTS,
     RECERTIFY,
+    RETRIES,
     progress,
     task,
     tell,
     telling,
-    unreachable,
 )
 from bpeline.flows.serving import flow, run_names
 from bpeline.flows.wording import counted
@@ -125,12 +125,7 @@ def recertify(request: RecertifyRequest, workspace: str | None) -> Recertificati
     return made
 
 
-@task(
-    name=READ_EXPORTS.name,
-    retries=3,
-    retry_delay_seconds=[30, 120, 300],
-    retry_condition_fn=unreachable,
-)
+@task(name=READ_EXPORTS.name, **RETRIES)
 def read_exports(registry: Registry, request: RecertifyRequest) -> Recertification:
     """Read all, and tell of each that changed."""
     with telling(READ_EXPORTS) as said:

@@ -13,7 +13,7 @@ from bpeline.flows.counting import CorpusPlan, CountedCorpus, CountedWords
 from bpeline.flows.evaluation import Evaluated, EvaluationSetup, ScreenedTokens, Sized
 from bpeline.flows.learning import Learned
 from bpeline.flows.publishing import Promotion, Trained, TrainingSummary
-from bpeline.flows.requests import Maybe, TrainingRequest
+from bpeline.flows.requests import ImportRequest, Maybe, TrainingRequest
 from bpeline.flows.running import (
     CHOOSE_SIZE,
     COMBINE_COUNTS,
@@ -23,11 +23,11 @@ from bpeline.flows.running import (
     PLAN_CHUNKS,
     PROMOTE,
     PUBLISH,
+    RETRIES,
     SCREEN_TOKENS,
     TRAIN_TOKENIZER,
     attempts,
     task,
-    unreachable,
 )
 from bpeline.flows.serving import flow, run_names
 from bpeline.flows.trainings import TrainingRun, compiled_ahead, prepared, training_run
@@ -90,13 +90,10 @@ def train_tokenizer(request: TrainingRequest, workspace: Maybe[str] = None) -> T
         return summary
 
 
-@task(
-    name="set up evaluation",
-    retries=3,
-    retry_delay_seconds=[30, 120, 300],
-    retry_condition_fn=unreachable,
-)
-def set_up_evaluation(run: TrainingRun, request: TrainingRequest) -> EvaluationSetup:
+@task(name="set up evaluation", **RETRIES)
+def set_up_evaluation(
+    run: TrainingRun, request: TrainingRequest | ImportRequest
+) -> EvaluationSetup:
     """Read the texts to evaluate on, recall the set of the name, load the baselines."""
     setup = evaluation.set_up_evaluation(request, run.registry)
     run.note(setup.skipped_remark)
@@ -197,12 +194,7 @@ def screen_tokens(
     return screened
 
 
-@task(
-    name=PUBLISH.name,
-    retries=3,
-    retry_delay_seconds=[30, 120, 300],
-    retry_condition_fn=unreachable,
-)
+@task(name=PUBLISH.name, **RETRIES)
 def publish(
     run: TrainingRun,
     trained: Trained,
@@ -216,12 +208,7 @@ def publish(
     return version
 
 
-@task(
-    name=PROMOTE.name,
-    retries=3,
-    retry_delay_seconds=[30, 120, 300],
-    retry_condition_fn=unreachable,
-)
+@task(name=PROMOTE.name, **RETRIES)
 def promote(run: TrainingRun, version: PublishedVersion, rules: Rules) -> Promotion:
     """Let ``champion`` point to the version if all rules hold."""
     with run.step(PROMOTE) as outcome:

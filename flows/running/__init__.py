@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from .steps import map_threads as map_threads
     from .steps import raise_if_stopped as raise_if_stopped
     from .steps import stopped_by as stopped_by
+    from .tasks import RETRIES as RETRIES
     from .tasks import prefect as prefect
     from .tasks import task as task
-    from .tasks import unreachable as unreachable
     from .termination import ending as ending
     from .termination import interruption_behind as interruption_behind
     from .termination import signal_behind as signal_behind

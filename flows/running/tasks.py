@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from bpeline.flows.running import settings
@@ -17,7 +17,6 @@ with settings.importing_prefect():
     from prefect.tasks import Task as PrefectTask
 P = ParamSpec("P")
 R = TypeVar("R")
-Tell = Callable[[], None]
 
 
 class Task(PrefectTask[P, R]):  # type: ignore[misc]
@@ -26,25 +25,22 @@ class Task(PrefectTask[P, R]):  # type: ignore[misc]
     def __init__(self, function: Callable[P, R], **options: Any) -> None:
         self.plain = function
         shown = hide_in_errors()(stopping_together(function))  # the server keeps what it raises
-        super().__init__(
-            shown, cache_policy=prefect.cache_policies.NO_CACHE, persist_result=False, **options
-        )
+        uncached = prefect.cache_policies.NO_CACHE
+        super().__init__(shown, cache_policy=uncached, persist_result=False, **options)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         call = self.plain if prefect.context.FlowRunContext.get() is None else super().__call__
         return call(*args, **kwargs)
 
-    def map_all(
-        self, items: Sequence[Any], workers: int, on_interrupt: Tell | None, **shared: Any
-    ) -> list[R]:
+    def map_all(self, items: Any, workers: int, on_interrupt: Any, **shared: Any) -> list[R]:
         """The results for all items, in order, of threads; in a flow run each is a task run."""
         if prefect.context.FlowRunContext.get() is None:
             return map_threads(self.plain, items, workers, on_interrupt, **shared)
-        first, *_ = inspect.signature(self.plain).parameters
-        same = {name: prefect.unmapped(value) for name, value in shared.items()}
+        given = {name: prefect.unmapped(value) for name, value in shared.items()}
+        given[next(iter(inspect.signature(self.plain).parameters))] = items
         with prefect.task_runners.ThreadPoolTaskRunner(workers) as runner, together():
-            futures = runner.map(self, {first: items, **same})
-            return all_results({one.wrapped_future: one for one in futures}, on_interrupt)
+            futures = {one.wrapped_future: one for one in runner.map(self, given)}
+            return all_results(futures, on_interrupt)
 
 
 def task(**options: Any) -> Callable[[Callable[P, R]], Task[P, R]]:
@@ -52,9 +48,13 @@ def task(**options: Any) -> Callable[[Callable[P, R]], Task[P, R]]:
     return lambda function: Task(function, **options)
 
 
-def unreachable(task: Task[Any, Any], run: object, state: Any) -> bool:
-    """For ``retry_condition_fn``: a server did not answer, and nobody waits at a terminal."""
+def unreachable(task: object, run: object, state: Any) -> bool:
+    """Whether a server did not answer, and nobody waits at a terminal."""
     here = prefect.context.FlowRunContext.get()
     unattended = here is not None and here.flow_run.deployment_id is not None
     silent = isinstance(state.data, RegistryUnreachable) and not interruption_behind(state.data)
     return unattended and silent
+
+
+# Of a task that asks servers: they have eight minutes to come back.
+RETRIES = {"retries": 3, "retry_delay_seconds": [30, 120, 300], "retry_condition_fn": unreachable}

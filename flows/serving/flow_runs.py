@@ -18,13 +18,13 @@ from pydantic import ValidationError
 
 from bpeline.flows.requests import Request, as_markdown
 from bpeline.flows.running import (
+    RETRIES,
     FlowKind,
     interruption_behind,
     prefect,
     progress,
     settings,
     task,
-    unreachable,
 )
 from bpeline.flows.serving.prefect_listener import PrefectListener
 from bpeline.flows.serving.project_deployments import MLFLOW_TAG
@@ -197,12 +197,7 @@ def waiting_for_others(work: Callable[[], Any], say: Callable[[str], object]) ->
             seconds = min(2 * seconds, LONGEST_SECONDS)
 
 
-@task(
-    name="find MLflow",
-    retries=3,
-    retry_delay_seconds=[30, 120, 300],
-    retry_condition_fn=unreachable,
-)
+@task(name="find MLflow", **RETRIES)
 def require_own_mlflow(tags: Iterable[str], workspace: str | None) -> None:
     """See that a deployment's run works with the MLflow that it was deployed for.
 

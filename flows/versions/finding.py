@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from bpeline.flows.running import task, unreachable
+from bpeline.flows.running import RETRIES, task
 from bpeline.registry.loading import ResolvedVersion, resolve
 from bpeline.registry.opening import Registry
 from bpeline.registry.records import ByAlias, ByDigest, ByNumber
 
 
-@task(
-    name="find version",
-    retries=3,
-    retry_delay_seconds=[30, 120, 300],
-    retry_condition_fn=unreachable,
-)
+@task(name="find version", **RETRIES)
 def find_version(registry: Registry, reference: ByAlias | ByNumber | ByDigest) -> ResolvedVersion:
     """Find a version.
 
