@@ -19,10 +19,16 @@ import dask
 from distributed import Client, KilledWorker, LocalCluster, as_completed
 from distributed.utils import silence_logging_cmgr
 
-from bpeline.flows.engines.errands import Errand, errand, other_program, run_parcel
+from bpeline.flows.engines.errands import (
+    Errand,
+    admit_here,
+    errand,
+    other_program,
+    run_parcel,
+)
 from bpeline.flows.running import Stopped, progress, settings
 from bpeline.tokenizer_core.another_python import required_python, spawning_by
-from bpeline.tokenizer_core.errors import BpelineError, WorkerLost
+from bpeline.tokenizer_core.errors import WorkerLost, WorkerRefused
 
 R = TypeVar("R")
 Item = TypeVar("Item")
@@ -32,7 +38,8 @@ PATIENCE_SECONDS = 60.0  # without a single worker
 PARCEL_BYTES = 256 << 20  # about a second of counting, a thousand times what placing a task costs
 MOST_PARCELS = 4096  # what a scheduler holds without effort
 PARCELS_PER_WORKER = 8  # so that all workers end at about the same time
-_RETRIES = 2  # by other workers as a rule: one may have lost its network or its credentials
+_RETRIES = 2  # of a parcel: a network may be gone for a moment
+_TURNS = 4  # how often parcels are shared out anew, where some workers cannot do them
 _TICK_SECONDS, _LOOK_SECONDS = 0.02, 2.0
 _CLOSE_SECONDS = 5.0
 _GREETING = 8, 1 << 20  # bytes that say how long it is; it is a few hundred
@@ -71,6 +78,7 @@ class DaskEngine:
         self._meeting_place, self._patience = meeting_place, patience
         self._open = ExitStack()
         self._connected: Any = None
+        self._left_out: set[str] = set()
 
     def __enter__(self) -> DaskEngine:
         return self
@@ -124,58 +132,68 @@ class DaskEngine:
         named: Callable[[Item], str],
         shared: dict[str, Any],
     ) -> list[R]:
-        client = self._client()
-        keys = [f"{work.__name__}-{asked.token}-{number}" for number in range(len(items))]
-        futures = client.map(
-            run_parcel,
-            items,
-            key=keys,
-            errand=asked,
-            work=work,
-            shared=shared,
-            pure=False,
-            retries=_RETRIES,
-            workers=self._able(asked),
-        )
-        found: dict[str, R] = {}
-        listener = progress.current()
-        try:
-            for future, (result, heard) in self._arriving(futures):
-                future.release()
-                found[future.key] = result
-                for name, amount in heard.items():
-                    listener.step_advanced(name, amount)
-        except BaseException as error:
-            with suppress(Exception):  # the scheduler may be lost at this moment
-                client.cancel(futures, force=True)
-            match error:
-                case KilledWorker():
-                    raise WorkerLost(
-                        f"{error.allowed_failures + 1} workers died one after the other at "
-                        f"{named(items[keys.index(error.task)])}",
-                        "workers with enough memory for one chunk and its words",
-                        "look at the workers' logs and memory, and at that text; or lower "
-                        "--table-memory. What was finished is kept",
-                    ) from error
-                case CancelledError():
-                    raise self._gone("the scheduler has gone") from error
-                case Stopped():
-                    raise self._gone(f"a worker lost sight of {self._meeting_place}") from error
-            raise
-        return [found[key] for key in keys]
+        found: dict[int, R] = {}
+        for turn in range(_TURNS):
+            left = [number for number in range(len(items)) if number not in found]
+            if not left:
+                break
+            able = self._able(asked)
+            client = self._client()
+            keys = {f"{work.__name__}-{asked.token}-{turn}-{number}": number for number in left}
+            futures = client.map(
+                run_parcel,
+                [items[number] for number in left],
+                key=[*keys],
+                errand=asked,
+                work=work,
+                shared=shared,
+                pure=False,
+                retries=_RETRIES,
+                workers=able,
+            )
+            try:
+                for key, (result, heard) in self._arriving(futures, able):
+                    found[keys[key]] = result
+                    for name, amount in heard.items():
+                        progress.current().step_advanced(name, amount)
+            except WorkerRefused:
+                continue  # one that came later: those that are left are asked again
+            except KilledWorker as error:
+                raise WorkerLost(
+                    f"{error.allowed_failures + 1} workers died one after the other at "
+                    f"{named(items[keys[error.task]])}",
+                    "workers with enough memory for one chunk and its words",
+                    "look at the workers' logs and memory, and at that text; or lower "
+                    "--table-memory. What was finished is kept",
+                ) from error
+            except CancelledError as error:
+                raise self._gone("the scheduler has gone") from error
+            except Stopped as error:
+                raise self._gone(f"a worker lost sight of {self._meeting_place}") from error
+            except RuntimeError as error:
+                if "deserializ" not in str(error):
+                    raise
+                raise other_program(f"the scheduler at {self._address}", str(error)) from error
+            finally:
+                with suppress(Exception):  # the scheduler may be lost at this moment
+                    client.cancel(futures, force=True)
+        if len(found) < len(items):
+            raise self._gone("those of its workers that can do it die again and again")
+        return [found[number] for number in range(len(items))]
 
     def _able(self, asked: Errand) -> list[str] | None:
         """All workers prepared; those that can do it, where some cannot: these are left out.
 
         Where all can, None: whoever joins later is prepared before its first parcel.
         """
-        client = self._client()
         able: list[str] = []
         refused: dict[str, BaseException] = {}
+        end = time.monotonic() + self._patience
         while not (able or refused):
+            client = self._client()
             try:
                 client.wait_for_workers(1, timeout=self._patience)
-                answers = client.run(asked.admit, on_error="return")
+                answers = client.run(admit_here, asked, on_error="return")
             except (OSError, TimeoutError) as error:
                 who = "worker" if client.status == "running" else "scheduler"
                 raise self._gone(f"there is no {who}") from error
@@ -183,41 +201,55 @@ class DaskEngine:
             refused = {
                 address: answer
                 for address, answer in answers.items()
-                if isinstance(answer, BpelineError)
-                or not isinstance(answer, OSError | None)  # that is: it died meanwhile
+                if not isinstance(answer, OSError | None)  # that is: it died meanwhile
             }
+            if not (able or refused):
+                if time.monotonic() > end:
+                    raise self._gone("workers die while they start")
+                time.sleep(_TICK_SECONDS)
         for address, why in refused.items():
-            refusal: BpelineError = other_program(
-                f"the worker {address}", str(why)
-            )  # it cannot import us
-            if isinstance(why, BpelineError):
+            refusal = other_program(f"the worker {address}", str(why))  # it cannot import us
+            if isinstance(why, WorkerRefused):
                 refusal = why
             if not able:
                 raise refusal
-            progress.current().note(f"the worker {address} is left out: {refusal.happened}")
+            if address not in self._left_out:
+                progress.current().note(f"left out: {refusal.happened}")
+                self._left_out.add(address)
         return able if refused else None
 
-    def _arriving(self, futures: list[Any]) -> Iterator[Any]:
-        """Each future with its result, when it is there; ends where no worker is left for long."""
-        arriving = as_completed(futures, loop=self._client().loop, with_results=True)
+    def _arriving(self, futures: list[Any], able: list[str] | None) -> Iterator[Any]:
+        """Key and result of each, when it is there; ends where nobody is left who could do more."""
+        arriving = as_completed(futures, loop=self._client().loop)
         present, seen = self._workers(), time.monotonic()
-        looked = seen
-        while not arriving.is_empty():
-            if arriving.has_ready():
-                yield next(arriving)
-                continue
-            time.sleep(_TICK_SECONDS)
+        looked, future = seen, None
+        while future is not None or not arriving.is_empty():
             now = time.monotonic()
-            if now - looked < _LOOK_SECONDS:
+            if now - looked > _LOOK_SECONDS:
+                before, present, looked = present, self._workers(), now
+                for lost in sorted(before - present):
+                    progress.current().note(
+                        f"the worker at {lost} is gone; its parcels are done elsewhere"
+                    )
+                if able is not None and present.isdisjoint(able):
+                    return
+                seen = now if present else seen
+                if now - seen > self._patience:
+                    raise self._gone(f"there has been no worker for {self._patience:.0f} seconds")
+            if future is None and arriving.has_ready():
+                future = next(arriving)
+            if future is None:
+                time.sleep(_TICK_SECONDS)
                 continue
-            before, present, looked = present, self._workers(), now
-            for lost in sorted(before - present):
-                progress.current().note(
-                    f"the worker at {lost} is gone; its parcels are done elsewhere"
-                )
-            seen = now if present else seen
-            if now - seen > self._patience:
-                raise self._gone(f"there has been no worker for {self._patience:.0f} seconds")
+            try:
+                result = future.result(timeout=_LOOK_SECONDS)
+            except TimeoutError:
+                if future.status == "error":  # the work's own
+                    raise
+                continue  # the worker that had it died: it is made again
+            future.release()
+            yield future.key, result
+            future = None
 
     def _workers(self) -> set[str]:
         """The addresses of the workers there are now."""
@@ -239,6 +271,8 @@ class DaskEngine:
     def _client(self) -> Any:
         if self._connected is None:
             self._connected = self._connect()
+        if self._connected.status == "closed":
+            raise self._gone("the scheduler has gone")
         return self._connected
 
     def _connect(self) -> Any:

@@ -6,6 +6,7 @@ a worker that does not see it does not see our files, and stops when it is gone.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
 import secrets
@@ -68,7 +69,7 @@ class Errand:
         path: of the file that is there as long as the results are wanted.
         token: what it holds.
         program: `program_digest` of who asks.
-        prepare: compiles what is needed, and sees that what parcels name can be read.
+        prepare: compiles what is needed, and raises a BpelineError where parcels cannot be read.
     """
 
     path: Path
@@ -80,25 +81,30 @@ class Errand:
         """Whether nobody waits for the results any more."""
         return not self.path.exists()
 
-    def admit(self) -> None:
-        """Prepare this process, once.
+    def admit(self, where: str) -> None:
+        """Prepare this process, once; ``where`` it runs is told.
 
         Raises:
-            WorkerRefused: it runs another program, or does not see the asker's files.
-            BpelineError: of ``prepare``.
+            WorkerRefused: it runs another program, does not see the asker's files, or may not read
+                what it has to.
         """
+        if self.token in _admitted:
+            return
         with _admitting:
-            if self.token in _admitted:
-                return
             if program_digest() != self.program:
-                raise other_program(_here())
+                raise other_program(where)
             if self._token_here() != self.token:
                 raise WorkerRefused(
-                    f"{_here()} does not see {self.path.parent}",
+                    f"{where} does not see {self.path.parent}",
                     "workers that share the workspace and the corpus under the same paths",
                     "name a directory on a shared file system, with --workspace (or -o)",
                 )
-            self.prepare()
+            try:
+                self.prepare()
+            except BpelineError as error:
+                raise WorkerRefused(
+                    f"{where} cannot do it: {error.happened}", error.accepted, error.next_step
+                ) from error
             _admitted.add(self.token)
 
     def _token_here(self) -> str:
@@ -133,24 +139,31 @@ class Tally(progress.Progress):
         self.amounts[name] = self.amounts.get(name, 0) + amount
 
 
+async def admit_here(errand: Errand, dask_worker: Any) -> None:
+    """Prepare a worker, which answers its scheduler meanwhile; errors as `Errand.admit`."""
+    await asyncio.to_thread(errand.admit, _place(dask_worker.address))
+
+
 def run_parcel(
     item: Any, errand: Errand, work: Callable[..., Any], shared: dict[str, Any]
 ) -> tuple[Any, dict[str, int]]:
     """Do one parcel in a worker; what the work returned, and its progress by name.
 
     Raises:
-        BpelineError: of the work or of `Errand.admit`; it names the worker.
+        WorkerRefused: see `Errand.admit`.
+        BpelineError: of the work; it names the worker.
         Stopped: nobody waits for it any more.
     """
+    where = _place(get_worker().address)
+    errand.admit(where)
     heard = Tally()
     try:
-        errand.admit()
         with progress.listening(heard), stopped_by(errand.is_over):
             return work(item, **shared), heard.amounts
     except BpelineError as error:
-        if not isinstance(error, WorkerRefused):
-            error.happened = f"{error.happened} (in {_here()})"
-            error.args = ("\n".join((error.happened, error.accepted, error.next_step)),)
+        error.happened = f"{error.happened} (in {where})"
+        parts = (error.happened, error.accepted, error.next_step)
+        error.args = ("\n".join(filter(None, parts)),)
         raise
 
 
@@ -159,8 +172,5 @@ def dask_setup(worker: object) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _here() -> str:
-    host = os.uname().nodename
-    with suppress(ValueError):  # where this is called by no worker
-        return f"the worker {get_worker().address} on {host}"
-    return f"the worker in process {os.getpid()} on {host}"
+def _place(address: str) -> str:
+    return f"the worker {address} on {os.uname().nodename}"

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -178,6 +178,20 @@ def test_a_worker_that_may_not_read_is_left_out_and_named(
         assert said in note
 
 
+def test_parcels_are_shared_out_anew_where_all_that_could_do_them_died(
+    engine: DaskEngine, tmp_path: Path
+) -> None:
+    places = [tmp_path / "first", tmp_path / "second"]
+    found = engine.map(
+        cluster_steps.die_once,
+        range(4),
+        named=str,
+        prepare=partial(cluster_steps.refuse_the_first, *places),
+        marks=tmp_path,
+    )
+    assert found == [0, 1, 2, 3]
+
+
 def test_what_fails_once_is_tried_again(engine: DaskEngine, tmp_path: Path) -> None:
     assert mapped(engine, cluster_steps.fail_once, range(4), marks=tmp_path) == [0, 1, 2, 3]
     assert len(list(tmp_path.glob("[0-9]"))) == 4
@@ -244,33 +258,66 @@ def test_a_scheduler_that_goes_is_an_error(tmp_path: Path) -> None:
         assert time.monotonic() - begin < 55
 
 
-@pytest.mark.parametrize("seconds", [0.0, 2.0])  # before workers are prepared, and later
-def test_a_scheduler_that_is_killed_is_one_error(tmp_path: Path, seconds: float) -> None:
+@contextmanager
+def scheduler(place: Path, workers: int = 0) -> Iterator[tuple[Any, str]]:
+    """The process of a scheduler, and its address."""
+    file = place / "scheduler.json"
+    places = (ROOT, Path(cluster_steps.__file__).parent)
+    steps = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places))}
+    arguments = ("--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(file))
+    with ExitStack() as processes:
+
+        def start(*command: str, environment: dict[str, str]) -> Any:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "dask", *command], env=environment, stderr=subprocess.DEVNULL
+            )
+            processes.callback(process.wait)
+            processes.callback(process.kill)
+            return process
+
+        known = steps if workers >= 0 else dict(os.environ)
+        started = start("scheduler", "--no-dashboard", *arguments, environment=known)
+        _until(file.exists)
+        address = json.loads(file.read_text())["address"]
+        for _ in range(abs(workers)):
+            start("worker", address, "--no-nanny", "--no-dashboard", environment=steps)
+        yield started, address
+
+
+# Before a worker is there; while none is; while one is at work.
+@pytest.mark.parametrize(("seconds", "workers"), [(0.0, 0), (2.0, 0), (0.0, 1)])
+def test_a_scheduler_that_is_killed_is_one_error(
+    tmp_path: Path, seconds: float, workers: int
+) -> None:
     logged = io.StringIO()
     handler = logging.StreamHandler(logged)
     handler.setLevel(logging.ERROR)
     logging.getLogger("distributed").addHandler(handler)
     (tmp_path / "meeting").mkdir()
-    file = tmp_path / "scheduler.json"
-    arguments = ("--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(file))
-    scheduler = subprocess.Popen(
-        [sys.executable, "-m", "dask", "scheduler", "--no-dashboard", *arguments],
-        env={**os.environ, "PYTHONPATH": str(Path(cluster_steps.__file__).parent)},
-        stderr=subprocess.DEVNULL,
-    )
     try:
-        _until(file.exists)
-        address = json.loads(file.read_text())["address"]
-        with DaskEngine(address, 1, tmp_path / "meeting", patience=30) as engine:
+        with (
+            scheduler(tmp_path, workers) as (process, address),
+            DaskEngine(address, 1, tmp_path / "meeting", patience=30) as engine,
+            progress.listening(Heard(at_first=process.kill)),
+        ):
             engine._client()
-            threading.Timer(seconds, scheduler.kill).start()
+            if not workers:
+                threading.Timer(seconds, process.kill).start()
             with pytest.raises(WorkerLost, match="scheduler"):
-                mapped(engine, cluster_steps.wait, [0.0])  # without a worker it would wait
+                mapped(engine, cluster_steps.wait, [0.0, *[60.0] * 9])
     finally:
-        scheduler.kill()
-        scheduler.wait()
         logging.getLogger("distributed").removeHandler(handler)
     assert logged.getvalue() == ""
+
+
+def test_a_scheduler_that_lacks_the_program_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "meeting").mkdir()
+    with (
+        scheduler(tmp_path, -1) as (_, address),
+        DaskEngine(address, 1, tmp_path / "meeting", patience=30) as engine,
+        pytest.raises(WorkerRefused, match="scheduler"),
+    ):
+        mapped(engine, cluster_steps.wait, [0.0])
 
 
 def test_workers_import_nothing_from_the_current_directory(

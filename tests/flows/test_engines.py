@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from multiprocessing import spawn
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -206,16 +207,22 @@ def test_where_the_work_is_done_is_no_part_of_what_is_asked(tmp_path: Path) -> N
     assert dask.same_as(local.as_config())
 
 
+@pytest.fixture
+def _in_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(errands, "get_worker", lambda: SimpleNamespace(address="tcp://a:1"))
+
+
+@pytest.mark.usefixtures("_in_a_worker")
 def test_a_worker_with_another_program_is_refused(tmp_path: Path) -> None:
     with errand(tmp_path, nothing) as good:
-        good.admit()
+        good.admit("here")
         other = Errand(good.path, "another", "0" * 64, pytest.fail)
         with pytest.raises(WorkerRefused, match="version"):
             run_parcel(1, other, _never, {})
 
 
 class Client:
-    """A scheduler whose two workers answer as they are told."""
+    """A scheduler whose workers answer as they are told."""
 
     status = "running"
 
@@ -225,30 +232,38 @@ class Client:
     def wait_for_workers(self, number: int, timeout: float) -> None:
         pass
 
-    def run(self, admit: Any, on_error: str) -> dict[str, object]:
+    def run(self, function: Any, errand: Errand, on_error: str) -> dict[str, object]:
         return {f"tcp://127.0.0.1:{number}": one for number, one in enumerate(self.answers)}
 
 
 def test_workers_that_cannot_do_it_are_left_out_while_others_can(tmp_path: Path) -> None:
     absent = ModuleNotFoundError("No module named 'bpeline'")
     lost = ConnectionError("it died")
-    secrets = StorageError("s3://store cannot be read", "a key", "give it one")
+    refused = WorkerRefused("tcp://127.0.0.1:2 cannot read s3://store", "a key", "give it one")
     with DaskEngine("tcp://a:1", 1, tmp_path) as engine, errand(tmp_path, nothing) as asked:
         engine._connected = Client(None, lost)
         assert engine._able(asked) is None
-        engine._connected = Client(absent, None, secrets, None)
+        engine._connected = Client(absent, None, refused, None)
         with progress.listening(Notes()) as heard:
             assert engine._able(asked) == ["tcp://127.0.0.1:1", "tcp://127.0.0.1:3"]
+            assert engine._able(asked) == ["tcp://127.0.0.1:1", "tcp://127.0.0.1:3"]
         assert isinstance(heard, Notes)
-        assert [note.split()[2] for note in heard.notes] == [
-            "tcp://127.0.0.1:0",
-            "tcp://127.0.0.1:2",
-        ]
-        assert "s3://store" in heard.notes[1]
+        assert ["tcp://127.0.0.1:0" in note for note in heard.notes] == [True, False]
+        assert ["tcp://127.0.0.1:2" in note for note in heard.notes] == [False, True]
         engine._connected = Client(absent, absent)
         with pytest.raises(WorkerRefused, match=r"tcp://127\.0\.0\.1:0 cannot") as error:
             engine._able(asked)
         assert "bpeline[cluster]" in error.value.next_step
+
+
+def test_workers_that_die_while_they_are_prepared_are_given_up(tmp_path: Path) -> None:
+    with (
+        DaskEngine("tcp://a:1", 1, tmp_path, patience=0.1) as engine,
+        errand(tmp_path, nothing) as asked,
+    ):
+        engine._connected = Client(ConnectionError("it died"))
+        with pytest.raises(WorkerLost):
+            engine._able(asked)
 
 
 class Notes(progress.Progress):
@@ -259,15 +274,28 @@ class Notes(progress.Progress):
         self.notes.append(text)
 
 
+@pytest.mark.usefixtures("_in_a_worker")
 def test_an_error_names_where_it_happened(tmp_path: Path) -> None:
     def fail(_: Any) -> None:
         raise StorageError("the disk is full", "room", "make some")
 
     with errand(tmp_path, nothing) as asked, pytest.raises(StorageError) as error:
         run_parcel(1, asked, fail, {})
-    assert os.uname().nodename in error.value.happened
+    assert f"tcp://a:1 on {os.uname().nodename}" in error.value.happened
     assert pickle.loads(pickle.dumps(error.value)).happened == error.value.happened
     assert str(error.value).splitlines()[1:] == ["room", "make some"]
+
+
+@pytest.mark.usefixtures("_in_a_worker")
+def test_a_worker_that_may_not_read_is_refused_with_the_reason(tmp_path: Path) -> None:
+    def prepare() -> None:
+        raise StorageError("s3://store cannot be read", "a key", "give it one")
+
+    with errand(tmp_path, prepare) as asked, pytest.raises(WorkerRefused) as error:
+        run_parcel(1, asked, _never, {})
+    assert "tcp://a:1" in error.value.happened
+    assert "s3://store" in error.value.happened
+    assert error.value.next_step == "give it one"
 
 
 @pytest.mark.parametrize("what", ["sources", "regex", "Unicode"])
@@ -286,6 +314,7 @@ def test_the_program_is_its_sources_its_libraries_and_unicode(
     assert program_digest.__wrapped__() != before
 
 
+@pytest.mark.usefixtures("_in_a_worker")
 def test_a_worker_that_does_not_see_our_files_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -297,10 +326,11 @@ def test_a_worker_that_does_not_see_our_files_is_refused(
         assert error.value.next_step
         good.path.write_text("of another run")
         with pytest.raises(WorkerRefused):
-            good.admit()
+            good.admit("here")
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("_in_a_worker")
 def test_parcels_stop_when_nobody_waits_any_more(tmp_path: Path) -> None:
     from bpeline.flows.running.steps import raise_if_stopped
 
@@ -313,6 +343,7 @@ def test_parcels_stop_when_nobody_waits_any_more(tmp_path: Path) -> None:
         run_parcel(1, asked, work, {})
 
 
+@pytest.mark.usefixtures("_in_a_worker")
 def test_a_process_is_prepared_once_for_an_errand(tmp_path: Path) -> None:
     prepared: list[int] = []
     with errand(tmp_path, lambda: prepared.append(1)) as asked:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from bpeline.flows.running import progress
@@ -76,16 +77,13 @@ def fail_once(number: int, marks: Path) -> int:
     return number
 
 
-def refuse_the_first(place: Path) -> None:
-    """In whichever process comes first: it may not read the store."""
-    try:
-        with place.open("x") as file:
-            file.write(str(os.getpid()))
-    except FileExistsError:
-        return
-    raise StorageError(
-        f"s3://store cannot be read on {os.uname().nodename}", "a key", "give it one"
-    )
+def refuse_the_first(*places: Path) -> None:
+    """In the processes that come first, one for each place: they may not read the store."""
+    for place in places:
+        with suppress(FileExistsError):
+            with place.open("x") as file:
+                file.write(str(os.getpid()))
+            raise StorageError("s3://store cannot be read", "a key", "give it one")
 
 
 def leave_a_mark(marks: Path) -> None:
