@@ -97,10 +97,10 @@ def collect(
 ) -> CollectedGarbage:
     """Look, and remove."""
     look = remove_leftovers if remove else find_leftovers
-    with progress.telling(COLLECT_GARBAGE) as said:
+    with progress.telling(COLLECT_GARBAGE) as outcome:
         found = look(open_registry(workspace), days=days, counts_of=counts_of)
         collected = CollectedGarbage(remove, days, found.old, found.young, found.unsure)
-        said.append(collected.outcome)
+        outcome(collected.outcome)
     return collected
 
 

@@ -98,9 +98,9 @@ def encode(
     total: int,
 ) -> EncodedDataset:
     """Write the shards that are not there yet; ``total`` is the size of the files in bytes."""
-    with progress.telling(ENCODE, total, "bytes") as said:
+    with progress.telling(ENCODE, total, "bytes") as outcome:
         encoded = encoding.encode(reference, sources, place, asked, registry.workspace)
-        said.append(encoded.outcome)
+        outcome(encoded.outcome)
     return encoded
 
 
@@ -119,7 +119,7 @@ def record(
     registry: Registry,
 ) -> EncodedDataset:
     """Tell MLflow, unless it knows."""
-    with progress.telling(RECORD) as said:
+    with progress.telling(RECORD) as outcome:
         recorded = encoding.record(encoded, version, paths, asked, registry)
-        said.append(recorded.link if recorded.newly_recorded else "recorded before")
+        outcome(recorded.link if recorded.newly_recorded else "recorded before")
     return recorded

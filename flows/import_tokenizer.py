@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from bpeline.flows import evaluation, importing, publishing
 from bpeline.flows.evaluation import Evaluated, EvaluationSetup
 from bpeline.flows.importing import ImportSummary, ReadFiles
@@ -18,9 +16,8 @@ from bpeline.flows.running import (
     task,
 )
 from bpeline.flows.serving import flow, run_names
-from bpeline.flows.train_tokenizer import promote, set_up_evaluation
+from bpeline.flows.train_tokenizer import promote, set_up_evaluation, tell
 from bpeline.flows.trainings import TrainingRun, prepared, training_run
-from bpeline.flows.wording import comparison_markdown
 from bpeline.registry.certify import Certificate
 from bpeline.registry.records import PublishedVersion
 
@@ -60,13 +57,7 @@ def import_tokenizer(request: ImportRequest, workspace: Maybe[str] = None) -> Im
         promotion = None
         if setup.promotion_rules is not None:
             promotion = promote(run, version, setup.promotion_rules)
-        summary = summary.published(version, run.seconds, promotion)
-        summary = replace(summary, notes=tuple(run.notes))
-        if evaluated is not None and evaluated.comparison is not None:
-            compared = evaluated.comparison.called(version.reference)
-            run.progress.compared(version.reference, comparison_markdown(compared))
-        run.progress.summary(summary.title, summary.as_markdown())
-        return summary
+        return tell(run, summary.published(version, run.seconds, promotion), evaluated)
 
 
 @task(name=READ_FILES.name)

@@ -128,9 +128,9 @@ def recertify(request: RecertifyRequest, workspace: str | None) -> Recertificati
 @task(name=READ_EXPORTS.name, **RETRIES)
 def read_exports(registry: Registry, request: RecertifyRequest) -> Recertification:
     """Read all, and tell of each that changed."""
-    with telling(READ_EXPORTS) as said:
+    with telling(READ_EXPORTS) as outcome:
         made = _read_again(registry, request)
-        said.append(made.outcome)
+        outcome(made.outcome)
     return made
 
 

@@ -35,10 +35,9 @@ from bpeline.flows.sweeps import (
     Sweep,
     record_sweep,
     refuse_choice,
-    sweeping,
     try_sizes,
 )
-from bpeline.flows.trainings import prepared
+from bpeline.flows.trainings import prepared, training_run
 from bpeline.registry.loading import resolve
 from bpeline.registry.opening import open_registry
 from bpeline.registry.records import CorpusInput, parse_registered
@@ -125,7 +124,7 @@ def sweep(
         varied["variant"] = variants
     if len(requests) > 1:
         varied["mixtures"] = list(requests)
-    with sweeping(first, varied, workspace) as run:
+    with training_run(first, workspace, sweep=varied) as run:
         with prepared(run.registry.tracker) as preparing:
             setup = set_up_evaluation(first, run.registry)
             run.note(setup.skipped_remark)

@@ -7,12 +7,14 @@ With a Prefect server the flow is called, and each step is a task run; without o
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
 
 from bpeline.flows import counting, evaluation, learning, publishing
 from bpeline.flows.counting import CorpusPlan, CountedCorpus, CountedWords
 from bpeline.flows.evaluation import Evaluated, EvaluationSetup, ScreenedTokens, Sized
 from bpeline.flows.learning import Learned
-from bpeline.flows.publishing import Promotion, Trained, TrainingSummary
+from bpeline.flows.publishing import Promotion, Summary, Trained, TrainingSummary
 from bpeline.flows.requests import ImportRequest, Maybe, TrainingRequest
 from bpeline.flows.running import (
     CHOOSE_SIZE,
@@ -34,6 +36,8 @@ from bpeline.flows.trainings import TrainingRun, compiled_ahead, prepared, train
 from bpeline.flows.wording import comparison_markdown
 from bpeline.registry.evaluation import Rules
 from bpeline.registry.records import PublishedVersion
+
+S = TypeVar("S", bound=Summary)
 
 
 @flow(
@@ -82,12 +86,7 @@ def train_tokenizer(request: TrainingRequest, workspace: Maybe[str] = None) -> T
         promotion = None
         if setup.promotion_rules is not None:
             promotion = promote(run, version, setup.promotion_rules)
-        summary = summary.published(version, run.seconds, promotion)
-        if evaluated.comparison is not None:
-            compared = evaluated.comparison.called(version.reference)
-            run.progress.compared(version.reference, comparison_markdown(compared))
-        run.progress.summary(summary.title, summary.as_markdown())
-        return summary
+        return tell(run, summary.published(version, run.seconds, promotion), evaluated)
 
 
 @task(name="set up evaluation", **RETRIES)
@@ -215,3 +214,13 @@ def promote(run: TrainingRun, version: PublishedVersion, rules: Rules) -> Promot
         promotion = publishing.promote_if_better(version, rules, run.workspace)
         outcome(promotion.outcome)
     return promotion
+
+
+def tell(run: TrainingRun, summary: S, evaluated: Evaluated | None) -> S:
+    """Tell whoever listens what came of it, with all that was said on the way."""
+    summary = replace(summary, notes=tuple(run.notes))
+    if evaluated is not None and evaluated.comparison is not None:
+        compared = evaluated.comparison.called(summary.reference)
+        run.progress.compared(summary.reference, comparison_markdown(compared))
+    run.progress.summary(summary.title, summary.as_markdown())
+    return summary

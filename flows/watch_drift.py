@@ -114,11 +114,11 @@ def watch_drift(request: DriftRequest, workspace: str | None) -> DriftReport:
 @task(name=PLAN_CHUNKS.name)
 def plan_chunks(request: TrainingRequest, lineage: Lineage, registry: Registry) -> CorpusPlan:
     """Find the files of new text, and which of their chunks still have to be read."""
-    with telling(PLAN_CHUNKS) as said:
+    with telling(PLAN_CHUNKS) as outcome:
         rule = lineage.left_out_rule
         left_out = left_out_for(request.name, registry.catalogue, registry.workspace, rule)
         plan = counting.plan_chunks(request, registry, left_out)
-        said.append(plan.outcome)
+        outcome(plan.outcome)
     return plan
 
 
@@ -127,9 +127,9 @@ count_bundle = task(name=COUNT_WORDS.name)(counting.count_bundle)
 
 def count_words(request: TrainingRequest, plan: CorpusPlan, registry: Registry) -> CountedCorpus:
     """Count what is not counted yet: `count_bundle` is mapped over the bundles of the plan."""
-    with telling(COUNT_WORDS, plan.bytes_to_read, "bytes") as said:
+    with telling(COUNT_WORDS, plan.bytes_to_read, "bytes") as outcome:
         corpus = counting.count_words(plan, request, registry, count_bundle)
-        said.append(corpus.outcome)
+        outcome(corpus.outcome)
     return corpus
 
 
@@ -142,9 +142,9 @@ def combine_counts(
     registry: Registry,
 ) -> dict[str, CountedSlice]:
     """Add the chunks' counts up for every slice."""
-    with telling(COMBINE_COUNTS) as said:
+    with telling(COMBINE_COUNTS) as outcome:
         counts = drift.combine_slices(text, plan, corpus, registry.workspace, request.include)
-        said.append(f"{counted(counts[ALL].table.rows, 'distinct word')}")
+        outcome(f"{counted(counts[ALL].table.rows, 'distinct word')}")
     return counts
 
 
@@ -153,10 +153,10 @@ def sample_text(
     request: TrainingRequest, counts: Mapping[str, CountedSlice]
 ) -> dict[str, TextSample]:
     """Documents of every slice, evenly spread."""
-    with telling(SAMPLE_TEXT) as said:
+    with telling(SAMPLE_TEXT) as outcome:
         samples = drift.sample_slices(counts, request)
         documents, size = samples[ALL].documents, samples[ALL].bytes
-        said.append(f"{counted(documents, 'document')}, {megabytes(size)}")
+        outcome(f"{counted(documents, 'document')}, {megabytes(size)}")
     return samples
 
 
@@ -165,10 +165,10 @@ def recall_version(
     request: TrainingRequest, lineage: Lineage, slices: Sequence[str]
 ) -> tuple[dict[str, KnownText], list[str]]:
     """What is known of the version's own text, and what people should know of that."""
-    with telling(RECALL_VERSION) as said:
+    with telling(RECALL_VERSION) as outcome:
         known, notes = drift.own_texts(lineage, request.evaluation_reading, list(slices))
         documents, size = known[ALL].documents, known[ALL].bytes
-        said.append(f"{counted(documents, 'document')} of its own, {megabytes(size)}")
+        outcome(f"{counted(documents, 'document')} of its own, {megabytes(size)}")
     return known, notes
 
 
@@ -181,22 +181,22 @@ def measure_drift(
     registry: Registry,
 ) -> dict[str, TextDrift]:
     """Measure every slice."""
-    with telling(MEASURE_DRIFT) as said:
+    with telling(MEASURE_DRIFT) as outcome:
         measured = drift.measure_drift(counts, samples, known, tokenizer, registry)
         per_token = measured[ALL].figures[BYTES_PER_TOKEN].new
-        said.append(f"{per_token:.4f} bytes/token on {megabytes(measured[ALL].bytes)}")
+        outcome(f"{per_token:.4f} bytes/token on {megabytes(measured[ALL].bytes)}")
     return measured
 
 
 @task(name=RECORD.name)
 def record(report: DriftReport, registry: Registry) -> DriftReport:
     """Tell MLflow; where it does not answer, what was found is worth telling all the same."""
-    with telling(RECORD) as said:
+    with telling(RECORD) as outcome:
         try:
             report = drift.remember(report, registry)
-            said.append(f"observation {report.observation} in MLflow")
+            outcome(f"observation {report.observation} in MLflow")
             show_name_page(registry, report.name)
         except RegistryUnreachable as error:
             report = replace(report, notes=(*report.notes, f"not recorded: {error.happened}"))
-            said.append("not recorded")
+            outcome("not recorded")
     return report

@@ -243,7 +243,7 @@ def _encode_files(
         )
         counts = shards.manifest
         held_by_all = held(counts["documents"], counts["tokens"])
-        outcome.append(held_by_all)
+        outcome(held_by_all)
     lines = [
         f"{output}: {held_by_all}, {counts['bytes']:,} bytes in "
         f"{counted(len(shards.records), 'shard')} "

@@ -71,7 +71,7 @@ def pack_beside(
                 handle=handle,
             )
 
-    with progress.telling(PACK, int(shards.manifest["tokens"]), "tokens") as said:
+    with progress.telling(PACK, int(shards.manifest["tokens"]), "tokens") as outcome:
         packed = pack_shards(
             shards,
             out,
@@ -80,7 +80,7 @@ def pack_beside(
             on_shard=_advance if engine == LOCAL else None,
             write=None if engine == LOCAL else on_workers,
         )
-        said.append(counted(len(packed), "sequence"))
+        outcome(counted(len(packed), "sequence"))
     rest = packed.manifest["packed"]["left_out_tokens"]
     notes = [
         f"{packed.location}: {counted(len(packed), 'sequence')} of {length:,} ids, documents "

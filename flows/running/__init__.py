@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from . import settings as settings
     from .moving_line import keep_moving as keep_moving
     from .moving_line import stop_moving as stop_moving
+    from .progress import Outcome as Outcome
     from .progress import Progress as Progress
     from .progress import for_stream as for_stream
     from .progress import listening as listening

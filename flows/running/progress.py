@@ -96,8 +96,18 @@ class Several(Progress):
         return tell
 
 
+class Outcome:
+    """What a step did, and how long it took."""
+
+    text = ""
+    seconds = 0.0
+
+    def __call__(self, text: str) -> None:
+        self.text = f"{self.text} {text}".lstrip()
+
+
 @contextmanager
-def telling(step: StepKind, total: int | None = None, unit: str = "") -> Iterator[list[str]]:
+def telling(step: StepKind, total: int | None = None, unit: str = "") -> Iterator[Outcome]:
     """Tell whoever listens of a step, and how long it took.
 
     Args:
@@ -105,14 +115,15 @@ def telling(step: StepKind, total: int | None = None, unit: str = "") -> Iterato
         total, unit: as for `Progress.step_started`.
 
     Yields:
-        A list that takes the step's sentence about what it did.
+        What takes the step's sentence about what it did, and in the end has its seconds.
     """
     listener = current()
     listener.step_started(step.name, total, unit)
-    said: list[str] = []
+    outcome = Outcome()
     begin = time.perf_counter()
-    yield said
-    listener.step_finished(step.name, time.perf_counter() - begin, " ".join(said))
+    yield outcome
+    outcome.seconds = time.perf_counter() - begin
+    listener.step_finished(step.name, outcome.seconds, outcome.text)
 
 
 def step_line(name: str, seconds: float, outcome: str) -> str:

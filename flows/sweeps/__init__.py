@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from .record import table_of as table_of
     from .trials import MOST_TRIALS as MOST_TRIALS
     from .trials import refuse_choice as refuse_choice
-    from .trials import sweeping as sweeping
     from .trials import try_sizes as try_sizes
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,17 +25,13 @@ from bpeline.flows.running import (
     EVALUATE,
     LEARN_MERGES,
     PLAN_CHUNKS,
-    progress,
 )
-from bpeline.flows.trainings import TrainingRun, cannot_begin
-from bpeline.registry.opening import open_registry
+from bpeline.flows.trainings import TrainingRun
 from bpeline.registry.records import CorpusInput
-from bpeline.tokenizer_core.corpus import LEFT_OUT_RULE
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
-SWEEP = "sweep"  # the member of a run's configuration that says it is one
 MOST_TRIALS = 200
 
 
@@ -76,32 +71,6 @@ def refuse_choice(parameters: Mapping[str, Any]) -> None:
             "type numbers: `--sizes 16000,32000`; choose when you train: `bpeline train … "
             "--vocab-size auto --model-shape llama-3.2-1b`",
         )
-
-
-@contextmanager
-def sweeping(
-    request: TrainingRequest, varied: Mapping[str, Any], workspace: str | None
-) -> Iterator[TrainingRun]:
-    """Hold the workspace; the row in the catalogue is no training that could be continued.
-
-    Args:
-        request: one of those that are measured.
-        varied: its members that vary, with all their values.
-        workspace: as for `train_tokenizer`.
-    """
-    registry = open_registry(workspace)
-    asked = {**request.as_config(), **varied}
-    with registry.workspace.lock(f"sweeping {request.name!r}") as held:
-        row = registry.catalogue.start_run(request.name, {SWEEP: asked}, LEFT_OUT_RULE)
-        run = TrainingRun(row, request, registry, progress.current(), held.doing)
-        try:
-            yield run
-        except BaseException as error:
-            refused = not run.seconds and cannot_begin(error)
-            said = str(error) or type(error).__name__
-            registry.catalogue.end_run(row.id, "refused" if refused else "failed", said)
-            raise
-        registry.catalogue.end_run(row.id, "finished")
 
 
 def try_sizes(

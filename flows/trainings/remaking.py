@@ -92,9 +92,9 @@ def counted_again(
 ) -> CountedCorpus:
     """Every chunk counted, whatever is remembered of the files."""
     plan = plan_reading(files, {}, replace(request.reading, left_out=left_out))
-    with telling(COUNT_WORDS, plan.bytes_to_read, "bytes") as said:
+    with telling(COUNT_WORDS, plan.bytes_to_read, "bytes") as outcome:
         corpus = count_chunks(plan, request, made_in)
-        said.append(corpus.outcome)
+        outcome(corpus.outcome)
     return corpus
 
 
@@ -102,9 +102,9 @@ def combined_again(
     corpus: CountedCorpus, request: TrainingRequest, made_in: Workspace
 ) -> CountedWords:
     """The word counts of all chunks together."""
-    with telling(COMBINE_COUNTS) as said:
+    with telling(COMBINE_COUNTS) as outcome:
         words = add_up(corpus, request, made_in)
-        said.append(words.outcome)
+        outcome(words.outcome)
     return words
 
 
@@ -135,9 +135,9 @@ def learned_again(
     if request.extends:  # an input too: its digest is looked at when it is read
         base = load_tokenizer(request.extends, workspace)
         bpeline.save(base, made_in.version_directory(request.extends))
-    with telling(LEARN_MERGES, request.merges_shown, "merges") as said:
+    with telling(LEARN_MERGES, request.merges_shown, "merges") as outcome:
         learned = learn(words, request, made_in)
-        said.append(learned.outcome)
+        outcome(learned.outcome)
     kept = {one.name: one.digest for one in lineage.development}
     texts = [
         Check(f"{DEVELOPMENT} {one.name}", kept.get(one.name, ""), one.digest)

@@ -6,15 +6,15 @@ Knows what is remembered about a run, not what its steps do.
 from __future__ import annotations
 
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from bpeline.flows import engines
-from bpeline.flows.running import Progress, StepKind, interruption_behind, progress
+from bpeline.flows.requests import ImportRequest, TrainingRequest
+from bpeline.flows.running import Outcome, Progress, StepKind, interruption_behind, progress
 from bpeline.registry.catalogue import Catalogue, Run
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.publishing import waits_in_outbox
@@ -34,32 +34,10 @@ from bpeline.tokenizer_core.errors import (
 )
 
 HEARTBEAT_SECONDS = 5.0
+SWEEP = "sweep"  # the member of a run's configuration that says it is one
 
 
-class RunRequest(Protocol):
-    """What runs need to know of a request, be it a training's or an import's."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def engine(self) -> str: ...
-
-    @property
-    def workers(self) -> int: ...
-
-    @property
-    def pattern_remark(self) -> str: ...
-
-    @property
-    def parity_remark(self) -> str: ...
-
-    @property
-    def roles(self) -> tuple[str, ...]: ...
-
-    def as_config(self) -> dict[str, Any]: ...
-
-    def same_as(self, config: Mapping[str, Any]) -> bool: ...
+RunRequest = TrainingRequest | ImportRequest
 
 
 @dataclass(slots=True)
@@ -71,6 +49,7 @@ class TrainingRun:
         request: what was asked for.
         registry: of the workspace it holds.
         progress: who listens.
+        purpose: what the workspace is held for, and ``say_purpose`` tells that.
         seconds: of every step that is finished.
         notes: what people should know although nothing failed.
     """
@@ -79,22 +58,19 @@ class TrainingRun:
     request: RunRequest
     registry: Registry
     progress: Progress
+    purpose: str
     say_purpose: Callable[[str], None]
     seconds: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     @contextmanager
     def step(self, kind: StepKind, total: int | None = None, unit: str = "") -> Iterator[Outcome]:
-        """Time a step and tell everybody about it: catalogue, lock holder, listeners."""
-        name = kind.name
-        self.registry.catalogue.step_reached(self.id, name)
-        self.say_purpose(f"training {self.request.name!r}: {name}")
-        self.progress.step_started(name, total, unit)
-        outcome = Outcome()
-        begin = time.perf_counter()
-        yield outcome
-        self.seconds[name] = time.perf_counter() - begin
-        self.progress.step_finished(name, self.seconds[name], outcome.text)
+        """Tell everybody about a step: catalogue, lock holder, listeners."""
+        self.registry.catalogue.step_reached(self.id, kind.name)
+        self.say_purpose(f"{self.purpose}: {kind.name}")
+        with progress.telling(kind, total, unit) as outcome:
+            yield outcome
+        self.seconds[kind.name] = outcome.seconds
 
     @property
     def id(self) -> str:
@@ -126,18 +102,10 @@ class TrainingRun:
             self.progress.note(text)
 
 
-@dataclass(slots=True)
-class Outcome:
-    """A step's sentence about what it did."""
-
-    text: str = ""
-
-    def __call__(self, text: str) -> None:
-        self.text = text
-
-
 @contextmanager
-def training_run(request: RunRequest, workspace: str | None) -> Iterator[TrainingRun]:
+def training_run(
+    request: RunRequest, workspace: str | None, sweep: Mapping[str, Any] | None = None
+) -> Iterator[TrainingRun]:
     """Hold the workspace for one training and remember how it ends.
 
     A run that asked for the same and did not finish is continued: it keeps its id.
@@ -145,6 +113,7 @@ def training_run(request: RunRequest, workspace: str | None) -> Iterator[Trainin
     Args:
         request: what is asked for.
         workspace: its directory; None takes the configured one.
+        sweep: of a sweep, which is never continued and no run in MLflow: what varies, all values.
 
     Raises:
         WorkspaceLocked: another run is at work there.
@@ -153,17 +122,24 @@ def training_run(request: RunRequest, workspace: str | None) -> Iterator[Trainin
     catalogue = registry.catalogue
     with suppress(RegistryUnreachable):  # then the result waits until it answers
         _ = registry.store  # not after hours: a store that is lost
-    with registry.workspace.lock(f"training {request.name!r}") as held:
-        earlier = run_to_continue(catalogue, request)
+    purpose = f"{'training' if sweep is None else 'sweeping'} {request.name!r}"
+    with registry.workspace.lock(purpose) as held:
+        config = request.as_config()
+        earlier = None
+        if sweep is None:
+            earlier = run_to_continue(catalogue, request)
+        else:
+            config = {SWEEP: {**config, **sweep}}
         if earlier is None:
-            row = catalogue.start_run(request.name, request.as_config(), LEFT_OUT_RULE)
+            row = catalogue.start_run(request.name, config, LEFT_OUT_RULE)
         else:
             row = catalogue.continue_run(earlier.id)
         run_id = row.id
-        run = TrainingRun(row, request, registry, progress.current(), held.doing)
-        if remark := request.pattern_remark:
-            run.progress.note(remark)
-        run.note(request.parity_remark)
+        run = TrainingRun(row, request, registry, progress.current(), purpose, held.doing)
+        if sweep is None:
+            if remark := request.pattern_remark:
+                run.progress.note(remark)
+            run.note(request.parity_remark)
         with _heartbeat(catalogue, run_id):
             try:
                 meeting_place = registry.workspace.temporary
@@ -201,6 +177,8 @@ def asked(request: RunRequest) -> dict[str, Any]:
 
 def _show_end(run: TrainingRun, status: str, error: str) -> None:
     """What MLflow does not hear now, the next run of this workspace tells it."""
+    if SWEEP in run.row.config:
+        return
     with suppress(RegistryError, StorageError):
         run.registry.tracker.runs.close_run(run.request.name, run.id, status, error)
 

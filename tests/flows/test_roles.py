@@ -79,10 +79,11 @@ def test_what_is_declared_is_what_transformers_and_llama_cpp_have(
 def test_roles_are_no_part_of_the_digest_and_go_with_the_version(
     here: Path, bpeline: Command, tmp_path: Path
 ) -> None:
-    again = bpeline("train", "--role", "eos=<|endoftext|>")
+    again = bpeline("train", "--role", "eos=<|endoftext|>", "--json")
     assert again.exit_code == 0, again.output
-    said = " ".join(again.output.split())
-    assert "news/1: eos=<|stop|>, pad=<|fill|>" in said
+    stays = "news/1: eos=<|stop|>, pad=<|fill|>"
+    assert stays in " ".join(again.stderr.split())
+    assert any(stays in note for note in json.loads(again.stdout)["notes"])
     assert "eos=" not in bpeline("train").output
     assert exported(bpeline, "news/1", tmp_path / "1")[0].eos_token == "<|stop|>"
 

@@ -10,8 +10,9 @@ from random import Random
 import pytest
 from click.testing import Result
 
+from bpeline.flows.engines import dask_engine
 from bpeline.flows.sweep import sweep
-from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.errors import InvalidOption, WorkerLost
 
 pytestmark = pytest.mark.fake_mlflow
 
@@ -64,6 +65,12 @@ def test_variants_are_measured_beside_the_plain_training(
     assert trained.exit_code == 0, trained.output
     learned = json.loads(trained.stdout)["metrics"]
     assert learned["compression/bytes_per_token"] == parity["compression/bytes_per_token"]
+
+
+def test_a_sweep_counts_where_it_was_told(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dask_engine, "CONNECT_SECONDS", 0.3)
+    with pytest.raises(WorkerLost):
+        sweep([corpus], "other", [300], engine="tcp://127.0.0.1:9")
 
 
 def test_what_is_no_variant_is_refused(corpus: Path) -> None:
