@@ -126,7 +126,7 @@ def extend(as_json: bool, **asked: Any) -> None:
     default="punctuation",
     show_default=True,
     help="Where superwords end: at numbers and runs of punctuation, or at numbers alone, digits by "
-    "three from the right, which llama.cpp reads (--format gguf).",
+    "three from the right, which llama.cpp reads (`export --format gguf`).",
 )
 def superwords(**asked: Any) -> None:
     """Go on from the words of a version to tokens of several words.
