@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from .publications import register as register
     from .publications import report_contents as report_contents
     from .summarizing import Trained as Trained
-    from .summarizing import logged_change as logged_change
     from .summarizing import summarize as summarize
     from .summary import Summary as Summary
     from .summary import TrainingSummary as TrainingSummary
+    from .summary import logged_change as logged_change
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)
