@@ -95,7 +95,8 @@ def extend(as_json: bool, **asked: Any) -> None:
 
     REF is name@alias, name/number or a digest.
     """
-    from bpeline.flows.deriving import extension_of, extension_parameters
+    from bpeline.flows.deriving import extension_parameters
+    from bpeline.flows.publishing import extension_of
 
     summary = _train(extension_parameters, as_json=as_json, **asked)
     kept = None if summary is None else extension_of(summary.directory)

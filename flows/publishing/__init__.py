@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .publications import NewVersion as NewVersion
     from .publications import corpus_inputs as corpus_inputs
     from .publications import evaluation_inputs as evaluation_inputs
+    from .publications import extension_of as extension_of
     from .publications import installed_version as installed_version
     from .publications import made_with as made_with
     from .publications import publication_of as publication_of
