@@ -40,6 +40,13 @@ def test_the_addresses_are_printed_when_all_answer(served: Served) -> None:
     assert sorted(line.removeprefix("deployed: ").split(", ")) == sorted(served.deployments)
 
 
+def test_typed_again_with_deploy_it_deploys_to_the_server_that_runs(served: Served) -> None:
+    again = served.typed_again("--deploy")
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.startswith("deployed: ")
+    assert "\nschedules: " in again.stdout
+
+
 def test_retrain_runs_on_schedule_and_its_gates_make_a_champion(
     served: Served, retrained: Any
 ) -> None:
