@@ -19,7 +19,6 @@ from bpeline.flows.trainings import (
     learned_again,
     words_kept,
 )
-from bpeline.flows.trainings import lines_of as lines_of
 from bpeline.registry.loading import resolve
 from bpeline.registry.opening import open_registry
 from bpeline.registry.records import parse_registered

@@ -286,25 +286,6 @@ class _Size(click.ParamType):  # type: ignore[type-arg]
 SIZE = _Size()
 
 
-def chosen_size_options(function: Function) -> Function:
-    """The model and the largest size that ``--vocab-size auto`` goes with."""
-    for option in (
-        click.option(
-            "--largest-size",
-            type=int,
-            help="With --vocab-size auto: the largest that is asked about.  [default: 131072]",
-        ),
-        click.option(
-            "--model-shape",
-            metavar="NAME|FILE",
-            help="With --vocab-size auto: register the size at which a byte of text costs this "
-            "model least; as of `bpeline train`.",
-        ),
-    ):
-        function = option(function)
-    return function
-
-
 def bulk_options(function: Function) -> Function:
     """How whole files are read, for the commands that encode or count them."""
     for option in (

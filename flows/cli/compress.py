@@ -72,7 +72,7 @@ def compress(
     if new_bytes:
         raise InvalidOption(
             "--new-bytes says how steps are printed, and none are",
-            "with --show-steps or --html",
+            "with --show-steps",
             f"bpeline compress {file} --show-steps --new-bytes {new_bytes}",
         )
     target = _free(output or file.with_name(file.name + SUFFIX))

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from bpeline.flows.cli.commands import DIRECTORY, PATH, SIZE, answer, chosen_size_options, command
+from bpeline.flows.cli.commands import DIRECTORY, PATH, SIZE, answer, command
+from bpeline.flows.cli.request_options import options_of
+from bpeline.flows.requests import ExtensionRequest, PruneRequest, SuperwordsRequest
 
 if TYPE_CHECKING:
     from bpeline.flows.publishing import TrainingSummary
@@ -16,29 +18,18 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def _training_options(function: Function) -> Function:
-    """The version and the options of a training that continues it."""
-    for option in reversed((
+def _training_options(request: type[ExtensionRequest]) -> Callable[[Function], Function]:
+    """The version, and the options of a training that continues it."""
+    options = (
         click.argument("reference", metavar="REF"),
         click.argument("paths", nargs=-1),
-        click.option(
-            "--vocab-size",
-            type=SIZE,
-            metavar="NUMBER|auto",
-            required=True,
-            help="Number of ids of the new version; with auto the one at which text costs a model "
-            "least.",
-        ),
-        chosen_size_options,
-        click.option("--name", help="Name to register under.  [default: that of the version]"),
-        click.option(
-            "--reserve", type=int, default=0, help="Slots among the new ids, the last ones."
-        ),
-        click.option(
-            "--round-to",
-            type=int,
-            default=1,
-            help="More slots, until the number of ids is a multiple.",
+        options_of(
+            request,
+            {
+                "vocab_size": {"type": SIZE, "metavar": "NUMBER|auto", "required": True},
+                "model_shape": {"metavar": "NAME|FILE"},
+            },
+            but=("reference", "paths"),
         ),
         click.option(
             "--rules",
@@ -53,9 +44,14 @@ def _training_options(function: Function) -> Function:
             "moves.",
         ),
         click.option("--workers", type=int, help="Threads for counting.  [default: all cores]"),
-    )):  # fmt: skip
-        function = option(function)
-    return function
+    )
+
+    def add(function: Function) -> Function:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
 
 
 def _train(
@@ -88,7 +84,7 @@ def _train(
     "bpeline extend news@champion --vocab-size auto --model-shape llama-3.2-1b",
     "bpeline extend news@champion --vocab-size 64000 --plan",
 )
-@_training_options
+@_training_options(ExtensionRequest)
 def extend(as_json: bool, **asked: Any) -> None:
     """Continue a version to more ids; every old id keeps its meaning.
 
@@ -99,7 +95,8 @@ def extend(as_json: bool, **asked: Any) -> None:
 
     REF is name@alias, name/number or a digest.
     """
-    from bpeline.flows.deriving import extension_of, extension_parameters
+    from bpeline.flows.deriving import extension_parameters
+    from bpeline.flows.publishing import extension_of
 
     summary = _train(extension_parameters, as_json=as_json, **asked)
     kept = None if summary is None else extension_of(summary.directory)
@@ -114,20 +111,7 @@ def extend(as_json: bool, **asked: Any) -> None:
     "bpeline superwords news/3 --vocab-size auto --model-shape llama-3.2-1b --name news-super",
     "bpeline superwords news@champion --vocab-size 64000 --plan",
 )
-@_training_options
-@click.option(
-    "--transition-size",
-    type=int,
-    help="How many of its ids the version gives.  [default: all]",
-)
-@click.option(
-    "--cuts",
-    type=click.Choice(["punctuation", "digits"]),
-    default="punctuation",
-    show_default=True,
-    help="Where superwords end: at numbers and runs of punctuation, or at numbers alone, digits by "
-    "three from the right, which llama.cpp reads (--format gguf).",
-)
+@_training_options(SuperwordsRequest)
 def superwords(**asked: Any) -> None:
     """Go on from the words of a version to tokens of several words.
 
@@ -149,25 +133,19 @@ def superwords(**asked: Any) -> None:
 @click.argument("reference", metavar="REF")
 @click.argument("files", nargs=-1)
 @click.option("--drop-unreachable", is_flag=True, help="Tokens go that no text leads to.")
-@click.option(
-    "--min-count",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=False,
-    help="Tokens go that occur less often.",
-)
 @click.option("-o", "--output", required=True, type=PATH, help="The plan, JSON.")
-@click.option(
-    "--save-to", type=DIRECTORY, help="Save the tokenizer that is left in this directory."
+@options_of(
+    PruneRequest,
+    {"min_count": {"type": click.IntRange(min=0)}, "save_to": {"type": DIRECTORY}},
+    but=("reference", "paths", "output", "drop_unreachable"),
 )
 def prune(
     reference: str,
     files: tuple[str, ...],
-    drop_unreachable: bool,
-    min_count: int,
     output: Path,
     save_to: Path | None,
     as_json: bool,
+    **asked: Any,
 ) -> None:
     """Plan which tokens of a version can go, and how ids change.
 
@@ -180,14 +158,7 @@ def prune(
     """
     from bpeline.flows.deriving import prune as plan_pruning
 
-    plan = plan_pruning(
-        reference,
-        output,
-        files,
-        min_count=min_count,
-        drop_unreachable=drop_unreachable,
-        save_to=save_to,
-    )
+    plan = plan_pruning(reference, output, files, save_to=save_to, **asked)
     sizes, tokens, sample = plan["vocab_size"], plan["tokens"], plan["sample"]
     more = 100 * (tokens["after"] / tokens["before"] - 1) if tokens["before"] else 0.0
     answer(as_json, plan, [

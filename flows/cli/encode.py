@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     default="text",
     help="What the other special tokens are in the text: ordinary text, or an error.",
 )
-@click.option("--language", help="Of a tokenizer trained with --joint: see --threshold.")
+@click.option("--language", help="Of a tokenizer of `bpeline train --joint`: see --threshold.")
 @click.option(
     "--threshold",
     type=click.IntRange(min=1),

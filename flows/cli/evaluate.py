@@ -78,8 +78,9 @@ def evaluate(
     Without REF every version that an alias points to, of the name in the project's bpeline.toml.
 
     A name has one set of texts, on which all of its versions are measured: its first training makes
-    it of what was held out, or of `--eval`. Its documents are left out of every later training. One
-    below 50 documents or 205 kB is provisional: the next training with enough text replaces it.
+    it of what was held out, or of `train --eval`. Its documents are left out of every later
+    training. One below 50 documents or 205 kB is provisional: the next training with enough text
+    replaces it.
     """
     from bpeline.flows import evaluation
     from bpeline.tokenizer_core.evaluation import FLOPS_PER_BYTE

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     'bpeline explain news@champion "the newest news"',
     'bpeline explain news@champion --token " newest"',
     "bpeline explain news/3 --id 512 --json",
-    'bpeline explain news/3 "the newest news" --html steps.html',
 )
 @click.argument("reference", metavar="REF")
 @click.argument("text", required=False)

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from bpeline.flows.cli.commands import FILE, SIZE, answer, chosen_size_options, command
+from bpeline.flows.cli.commands import FILE, SIZE, answer, command
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.urls import absolute_name, is_url
@@ -37,7 +37,17 @@ from bpeline.tokenizer_core.urls import absolute_name, is_url
     metavar="NUMBER|auto",
     help="Number of ids; with auto the one at which text costs a model least.  [default: 32000]",
 )
-@chosen_size_options
+@click.option(
+    "--model-shape",
+    metavar="NAME|FILE",
+    help="With --vocab-size auto: register the size at which a byte of text costs this model "
+    "least; as of `bpeline train`.",
+)
+@click.option(
+    "--largest-size",
+    type=int,
+    help="With --vocab-size auto: the largest that is asked about.  [default: 131072]",
+)
 @click.option("--pattern", help="The split pattern.  [default: gpt2]")
 @click.option(
     "--special-token",

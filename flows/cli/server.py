@@ -42,7 +42,8 @@ def server(prefect_port: int, mlflow_port: int, deploys: bool, password: bool) -
 
     That is a Prefect server, a worker that runs what is due, and the workspace's MLflow UI, all on
     the loopback address. They ask for the workspace's password; the addresses that are printed let
-    a browser in. Typed again while it runs, the command prints new addresses.
+    a browser in. Typed again while it runs, the command prints new addresses; --deploy deploys to
+    the server that runs.
     """
     from bpeline.flows.serving import serve
 

@@ -68,8 +68,9 @@ if TYPE_CHECKING:
     "variants",
     multiple=True,
     type=click.Choice(list(VARIANTS)),
-    help="Also train it so: tokens of whole characters (--characters), languages served alike "
-    "(--parity, with --source), or superwords; repeat for more.  [default: plain]",
+    help="Also train it so: tokens of whole characters (`bpeline train --characters`), languages "
+    "served alike (`bpeline train --parity`, with --source), or superwords; repeat for more.  "
+    "[default: plain]",
 )
 @click.option(
     "--weights",

@@ -8,7 +8,6 @@ from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .continuation import across_spaces as across_spaces
-    from .continuation import extension_of as extension_of
     from .continuation import extension_parameters as extension_parameters
     from .continuation import recipe_of as recipe_of
     from .continuation import superword_parameters as superword_parameters

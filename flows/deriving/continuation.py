@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from bpeline.flows.requests import (
@@ -15,7 +14,6 @@ from bpeline.flows.requests import (
     request_parameters,
 )
 from bpeline.registry.loading import (
-    EXTENSION,
     RECIPE,
     ResolvedVersion,
     load_version,
@@ -26,7 +24,6 @@ from bpeline.registry.records import (
     parse_registered,
 )
 from bpeline.registry.versions import Lineage
-from bpeline.tokenizer_core.arguments import check_fields
 from bpeline.tokenizer_core.bounded_files import read_json
 from bpeline.tokenizer_core.continuation import pattern_of_words, text_form_of
 from bpeline.tokenizer_core.digests import canonical_json, unsealed
@@ -34,7 +31,6 @@ from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training import (
     Cuts,
-    ExtensionCertificate,
     merges_to_continue,
     superword_lines,
 )
@@ -140,14 +136,6 @@ def across_spaces(
         "extends": base.digest,
         "transition_size": transition_size,
     }
-
-
-def extension_of(directory: str | Path) -> ExtensionCertificate | None:
-    """What was checked of a version that extends another; None for all others."""
-    try:
-        return check_fields(ExtensionCertificate(**read_json(Path(directory) / EXTENSION)))
-    except (OSError, ValueError, TypeError):
-        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -91,8 +91,7 @@ def with_morphology(
         boundary_scores(load_tokenizer(reference), gold).metrics for reference in (first, second)
     )
     pairs = (MetricPair(key, before.get(key), after.get(key)) for key in {**before, **after})
-    metrics = (*compared.metrics, *pairs)
-    return replace(compared, metrics=tuple(sorted(metrics, key=lambda one: one.key)))
+    return _with_metrics(compared, pairs)
 
 
 def with_serving_cost(compared: VersionComparison, model: NamedShape) -> VersionComparison:
@@ -111,6 +110,9 @@ def with_serving_cost(compared: VersionComparison, model: NamedShape) -> Version
         )
     figures = measured.first, measured.second
     first, second = map(model.figures, compared.vocab_sizes, figures)
-    pairs = (MetricPair(key, first[key], second[key]) for key in first)
-    metrics = (*compared.metrics, *pairs)
-    return replace(compared, metrics=tuple(sorted(metrics, key=lambda one: one.key)))
+    return _with_metrics(compared, (MetricPair(key, first[key], second[key]) for key in first))
+
+
+def _with_metrics(compared: VersionComparison, pairs: Iterable[MetricPair]) -> VersionComparison:
+    metrics = sorted((*compared.metrics, *pairs), key=lambda one: one.key)
+    return replace(compared, metrics=tuple(metrics))

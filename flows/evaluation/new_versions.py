@@ -47,7 +47,6 @@ from bpeline.registry.opening import Registry
 from bpeline.registry.records import CHAMPION, DevelopmentText
 from bpeline.registry.versions import Lineage
 from bpeline.registry.word_counts import WordCountStore
-from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import (
     ChunkGroup,
     Reading,
@@ -63,7 +62,6 @@ from bpeline.tokenizer_core.evaluation import (
     Evaluation,
     EvaluationText,
     MadeTokens,
-    Measured,
     Robustness,
     evaluate_texts,
     has_curve,
@@ -77,6 +75,8 @@ from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 MOST_HELD_OUT = 8 << 20  # bytes evaluated on; beyond it documents are left out evenly
 MOST_TRAINING = 1 << 20  # bytes taken from the beginning of the corpus when none were held out
+
+_Champion = tuple[ResolvedVersion, Tokenizer] | None
 
 
 def texts_to_measure(
@@ -96,7 +96,8 @@ def texts_to_measure(
     Raises:
         CorruptFile: the set, or what was held out, was damaged.
     """
-    own = _own_texts(setup, words, request, registry.workspace)
+    store = WordCountStore(registry.workspace)
+    own = setup.given or tuple(_held_out(words, request, store))
     made, number = _the_set(setup, own, words, request, registry, adopts)
     if made is not None:
         texts = texts_of(registry.workspace, made)
@@ -199,9 +200,6 @@ def evaluate_imported(
     )
 
 
-_Champion = tuple[ResolvedVersion, Tokenizer] | None
-
-
 def _evaluated(
     tokenizer: Tokenizer,
     champion: _Champion,
@@ -237,7 +235,11 @@ def _evaluated(
             "report it; nothing was published",
         )
     if made is not None and keeps:
-        _keep(registry.workspace, evaluation, measured, made, tokenizer, champion)
+        which = {"": (tokenizer.digest, tokenizer.vocab_size)}
+        if champion is not None:
+            which[CHAMPION] = (champion[0].digest, champion[1].vocab_size)
+        for found in measurements_of(evaluation, measured, made, which):
+            keep_measurement(registry.workspace, found)
     robustness, languages = _robustness(
         tokenizer, champion, texts if made is not None and keeps else ()
     )
@@ -278,28 +280,6 @@ def _opponents(
         others = {CHAMPION: champion[1], **others}
         references = {CHAMPION: str(champion[0]), **references}
     return champion, others, references
-
-
-def _keep(
-    workspace: Workspace,
-    evaluation: Evaluation,
-    measured: Mapping[str, Measured],
-    made: EvaluationSet,
-    tokenizer: Tokenizer,
-    champion: _Champion,
-) -> None:
-    which = {"": (tokenizer.digest, tokenizer.vocab_size)}
-    if champion is not None:
-        which[CHAMPION] = (champion[0].digest, champion[1].vocab_size)
-    for found in measurements_of(evaluation, measured, made, which):
-        keep_measurement(workspace, found)
-
-
-def _own_texts(
-    setup: EvaluationSetup, words: CountedWords, request: TrainingRequest, workspace: Workspace
-) -> list[Text]:
-    """Texts of this training's own: those that were given beside a set, else what is held out."""
-    return list(setup.given) or list(_held_out(words, request, WordCountStore(workspace)))
 
 
 def _the_set(
@@ -357,7 +337,7 @@ def _as_evaluated(text: Text) -> EvaluationText:
 
 def _on_new_text(
     tokenizer: Tokenizer,
-    champion: tuple[ResolvedVersion, Tokenizer] | None,
+    champion: _Champion,
     own: Sequence[Text],
     made: EvaluationSet | None,
     texts: Sequence[EvaluationText],
@@ -385,7 +365,7 @@ def _on_new_text(
 
 def _robustness(
     tokenizer: Tokenizer,
-    champion: tuple[ResolvedVersion, Tokenizer] | None,
+    champion: _Champion,
     texts: Sequence[EvaluationText],
 ) -> tuple[Robustness | None, Mapping[str, Robustness]]:
     """What both make of the texts with typos, in other letters …; and that by language."""
@@ -442,7 +422,7 @@ def _held_out(
             yield Text(source.name, documents, source.language, source.domain)
 
 
-def _champion(registry: Registry, name: str) -> tuple[ResolvedVersion, Tokenizer] | None:
+def _champion(registry: Registry, name: str) -> _Champion:
     """The version in place; None when there is none, or none that can be had: hours of training
     are not lost over a comparison."""
     try:

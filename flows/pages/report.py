@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from bpeline.registry.records import DevelopmentText
     from bpeline.registry.tokens import Screening
     from bpeline.tokenizer_core.evaluation import TokenUse
-    from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 _CURVE_POINTS = 80
 Curve = Sequence[tuple[int, float]]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .publications import NewVersion as NewVersion
     from .publications import corpus_inputs as corpus_inputs
     from .publications import evaluation_inputs as evaluation_inputs
+    from .publications import extension_of as extension_of
     from .publications import installed_version as installed_version
     from .publications import made_with as made_with
     from .publications import publication_of as publication_of
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
     from .publications import register as register
     from .publications import report_contents as report_contents
     from .summarizing import Trained as Trained
-    from .summarizing import logged_change as logged_change
     from .summarizing import summarize as summarize
     from .summary import Summary as Summary
     from .summary import TrainingSummary as TrainingSummary
+    from .summary import logged_change as logged_change
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -55,16 +55,18 @@ from bpeline.registry.tokens import Screening
 from bpeline.registry.versions import RULE, Lineage
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.registry.workspace import Workspace
+from bpeline.tokenizer_core.arguments import check_fields
+from bpeline.tokenizer_core.bounded_files import read_json
 from bpeline.tokenizer_core.continuation import recipes
 from bpeline.tokenizer_core.counting import sample_texts
-from bpeline.tokenizer_core.digests import canonical_json, digest_of, sealed
+from bpeline.tokenizer_core.digests import canonical_json, digest_of, sealed, unsealed
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import RegistryError
 from bpeline.tokenizer_core.formats import bpeline, declared_roles
 from bpeline.tokenizer_core.processors import thread_count
 from bpeline.tokenizer_core.splitting import unicode_version
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.training import certify_extension
+from bpeline.tokenizer_core.training import ExtensionCertificate, certify_extension
 
 MOST_INPUTS = 50
 SOURCES_TABLE = "sources/sources.json"
@@ -281,6 +283,15 @@ def _save(
         DURABLE.write(directory / RECIPE, canonical_json(sealed(recipe)))
     bpeline.save(tokenizer, directory, provenance, samples)
     write_exports(tokenizer, request.name, directory)
+
+
+def extension_of(directory: str | Path) -> ExtensionCertificate | None:
+    """What was checked of a version that extends another; None for all others."""
+    try:
+        record = unsealed(read_json(Path(directory) / EXTENSION))
+        return check_fields(ExtensionCertificate(**record))
+    except (OSError, ValueError, TypeError):
+        return None
 
 
 def _chosen_sizes(summary: TrainingSummary, files: Path) -> dict[str, Any]:

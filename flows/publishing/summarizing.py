@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bpeline.flows.counting import CorpusPlan, CountedCorpus, CountedWords, as_json, sections_remark
@@ -18,7 +17,7 @@ from bpeline.flows.learning import Learned
 from bpeline.flows.publishing.summary import TrainingSummary
 from bpeline.flows.requests import TrainingRequest
 from bpeline.flows.trainings import TrainingRun
-from bpeline.flows.wording import SHOWN_CONFIDENCE, left_out_text, unmeasured
+from bpeline.flows.wording import SHOWN_CONFIDENCE, change_text, left_out_text, unmeasured
 from bpeline.registry.evaluation import share_to_watch, too_small_to_judge
 from bpeline.registry.evaluation_sets import (
     EvaluationSet,
@@ -28,7 +27,7 @@ from bpeline.registry.evaluation_sets import (
 )
 from bpeline.registry.opening import Registry
 from bpeline.registry.word_counts import ShardStatistics
-from bpeline.tokenizer_core.evaluation import TOO_FEW_DOCUMENTS, WELL_USED, Slice, distinct_parts
+from bpeline.tokenizer_core.evaluation import WELL_USED, Slice, distinct_parts
 
 MOST = 6  # columns; of more versions, the latest
 
@@ -63,26 +62,9 @@ def against_others(registry: Registry, name: str, digest: str, made: EvaluationS
 
 def _change(own: SetMeasurement, other: SetMeasurement, part: Slice) -> str:
     change = own.change_from(other, part)
-    low, high = change.intervals.get(SHOWN_CONFIDENCE, (None, None))
-    return change_text(change.value, low, high)
-
-
-def change_text(value: float, low: float | None, high: float | None) -> str:
-    """A change in tokens, as a share, with its interval, or that there is none."""
-    if low is None or high is None:
-        return f"{100 * value:+.2f} % ({TOO_FEW_DOCUMENTS})"
-    chance = ", may be chance" if low <= 0 <= high else ""
-    return f"{100 * value:+.2f} % ({100 * low:+.2f} … {100 * high:+.2f}{chance})"
-
-
-def logged_change(metrics: Mapping[str, float], label: str, part: str) -> str:
-    """The change in tokens of a slice that metrics hold, see `metrics_of`; else empty."""
-    name = f"vs_{label}_percent/{part}"
-    if name not in metrics:
-        return ""
-    low, high = (metrics.get(f"{name}_{end}") for end in ("low", "high"))
-    ends = (None if end is None else end / 100 for end in (low, high))
-    return change_text(metrics[name] / 100, *ends)
+    ends = change.intervals.get(SHOWN_CONFIDENCE)
+    low, high = (None, None) if ends is None else (100 * end for end in ends)
+    return change_text(100 * change.value, low, high)
 
 
 _MUCH = 0.01  # of the text, left out with the evaluation set

@@ -12,6 +12,7 @@ from bpeline.flows.publishing.promotion import Promotion
 from bpeline.flows.requests import ORDINARY, UNRESTRICTED, WORDS_ALONE
 from bpeline.flows.wording import (
     as_typed,
+    change_text,
     counted,
     from_here,
     language_costs,
@@ -24,11 +25,11 @@ from bpeline.registry.loading import uncertified
 from bpeline.registry.records import CANDIDATE, CHAMPION, PublishedVersion
 from bpeline.tokenizer_core.charts import curves_in_notebook
 from bpeline.tokenizer_core.evaluation import (
+    ALL,
     GINI_OF_TEXTS,
     NEW_TEXT,
     RARE,
     SPEEDS,
-    TOO_FEW_DOCUMENTS,
 )
 from bpeline.tokenizer_core.tables import Table
 
@@ -259,9 +260,7 @@ class TrainingSummary(Summary):
                 f"{self.evaluated_on} text",
             ),
             ("measured on", self.measured_on),
-            *self._against_champion(),
-            *self._cost_of_token_rules(),
-            *self._gain_of_superwords(),
+            *self._changes(),
             *self._between_sources(),
             ("costs", self._costs()),
         ]
@@ -271,23 +270,23 @@ class TrainingSummary(Summary):
         held_out = int(self.metrics.get("corpus/held_out_bytes", 0))
         return f"; {megabytes(held_out)} held out, not learned from" if held_out else ""
 
-    def _cost_of_token_rules(self) -> list[tuple[str, str]]:
-        """What forbidding tokens and keeping characters whole costs."""
-        change = self.metrics.get(f"vs_{UNRESTRICTED}_percent/all")
-        if change is None:
-            return []
-        free = self.bytes_per_token * (1 + change / 100)
-        said = f"{change:+.2f} % tokens: {free:.4f} bytes/token if any token might be made"
-        return [("token rules", said + self._interval(f"vs_{UNRESTRICTED}_percent/all"))]
-
-    def _gain_of_superwords(self) -> list[tuple[str, str]]:
-        """What tokens of several words are worth."""
-        change = self.metrics.get(f"vs_{WORDS_ALONE}_percent/all")
-        if change is None:
-            return []
-        words = self.bytes_per_token * (1 + change / 100)
-        said = f"{change:+.2f} % tokens: {words:.4f} bytes/token with words alone"
-        return [("superwords", said + self._interval(f"vs_{WORDS_ALONE}_percent/all"))]
+    def _changes(self) -> list[tuple[str, str]]:
+        """What the champion makes of the same text, and what the training would have done."""
+        rows = []
+        for title, label, otherwise in (
+            ("champion", CHAMPION, ""),
+            ("token rules", UNRESTRICTED, "if any token might be made"),
+            ("superwords", WORDS_ALONE, "with words alone"),
+        ):
+            said = logged_change(self.metrics, label, ALL, "tokens on the same text")
+            if not said:
+                continue
+            if otherwise:
+                change = self.metrics[f"vs_{label}_percent/{ALL}"]
+                other = self.bytes_per_token * (1 + change / 100)
+                said += f": {other:.4f} bytes/token {otherwise}"
+            rows.append((title, said))
+        return rows
 
     def _between_sources(self) -> list[tuple[str, str]]:
         """How unequally sources pay that are served alike, and how they paid."""
@@ -302,19 +301,6 @@ class TrainingSummary(Summary):
     def _language_costs(self) -> Table | None:
         """What each source pays where they are served alike, and paid; None if not measured."""
         return language_costs(self.metrics, ORDINARY, GINI_OF_TEXTS, as_json(self.sources))
-
-    def _interval(self, name: str) -> str:
-        low, high = (self.metrics.get(f"{name}_{end}") for end in ("low", "high"))
-        if low is None or high is None:
-            return f", {TOO_FEW_DOCUMENTS}"
-        return f", 95 % interval {low:+.2f} … {high:+.2f} %"
-
-    def _against_champion(self) -> list[tuple[str, str]]:
-        change = self.metrics.get("vs_champion_percent/all")
-        if change is None:
-            return []
-        said = f"{change:+.2f} % tokens on the same text"
-        return [("champion", said + self._interval("vs_champion_percent/all"))]
 
     def _costs(self) -> str:
         """What is paid for it, beside the ids."""
@@ -339,26 +325,13 @@ class TrainingSummary(Summary):
             return []
         groups = [key for key in self.metrics if key.endswith(f"_percent/{slices[0]}")]
         others = [key.removeprefix("vs_").removesuffix(f"_percent/{slices[0]}") for key in groups]
-        titles = ["slice", "bytes/token"]
-        for other in others:
-            titles += [f"tokens against {other}", "95 % interval", "is it chance?"]
+        against = (f"tokens against {other} (95 % interval)" for other in others)
         rows = []
         for one in slices:
-            row = [one, f"{self.metrics[group + one]:.4f}"]
-            for other in others:
-                row += self._change_cells(f"vs_{other}_percent/{one}")
-            rows.append(row)
-        table = Table(titles, rows, left=(0, *range(4, len(titles), 3)))
+            changes = (logged_change(self.metrics, other, one) for other in others)
+            rows.append((one, f"{self.metrics[group + one]:.4f}", *changes))
+        table = Table(("slice", "bytes/token", *against), rows)
         return ["", "## By slice", "", table.markdown()]
-
-    def _change_cells(self, name: str) -> tuple[str, str, str]:
-        """A change in tokens, its interval, and what that says."""
-        change = f"{self.metrics[name]:+.2f} %"
-        low, high = (self.metrics.get(f"{name}_{end}") for end in ("low", "high"))
-        if low is None or high is None:
-            return change, "", TOO_FEW_DOCUMENTS
-        said = "may be" if low <= 0 <= high else f"no: {'fewer' if high < 0 else 'more'} tokens"
-        return change, f"{low:+.2f} … {high:+.2f} %", said
 
     def text_tables(self) -> list[str]:
         """Lines after the rows on a terminal."""
@@ -407,3 +380,11 @@ class TrainingSummary(Summary):
             lines += ["", "## Size", "", self.chosen_size["said"] + ".", "", said, ""]
             lines += [Table(titles, rows).markdown()]
         return lines
+
+
+def logged_change(metrics: Mapping[str, float], label: str, part: str, of: str = "") -> str:
+    """The change in tokens of a slice that metrics hold, see `change_text`; else empty."""
+    name = f"vs_{label}_percent/{part}"
+    if name not in metrics:
+        return ""
+    return change_text(metrics[name], metrics.get(f"{name}_low"), metrics.get(f"{name}_high"), of)

@@ -32,15 +32,18 @@ class ExtensionRequest(DerivedRequest):
     name: Maybe[str] = Field(
         default=None, description="the name to register under; that of the version when empty"
     )
-    reserve: int = Field(default=0, description="slots after the new ids")
+    reserve: int = Field(default=0, description="slots among the new ids, the last ones")
     round_to: int = Field(
         default=1, description="more slots, until the number of ids is a multiple"
     )
     largest_size: Maybe[int] = Field(
-        default=None, description="with auto, the largest that is asked about"
+        default=None,
+        description="with auto: the largest that is asked about; 131072 when empty",
     )
     model_shape: Maybe[str] = Field(
-        default=None, description="with auto, the model that text costs least"
+        default=None,
+        description="with auto: register the size at which a byte of text costs this model least; "
+        "as of `bpeline train`",
     )
 
     @property
@@ -75,7 +78,9 @@ class SuperwordsRequest(ExtensionRequest):
         default=None, description="how many of its ids the version gives; all of them when empty"
     )
     cuts: Cuts = Field(
-        default="punctuation", description="where superwords end, see `superword_lines`"
+        default="punctuation",
+        description="where superwords end: at numbers and runs of punctuation, or at numbers "
+        "alone, digits by three from the right, which llama.cpp reads (`export --format gguf`)",
     )
 
 
@@ -92,7 +97,7 @@ class PruneRequest(DerivedRequest):
     drop_unreachable: bool = Field(default=False, description="tokens go that no text leads to")
     save_to: Maybe[str] = Field(
         default=None,
-        description="where to save the tokenizer that is left, in the ``bpeline`` format",
+        description="save the tokenizer that is left in this directory, in bpeline's own format",
     )
 
 

@@ -107,8 +107,8 @@ def serve(
     """Serve Prefect, a worker and the MLflow UI until interrupted.
 
     With ``deploys``, the project's file or ``prefect.yaml`` is applied once the server answers. If
-    this workspace is served there already, print other addresses and return. Other arguments as
-    for `serve_ui`.
+    this workspace is served there already, apply it to that server, print other addresses and
+    return. Other arguments as for `serve_ui`.
 
     Raises:
         InvalidOption: the project's file cannot be used, or a port is taken.
@@ -125,6 +125,11 @@ def serve(
     mlflow = _mlflow(registry, mlflow_port, "--mlflow-port")
     worker = Service("a worker", _worker(registry.workspace.id))
 
+    def apply() -> None:
+        if order is not None:
+            for line in _deploy(environment, order).lines():
+                say(as_typed(line))
+
     def show() -> None:
         schedules = f"http://{HOST}:{prefect_port}/deployments"
         _show({
@@ -135,6 +140,7 @@ def serve(
         }, say)  # fmt: skip
 
     if served_prefect(registry.workspace) == api:
+        apply()
         show()
         return
     _end_left_behind(registry.workspace, say, ask)
@@ -146,9 +152,7 @@ def serve(
             serving_ui(registry.workspace, mlflow_port) if mlflow else nullcontext(),
         ):
             serves(api)
-            if order is not None:
-                for line in _deploy(environment, order).lines():
-                    say(as_typed(line))
+            apply()
             with running([worker], environment, home, say) as workers:
                 say("")
                 show()

@@ -9,13 +9,11 @@ from contextlib import suppress
 from typing import Any
 
 from bpeline.flows.requests import DEMO, USUAL_VOCAB, corpus_sources
-from bpeline.flows.wording import counted
-from bpeline.tokenizer_core.corpus import find_source_files, sources_of
 from bpeline.tokenizer_core.errors import BpelineError
 
 
 def training(parameters: Mapping[str, Any], reference: str = "") -> str:
-    """``news-32000 from corpus/ (3 files)``, then ``news/3 (32000) from corpus/ (3 files)``."""
+    """``news-32000 from corpus/``, then ``news/3 (32000) from corpus/``."""
     asked = _request(parameters)
     name, size = asked["name"], asked.get("vocab_size", USUAL_VOCAB)
     if largest := asked.get("largest_size"):
@@ -34,13 +32,13 @@ def importing(parameters: Mapping[str, Any], reference: str = "") -> str:
 
 
 def watching(parameters: Mapping[str, Any], outcome: str = "") -> str:
-    """``news@champion beside new/ (3 files)``, then ``news/3 (champion): not drifted, …``."""
+    """``news@champion beside new/``, then ``news/3 (champion): not drifted, …``."""
     watched = f"{outcome}," if outcome else f"{parameters['name']}@{parameters['alias']}"
     return f"{watched} beside {corpus(parameters['paths'], parameters['sources'])}"
 
 
 def encoding(parameters: Mapping[str, Any], reference: str = "") -> str:
-    """``news@champion on corpus/ (3 files)``, then ``news/3 on corpus/ (3 files)``."""
+    """``news@champion on corpus/``, then ``news/3 on corpus/``."""
     return f"{reference or parameters['reference']} on {corpus(parameters['paths'])}"
 
 
@@ -73,22 +71,13 @@ def _request(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def corpus(paths: Sequence[str], sources: Sequence[str] = ()) -> str:
-    """``corpus/ (3 files)``, ``de/*.txt and 2 more (7 files)``, ``en (1 file)``."""
-    labels, paths = list(map(_label_of, paths)), list(paths)
+    """``corpus/``, ``de/*.txt and 2 more``, ``en``."""
+    labels = list(map(_label_of, paths))
     with suppress(BpelineError):  # the flow itself says what is wrong with them
-        for source in corpus_sources(sources):
-            labels.append(source.name)
-            paths += source.files
-    if not labels:
-        return "nothing"
-    here = [path for path in paths if path != DEMO and "://" not in path]
-    named = labels[0]
+        labels += [source.name for source in corpus_sources(sources)]
     if len(labels) > 1:
-        named += f" and {len(labels) - 1} more"
-    if len(here) == len(paths):  # only then looking at a disk of this machine tells
-        with suppress(BpelineError, OSError):
-            named += f" ({counted(len(find_source_files(sources_of(paths))), 'file')})"
-    return named
+        return f"{labels[0]} and {len(labels) - 1} more"
+    return labels[0] if labels else "nothing"
 
 
 def _label_of(path: str) -> str:
@@ -96,6 +85,5 @@ def _label_of(path: str) -> str:
     if path == DEMO or "://" in path:
         return path
     parent, name = os.path.split(path.rstrip("/"))
-    if os.path.isdir(path):
-        return f"{name}/"
+    name += "/" * path.endswith("/")
     return os.path.join(os.path.basename(parent), name) if set(name) & set("*?[") else name

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from bpeline.flows.importing import facts_of
+from bpeline.flows.publishing import extension_of
 from bpeline.flows.wording import left_out_text
 from bpeline.registry.catalogue import Version
 from bpeline.registry.certify import certificates_of
 from bpeline.registry.evaluation import chosen_size_of, read_evaluation
-from bpeline.registry.loading import EXTENSION, resolve, tombstones, uncertified
+from bpeline.registry.loading import resolve, tombstones, uncertified
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.records import parse_registered
 from bpeline.registry.tracking import model_link
 from bpeline.registry.versions import Lineage, aliases_of
-from bpeline.tokenizer_core.bounded_files import read_json
-from bpeline.tokenizer_core.digests import unsealed
-from bpeline.tokenizer_core.errors import BpelineError, RegistryError
-from bpeline.tokenizer_core.formats import read_manifest
+from bpeline.tokenizer_core.errors import RegistryError
 
 
 def version_details(reference: str) -> dict[str, Any]:
@@ -73,13 +70,14 @@ def version_details(reference: str) -> dict[str, Any]:
     details["files"] = str(directory) if directory.is_dir() else ""
     table = lineage.table
     details["word_counts"] = str(table.path) if table is not None and table.path.exists() else ""
-    details["sources"] = sources_of(directory)
+    details["sources"] = lineage.provenance.get("sources", [])
     details["development"] = [asdict(one) for one in lineage.development]
     chosen = chosen_size_of(read_evaluation(directory), found.name)
     details["chosen_size"] = "" if chosen is None else chosen["said"]
     details["certificates"] = certificates_of(directory)
     details["uncertified"] = uncertified(directory, str(found))
-    details["extension"] = _extension(directory)
+    extension = extension_of(directory)
+    details["extension"] = {} if extension is None else asdict(extension)
     if found.number:
         base = registry.tracker.settings.ui
         details["link"] = model_link(base, found.name, found.number)
@@ -105,19 +103,3 @@ def _parameters(registry: Registry, run_id: str) -> dict[str, Any]:
     except RegistryError:  # trained in another workspace
         config = {}
     return {key: value for key, value in config.items() if value not in (None, [], "")}
-
-
-def sources_of(directory: Path) -> list[dict[str, Any]]:
-    """The named sources a version was trained on, see `SourceStatistics`; none where paths were."""
-    try:
-        return list(read_manifest(directory)["provenance"].get("sources", ()))
-    except (OSError, BpelineError, KeyError, TypeError):
-        return []
-
-
-def _extension(directory: Path) -> dict[str, Any]:
-    """What was checked of a version that extends another; empty for all others."""
-    try:
-        return unsealed(read_json(directory / EXTENSION))
-    except (OSError, ValueError, TypeError):
-        return {}

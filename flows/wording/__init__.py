@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .typed_commands import from_here as from_here
     from .typed_commands import program as program
     from .values import SHOWN_CONFIDENCE as SHOWN_CONFIDENCE
+    from .values import change_text as change_text
     from .values import counted as counted
     from .values import ids_text as ids_text
     from .values import left_out_text as left_out_text

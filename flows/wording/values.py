@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from bpeline.tokenizer_core.display import megabytes as megabytes
 from bpeline.tokenizer_core.display import number_text as number_text
+from bpeline.tokenizer_core.evaluation import TOO_FEW_DOCUMENTS
 
 
 def left_out_text(metrics: Mapping[str, float]) -> str:
@@ -27,6 +28,14 @@ def counted(number: int, noun: str) -> str:
 
 
 SHOWN_CONFIDENCE = 0.95
+
+
+def change_text(percent: float, low: float | None, high: float | None, of: str = "") -> str:
+    """A change with its interval, or that there is none: ``-1.20 % tokens (-1.50 … -0.90)``."""
+    said = f"{percent:+.2f} % {of}".rstrip()
+    if low is None or high is None:
+        return f"{said} ({TOO_FEW_DOCUMENTS})"
+    return f"{said} ({low:+.2f} … {high:+.2f}{', may be chance' * (low <= 0 <= high)})"
 
 
 _LONGEST = 60  # characters

@@ -12,13 +12,18 @@ import pytest
 from click.testing import Result
 
 from bpeline.flows.evaluation import new_versions
+from bpeline.flows.publishing import logged_change
 from bpeline.registry import load_tokenizer
 from bpeline.registry.evaluation.measured import read_evaluation
 from bpeline.registry.opening import open_registry
 from bpeline.registry.tracking.tracked import plain_metrics
 from bpeline.tokenizer_core.companions import kind_of
 from bpeline.tokenizer_core.errors import CorruptFile
-from bpeline.tokenizer_core.evaluation.metric_names import BYTES_PER_TOKEN, NAMES
+from bpeline.tokenizer_core.evaluation.metric_names import (
+    BYTES_PER_TOKEN,
+    NAMES,
+    TOO_FEW_DOCUMENTS,
+)
 
 Command = Callable[..., Result]
 RULES = f"""
@@ -115,7 +120,8 @@ def test_sources_champion_and_baselines_are_measured_on_the_same_documents(
     assert said == run.data.metrics["vs_champion_beyond_chance/docs"]
     assert (said, low < 0, high < 0) == (-1, True, True), "more ids, fewer tokens"
     note = run.data.tags["mlflow.note.content"]
-    assert f"| {low:+.2f} … {high:+.2f} % | no: fewer tokens |" in note
+    change = metrics["vs_champion_percent/docs"]
+    assert f"| {change:+.2f} % ({low:+.2f} … {high:+.2f}) |" in note
     read = {one.dataset.name: one.tags[0].value for one in run.inputs.dataset_inputs}
     assert read["docs"] == read["code"] == "evaluation"
     place = registry.workspace.mlflow_artifacts / "news" / tracked.mlflow_run_id / "artifacts"
@@ -408,3 +414,17 @@ def test_a_summary_says_how_much_was_not_learned_from(
         assert " kB held out" in done.stdout
     whole = bpeline("train", "corpus", "--name", "whole", "--vocab-size", 300, "--held-out", 0)
     assert "not learned from" not in whole.stdout
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"": -1.2, "_low": -1.5, "_high": -0.9}, "-1.20 % tokens (-1.50 … -0.90)"),
+        ({"": 0.1, "_low": -0.5, "_high": 0.6}, "+0.10 % tokens (-0.50 … +0.60, may be chance)"),
+        ({"": 0.1}, f"+0.10 % tokens ({TOO_FEW_DOCUMENTS})"),
+        ({}, ""),
+    ],
+)
+def test_a_change_is_said_with_its_interval(change: dict[str, float], said: str) -> None:
+    metrics = {f"vs_champion_percent/all{end}": value for end, value in change.items()}
+    assert logged_change(metrics, "champion", "all", "tokens") == said

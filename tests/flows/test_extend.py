@@ -67,6 +67,7 @@ def test_on_the_recorded_corpus_it_is_what_training_more_makes(base: str, bpelin
     assert registry.tracker._client.get_run(run).data.params["extends"] == base
     again = bpeline("extend", "news/2", "--vocab-size", "510", "--name", "more")
     assert again.exit_code == 0, again.output
+    assert "\nkept:    all 500 ids of " in again.stdout
     assert load_tokenizer("more/1").merges[:143] == load_tokenizer("news/1").merges
 
 

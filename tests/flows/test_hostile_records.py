@@ -13,9 +13,8 @@ from amounts import Amounts, numbers
 from mutations import try_changes
 from small_publications import publication_of
 
-from bpeline.flows.deriving import extension_of
+from bpeline.flows.publishing import extension_of
 from bpeline.flows.requests.project import read_project
-from bpeline.flows.versions.details import sources_of
 from bpeline.registry.certify.certificates import certificates_of
 from bpeline.registry.evaluation.gates import read_rules
 from bpeline.registry.evaluation.measured import read_evaluation, robustness_table
@@ -32,6 +31,7 @@ from bpeline.tokenizer_core import bounded_files
 from bpeline.tokenizer_core.errors import BpelineError
 from bpeline.tokenizer_core.evaluation.morphology import read_gold
 from bpeline.tokenizer_core.evaluation.named_shapes import model_shape
+from bpeline.tokenizer_core.formats import read_manifest
 from bpeline.tokenizer_core.merging.checkpoint import load_checkpoint
 from bpeline.tokenizer_core.shards.token_shards import TokenShards
 from bpeline.tokenizer_core.training.token_rules import read_token_list
@@ -108,7 +108,7 @@ KINDS: dict[str, tuple[str, str, Callable[[Path], object]]] = {
     "measurement": ("evaluation-sets/*/measured/*.json", "digest", read_measurement),
     "evaluation": ("versions/*/evaluation.json", "seal", read_version),
     "certificate": ("versions/*/certificate-hf.json", "seal", lambda p: certificates_of(p.parent)),
-    "provenance": ("versions/*/manifest.json", "seal", lambda path: sources_of(path.parent)),
+    "provenance": ("versions/*/manifest.json", "seal", lambda path: read_manifest(path.parent)),
     "extension": ("versions/*/extension.json", "seal", lambda p: str(extension_of(p.parent))),
     "import": ("versions/*/imported.json", "seal", read_imported),
     "chunk": ("shards/*/*.json", "digest",

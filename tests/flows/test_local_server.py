@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from urllib.error import HTTPError
@@ -22,11 +22,12 @@ from loopback import free_ports, listens, waiting_for
 from bpeline.flows.running import settings
 from bpeline.flows.serving import local_server
 from bpeline.flows.serving import services as looked_after
+from bpeline.flows.serving.deploying import Deployed, Order
 from bpeline.flows.serving.services import Processes, Service, wait_for_any
 from bpeline.registry.opening import open_registry
 from bpeline.registry.serving import left_behind
 from bpeline.registry.tracking import mlflow_server
-from bpeline.registry.workspace import Workspace
+from bpeline.registry.workspace import Workspace, serving_prefect
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryUnreachable
 
 ROOT = Path(__file__).parents[2]
@@ -194,6 +195,30 @@ def test_deploy_without_a_server_says_how_to_start_one(
     result = bpeline("deploy")
     assert result.exit_code == 1
     assert "bpeline server --deploy" in result.stderr
+
+
+def test_server_deploys_to_the_one_that_runs_already(
+    tmp_path: Path, bpeline: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefect, mlflow = free_ports(2)
+    api = f"http://127.0.0.1:{prefect}/api"
+    asked: list[str] = []
+
+    def deploy(order: Order, environment: Mapping[str, str]) -> Deployed:
+        asked.append(environment["PREFECT_API_URL"])
+        return Deployed(str(order.source), ["retrain"], (), order.remove, ())
+
+    monkeypatch.setattr(local_server.deploying, "deploy", deploy)
+    arguments = ("server", "--prefect-port", prefect, "--mlflow-port", mlflow)
+    with serving_prefect(open_registry().workspace) as serves:
+        serves(api)
+        shown = bpeline(*arguments)
+        assert asked == []
+        deployed = bpeline(*arguments, "--deploy")
+    assert asked == [api]
+    assert deployed.exit_code == shown.exit_code == 0
+    assert "deployed: retrain\n" in deployed.stdout
+    assert f"PREFECT_API_URL={api}" in deployed.stdout
 
 
 @pytest.mark.parametrize(

@@ -21,12 +21,18 @@ _FILLED_IN = "1"  # what stands where a message has a value: a name and a number
 
 _SENTENCE = re.compile(r"^((?!pip ).*\s.*)$", re.DOTALL)
 _OF_OTHERS = re.compile(r"`(?!bpeline|--)[^`]*`")
+_COMMAND = re.compile(r"`(?!--)[^`]*`|bpeline [a-z].*")
 _OPTION = re.compile(r"(?<![\w-])--(?:invalid-utf8|[a-z][a-z-]*[a-z])")
 
 
 def told_in(path: Path, told: re.Pattern[str] = _TOLD) -> Iterator[str]:
     """The commands between backticks in the strings of a file, docstrings aside."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for text in texts_in(ast.parse(path.read_text(encoding="utf-8"))):
+        yield from (found[1] for found in told.finditer(text))
+
+
+def texts_in(tree: ast.AST) -> Iterator[str]:
+    """The strings, docstrings aside."""
     aside: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
@@ -34,17 +40,15 @@ def told_in(path: Path, told: re.Pattern[str] = _TOLD) -> Iterator[str]:
         elif isinstance(node, ast.JoinedStr):
             aside.update(map(id, node.values))
     for node in ast.walk(tree):
-        text = ""
         if isinstance(node, ast.JoinedStr):
             parts = (
                 one.value if isinstance(one, ast.Constant) else _FILLED_IN for one in node.values
             )
-            text = "".join(map(str, parts))
+            yield "".join(map(str, parts))
         elif (
             isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in aside
         ):
-            text = node.value
-        yield from (found[1] for found in told.finditer(text))
+            yield node.value
 
 
 def wrong_with(command: str) -> str:
@@ -78,3 +82,36 @@ def test_options_that_are_told_exist(room: str) -> None:
     told = {one for text in texts for one in _OPTION.findall(_OF_OTHERS.sub(" ", text))}
     assert len(told) > 5
     assert told - known - {"--help"} == set()
+
+
+def own_options(name: str) -> set[str]:
+    """The options of a command."""
+    known = cli.get_command(click.Context(cli), name)
+    assert known is not None
+    return {one for p in known.params for one in (*p.opts, *p.secondary_opts)} | {"--help"}
+
+
+def options_told(text: str) -> set[str]:
+    """Those that a text tells of the command it belongs to: with no other before them."""
+    return set(_OPTION.findall(_COMMAND.sub(" ", text)))
+
+
+@pytest.mark.parametrize("name", sorted(FILE_OF))
+def test_a_command_s_help_tells_its_own_options(name: str) -> None:
+    known = cli.get_command(click.Context(cli), name)
+    assert known is not None
+    examples = re.findall(r"bpeline [a-z].*?(?= [|] |; |  +#|$)", known.epilog or "", re.MULTILINE)
+    assert examples
+    assert {one: wrong for one in examples if (wrong := wrong_with(one))} == {}
+    helps = [known.help, *(one.help for one in known.params if isinstance(one, click.Option))]
+    assert {text for text in helps if text and options_told(text) - own_options(name)} == set()
+
+
+@pytest.mark.parametrize("file", sorted(set(FILE_OF.values())))
+def test_errors_of_a_command_tell_its_own_options(file: str) -> None:
+    """Of one of its file's commands: which of them raises is not seen."""
+    known = set().union(*(own_options(name) for name in FILE_OF if FILE_OF[name] == file))
+    tree = ast.parse((ROOT / f"flows/cli/{file}.py").read_text(encoding="utf-8"))
+    raised = (node for node in ast.walk(tree) if isinstance(node, ast.Raise))
+    texts = {text for node in raised for text in texts_in(node)}
+    assert {text for text in texts if options_told(text) - known} == set()

@@ -57,11 +57,15 @@ class Served:
         runs: list[Any] = self.ask_mlflow("/runs/search", asking)["runs"]
         return runs
 
-    def address(self, label: str) -> str:
-        """The address that the command prints now, with a token of its own."""
+    def typed_again(self, *more: str) -> subprocess.CompletedProcess[str]:
+        """The command while it runs."""
         arguments = ["server", "--workspace", str(self.home), "--prefect-port",
                      str(self.server.port), "--mlflow-port", str(self.mlflow)]  # fmt: skip
-        printed = self.server.bpeline(*arguments, folder=self.home).stdout
+        return self.server.bpeline(*arguments, *more, folder=self.home)
+
+    def address(self, label: str) -> str:
+        """The address that the command prints now, with a token of its own."""
+        printed = self.typed_again().stdout
         return next(line.split()[1] for line in printed.splitlines() if line.startswith(label))
 
     @property

@@ -40,11 +40,18 @@ def test_the_addresses_are_printed_when_all_answer(served: Served) -> None:
     assert sorted(line.removeprefix("deployed: ").split(", ")) == sorted(served.deployments)
 
 
+def test_typed_again_with_deploy_it_deploys_to_the_server_that_runs(served: Served) -> None:
+    again = served.typed_again("--deploy")
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.startswith("deployed: ")
+    assert "\nschedules: " in again.stdout
+
+
 def test_retrain_runs_on_schedule_and_its_gates_make_a_champion(
     served: Served, retrained: Any
 ) -> None:
     assert retrained["auto_scheduled"]
-    assert re.match(r"demo/1 \(300\).* corpus/ \(1 ", retrained["name"])
+    assert re.fullmatch(r"demo/1 \(300\).* corpus/?", retrained["name"])
     artifacts = served.server.artifacts(retrained["id"])
     assert artifacts["tokenizer-progress-demo"]["data"] == 100
     assert "demo/1" in artifacts["tokenizer-summary-demo"]["data"]
@@ -74,7 +81,7 @@ def test_encode_dataset_runs_on_schedule_and_mlflow_shows_how_fast_it_was(
     )  # fmt: skip
     run = served.ended("encode-dataset", 2)
     assert run["auto_scheduled"]
-    assert re.match(r"demo/1 .*corpus/ \(1 ", run["name"])
+    assert re.fullmatch(r"demo/1 .*corpus/?", run["name"])
     assert len(TokenShards(output / "demo-1")) == 100
     assert "MB/s" in served.server.artifacts(run["id"])["dataset-summary-demo"]["data"]
     (shown,) = served.mlflow_runs("demo", f"tags.output = '{output / 'demo-1'}'")
