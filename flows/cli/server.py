@@ -16,6 +16,7 @@ _password_option = click.option(
     "password",
     flag_value=False,
     default=True,
+    show_default=False,
     help="Ask nobody: every user of this machine can then change models and run commands as you.",
 )
 
