@@ -281,3 +281,17 @@ def test_looking_for_leftovers_passes_over_what_others_rename_meanwhile(registry
     finally:
         ended.set()
         other.join()
+
+
+def test_what_mlflow_shows_in_pages_is_found(
+    registry: Registry, made: Callable[..., Publication]
+) -> None:
+    """MLflow shows 100 stored models at once."""
+    published(registry, made(b"low"), "d" * 64)
+    client, owner = registry.tracker._client, registry.tracker.settings.owner
+    experiment = client.get_experiment_by_name("news").experiment_id
+    tags = {"digest": "d", "bpeline.workspace": owner}
+    for number in range(101):
+        client.create_logged_model(experiment, name=f"m{number}", tags=tags)
+    assert len(registry.tracker.models.unregistered_models()) == 101
+    assert len(registry.tracker.models.traces("news", "d", ()).models) == 101
