@@ -385,7 +385,7 @@ def _take_over(registry: Registry, tracked: Sequence[TrackedVersion]) -> None:
                 run_id=one.run_id,
                 corpus_digest=corpus,
                 counts_digest=counts,
-                vocab_size=int(one.tags.get("vocab_size", 0)),
+                vocab_size=one.vocab_size,
                 pattern=one.tags.get("pattern", ""),
             )
         )
