@@ -150,14 +150,15 @@ def require_unlocked(registry: Registry, name: str, alias: str, kind: str = "pro
         AliasLocked: it is.
     """
     if locked := lock_of(registry, name, alias):
+        accepted = "an alias that is not locked, or `--force`, which lifts the lock"
         anyway = f"type `bpeline promote REF --to {alias} --force`, which moves it"
         if kind == "rollback":
             anyway = f"type `bpeline rollback {name} --alias {alias} --force`, which moves it"
-        raise AliasLocked(
-            f"{name}@{alias} is locked {locked}",
-            "an alias that is not locked, or `--force`, which lifts the lock",
-            anyway,
-        )
+        elif kind == "remove":
+            accepted = "an alias that is not locked"
+            unlock = f"bpeline promote {name}@{alias} --to {alias} --force"
+            anyway = f"type `{unlock}`, which lifts the lock and leaves it where it points"
+        raise AliasLocked(f"{name}@{alias} is locked {locked}", accepted, anyway)
 
 
 def _lock(registry: Registry, move: AliasMove, lock: bool | None) -> None:
@@ -183,6 +184,7 @@ def remove_alias(
 
     Raises:
         UnknownVersion: there never was such an alias.
+        AliasLocked: it is locked.
         AliasMovedMeanwhile: somebody moved it while we did.
         RegistryUnreachable, WorkspaceLocked: as `move_alias`.
     """
@@ -199,6 +201,7 @@ def remove_alias(
                     f"type `bpeline versions {name}` to see them",
                 )
             return move
+        require_unlocked(registry, name, alias, "remove")
         tracker.remove_alias(name, alias)
         after = tracker.version_of_alias(name, alias)
         if after is not None:

@@ -37,6 +37,7 @@ from bpeline.registry.upkeep.retention import find_leftovers, remove_leftovers
 from bpeline.registry.versions.listing import deleted_versions, list_versions
 from bpeline.registry.workspace.workspace import Workspace
 from bpeline.tokenizer_core.errors import (
+    AliasLocked,
     InvalidOption,
     RegistryError,
     RegistryUnreachable,
@@ -172,6 +173,17 @@ def test_what_an_alias_points_to_is_refused_and_aliases_can_be_removed(
         remove_alias(registry, "news", "never")
     rollback("news", alias="old")
     assert registry.tracker.version_of_alias("news", "old").number == 1
+
+
+@pytest.mark.usefixtures("both")
+def test_a_locked_alias_is_not_removed(registry: Registry) -> None:
+    promote("news/1", alias="old", lock=True, reason="model 7 learns with it")
+    with pytest.raises(AliasLocked, match="model 7") as refused:
+        remove_alias(registry, "news", "old")
+    assert "`bpeline promote news@old --to old --force`" in refused.value.next_step
+    assert len(registry.catalogue.alias_history("news", "old")) == 1
+    promote("news@old", alias="old", force=True)
+    assert remove_alias(registry, "news", "old").to_number is None
 
 
 @pytest.mark.usefixtures("both")
