@@ -17,6 +17,7 @@ from bpeline.registry.catalogue import CountTable
 from bpeline.registry.opening import Registry
 from bpeline.registry.publishing.publish import publish_version
 from bpeline.registry.records.publication import Publication
+from bpeline.registry.upkeep import retention
 from bpeline.registry.upkeep.retention import Leftover, find_leftovers, remove_leftovers
 from bpeline.registry.word_counts import (
     ShardFiles,
@@ -26,7 +27,12 @@ from bpeline.registry.word_counts import (
     shard_key,
 )
 from bpeline.tokenizer_core.durable_files import DURABLE
-from bpeline.tokenizer_core.errors import InvalidOption, RegistryUnreachable, WorkspaceLocked
+from bpeline.tokenizer_core.errors import (
+    CorruptFile,
+    InvalidOption,
+    RegistryUnreachable,
+    WorkspaceLocked,
+)
 
 pytestmark = pytest.mark.fake_mlflow
 
@@ -197,6 +203,18 @@ def test_what_waits_to_be_published_stays(
     with pytest.raises(RegistryUnreachable):  # only MLflow knows what it still needs
         find_leftovers(disconnected, days=0)
     assert not find_leftovers(registry, days=0).old
+
+
+def test_what_is_published_while_leftovers_are_looked_for_is_passed_over(
+    registry: Registry, made: Callable[..., Publication], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published(registry, made(b"low"), "d" * 64)
+    gone = registry.workspace.outbox_record("news.published-meanwhile")
+    monkeypatch.setattr(retention, "waiting_records", lambda workspace: [gone])
+    assert not find_leftovers(registry, days=0).old
+    gone.write_text("damaged")
+    with pytest.raises(CorruptFile):
+        find_leftovers(registry, days=0)
 
 
 def test_files_of_an_unregistered_tokenizer_go(
