@@ -22,6 +22,7 @@ from bpeline.registry.loading.deleted import tombstones
 from bpeline.registry.loading.version_files import holds_version, keep_files
 from bpeline.registry.opening import Place, Registry, open_registry
 from bpeline.registry.publishing import keep_in_outbox, waiting_records
+from bpeline.registry.records import Tombstone
 from bpeline.registry.records.publication import Publication
 from bpeline.registry.records.references import ByAlias, ByNumber
 from bpeline.registry.upkeep import damaged_notes, deletion_notes, noted_deletions
@@ -291,6 +292,30 @@ def test_an_alias_that_was_moved_there_meanwhile_keeps_the_version(
         finish_deletions(registry)
     assert finish_deletions(registry) == []
     assert load_tokenizer("news@champion").digest == registry.tracker.versions()[0].digest
+
+
+@pytest.mark.usefixtures("both")
+@pytest.mark.parametrize("noted", [False, True])
+def test_versions_after_a_refused_one_are_noted_no_more(
+    noted: bool, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless they were before."""
+    remove_alias(registry, "news", "candidate")
+    second = registry.tracker.versions("news")[1]
+    if noted:
+        begun = Tombstone("news", 2, second.digest, "ada", "yesterday", "2026-01-01T00:00:00Z")
+        deletion_notes.write(registry.workspace, registry.store, [begun])
+    write = deletion_notes.write
+
+    def write_and_promote(workspace: Workspace, store: str, chosen: list[Tombstone]) -> None:
+        write(workspace, store, chosen)
+        promote("news/1")
+
+    monkeypatch.setattr(deletion_notes, "write", write_and_promote)
+    with pytest.raises(VersionInUse, match="news@champion to news/1"):
+        delete_versions(registry, "news")
+    assert [one.number for _, one in noted_deletions(registry.workspace)] == [2] * noted
+    assert len(registry.tracker.versions("news")) == 2
 
 
 @pytest.mark.usefixtures("both")
