@@ -20,7 +20,6 @@ from bpeline.registry.loading import (
     FIGURES,
     FORMAT_FILES,
     PAGES,
-    deleted_digests,
     holds_version,
     is_published_here,
     remembered_numbers,
@@ -271,7 +270,7 @@ def _aliases_of(
 
 def _without_deleted(registry: Registry, kept: list[Publication]) -> list[Publication]:
     """Files may be here for another's sake alone: their own version was deleted."""
-    deleted = deleted_digests(registry)
+    deleted = {(one.name, one.digest) for one in tombstones(registry)}
     if not deleted:
         return kept
     known: set[tuple[str, str]]
@@ -279,7 +278,7 @@ def _without_deleted(registry: Registry, kept: list[Publication]) -> list[Public
         known = {(one.name, one.digest) for one in registry.catalogue.versions()}
     except StoreLost:
         known = {(one.name, one.digest) for one in registry.tracker.versions()}
-    keys = deleted.keys() - known  # one that was made again is a version as any other
+    keys = deleted - known  # one that was made again is a version as any other
     return [one for one in kept if (one.name, one.digest) not in keys]
 
 

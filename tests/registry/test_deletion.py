@@ -18,7 +18,7 @@ from small_publications import publication_of
 
 from bpeline.registry import configure, load_tokenizer, promote, publish_version, rollback
 from bpeline.registry.aliases.moves import remove_alias
-from bpeline.registry.loading.deleted import tombstones
+from bpeline.registry.loading import tombstones
 from bpeline.registry.loading.version_files import holds_version, keep_files
 from bpeline.registry.opening import Place, Registry, open_registry
 from bpeline.registry.publishing import keep_in_outbox, waiting_records
