@@ -161,11 +161,6 @@ class Catalogue:
 
         self._database.writing(work)
 
-    def count_table(self, key: str) -> CountTable | None:
-        """The table of that key, if one was remembered."""
-        with self._database.reading() as session:
-            return session.get(CountTable, key)
-
     def count_tables(self, counts_digest: str | None = None) -> list[CountTable]:
         """The tables that were remembered (those with these word counts), latest first."""
         query = select(CountTable).order_by(CountTable.created_at.desc())

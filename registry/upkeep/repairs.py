@@ -59,13 +59,11 @@ class Repair:
         found: what is wrong, in sentences; empty when all stores agree.
         done: what was or would be done.
         lost: what cannot be known again.
-        written: whether it was done.
     """
 
     found: list[str] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
-    written: bool = False
 
 
 def repair(registry: Registry, *, write: bool = False) -> Repair:
@@ -91,7 +89,7 @@ def repair(registry: Registry, *, write: bool = False) -> Repair:
 
 
 def _repair(registry: Registry, write: bool) -> Repair:
-    told = Repair(written=write)
+    told = Repair()
     kept = _without_deleted(registry, _kept_versions(registry, _directories(registry)))
     catalogue_is_lost = False
     try:
@@ -354,7 +352,7 @@ def _remember_tables(registry: Registry, kept: list[Publication]) -> None:
     store = WordCountStore(registry.workspace)
     for path in registry.workspace.tables.glob("*.duckdb"):
         table = store.table(path.stem)
-        if table is not None and registry.catalogue.count_table(table.key) is None:
+        if table is not None:
             digest = table.counts_digest
             registry.catalogue.remember_count_table(
                 CountTable(

@@ -324,8 +324,7 @@ def test_a_lost_catalogue_does_not_bring_it_back(registry: Registry, made: Made)
     (gone,) = delete_versions(registry, FIRST, reason="holds an address")
     registry.catalogue.close()
     (registry.workspace.root / "catalogue.sqlite").unlink()
-    told = repair(open_registry(), write=True)
-    assert told.written
+    repair(open_registry(), write=True)
     fresh = open_registry()
     assert [(one.name, one.digest == gone.digest) for one in fresh.catalogue.versions()] == [
         ("blog", True), ("news", False),
