@@ -25,7 +25,12 @@ from bpeline.registry.loading import (
     remembered_numbers,
     tombstones,
 )
-from bpeline.registry.publishing import keep_in_outbox, publish_outbox, waiting_publications
+from bpeline.registry.publishing import (
+    keep_in_outbox,
+    publish_outbox,
+    remember_version,
+    waiting_publications,
+)
 from bpeline.registry.records import Publication
 from bpeline.registry.upkeep.deletion_notes import noted_deletions
 from bpeline.registry.word_counts import WordCountStore
@@ -129,7 +134,9 @@ def _repair(registry: Registry, write: bool) -> Repair:
             told.done.append("the catalogue takes over what MLflow says of numbers")
     if write and told.found:
         for one in kept:
-            _remember(registry, one)
+            if registry.catalogue.find_version(one.name, one.digest) is None:
+                remember_version(registry, one)
+                registry.catalogue.training_ended(one.name, one.digest)
         _remember_tables(registry, kept)
         _take_over(registry, tracked)
     lacking = [*_lacking(registry, kept, tracked), *unregistered(registry, tracked)]
@@ -325,25 +332,6 @@ def _as_measured(registry: Registry, one: Publication) -> Publication:
             number = sets.get(row.measured_on, 0)
             return replace(one, evaluation_set=row.measured_on, set_number=number)
     return one
-
-
-def _remember(registry: Registry, one: Publication) -> None:
-    catalogue = registry.catalogue
-    if catalogue.find_version(one.name, one.digest) is not None:
-        return
-    catalogue.add_version(
-        Version(
-            one.name,
-            one.digest,
-            run_id=one.run_id,
-            corpus_digest=one.corpus_digest,
-            counts_digest=one.counts_digest,
-            vocab_size=one.vocab_size,
-            pattern=one.pattern,
-        )
-    )
-    catalogue.training_ended(one.name, one.digest)
-    catalogue.add_metrics(one.name, one.digest, one.metrics, step=one.vocab_size)
 
 
 def _remember_tables(registry: Registry, kept: list[Publication]) -> None:
