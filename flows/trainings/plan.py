@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -254,7 +255,7 @@ class _Planner:
     def _unread(self, files: Sequence[SourceFile]) -> tuple[UnreadFile, ...]:
         earlier: Mapping[str, FileReading] = {}
         if self.catalogue is not None and not self.reading.deduplicated:
-            recall = self.catalogue.earlier_file_readings
+            recall = partial(self.catalogue.recall_file_readings, unchanged=False)
             earlier = chunk_plan.recalled(files, self.reading, recall)
         return tuple(self._unread_file(file, earlier.get(file.path)) for file in files)
 

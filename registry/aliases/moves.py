@@ -40,7 +40,7 @@ def move_alias(
     registry: Registry,
     name: str,
     alias: str,
-    number: int,
+    number: int | None,
     digest: str,
     *,
     kind: MoveKind,
@@ -53,7 +53,7 @@ def move_alias(
     trained_at: str = "",
     registered_before: bool = False,
 ) -> AliasMove:
-    """Let an alias point to a version, and write that into its history.
+    """Let an alias point to a version, or nowhere, and write that into its history.
 
     A version that was just published takes an alias only from an older training: an outbox may
     deliver Monday's after Tuesday's. One that a training only made again takes it from no later
@@ -62,7 +62,8 @@ def move_alias(
     Args:
         registry: whose MLflow and catalogue.
         name, alias: what to move.
-        number, digest: the version; MLflow must have this digest under this number.
+        number, digest: the version; MLflow must have this digest under this number. None, and no
+            digest, for nowhere.
         kind: why it moves.
         by, reason: for the history.
         expected: the number it must point to now; None for nowhere.
@@ -79,6 +80,7 @@ def move_alias(
         AliasMovedMeanwhile: it points elsewhere than expected, or was moved while we did.
         AliasLocked: it is locked; what is just published leaves it where it is.
         RegistryError: MLflow has another tokenizer under this number, or this one under a lower.
+        UnknownVersion: there is no such version; or it is to point nowhere, and never was there.
         RegistryUnreachable: MLflow does not answer.
         WorkspaceLocked: another process is moving aliases and does not end.
     """
@@ -92,7 +94,14 @@ def move_alias(
                 f"it was looked at when it pointed to {_place(name, expected)}",
                 "look at both versions and decide again",
             )
-        _require_registered(registry, name, number, digest)
+        if number is not None:
+            _require_registered(registry, name, number, digest)
+        elif present is None and not catalogue.alias_history(name, alias, registry.store):
+            raise UnknownVersion(
+                f"{name} has no alias {alias} in MLflow at {tracker.settings.place}",
+                "accepted are aliases that point to a version",
+                f"type `bpeline versions {name}` to see them",
+            )
         stays = AliasMove(name, alias, before, before, by, reason, utc_now(), kind, registry.store)
         if before == number:
             _lock(registry, stays, lock)
@@ -102,7 +111,7 @@ def move_alias(
                 require_unlocked(registry, name, alias, kind)
         elif lock_of(registry, name, alias):
             return stays
-        if kind == "publish" and present is not None:
+        if kind == "publish" and present is not None and number is not None:
             known = registry.catalogue.find_version(name, present.digest)
             # Here the order of trainings is known, whatever clocks said; of one from elsewhere
             # there is the time its machine showed, or else the order of publication.
@@ -116,12 +125,16 @@ def move_alias(
                 later = present.number > number
             if later:
                 return stays
-        tracker.move_alias(name, alias, number)
+        if number is None:
+            tracker.remove_alias(name, alias)
+        else:
+            tracker.move_alias(name, alias, number)
         after = tracker.version_of_alias(name, alias)
-        if after is None or (after.number, after.digest) != (number, digest):
+        there = (None, "") if after is None else (after.number, after.digest)
+        if there != (number, digest):
             raise AliasMovedMeanwhile(
-                f"{name}@{alias} was to point to {name}/{number}, and MLflow says that it points "
-                f"to {_place(name, None if after is None else after.number)}",
+                f"{name}@{alias} was to point to {_place(name, number)}, and MLflow says that it "
+                f"points to {_place(name, there[0])}",
                 "accepted is an MLflow in which nobody else moves it at the same moment",
                 f"type `bpeline history {name}` to see who did, and decide again",
             )
@@ -150,14 +163,15 @@ def require_unlocked(registry: Registry, name: str, alias: str, kind: str = "pro
         AliasLocked: it is.
     """
     if locked := lock_of(registry, name, alias):
+        accepted = "an alias that is not locked, or `--force`, which lifts the lock"
         anyway = f"type `bpeline promote REF --to {alias} --force`, which moves it"
         if kind == "rollback":
             anyway = f"type `bpeline rollback {name} --alias {alias} --force`, which moves it"
-        raise AliasLocked(
-            f"{name}@{alias} is locked {locked}",
-            "an alias that is not locked, or `--force`, which lifts the lock",
-            anyway,
-        )
+        elif kind == "remove":
+            accepted = "an alias that is not locked"
+            unlock = f"bpeline promote {name}@{alias} --to {alias} --force"
+            anyway = f"type `{unlock}`, which lifts the lock and leaves it where it points"
+        raise AliasLocked(f"{name}@{alias} is locked {locked}", accepted, anyway)
 
 
 def _lock(registry: Registry, move: AliasMove, lock: bool | None) -> None:
@@ -171,49 +185,8 @@ def _lock(registry: Registry, move: AliasMove, lock: bool | None) -> None:
 def remove_alias(
     registry: Registry, name: str, alias: str, *, by: str = "", reason: str = ""
 ) -> AliasMove:
-    """Let an alias point nowhere, and write that into its history.
-
-    Args:
-        registry: whose MLflow and catalogue.
-        name, alias: what to remove.
-        by, reason: for the history.
-
-    Returns:
-        The move; from nowhere to nowhere when the alias had been removed before.
-
-    Raises:
-        UnknownVersion: there never was such an alias.
-        AliasMovedMeanwhile: somebody moved it while we did.
-        RegistryUnreachable, WorkspaceLocked: as `move_alias`.
-    """
-    tracker, catalogue = registry.tracker, registry.catalogue
-    with catalogue.moving():
-        present, _ = look_at(registry, name, alias)
-        before = None if present is None else present.number
-        move = AliasMove(name, alias, before, None, by, reason, utc_now(), "remove", registry.store)
-        if present is None:
-            if not catalogue.alias_history(name, alias, registry.store):
-                raise UnknownVersion(
-                    f"{name} has no alias {alias} in MLflow at {tracker.settings.place}",
-                    "accepted are aliases that point to a version",
-                    f"type `bpeline versions {name}` to see them",
-                )
-            return move
-        tracker.remove_alias(name, alias)
-        after = tracker.version_of_alias(name, alias)
-        if after is not None:
-            raise AliasMovedMeanwhile(
-                f"{name}@{alias} was to point nowhere, and MLflow says that it points to "
-                f"{_place(name, after.number)}",
-                "accepted is an MLflow in which nobody else moves it at the same moment",
-                f"type `bpeline history {name}` to see who did, and decide again",
-            )
-        move = replace(move, from_digest=present.digest)
-        catalogue.add_move(move)
-        _lock(registry, move, False)
-        with suppress(RegistryError, RegistryUnreachable):  # who reads next asks MLflow instead
-            tracker.keep_snapshot()
-        return move
+    """Let an alias point nowhere, as `move_alias` does, which says what it raises."""
+    return move_alias(registry, name, alias, None, "", kind="remove", by=by, reason=reason)
 
 
 def look_at(

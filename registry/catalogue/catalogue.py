@@ -110,30 +110,24 @@ class Catalogue:
             self._database.writing(work)
 
     def recall_file_readings(
-        self, files: Sequence[SourceFile], chunk_bytes: int, reading_digest: str
+        self,
+        files: Sequence[SourceFile],
+        chunk_bytes: int,
+        reading_digest: str,
+        *,
+        unchanged: bool = True,
     ) -> dict[str, FileReading]:
-        """What is known of files that have not changed since they were read.
+        """What is known of files that were read.
 
         Args:
             files: as they are now.
             chunk_bytes: the chunk grid.
             reading_digest: how bytes are turned into text.
+            unchanged: whether only of those whose size, times and inode are what they were.
 
         Returns:
-            ``{path: reading}`` for those whose size, times and inode are what they were.
+            ``{path: reading}``.
         """
-        now = {file.path: file for file in files}
-        earlier = self.earlier_file_readings(files, chunk_bytes, reading_digest)
-        return {
-            path: reading
-            for path, reading in earlier.items()
-            if reading == FileReading.of(now[path], chunk_bytes, reading_digest, reading.chunks)
-        }
-
-    def earlier_file_readings(
-        self, files: Sequence[SourceFile], chunk_bytes: int, reading_digest: str
-    ) -> dict[str, FileReading]:
-        """The same for all files that were read, whether or not they have changed since."""
         known: dict[str, FileReading] = {}
         with self._database.reading() as session:
             for some in _parts([file.path for file in files]):
@@ -143,7 +137,14 @@ class Catalogue:
                     file_readings.c.path.in_(some),
                 )
                 known |= {row.path: FileReading(*row) for row in session.execute(query)}
-        return known
+        if not unchanged:
+            return known
+        now = {file.path: file for file in files}
+        return {
+            path: reading
+            for path, reading in known.items()
+            if reading == FileReading.of(now[path], chunk_bytes, reading_digest, reading.chunks)
+        }
 
     def file_readings(self, reading_digest: str) -> list[FileReading]:
         """All files known to have been read in one way, as they were when last read, by path."""
@@ -160,11 +161,6 @@ class Catalogue:
                 session.add(replace(table, created_at=utc_now()))
 
         self._database.writing(work)
-
-    def count_table(self, key: str) -> CountTable | None:
-        """The table of that key, if one was remembered."""
-        with self._database.reading() as session:
-            return session.get(CountTable, key)
 
     def count_tables(self, counts_digest: str | None = None) -> list[CountTable]:
         """The tables that were remembered (those with these word counts), latest first."""

@@ -1,4 +1,4 @@
-"""Transactions on the catalogue's database: how they begin, repeat and fail.
+"""Transactions on the catalogue's database: how they begin, repeat, and fail with errors of ours.
 
 Which tables there are is in `models`, what is asked and stored in `catalogue`.
 """
@@ -17,11 +17,18 @@ from sqlalchemy.exc import ArgumentError, DatabaseError, IntegrityError, Operati
 from sqlalchemy.orm import Session
 
 from bpeline.registry.catalogue import schema
-from bpeline.registry.catalogue.database_errors import LOCK_SECONDS, is_gone, lost_race, translated
 from bpeline.registry.catalogue.models import Identity
 from bpeline.registry.workspace import lock
 from bpeline.tokenizer_core.durable_files import DURABLE
-from bpeline.tokenizer_core.errors import BpelineError, InvalidOption
+from bpeline.tokenizer_core.errors import (
+    BpelineError,
+    CorruptFile,
+    DiskFull,
+    InvalidOption,
+    RegistryError,
+    RegistryUnreachable,
+    StorageError,
+)
 from bpeline.tokenizer_core.redaction import tell_secrets_of, without_secrets
 from bpeline.tokenizer_core.urls import sqlite_url
 
@@ -30,7 +37,8 @@ T = TypeVar("T")
 _ATTEMPTS = 8
 _LONGEST_PAUSE = 0.5
 _PATIENCE_SECONDS = 30.0  # with a server that answered before: it is being restarted
-_BUSY_MILLISECONDS = LOCK_SECONDS * 1000
+_LOCK_SECONDS = 30  # how long a writer waits for the one before it
+_BUSY_MILLISECONDS = _LOCK_SECONDS * 1000
 # What BEGIN IMMEDIATE is on SQLite: writers of a PostgreSQL catalogue take turns, by an advisory
 # lock of this number. READ COMMITTED, so that every statement behind the lock sees what the writer
 # before has left; SERIALIZABLE has writers that meet do their work again and again.
@@ -45,6 +53,12 @@ _PATIENT_CONNECTION: Mapping[str, Any] = {
     "tcp_user_timeout": 30_000,
     "application_name": "bpeline",
 }
+
+# SQLSTATE: PostgreSQL's codes, the same in every language its messages are in.
+_LOST_RACE = {"40001", "40P01"}  # serialization failure, deadlock
+_LOCKED = {"55P03"}
+_FULL = {"53100"}
+_GONE = ("08", "57P")  # no connection; shut down, starting up
 
 
 class Database:
@@ -121,8 +135,8 @@ class Database:
                     session.commit()
                     return answer
             except (IntegrityError, OperationalError) as error:
-                repeatable = isinstance(error, IntegrityError) or lost_race(error.orig)
-                repeatable |= self._server and is_gone(error.orig) and not committing
+                repeatable = isinstance(error, IntegrityError) or _lost_race(error.orig)
+                repeatable |= self._server and _is_gone(error.orig) and not committing
                 if not repeatable or attempt == _ATTEMPTS - 1:
                     raise self._translated(error) from error
                 time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.01 * 2**attempt)))
@@ -141,8 +155,8 @@ class Database:
                 return session
             except OperationalError as error:
                 session.close()
-                restarted = self._server and self._reached and is_gone(error.orig)
-                if not (restarted or lost_race(error.orig)) or time.monotonic() > deadline:
+                restarted = self._server and self._reached and _is_gone(error.orig)
+                if not (restarted or _lost_race(error.orig)) or time.monotonic() > deadline:
                     raise self._translated(error) from error
                 time.sleep(random.uniform(0.1, _LONGEST_PAUSE))
             except BaseException:
@@ -194,7 +208,7 @@ class Database:
             return session.scalar(select(Identity.id)) or ""
 
     def _translated(self, error: DatabaseError) -> BpelineError:
-        return translated(error.orig, self.place, self._server)
+        return _as_ours(error.orig, self.place, self._server)
 
 
 def _sqlite(address: Any, file: Path) -> Engine:
@@ -241,3 +255,62 @@ def _begin_postgresql(connection: Connection) -> None:
             f"SET LOCAL lock_timeout = {_BUSY_MILLISECONDS}; "
             f"SELECT pg_advisory_xact_lock({TURN_TO_WRITE})"
         )
+
+
+def _lost_race(reason: Any) -> bool:
+    """Whether the same transaction may succeed when it is begun again at once."""
+    return _code(reason) in _LOST_RACE or "database is locked" in str(reason)
+
+
+def _is_gone(reason: Any) -> bool:
+    """Whether a server did not answer, or ended the connection; never so for a file."""
+    code = _code(reason)
+    if code is None:  # libpq could not connect, or the connection broke
+        return hasattr(reason, "sqlstate") and type(reason).__name__ == "OperationalError"
+    return code.startswith(_GONE)
+
+
+def _as_ours(reason: Any, place: str, server: bool) -> BpelineError:
+    """A driver's error as one of ours.
+
+    Args:
+        reason: the driver's own error.
+        place: the database's URL without its password.
+        server: whether it is one, rather than a file.
+    """
+    said = " ".join(str(reason).split())
+    if _code(reason) in _FULL or "disk is full" in said:
+        return DiskFull(
+            f"no space left while writing the catalogue {place}",
+            "the catalogue keeps its earlier content",
+            "free some space and run the same command again",
+        )
+    if not server and ("not a database" in said or "malformed" in said):
+        return CorruptFile(
+            f"the catalogue {place} is damaged: {said}",
+            "a SQLite database that bpeline made",
+            "restore it, or move it away and start anew: versions in MLflow are not affected",
+        )
+    if _code(reason) in _LOCKED or _lost_race(reason):
+        return StorageError(
+            f"the catalogue {place} stays locked by others",
+            f"others may hold it for up to {_LOCK_SECONDS} s",
+            "stop the program that holds it (a database browser?) and try again",
+        )
+    if server and _is_gone(reason):
+        return RegistryUnreachable(
+            f"the catalogue {place} does not answer: {said}",
+            "a PostgreSQL server that accepts this user",
+            "start it, or mend BPELINE_CATALOGUE_URL, and run the same command again",
+        )
+    return (RegistryError if server else StorageError)(
+        f"the catalogue {place} refuses: {said}",
+        "a database that this user may read and write",
+        "grant this user the rights of an owner, or mend BPELINE_CATALOGUE_URL"
+        if server
+        else "see whether its file and folder can be read and written by this user",
+    )
+
+
+def _code(reason: Any) -> str | None:
+    return getattr(reason, "sqlstate", None)

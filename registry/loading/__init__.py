@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from .deleted import deleted_digests as deleted_digests
-    from .deleted import tombstones as tombstones
     from .load import load_tokenizer as load_tokenizer
     from .load import load_version as load_version
     from .resolution import ResolvedVersion as ResolvedVersion
     from .resolution import StaleAlias as StaleAlias
     from .resolution import VersionsLost as VersionsLost
     from .resolution import resolve as resolve
+    from .resolution import tombstones as tombstones
     from .resolved import forget_resolved as forget_resolved
     from .resolved import remembered_numbers as remembered_numbers
     from .version_files import EXTENSION as EXTENSION

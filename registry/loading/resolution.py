@@ -1,4 +1,4 @@
-"""From what a person typed to one version: its name, number and digest.
+"""From what a person typed to one version, name, number and digest; and which were deleted.
 
 Names, numbers and aliases are MLflow's, and each number counts only with its digest. While MLflow
 does not answer, what was last seen of the same MLflow is used.
@@ -10,17 +10,17 @@ import warnings
 from collections.abc import Iterable
 from contextlib import suppress
 
-from bpeline.registry.loading.deleted import tombstones
 from bpeline.registry.loading.resolved import ResolvedVersion as ResolvedVersion
 from bpeline.registry.loading.resolved import recall, remember
 from bpeline.registry.opening import Registry
-from bpeline.registry.records import ByAlias, ByDigest, ByNumber
+from bpeline.registry.records import ByAlias, ByDigest, ByNumber, Tombstone
 from bpeline.registry.tracking import is_server, server_alias
 from bpeline.tokenizer_core.digests import DIGEST_LENGTH
 from bpeline.tokenizer_core.errors import (
     RegistryError,
     RegistryUnreachable,
     StorageError,
+    StoreLost,
     UnknownVersion,
 )
 
@@ -81,6 +81,19 @@ def resolve(registry: Registry, reference: ByAlias | ByNumber | ByDigest) -> Res
         _warn_of_lost(registry, reference, version, recall(registry.place, reference, store))
     remember(registry.place, reference, version, store)
     return version
+
+
+def tombstones(registry: Registry, name: str | None = None) -> list[Tombstone]:
+    """The versions (of a name) that were deleted in the MLflow that is configured.
+
+    Returns:
+        By name and number; empty while MLflow does not answer. What MLflow has under such a number
+        is still to be removed.
+    """
+    try:
+        return registry.tracker.tombstones(name) if registry.store else []
+    except (RegistryUnreachable, StoreLost):
+        return []
 
 
 def _warn_of_lost(

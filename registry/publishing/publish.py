@@ -67,7 +67,7 @@ def publish_version(
     kept = keep_files(registry.workspace, publication)
     keep_in_outbox(registry.workspace, kept)
     try:
-        _remember(registry, kept)
+        remember_version(registry, kept)
         # In the order in which trainings end, whenever they are delivered.
         kept = replace(kept, trained=registry.catalogue.training_ended(kept.name, kept.digest))
         return _deliver(registry, kept, keep_in_outbox(registry.workspace, kept), alias)
@@ -165,7 +165,7 @@ def _deliver(
         tracker.runs.withdraw_run(name, publication.run_id)
     else:
         tracker.runs.record_run(publication, (), version)
-    _remember(registry, publication, version)
+    remember_version(registry, publication, version)
     before = registry.catalogue.add_registration(Registration(store, name, version.number, digest))
     # Not whether this call made it: a call that was cut short may have.
     new = version.run_id == publication.run_id
@@ -252,7 +252,7 @@ def _let_alias_point(
     raise AssertionError("unreachable")
 
 
-def _remember(
+def remember_version(
     registry: Registry, publication: Publication, version: TrackedVersion | None = None
 ) -> None:
     """The catalogue row, whose UNIQUE (name, digest) has the last word, and its metrics.

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.registry.word_counts import batch_of
+from bpeline.registry.word_counts import batch_of, column_of_bytes, column_of_integers
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.evaluation import MadeTokens, token_use
 from bpeline.tokenizer_core.processors import available_processors
@@ -37,12 +37,12 @@ def token_rows(tokenizer: Tokenizer) -> Any:
         row[results[::-1]] = values[::-1]  # of several the last to be written stays
     special = np.isin(ids, list(tokenizer.special_tokens.values()))
     return _batch({
-        "id": _integers(ids),
-        "bytes": _binary(content),
-        "special": _integers(special.astype(np.int64)),
-        "rank": _integers(made[0][ids]),
-        "left_id": _integers(made[1][ids]),
-        "right_id": _integers(made[2][ids]),
+        "id": column_of_integers(ids),
+        "bytes": column_of_bytes(content),
+        "special": column_of_integers(special.astype(np.int64)),
+        "rank": column_of_integers(made[0][ids]),
+        "left_id": column_of_integers(made[1][ids]),
+        "right_id": column_of_integers(made[2][ids]),
     })  # fmt: skip
 
 
@@ -51,7 +51,7 @@ def merge_rows(tokenizer: Tokenizer) -> Any:
     left, right, results = tokenizer.merge_ids
     ranks = np.arange(len(results), dtype=np.int64)
     columns = {"rank": ranks, "left_id": left, "right_id": right, "id": results}
-    return _batch({name: _integers(values) for name, values in columns.items()})
+    return _batch({name: column_of_integers(values) for name, values in columns.items()})
 
 
 def word_rows(words: WordCounts) -> Any:
@@ -88,14 +88,14 @@ def use_rows(tokenizer: Tokenizer, words: WordCounts, made: MadeTokens) -> Any:
         "made": use.made[ids],
         "words": _words_with(made, len(use.left))[ids],
     }
-    return _batch({name: _integers(values) for name, values in columns.items()})
+    return _batch({name: column_of_integers(values) for name, values in columns.items()})
 
 
 def slice_rows(tokenizer: Tokenizer, words: WordCounts) -> Any:
     """id, count: of the tokens that occur in some words."""
     totals = MadeTokens.of(tokenizer, words).totals(words.counts)
     ids = np.flatnonzero(totals)
-    return _batch({"id": _integers(ids), "count": _integers(totals[ids])})
+    return _batch({"id": column_of_integers(ids), "count": column_of_integers(totals[ids])})
 
 
 def _words_with(made: MadeTokens, size: int) -> NDArray[np.int64]:
@@ -119,19 +119,3 @@ def _batch(columns: dict[str, Any]) -> Any:
     import pyarrow
 
     return pyarrow.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
-
-
-def _integers(values: NDArray[Any]) -> Any:
-    import pyarrow
-
-    buffer = pyarrow.py_buffer(np.ascontiguousarray(values, np.int64))
-    return pyarrow.Array.from_buffers(pyarrow.int64(), len(values), [None, buffer])
-
-
-def _binary(content: list[bytes]) -> Any:
-    import pyarrow
-
-    ends = np.zeros(len(content) + 1, np.int64)
-    np.cumsum([len(one) for one in content], out=ends[1:])
-    buffers = [pyarrow.py_buffer(ends), pyarrow.py_buffer(b"".join(content))]
-    return pyarrow.Array.from_buffers(pyarrow.large_binary(), len(content), [None, *buffers])

@@ -24,7 +24,7 @@ from bpeline.registry.querying import part_rows
 from bpeline.registry.querying.contents import Contents, Part, Row
 from bpeline.registry.querying.layout import COMMENTS, FORMAT, LAYOUT, PART_TABLES
 from bpeline.registry.querying.words_file import held_in, log_of, quoted, settings
-from bpeline.registry.word_counts import WordCountStore
+from bpeline.registry.word_counts import WordCountStore, reader_of
 from bpeline.registry.workspace import damaged
 from bpeline.tokenizer_core.errors import DiskFull, StorageError
 from bpeline.tokenizer_core.evaluation import MadeTokens
@@ -236,16 +236,7 @@ class _Sources:
 
 
 def _insert(connection: Any, table: str, part: int, batches: Sequence[Any] | Iterator[Any]) -> None:
-    from pyarrow import RecordBatchReader
-
-    waiting = iter(batches)
-    first = next(waiting)
-
-    def all_of_them() -> Iterator[Any]:
-        yield first
-        yield from waiting
-
-    connection.register("rows", RecordBatchReader.from_batches(first.schema, all_of_them()))
+    connection.register("rows", reader_of(iter(batches)))
     connection.execute(f"INSERT INTO stored.{table} SELECT {part:d}, {_INSERTS[table]} FROM rows")
     connection.unregister("rows")
 

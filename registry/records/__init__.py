@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from .development_text import DevelopmentText as DevelopmentText
     from .development_text import changed_development as changed_development
     from .development_text import development_of as development_of
-    from .drift_record import DriftObservation as DriftObservation
-    from .drift_record import PastObservation as PastObservation
     from .publication import CURVE_METRIC as CURVE_METRIC
     from .publication import LIBRARY as LIBRARY
     from .publication import MEASURED_ON as MEASURED_ON
@@ -32,10 +30,12 @@ if TYPE_CHECKING:
     from .references import split_size as split_size
     from .references import validate_alias as validate_alias
     from .references import validate_name as validate_name
-    from .refusal import STUCK as STUCK
-    from .refusal import Refusal as Refusal
-    from .refusal import refusals_in as refusals_in
-    from .run_record import RunRecord as RunRecord
-    from .tombstone import Tombstone as Tombstone
+    from .run_records import DriftObservation as DriftObservation
+    from .run_records import PastObservation as PastObservation
+    from .run_records import RunRecord as RunRecord
+    from .version_tags import STUCK as STUCK
+    from .version_tags import Refusal as Refusal
+    from .version_tags import Tombstone as Tombstone
+    from .version_tags import refusals_in as refusals_in
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,3 +96,14 @@ class Connection:
         if not location:
             raise unshown(self.settings.place, "where its files are")
         return get_artifact_repository(location, tracking_uri=self.settings.uri)
+
+
+def all_pages(ask: Callable[[str | None], Any]) -> Iterator[Any]:
+    """All of a listing: ``ask`` gets the token of a page, and gives that page."""
+    token = None
+    while True:
+        page = ask(token)
+        yield from page
+        token = page.token
+        if not token:
+            return

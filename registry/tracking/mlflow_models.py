@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bpeline.registry.records import Publication
 from bpeline.registry.tracking import tracked
 from bpeline.registry.tracking.descriptions import description_of
-from bpeline.registry.tracking.mlflow_client import Connection
+from bpeline.registry.tracking.mlflow_client import Connection, all_pages
 from bpeline.registry.tracking.mlflow_errors import (
     THERE,
     answering,
@@ -131,9 +131,7 @@ class Models:
         """The models that this workspace stored and that no version has."""
         experiments = [one.experiment_id for one in self._client.search_experiments()]
         owner = self._connection.settings.owner
-        stored = self._client.search_logged_models(
-            experiments, f"tags.{tracked.OWNER_TAG} = '{owner}'"
-        )
+        stored = self._stored(experiments, f"tags.{tracked.OWNER_TAG} = '{owner}'")
         versions = self._client.search_model_versions(max_results=tracked.VERSIONS_AT_ONCE)
         used = {one.source.rstrip("/") for one in versions}
         return [
@@ -145,6 +143,11 @@ class Models:
     def remove_model(self, model_id: str) -> None:
         """Remove a stored model."""
         self._client.delete_logged_model(model_id)
+
+    def _stored(self, experiments: list[str], chosen: str) -> list[LoggedModel]:
+        """All stored models that a filter chooses, of which MLflow shows 100 at once."""
+        search = self._client.search_logged_models
+        return [*all_pages(lambda token: search(experiments, chosen, page_token=token))]
 
     def download_version(
         self, name: str, number: int, file_names: Sequence[str], target: Path
@@ -183,7 +186,7 @@ class Models:
         if experiment is None:
             return Traces()
         here, this = [experiment.experiment_id], f"tags.digest = '{digest}'"
-        runs, models = self._client.search_runs(here, this), self._client.search_logged_models
+        runs, models = self._client.search_runs(here, this), self._stored(here, this)
         return Traces(
             # Runs of another kind, such as datasets that were encoded, tell of something else.
             tuple(
@@ -191,7 +194,7 @@ class Models:
                 for run in runs
                 if "kind" not in run.data.tags and run.info.run_id not in needed
             ),
-            tuple(one.model_id for one in models(here, this) if one.source_run_id not in needed),
+            tuple(one.model_id for one in models if one.source_run_id not in needed),
         )
 
     def remove_traces(self, name: str, digest: str, needed: Collection[str]) -> Traces:

@@ -26,6 +26,13 @@ _OF_THE_CLIENT = ("MLFLOW_TRACKING_INSECURE_TLS", "MLFLOW_TRACKING_SERVER_CERT_P
                   "MLFLOW_TRACKING_AUTH")  # fmt: skip
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Takes a redirect for a refusal: urllib would send the credentials to the other server."""
+
+    def redirect_request(self, *_: object) -> None:
+        """No request follows."""
+
+
 def version_of_alias(uri: str, name: str, alias: str) -> TrackedVersion | None:
     """The version that an alias points to; None where MLflow's client has to be asked.
 
@@ -40,7 +47,7 @@ def version_of_alias(uri: str, name: str, alias: str) -> TrackedVersion | None:
     address = f"{place}/api/2.0/mlflow/registered-models/alias?{asked}"
     request = urllib.request.Request(address, headers=_credentials(parts))
     try:
-        with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
+        with urllib.request.build_opener(_NoRedirects).open(request, timeout=_SECONDS) as answer:
             found = parse_json(answer.read(_LARGEST_ANSWER))["model_version"]
             tags = {str(one["key"]): str(one.get("value", "")) for one in found.get("tags", [])}
             if found["name"] != name:
@@ -48,7 +55,7 @@ def version_of_alias(uri: str, name: str, alias: str) -> TrackedVersion | None:
             return TrackedVersion(
                 name, int(found["version"]), tags.get("digest", ""), found.get("run_id", ""), tags
             )
-    except urllib.error.HTTPError:  # the client says what a refusal means
+    except urllib.error.HTTPError:  # the client says what a refusal or a redirect means
         return None
     except (KeyError, TypeError, ValueError, AttributeError):
         return None

@@ -25,6 +25,7 @@ VERSIONS_AT_ONCE = 100_000
 
 LONGEST_TEXT = 500  # characters of a parameter or tag; MLflow itself refuses more than 6,000
 _OF_A_SET = re.compile(r"\.(?:set(\d+)|own_text)$")  # what `shown_metric` appends
+_NUMBER = re.compile("[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,12 @@ class TrackedVersion:
     def run_id(self) -> str:
         """Our run that made it; empty when it is not one of ours."""
         return self.tags.get("run_id", "")
+
+    @property
+    def vocab_size(self) -> int:
+        """What its tag says, which people can edit in MLflow; 0 where that is no number."""
+        said = self.tags.get("vocab_size", "")
+        return int(said) if _NUMBER.fullmatch(said) else 0
 
 
 def shown_set(digest: str) -> str:

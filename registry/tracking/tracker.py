@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from bpeline.registry.records import Tombstone
 from bpeline.registry.tracking import mlflow_database, snapshot, tracked
 from bpeline.registry.tracking.descriptions import description_of_name, is_ours, linked_page
-from bpeline.registry.tracking.mlflow_client import Connection
+from bpeline.registry.tracking.mlflow_client import Connection, all_pages
 from bpeline.registry.tracking.mlflow_errors import (
     MISSING,
     THERE,
@@ -189,7 +189,7 @@ class MlflowTracker:
         chosen = None if name is None else f"name = '{name}'"
         aliases: dict[str, dict[str, int]] = {}
         tags: dict[str, dict[str, str]] = {}
-        for model in _all(lambda token: self._client.search_registered_models(
+        for model in all_pages(lambda token: self._client.search_registered_models(
             chosen, 1000, page_token=token
         )):  # fmt: skip
             tags[model.name] = dict(model.tags)
@@ -198,7 +198,7 @@ class MlflowTracker:
         return aliases, tags
 
     def _search(self, chosen: str) -> list[TrackedVersion]:
-        pages = _all(
+        pages = all_pages(
             lambda token: self._client.search_model_versions(
                 chosen or None, max_results=tracked.VERSIONS_AT_ONCE, page_token=token
             )
@@ -290,17 +290,6 @@ class MlflowTracker:
         key = f"{_DELETED}{tombstone.number}"
         with fine_if(MISSING):
             self._client.set_registered_model_tag(tombstone.name, key, json.dumps(said))
-
-
-def _all(ask: Callable[[str | None], Any]) -> Iterator[Any]:
-    """All of a listing: ``ask`` gets the token of a page, and gives that page."""
-    token = None
-    while True:
-        page = ask(token)
-        yield from page
-        token = page.token
-        if not token:
-            return
 
 
 def _tombstone(name: str, key: str, value: str) -> Tombstone | None:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from .deletion_notes import damaged_notes as damaged_notes
     from .deletion_notes import noted_deletions as noted_deletions
     from .repairs import repair as repair
-    from .repairs import unregistered as unregistered
     from .retention import Leftover as Leftover
     from .retention import find_leftovers as find_leftovers
     from .retention import remove_leftovers as remove_leftovers

@@ -118,7 +118,8 @@ def delete_versions(
 
     Raises:
         UnknownVersion: there is none.
-        VersionInUse: an alias points to one of them; nothing was removed.
+        VersionInUse: an alias points to one of them; nothing was removed. Or it was moved there
+            meanwhile: that version and those after it stay, and are noted no more.
         RegistryUnreachable: MLflow does not answer; what is to be deleted is noted, and
             `finish_deletions` does it.
         WorkspaceLocked: somebody works in the workspace.
@@ -143,12 +144,21 @@ def _delete_all(
         if not noted:
             raise
         raise _waiting(noted, error) from error
+    noted_before = [one for _, one in deletion_notes.noted_deletions(registry.workspace)]
     deletion_notes.write(registry.workspace, registry.store, chosen)
+    leaving = {one.number for one in chosen}
+    deleted: list[DeletedVersion] = []
     try:
-        leaving = {one.number for one in chosen}
-        return [_delete(registry, one, leaving) for one in chosen]
+        for one in chosen:
+            deleted.append(_delete(registry, one, leaving))
     except RegistryUnreachable as error:
         raise _waiting(chosen, error) from error
+    except RegistryError:  # nothing was done for those that follow: somebody decides again
+        for one in chosen[len(deleted) + 1 :]:
+            if one not in noted_before:
+                deletion_notes.remove(registry.workspace, one)
+        raise
+    return deleted
 
 
 def finish_deletions(registry: Registry) -> list[DeletedVersion]:

@@ -20,13 +20,17 @@ from bpeline.registry.loading import (
     FIGURES,
     FORMAT_FILES,
     PAGES,
-    deleted_digests,
     holds_version,
     is_published_here,
     remembered_numbers,
     tombstones,
 )
-from bpeline.registry.publishing import keep_in_outbox, publish_outbox, waiting_publications
+from bpeline.registry.publishing import (
+    keep_in_outbox,
+    publish_outbox,
+    remember_version,
+    waiting_publications,
+)
 from bpeline.registry.records import Publication
 from bpeline.registry.upkeep.deletion_notes import noted_deletions
 from bpeline.registry.word_counts import WordCountStore
@@ -60,13 +64,11 @@ class Repair:
         found: what is wrong, in sentences; empty when all stores agree.
         done: what was or would be done.
         lost: what cannot be known again.
-        written: whether it was done.
     """
 
     found: list[str] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
-    written: bool = False
 
 
 def repair(registry: Registry, *, write: bool = False) -> Repair:
@@ -92,7 +94,7 @@ def repair(registry: Registry, *, write: bool = False) -> Repair:
 
 
 def _repair(registry: Registry, write: bool) -> Repair:
-    told = Repair(written=write)
+    told = Repair()
     kept = _without_deleted(registry, _kept_versions(registry, _directories(registry)))
     catalogue_is_lost = False
     try:
@@ -132,7 +134,9 @@ def _repair(registry: Registry, write: bool) -> Repair:
             told.done.append("the catalogue takes over what MLflow says of numbers")
     if write and told.found:
         for one in kept:
-            _remember(registry, one)
+            if registry.catalogue.find_version(one.name, one.digest) is None:
+                remember_version(registry, one)
+                registry.catalogue.training_ended(one.name, one.digest)
         _remember_tables(registry, kept)
         _take_over(registry, tracked)
     lacking = [*_lacking(registry, kept, tracked), *unregistered(registry, tracked)]
@@ -271,7 +275,7 @@ def _aliases_of(
 
 def _without_deleted(registry: Registry, kept: list[Publication]) -> list[Publication]:
     """Files may be here for another's sake alone: their own version was deleted."""
-    deleted = deleted_digests(registry)
+    deleted = {(one.name, one.digest) for one in tombstones(registry)}
     if not deleted:
         return kept
     known: set[tuple[str, str]]
@@ -279,7 +283,7 @@ def _without_deleted(registry: Registry, kept: list[Publication]) -> list[Public
         known = {(one.name, one.digest) for one in registry.catalogue.versions()}
     except StoreLost:
         known = {(one.name, one.digest) for one in registry.tracker.versions()}
-    keys = deleted.keys() - known  # one that was made again is a version as any other
+    keys = deleted - known  # one that was made again is a version as any other
     return [one for one in kept if (one.name, one.digest) not in keys]
 
 
@@ -330,32 +334,13 @@ def _as_measured(registry: Registry, one: Publication) -> Publication:
     return one
 
 
-def _remember(registry: Registry, one: Publication) -> None:
-    catalogue = registry.catalogue
-    if catalogue.find_version(one.name, one.digest) is not None:
-        return
-    catalogue.add_version(
-        Version(
-            one.name,
-            one.digest,
-            run_id=one.run_id,
-            corpus_digest=one.corpus_digest,
-            counts_digest=one.counts_digest,
-            vocab_size=one.vocab_size,
-            pattern=one.pattern,
-        )
-    )
-    catalogue.training_ended(one.name, one.digest)
-    catalogue.add_metrics(one.name, one.digest, one.metrics, step=one.vocab_size)
-
-
 def _remember_tables(registry: Registry, kept: list[Publication]) -> None:
     corpora = {one.counts_digest: one.corpus_digest for one in kept}
     runs = {one.counts_digest: one.run_id for one in kept}
     store = WordCountStore(registry.workspace)
     for path in registry.workspace.tables.glob("*.duckdb"):
         table = store.table(path.stem)
-        if table is not None and registry.catalogue.count_table(table.key) is None:
+        if table is not None:
             digest = table.counts_digest
             registry.catalogue.remember_count_table(
                 CountTable(
@@ -385,7 +370,7 @@ def _take_over(registry: Registry, tracked: Sequence[TrackedVersion]) -> None:
                 run_id=one.run_id,
                 corpus_digest=corpus,
                 counts_digest=counts,
-                vocab_size=int(one.tags.get("vocab_size", 0)),
+                vocab_size=one.vocab_size,
                 pattern=one.tags.get("pattern", ""),
             )
         )

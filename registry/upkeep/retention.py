@@ -255,7 +255,8 @@ def _whose_counts_stay(
 
 def _waiting(registry: Registry) -> Iterator[Publication]:
     for path in waiting_records(registry.workspace):
-        yield Publication.of_file(path)
+        with suppress(FileNotFoundError):  # looking takes no lock: it was published meanwhile
+            yield Publication.of_file(path)
 
 
 def _unreached(registry: Registry, reached: _Reached) -> Iterator[Leftover]:

@@ -7,19 +7,21 @@ digests; whoever needs them gets verified copies. Knows no format of tokenizers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from bpeline.tokenizer_core.arguments import TextWithNames, check_fields
-from bpeline.tokenizer_core.bounded_files import read_file, read_json
+from bpeline.tokenizer_core.bounded_files import UnfitFile, parse_json, read_file, read_json
 from bpeline.tokenizer_core.digests import canonical_json, sealed, unsealed
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import CorruptFile, MissingSource
 
 RECORD = "imported.json"
 _PREFIX = "original."  # tokenizer.json of theirs is not tokenizer.json of ours
+_CONFIG = "tokenizer_config.json"  # where transformers keeps what tokens are for
 _LARGEST_RECORD = 1 << 20  # bytes
 # Of a folder, everything that readers of tokenizers open; never weights.
 OF_FOLDERS = (
@@ -139,26 +141,43 @@ def copy_originals(imported: Imported, directory: Path, to: Path) -> Path:
 
 
 def chat_template_of(imported: Imported, directory: Path) -> str:
-    """The chat template among the originals of a version; empty where there is none."""
-    names = {file.name for file in imported.files}
-    if "chat_template.jinja" in names:
-        return read_file(directory / f"{_PREFIX}chat_template.jinja").decode()
-    if "tokenizer_config.json" in names:
-        config = read_json(directory / f"{_PREFIX}tokenizer_config.json")
-        template = config.get("chat_template")
+    """The chat template among the originals of a version; empty where there is none.
+
+    Raises:
+        CorruptFile: its file is not what was imported, or cannot be read.
+    """
+    originals = {file.name: (file, place) for file, place in kept_files(imported, directory)}
+    if "chat_template.jinja" in originals:
+        file, place = originals["chat_template.jinja"]
+        try:
+            return _verified(file, place).decode()
+        except UnicodeDecodeError as error:
+            raise _unreadable(place, error) from error
+    if _CONFIG not in originals:
+        return ""
+    file, place = originals[_CONFIG]
+    content = _verified(file, place)
+    try:
+        template = parse_json(content).get("chat_template")
         # Some hold several by name, of which one is what is meant where nobody says which.
         if isinstance(template, list):
             template = next((one["template"] for one in template if one["name"] == "default"), "")
-        return template if isinstance(template, str) else ""
-    return ""
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise _unreadable(place, error) from error
+    return template if isinstance(template, str) else ""
 
 
-def roles_declared_by(directory: Path) -> dict[str, str]:
-    """Role → special token, as the originals of a version declare it for `transformers`."""
-    try:
-        config = read_json(directory / f"{_PREFIX}tokenizer_config.json")
-    except (OSError, ValueError):  # none, or none that can be read
-        return {}
+def roles_declared_by(imported: Imported, directory: Path) -> dict[str, str]:
+    """Role → special token, as the originals of a version declare it for `transformers`.
+
+    Raises:
+        CorruptFile: their file is not what was imported.
+    """
+    config: Any = None
+    for file, place in kept_files(imported, directory):
+        if file.name == _CONFIG:
+            with suppress(ValueError):  # whoever made it declared nothing that can be read
+                config = parse_json(_verified(file, place))
     roles = {}
     for role in ("eos", "bos", "pad") if isinstance(config, dict) else ():
         token = config.get(f"{role}_token")
@@ -166,6 +185,14 @@ def roles_declared_by(directory: Path) -> dict[str, str]:
         if isinstance(token, str):
             roles[role] = token
     return roles
+
+
+def _unreadable(place: Path, error: Exception) -> CorruptFile:
+    return CorruptFile(
+        f"no chat template can be read in {place}: {error}",
+        "a template in UTF-8, or a tokenizer_config.json as transformers writes it",
+        "give one: `bpeline export REF --format transformers --output FOLDER --chat-template FILE`",
+    )
 
 
 def _described(place: Path) -> OriginalFile:
@@ -176,7 +203,7 @@ def _described(place: Path) -> OriginalFile:
 def _verified(file: OriginalFile, place: Path) -> bytes:
     try:
         content = read_file(place)
-    except FileNotFoundError:
+    except (FileNotFoundError, UnfitFile):
         content = b""
     if sha256(content).hexdigest() != file.sha256:
         raise CorruptFile(

@@ -124,12 +124,17 @@ class Lineage:
 
     @property
     def roles(self) -> dict[str, str]:
-        """What its special tokens are declared to be for, under the names that they have now."""
+        """What its special tokens are declared to be for, under the names that they have now.
+
+        Raises:
+            CorruptFile: a file that it was imported with has changed since.
+        """
         config = self._config
         if not config:  # made in another workspace, or renamed
             config = {**self.provenance, **(self.provenance.get("request") or {})}
         directory = self.registry.workspace.version_directory(self.version.digest)
-        original = {} if self.imported is None else roles_declared_by(directory)
+        imported = self.imported
+        original = {} if imported is None else roles_declared_by(imported, directory)
         roles = {**original, **declared_roles(config.get("roles", ()))}
         for names in self.renamings:
             roles = {role: names.get(token, token) for role, token in roles.items()}

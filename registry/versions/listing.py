@@ -128,7 +128,7 @@ def list_versions(
                 number=one.number,
                 digest=one.digest,
                 aliases=tuple(sorted(alias for alias, at in pointing if at == one.number)),
-                vocab_size=row.vocab_size if row else int(one.tags.get("vocab_size", 0)),
+                vocab_size=row.vocab_size if row else one.vocab_size,
                 pattern=row.pattern if row else one.tags.get("pattern", ""),
                 created_at=row.created_at if row else _time(one.created_ms),
                 run_id=one.run_id or (row.run_id if row else ""),

@@ -8,8 +8,11 @@ from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .arrow_columns import batch_of as batch_of
+    from .arrow_columns import column_of_bytes as column_of_bytes
+    from .arrow_columns import column_of_integers as column_of_integers
     from .arrow_columns import documents_as_file as documents_as_file
     from .arrow_columns import documents_from_file as documents_from_file
+    from .arrow_columns import reader_of as reader_of
     from .corpus_records import RecordedFile as RecordedFile
     from .corpus_records import corpus_record as corpus_record
     from .corpus_records import digest_of_corpus as digest_of_corpus

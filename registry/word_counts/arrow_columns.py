@@ -27,12 +27,9 @@ def document_batch(documents: Sequence[bytes], chunks: NDArray[np.int32] | None 
     """Documents as a `pyarrow.RecordBatch`, with the number of a chunk for each or without."""
     import pyarrow
 
-    offsets = np.zeros(len(documents) + 1, np.int64)
-    np.cumsum([len(document) for document in documents], out=offsets[1:])
-    content = np.frombuffer(b"".join(documents), np.uint8)
-    columns, names = [_binary(content, offsets)], ["document"]
+    columns, names = [column_of_bytes(documents)], ["document"]
     if chunks is not None:
-        columns, names = [*columns, _integers(chunks)], [*names, "chunk"]
+        columns, names = [*columns, column_of_integers(chunks)], [*names, "chunk"]
     return pyarrow.RecordBatch.from_arrays(columns, names=names)
 
 
@@ -70,12 +67,13 @@ def batch_of(counts: WordCounts, chunks: NDArray[np.int32] | None = None) -> Any
 
     columns = [
         _binary(counts.word_bytes, counts.offsets),
-        _integers(counts.counts),
-        _integers(counts.first_positions),
+        column_of_integers(counts.counts),
+        column_of_integers(counts.first_positions),
     ]
-    if chunks is None:
-        return pyarrow.RecordBatch.from_arrays(columns, names=_NAMES)
-    return pyarrow.RecordBatch.from_arrays([*columns, _integers(chunks)], names=[*_NAMES, "chunk"])
+    names = _NAMES
+    if chunks is not None:
+        columns, names = [*columns, column_of_integers(chunks)], [*names, "chunk"]
+    return pyarrow.RecordBatch.from_arrays(columns, names=names)
 
 
 def reader_of(batches: Iterator[Any]) -> Any:
@@ -129,9 +127,19 @@ def _binary(content: Bytes, offsets: NDArray[np.int64]) -> Any:
     return pyarrow.Array.from_buffers(pyarrow.large_binary(), len(offsets) - 1, [None, *buffers])
 
 
-def _integers(values: NDArray[np.int64] | NDArray[np.int32]) -> Any:
+def column_of_bytes(parts: Sequence[bytes]) -> Any:
+    """A large_binary column."""
+    offsets = np.zeros(len(parts) + 1, np.int64)
+    np.cumsum([len(part) for part in parts], out=offsets[1:])
+    return _binary(np.frombuffer(b"".join(parts), np.uint8), offsets)
+
+
+def column_of_integers(values: NDArray[Any]) -> Any:
+    """An int32 column of what is int32, else an int64 column."""
     import pyarrow
 
+    if values.dtype != np.int32:
+        values = np.asarray(values, np.int64)
     kind = pyarrow.int32() if values.dtype == np.int32 else pyarrow.int64()
     buffer = pyarrow.py_buffer(np.ascontiguousarray(values))
     return pyarrow.Array.from_buffers(kind, len(values), [None, buffer])

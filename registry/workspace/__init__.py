@@ -8,8 +8,6 @@ from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from . import lock as lock
-    from .prefect_servers import served_prefect as served_prefect
-    from .prefect_servers import serving_prefect as serving_prefect
     from .processes import Process as Process
     from .processes import descendants_of as descendants_of
     from .processes import process_of as process_of
@@ -20,6 +18,11 @@ if TYPE_CHECKING:
     from .sealed_records import write_record as write_record
     from .server_secret import make_server_secret as make_server_secret
     from .server_secret import read_server_secret as read_server_secret
+    from .servers import served_prefect as served_prefect
+    from .servers import served_ui_port as served_ui_port
+    from .servers import serving_prefect as serving_prefect
+    from .servers import serving_ui as serving_ui
+    from .servers import ui_port as ui_port
     from .shared_copies import fetch as fetch
     from .shared_copies import fetch_all as fetch_all
     from .shared_copies import fetch_below as fetch_below
@@ -40,9 +43,6 @@ if TYPE_CHECKING:
     from .store_records import known_stores as known_stores
     from .store_records import remember_place as remember_place
     from .store_records import remember_store as remember_store
-    from .ui_ports import served_ui_port as served_ui_port
-    from .ui_ports import serving_ui as serving_ui
-    from .ui_ports import ui_port as ui_port
     from .workspace import Workspace as Workspace
     from .workspace import workspace_root as workspace_root
 else:

@@ -117,6 +117,10 @@ def test_a_locked_alias_moves_by_force_alone(rules: tuple[str, str], bpeline: Co
     assert done(bpeline("rollback", "news", "--force", "--json"))["to"] == 1
     assert done(bpeline("promote", "news/2", "--json"))["to"] == 2, "and the lock is lifted"
     done(bpeline("promote", "news/2", "--lock", "--json"))
+    said = refused("delete", "news@champion", "--remove")
+    assert "`bpeline promote news@champion --to champion --force`" in said
+    unlocked = done(bpeline("promote", "news@champion", "--to", "champion", "--force", "--json"))
+    assert (unlocked["to"], unlocked["locked"]) == (2, False)
     assert bpeline("delete", "news@champion", "--remove").exit_code == 0
     assert done(bpeline("promote", "news/1", "--json"))["to"] == 1, "nothing is locked any more"
 

@@ -18,10 +18,11 @@ from small_publications import publication_of
 
 from bpeline.registry import configure, load_tokenizer, promote, publish_version, rollback
 from bpeline.registry.aliases.moves import remove_alias
-from bpeline.registry.loading.deleted import tombstones
+from bpeline.registry.loading import tombstones
 from bpeline.registry.loading.version_files import holds_version, keep_files
 from bpeline.registry.opening import Place, Registry, open_registry
 from bpeline.registry.publishing import keep_in_outbox, waiting_records
+from bpeline.registry.records import Tombstone
 from bpeline.registry.records.publication import Publication
 from bpeline.registry.records.references import ByAlias, ByNumber
 from bpeline.registry.upkeep import damaged_notes, deletion_notes, noted_deletions
@@ -37,6 +38,7 @@ from bpeline.registry.upkeep.retention import find_leftovers, remove_leftovers
 from bpeline.registry.versions.listing import deleted_versions, list_versions
 from bpeline.registry.workspace.workspace import Workspace
 from bpeline.tokenizer_core.errors import (
+    AliasLocked,
     InvalidOption,
     RegistryError,
     RegistryUnreachable,
@@ -175,6 +177,17 @@ def test_what_an_alias_points_to_is_refused_and_aliases_can_be_removed(
 
 
 @pytest.mark.usefixtures("both")
+def test_a_locked_alias_is_not_removed(registry: Registry) -> None:
+    promote("news/1", alias="old", lock=True, reason="model 7 learns with it")
+    with pytest.raises(AliasLocked, match="model 7") as refused:
+        remove_alias(registry, "news", "old")
+    assert "`bpeline promote news@old --to old --force`" in refused.value.next_step
+    assert len(registry.catalogue.alias_history("news", "old")) == 1
+    promote("news@old", alias="old", force=True)
+    assert remove_alias(registry, "news", "old").to_number is None
+
+
+@pytest.mark.usefixtures("both")
 def test_all_versions_of_a_name_and_numbers_that_are_never_used_again(
     registry: Registry, made: Made
 ) -> None:
@@ -282,13 +295,36 @@ def test_an_alias_that_was_moved_there_meanwhile_keeps_the_version(
 
 
 @pytest.mark.usefixtures("both")
+@pytest.mark.parametrize("noted", [False, True])
+def test_versions_after_a_refused_one_are_noted_no_more(
+    noted: bool, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless they were before."""
+    remove_alias(registry, "news", "candidate")
+    second = registry.tracker.versions("news")[1]
+    if noted:
+        begun = Tombstone("news", 2, second.digest, "ada", "yesterday", "2026-01-01T00:00:00Z")
+        deletion_notes.write(registry.workspace, registry.store, [begun])
+    write = deletion_notes.write
+
+    def write_and_promote(workspace: Workspace, store: str, chosen: list[Tombstone]) -> None:
+        write(workspace, store, chosen)
+        promote("news/1")
+
+    monkeypatch.setattr(deletion_notes, "write", write_and_promote)
+    with pytest.raises(VersionInUse, match="news@champion to news/1"):
+        delete_versions(registry, "news")
+    assert [one.number for _, one in noted_deletions(registry.workspace)] == [2] * noted
+    assert len(registry.tracker.versions("news")) == 2
+
+
+@pytest.mark.usefixtures("both")
 def test_a_lost_catalogue_does_not_bring_it_back(registry: Registry, made: Made) -> None:
     publish_version(registry, made(SECRET, name="blog"))
     (gone,) = delete_versions(registry, FIRST, reason="holds an address")
     registry.catalogue.close()
     (registry.workspace.root / "catalogue.sqlite").unlink()
-    told = repair(open_registry(), write=True)
-    assert told.written
+    repair(open_registry(), write=True)
     fresh = open_registry()
     assert [(one.name, one.digest == gone.digest) for one in fresh.catalogue.versions()] == [
         ("blog", True), ("news", False),

@@ -281,6 +281,18 @@ def test_a_stored_model(client: Any, store: Store, experiment: str, model_id: st
     assert is_refused(lambda: client.get_logged_model(model_id), MISSING)
 
 
+def test_stored_models_come_in_pages(client: Any, experiment: str, run_id: str) -> None:
+    made = {
+        client.create_logged_model(experiment, name=f"m{number}", source_run_id=run_id).model_id
+        for number in range(5)
+    }
+    search = client.search_logged_models
+    pages = pages_of(lambda token: search([experiment], max_results=2, page_token=token))
+    shown = [model.model_id for page in pages for model in page]
+    assert len(shown) == len(set(shown))
+    assert made <= set(shown)
+
+
 def metric_of(metric: Any) -> Any:
     """The same metric of the run alone."""
     from mlflow.entities import Metric

@@ -17,6 +17,7 @@ from bpeline.registry.catalogue import CountTable
 from bpeline.registry.opening import Registry
 from bpeline.registry.publishing.publish import publish_version
 from bpeline.registry.records.publication import Publication
+from bpeline.registry.upkeep import retention
 from bpeline.registry.upkeep.retention import Leftover, find_leftovers, remove_leftovers
 from bpeline.registry.word_counts import (
     ShardFiles,
@@ -26,7 +27,12 @@ from bpeline.registry.word_counts import (
     shard_key,
 )
 from bpeline.tokenizer_core.durable_files import DURABLE
-from bpeline.tokenizer_core.errors import InvalidOption, RegistryUnreachable, WorkspaceLocked
+from bpeline.tokenizer_core.errors import (
+    CorruptFile,
+    InvalidOption,
+    RegistryUnreachable,
+    WorkspaceLocked,
+)
 
 pytestmark = pytest.mark.fake_mlflow
 
@@ -199,6 +205,18 @@ def test_what_waits_to_be_published_stays(
     assert not find_leftovers(registry, days=0).old
 
 
+def test_what_is_published_while_leftovers_are_looked_for_is_passed_over(
+    registry: Registry, made: Callable[..., Publication], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published(registry, made(b"low"), "d" * 64)
+    gone = registry.workspace.outbox_record("news.published-meanwhile")
+    monkeypatch.setattr(retention, "waiting_records", lambda workspace: [gone])
+    assert not find_leftovers(registry, days=0).old
+    gone.write_text("damaged")
+    with pytest.raises(CorruptFile):
+        find_leftovers(registry, days=0)
+
+
 def test_files_of_an_unregistered_tokenizer_go(
     registry: Registry, made: Callable[..., Publication]
 ) -> None:
@@ -281,3 +299,17 @@ def test_looking_for_leftovers_passes_over_what_others_rename_meanwhile(registry
     finally:
         ended.set()
         other.join()
+
+
+def test_what_mlflow_shows_in_pages_is_found(
+    registry: Registry, made: Callable[..., Publication]
+) -> None:
+    """MLflow shows 100 stored models at once."""
+    published(registry, made(b"low"), "d" * 64)
+    client, owner = registry.tracker._client, registry.tracker.settings.owner
+    experiment = client.get_experiment_by_name("news").experiment_id
+    tags = {"digest": "d", "bpeline.workspace": owner}
+    for number in range(101):
+        client.create_logged_model(experiment, name=f"m{number}", tags=tags)
+    assert len(registry.tracker.models.unregistered_models()) == 101
+    assert len(registry.tracker.models.traces("news", "d", ()).models) == 101

@@ -6,6 +6,7 @@ import base64
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
@@ -26,12 +27,13 @@ class Server(HTTPServer):
 
     Attributes:
         status, body: of its answers.
+        moved_to: where else it says that the answer is; empty for nowhere.
         asked: paths of requests. authorized: the header with credentials of the last one.
     """
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Answers)
-        self.status, self.body = 200, answer(1)
+        self.status, self.body, self.moved_to = 200, answer(1), ""
         self.asked: list[str] = []
         self.authorized: str | None = None
         self.url = f"http://127.0.0.1:{self.server_port}"
@@ -45,6 +47,8 @@ class Answers(BaseHTTPRequestHandler):
         self.server.authorized = self.headers["Authorization"]
         self.send_response(self.server.status)
         self.send_header("Content-Length", str(len(self.server.body)))
+        if self.server.moved_to:
+            self.send_header("Location", self.server.moved_to)
         self.end_headers()
         self.wfile.write(self.server.body)
 
@@ -52,14 +56,22 @@ class Answers(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-@pytest.fixture
-def server() -> Iterator[Server]:
+@contextmanager
+def running() -> Iterator[Server]:
     with Server() as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with running() as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 def test_it_is_one_documented_request_and_a_moved_alias_is_seen(server: Server) -> None:
@@ -98,6 +110,16 @@ def test_credentials_are_those_of_mlflow_s_client(
 def test_what_the_server_refuses_the_client_asks_again(server: Server, status: int) -> None:
     server.status = status
     assert version_of_alias(server.url, "news", "champion") is None
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_credentials_follow_no_redirect(server: Server, status: int) -> None:
+    with running() as other:
+        server.status, server.moved_to = status, f"{other.url}/"
+        named = server.url.replace("://", "://me:hunter2@")
+        assert version_of_alias(named, "news", "champion") is None
+        assert len(server.asked) == 1
+        assert other.asked == []
 
 
 @pytest.mark.parametrize(

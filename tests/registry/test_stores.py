@@ -230,7 +230,7 @@ def test_a_lost_catalogue_is_no_empty_one(
     assert told.lost
     with pytest.raises(StorageError):
         _ = open_registry().catalogue
-    assert repair(open_registry(), write=True).written
+    repair(open_registry(), write=True)
     assert not repair(open_registry()).found
     (version,) = list_versions()
     assert (version.reference, version.aliases) == ("news/1", ("candidate",))
@@ -259,6 +259,24 @@ def test_a_catalogue_put_back_from_before_the_last_version_disagrees(
     assert len(open_registry().catalogue.versions()) == 2
 
 
+def test_a_size_that_somebody_edited_in_mlflow_ends_no_command(
+    registry: Registry, made: Made, home: Path
+) -> None:
+    publish_version(registry, made(b"the"))
+    tag = registry.tracker._client.set_model_version_tag
+    configure(workspace=home.parent / "another")  # whose catalogue does not know it
+    open_registry()
+    for edited, shown in (("about 258", 0), ("", 0), ("9" * 30, 0), ("258", 258)):
+        tag("news", "1", "vocab_size", edited)
+        assert [one.vocab_size for one in list_versions("news")] == [shown], edited
+    tag("news", "1", "vocab_size", "about 258")
+    configure(workspace=home)
+    registry.catalogue.close()
+    (home / "catalogue.sqlite").unlink()
+    repair(open_registry(), write=True)
+    assert [one.vocab_size for one in list_versions("news")] == [0]
+
+
 def test_versions_of_an_mlflow_that_is_gone_are_registered_again(
     registry: Registry, made: Made, empty_mlflow: Path
 ) -> None:
@@ -266,7 +284,7 @@ def test_versions_of_an_mlflow_that_is_gone_are_registered_again(
     for publication in publications:
         publish_version(registry, publication)
     copy_database(empty_mlflow, file_of(registry))
-    assert not repair(open_registry()).written
+    assert repair(open_registry()).done  # which writes nothing yet
     told = repair(open_registry(), write=True)
     assert any(f"sqlite:///{file_of(registry)}" in one for one in told.found)
     assert any("aliases" in one for one in told.lost)

@@ -21,7 +21,7 @@ from bpeline.registry.tracking.descriptions import shortened_page
 from bpeline.registry.tracking.mlflow_errors import insisting
 from bpeline.registry.tracking.tracked import LONGEST_TEXT, TrackingSettings
 from bpeline.registry.tracking.ui_links import model_link, run_link
-from bpeline.registry.workspace.ui_ports import remember_ui_port, serving_ui
+from bpeline.registry.workspace.servers import remember_ui_port, serving_ui
 from bpeline.tokenizer_core.errors import RegistryError, RegistryUnreachable, UnknownVersion
 
 Made = Callable[..., Publication]

@@ -351,16 +351,18 @@ class MlflowClient:
             model["tags"] |= _text(tags)
 
     def search_logged_models(
-        self, experiment_ids: list[str], filter_string: str | None = None
-    ) -> Any:
+        self, experiment_ids: list[str], filter_string: str | None = None,
+        max_results: int | None = None, page_token: str | None = None,
+    ) -> Any:  # fmt: skip
         state = self._read()
-        return _Page(
+        chosen = [
             _logged_model(state, row)
             for row in state["logged_models"].values()
             if row["experiment_id"] in experiment_ids
             and row["lifecycle_stage"] == "active"
             and _matches(row, filter_string)
-        )
+        ]
+        return _page(chosen, max_results or 100, page_token)
 
     def delete_logged_model(self, model_id: str) -> None:
         with self._changing("logged_models", model_id) as model:

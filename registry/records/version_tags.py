@@ -1,4 +1,4 @@
-"""The refusal of a version by rules, as MLflow keeps it: a tag of the version for each alias."""
+"""What MLflow keeps in tags of a version that was deleted, and of one that rules refused."""
 
 from __future__ import annotations
 
@@ -9,15 +9,48 @@ from dataclasses import asdict, dataclass
 from bpeline.tokenizer_core.arguments import check_fields
 from bpeline.tokenizer_core.bounded_files import parse_json
 from bpeline.tokenizer_core.digests import canonical_json
+from bpeline.tokenizer_core.redaction import in_one_line
 
-_TAG = "refusal."  # and the alias that did not move
+_REFUSAL = "refusal."  # and the alias that did not move
 # A drift that no training ends, as long as set and rules stay.
 STUCK = "drifted, and the rules refuse what was learned from it: change the set, or the rules"
 
 
 @dataclass(frozen=True, slots=True)
+class Tombstone:
+    """A version was deleted, or is to be; its number is never used again.
+
+    MLflow keeps it in a tag of the registered model for each number.
+
+    Attributes:
+        name, number: which version it was.
+        digest: of the tokenizer.
+        by, reason, at: who deleted it, why, and when (UTC, ISO 8601).
+    """
+
+    name: str
+    number: int
+    digest: str
+    by: str = ""
+    reason: str = ""
+    at: str = ""
+
+    @property
+    def reference(self) -> str:
+        """``news/3``."""
+        return f"{self.name}/{self.number}"
+
+    def __str__(self) -> str:
+        who = f" by {self.by}" if self.by else ""
+        why = f": {self.reason}" if self.reason else ""
+        return in_one_line(f"deleted on {self.at[:16].replace('T', ' ')} UTC{who}{why}")
+
+
+@dataclass(frozen=True, slots=True)
 class Refusal:
     """Under which conditions rules refused a version, and how much new text it had learned from.
+
+    MLflow keeps it in a tag of the version for each alias.
 
     Attributes:
         present: digest of the version that the alias points to.
@@ -38,14 +71,16 @@ class Refusal:
 
     def as_tag(self, alias: str) -> dict[str, str]:
         """The tag for an alias."""
-        return {f"{_TAG}{alias}": canonical_json(asdict(self)).decode()}
+        return {f"{_REFUSAL}{alias}": canonical_json(asdict(self)).decode()}
 
 
 def refusals_in(tags: Mapping[str, str]) -> dict[str, Refusal]:
     """alias → refusal, of the tags of a version; those that cannot be read are left out."""
     found = {}
     for key, value in tags.items():
-        if key.startswith(_TAG):
+        if key.startswith(_REFUSAL):
             with suppress(TypeError, ValueError):
-                found[key.removeprefix(_TAG)] = check_fields(Refusal(**parse_json(value.encode())))
+                found[key.removeprefix(_REFUSAL)] = check_fields(
+                    Refusal(**parse_json(value.encode()))
+                )
     return found

@@ -1,4 +1,4 @@
-"""The values that an MLflow run is written from."""
+"""The values that MLflow's runs are written from: of what was done, and of drift that was seen."""
 
 from __future__ import annotations
 
@@ -55,3 +55,40 @@ class RunRecord:
         """Value by name and step; what is measured at the full size replaces a curve's end."""
         curves = {(key, step): value for key, curve in self.curves.items() for step, value in curve}
         return curves | {(key, self.step): value for key, value in self.metrics.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class DriftObservation:
+    """One look at new text.
+
+    Attributes:
+        name: of the tokenizer, which is the experiment's too.
+        said: which version, and what the rules said, in a few words.
+        time_ms: when, in milliseconds since 1970.
+        metrics: ``drift/…`` → value: one point of each series; ``drift/drifted`` is 1, or 0, or −1
+            where it could not be judged.
+        record: everything, as JSON values.
+        page: Markdown.
+    """
+
+    name: str
+    said: str
+    time_ms: int
+    metrics: Mapping[str, float]
+    record: Mapping[str, Any]
+    page: str
+
+
+@dataclass(frozen=True, slots=True)
+class PastObservation:
+    """An observation as MLflow remembers it.
+
+    Attributes:
+        number: from 1.
+        time_ms: when, in milliseconds since 1970.
+        metrics: those that were asked for and that it has, see `DriftObservation`.
+    """
+
+    number: int
+    time_ms: int
+    metrics: Mapping[str, float]
