@@ -82,8 +82,9 @@ FLOORS = {
         ("publishing",),
         ("importing",),
         ("deriving", "drift", "encoding", "sweeps", "versions"),
+        ("train_tokenizer",),
         ("collect_garbage", "encode_dataset", "import_tokenizer", "prefect_flows", "recertify",
-         "resume", "train_tokenizer", "watch_drift"),
+         "resume", "watch_drift"),
         ("sweep", "train_languages", "verify_version"),
         ("cli",),
     ),
@@ -239,7 +240,9 @@ def test_what_a_package_offers_is_there_and_shadows_no_file(package: str) -> Non
     module = import_module(package)
     for name in offered:
         # Who imports a file gives its package that file under the file's name.
-        assert ismodule(getattr(module, name)) == (f"{package}.{name}" in MODULES), name
+        value = getattr(module, name)
+        is_file = ismodule(value) and value.__name__.startswith("bpeline.")
+        assert is_file == (f"{package}.{name}" in MODULES), name
     assert set(offered) <= set(dir(module))
 
 

@@ -3,33 +3,44 @@
 Lines are physical lines of files that ruff has formatted. The goals are those of the design;
 where a room stands above its goal, the number here is what was reached.
 
-Registry and flows were to have 14,000 and 20,500 lines by now. They have 20,000 and 24,700. What is
-above, and what those lines do:
+Registry and flows were to have 12,500 and 17,500 lines by now, in 60 and 115 files. They have 19,900
+and 24,500, in 118 and 137. What is above, and what those lines do:
 
-- `tracking` 2,300 (goal 1,350): runs 460, names and aliases 310, stored models 260, making and
+- `tracking` 2,320 (goal 1,350): runs 460, names and aliases 300, stored models 270, making and
   upgrading a SQLite file 240, the model that loads without bpeline 140, errors 140, descriptions
   130; 930 of all are docstrings, imports and blank lines. Less would take one version in spite of
   lost replies, drift, or upgrades that a kill cannot harm.
-- `catalogue` 1,530 (goal 900): tables with what each column means 360, transactions that survive a
-  server that is restarted and writers that meet 240, the question of what a database complains of
-  110, 0.2's tables copied 120, and the questions of trainings, versions, aliases and sets 580.
-- `word_counts` 2,070, to be 1,250: mixtures of sources 210, corpora as they were read 100, and the
-  records beside Parquet files.
-- `upkeep` 1,350: deletion 450, what nothing needs 340, `doctor --fix` 430, runs that are over 85.
-- Flows and their tasks, each with its parameters and what it tells: 1,350. Beside Prefect:
-  servers, their password and who may deploy 1,100, what people see of a run 680, requests and their
-  forms 2,800.
+- `catalogue` 1,500 (goal 900): tables with what each column means 360, transactions that survive a
+  server that is restarted and writers that meet 320, 0.2's tables copied 130, and the questions of
+  trainings, versions, aliases and sets 570.
+- `word_counts` 2,100 (goal 1,250): records of chunks and small chunks that share a file 540, rows
+  in Parquet with their digests 370, tables by `GROUP BY` and what is kept of them 500, mixtures of
+  sources 200, corpora as they were read 100, tables of 0.2 and of a corpus that grew 60.
+- `upkeep` 1,370: deletion 450, what nothing needs 340, `doctor --fix` 430, runs that are over 85.
+- `running` and `serving` 3,100 (goal 900, with the stub for deployments of 0.2): a step told to
+  terminals, logs and Prefect 740, MLflow's and Prefect's servers with their password and what a
+  killed command left behind 650, deploying and what may be deployed 510, threads that stop together
+  270, the flow decorator and a server that goes away 240, Prefect's settings and which server is
+  meant 450, signals 150. Prefect has no part of this: it tells its own server, signs nobody in, and
+  a flow that has lost it does not end.
+- `engines` 700 (goal 300): who is left out and why, parcels that are shared out anew, and each loss
+  as one typed error 300, what a worker proves and tells 180, the seam that threads share 150. Dask
+  waits for ever for a silent address, for a worker that is not there, and for a lost result.
+- Flows and their tasks, each with its parameters and what it tells: 1,290. Requests and their
+  forms: 2,900.
 
 Evaluation, certificates, exports, SQL, the workspace and evaluation sets make up the rest and are
 what users ask for. Taking lines elsewhere would take features or make lines denser.
 
-Modules that are passed: `promote` 50 (goal 16), `load_tokenizer("news@champion")` 19 (goal 10).
-Opening a registry passes 12: addresses, the folder and whose it is, which stores were there, where
-the UI is served, what MLflow held. `promote` also draws the page of the name (9), reads figures
-(7), holds a lock (3) and tells Prefect (4).
+Modules that are passed: `promote` 50 (goal 14), `load_tokenizer("news@champion")` 19 (goal 10),
+`compare --html` 49 (goal 18), `train` 116 (goal 48). Opening a registry passes 12: addresses, the
+folder and whose it is, which stores were there, where the UI is served, what MLflow held. `promote`
+also draws the page of the name (9), reads figures (7), holds a lock (3) and tells Prefect (4). A
+training passes all rooms.
 
-Tests rose by 1,300: a stand-in for MLflow, and the contract that it and the real client pass. With
-them, files of tests that publish take a third less processor time.
+Tests rose by 1,750: a stand-in for MLflow, the contract that it and the real client pass, a
+cluster whose parts are lost, and repairs. With the stand-in, files of tests that publish take a
+third less processor time.
 """
 
 from __future__ import annotations
@@ -73,13 +84,13 @@ LINES = {
     "vocabulary and normalization": (4_750, 3_300),
     "merging and training": (3_750, 2_400),
     "formats": (3_100, 2_000),
-    "registry": (20_000, 12_000),
-    "flows": (24_750, 15_000),
+    "registry": (19_950, 12_000),
+    "flows": (24_550, 15_000),
     "benchmarks": (4_550, 2_500),
-    "tests": (75_850, 46_000),
+    "tests": (76_350, 46_000),
 }
 # Packages: files at most now, and the goal of all three.
-FILES = {CORE: 373, "registry": 132, "flows": 137}
+FILES = {CORE: 373, "registry": 118, "flows": 137}
 FILES_GOAL = 340
 
 
