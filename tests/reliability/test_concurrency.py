@@ -101,7 +101,7 @@ def test_a_catalogue_keeps_what_it_acknowledged_though_writers_are_killed(
     zygote: Zygote, golden: Golden, place: Path, record: Record
 ) -> None:
     """Versions are numbered without a gap, and each move of the alias begins where one ended."""
-    times = 2 * record.amounts.moves
+    times = record.amounts.moves
     for race in range(1, record.amounts.races + 1):
         if not record.wants(race):
             continue

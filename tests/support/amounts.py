@@ -32,7 +32,7 @@ class Amounts:
         kills: kills at random moments, of each kind of work.
         signals: Ctrl-C and SIGTERM at random moments, of each kind of work.
         races: rounds of each kind of several processes at once.
-        moves: moves of an alias while others load, and half the writes of each to one catalogue.
+        moves: moves of an alias while others load, and writes of each to one catalogue.
         power_losses: states of the disk after a power loss, for each protocol.
         clocks: wrong clocks, for each kind of work.
         cells: surroundings that must not change a digest, beside the plain ones.
@@ -113,7 +113,7 @@ NIGHT = Amounts(
     one_of_combinations=4,
     server_kills=100,
     kills={
-        "training": 1_500,
+        "training": 1_000,
         "other training": 100,
         "publication": 200,
         "encoding": 200,
@@ -128,9 +128,9 @@ NIGHT = Amounts(
     cells=12,
     cell_patterns=2,
     processors=1,
-    split_texts=1_000_000,
-    encoded_texts=1_000_000,
-    corpora=200_000,
+    split_texts=500_000,
+    encoded_texts=500_000,
+    corpora=100_000,
     mutations=2_000,
     laws=1_000,
     pipelines=5_000,
