@@ -76,7 +76,12 @@ def engine(cluster: Any, tmp_path: Path) -> Iterator[DaskEngine]:
     place = tmp_path / "meeting"
     place.mkdir()
     with DaskEngine(cluster.scheduler_address, 1, place, patience=120) as engine:
-        engine._client().wait_for_workers(WORKERS, timeout=120)
+        try:
+            engine._client().wait_for_workers(WORKERS, timeout=20)
+        except TimeoutError:  # a nanny whose worker was killed may have given up
+            cluster.scale(0)
+            cluster.scale(WORKERS)
+            engine._client().wait_for_workers(WORKERS, timeout=120)
         yield engine
     assert list(place.iterdir()) == []
 
