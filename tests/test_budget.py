@@ -27,7 +27,11 @@ Registry and flows were to have 12,500 and 17,500 lines by now, in 60 and 115 fi
   as one typed error 300, what a worker proves and tells 180, the seam that threads share 150. Dask
   waits for ever for a silent address, for a worker that is not there, and for a lost result.
 - Flows and their tasks, each with its parameters and what it tells: 1,290. Requests and their
-  forms: 2,900.
+  forms: 2,900. `local_server` 340 (goal 150): two commands, `ui` and `server`, whom they let in,
+  what they print, and `deploy`.
+
+Training on 30,000 small files takes 0.6 s of a processor more than in 0.2, of 11: rows of small
+chunks are verified by Python and then given to DuckDB, where 0.2 kept sums in memory.
 
 Evaluation, certificates, exports, SQL, the workspace and evaluation sets make up the rest and are
 what users ask for. Taking lines elsewhere would take features or make lines denser.
