@@ -7,7 +7,6 @@ neither what is in a record nor what is in a file.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from bpeline.registry.workspace.shared_copies import fetch, share
 from bpeline.tokenizer_core.arguments import check_fields
-from bpeline.tokenizer_core.bounded_files import open_file, read_file, read_json
+from bpeline.tokenizer_core.bounded_files import read_file, read_json
 from bpeline.tokenizer_core.digests import canonical_json, digest_of
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import CorruptFile
@@ -46,13 +45,6 @@ class FileSeal:
     def of_content(cls, content: Any) -> FileSeal:
         """Seal what a file holds: anything with the buffer protocol."""
         return cls(memoryview(content).nbytes, hashlib.sha256(content).hexdigest())
-
-    @classmethod
-    def of_file(cls, path: Path) -> FileSeal:
-        """Seal a file that is too large to be held in memory."""
-        with open_file(path) as file:
-            size = os.fstat(file.fileno()).st_size
-            return cls(size, hashlib.file_digest(file, "sha256").hexdigest())
 
     def fits(self, path: Path, sharing: Workspace | None = None) -> bool:
         """Whether there is a file of the right size; its content is not read.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bpeline.registry.workspace.sealed_records import read_record, write_record
+from bpeline.registry.workspace.sealed_records import FileSeal, read_record, write_record
 from bpeline.tokenizer_core.errors import CorruptFile
 
 
@@ -23,3 +23,14 @@ def test_a_record_of_another_format_is_refused(tmp_path: Path) -> None:
     write_record(tmp_path / "record.json", {"format": 2})
     with pytest.raises(CorruptFile):
         read_record(tmp_path / "record.json", 3)
+
+
+def test_a_file_of_the_same_size_with_other_content_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "texts"
+    path.write_bytes(b"held out")
+    seal = FileSeal.of_content(b"held out")
+    assert seal.read(path) == b"held out"
+    path.write_bytes(b"held up.")
+    assert seal.fits(path)
+    with pytest.raises(CorruptFile):
+        seal.read(path)
