@@ -28,7 +28,6 @@ test: $(VENV)/installed-tests  ## what every change is tested by: always the sam
 	$(COMPILE)
 	$(PYTEST) $(BY_FILE)
 
-test-nightly: WORKERS = 3  # they wait for servers now and then
 test-nightly: $(VENV)/installed-tests  ## everything, then docs/reliability.md anew; ROOM=registry: what guards one room
 	$(COMPILE)
 	rm -rf $(RECORDS)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bpeline.flows.requests import GarbageRequest, request_parameters
-from bpeline.flows.running import COLLECT_GARBAGE, GC, RETRIES, progress, task
-from bpeline.flows.serving import flow, run_names
+from bpeline.flows.running import COLLECT_GARBAGE, GC, progress, task
+from bpeline.flows.serving import RETRIES, flow, run_names
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.opening import open_registry
 from bpeline.registry.upkeep import Leftover, find_leftovers, remove_leftovers

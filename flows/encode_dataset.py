@@ -14,12 +14,11 @@ from bpeline.flows.running import (
     ENCODE_DATASET,
     PACK,
     RECORD,
-    RETRIES,
     attempts,
     progress,
     task,
 )
-from bpeline.flows.serving import flow, run_names
+from bpeline.flows.serving import RETRIES, flow, run_names
 from bpeline.flows.versions import find_version
 from bpeline.registry.loading import ResolvedVersion
 from bpeline.registry.opening import Registry, open_registry

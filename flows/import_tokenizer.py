@@ -12,11 +12,10 @@ from bpeline.flows.running import (
     IMPORT_TOKENIZER,
     PUBLISH,
     READ_FILES,
-    RETRIES,
     task,
 )
-from bpeline.flows.serving import flow, run_names
-from bpeline.flows.train_tokenizer import promote, set_up_evaluation, tell
+from bpeline.flows.serving import RETRIES, flow, run_names
+from bpeline.flows.train_tokenizer import promote, set_up_evaluation, show_summary
 from bpeline.flows.trainings import TrainingRun, prepared, training_run
 from bpeline.registry.certify import Certificate
 from bpeline.registry.records import PublishedVersion
@@ -57,7 +56,7 @@ def import_tokenizer(request: ImportRequest, workspace: Maybe[str] = None) -> Im
         promotion = None
         if setup.promotion_rules is not None:
             promotion = promote(run, version, setup.promotion_rules)
-        return tell(run, summary.published(version, run.seconds, promotion), evaluated)
+        return show_summary(run, summary.published(version, run.seconds, promotion), evaluated)
 
 
 @task(name=READ_FILES.name)

@@ -11,13 +11,12 @@ from bpeline.flows.requests import RecertifyRequest, request_parameters
 from bpeline.flows.running import (
     READ_EXPORTS,
     RECERTIFY,
-    RETRIES,
     progress,
     task,
     tell,
     telling,
 )
-from bpeline.flows.serving import flow, run_names
+from bpeline.flows.serving import RETRIES, flow, run_names
 from bpeline.flows.wording import counted
 from bpeline.registry.exports import Outcome, Recertified, recertified
 from bpeline.registry.loading import ResolvedVersion, resolve

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bpeline.flows.pages import show_name_page
-from bpeline.flows.trainings import SWEEP
 from bpeline.registry.catalogue import Run
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.publishing import publish_outbox, waiting_records
@@ -85,7 +84,7 @@ def unfinished_runs() -> list[Run]:
     A sweep is none: typed again, it finds what it has learned.
     """
     found = open_registry(make=False).catalogue.unfinished_runs()
-    return [run for run in found if SWEEP not in run.config]
+    return [run for run in found if not run.is_sweep]
 
 
 def _named(registry: Registry, run_id: str) -> Run | None:

@@ -25,13 +25,12 @@ from bpeline.flows.running import (
     PLAN_CHUNKS,
     PROMOTE,
     PUBLISH,
-    RETRIES,
     SCREEN_TOKENS,
     TRAIN_TOKENIZER,
     attempts,
     task,
 )
-from bpeline.flows.serving import flow, run_names
+from bpeline.flows.serving import RETRIES, flow, run_names
 from bpeline.flows.trainings import TrainingRun, compiled_ahead, prepared, training_run
 from bpeline.flows.wording import comparison_markdown
 from bpeline.registry.evaluation import Rules
@@ -86,7 +85,7 @@ def train_tokenizer(request: TrainingRequest, workspace: Maybe[str] = None) -> T
         promotion = None
         if setup.promotion_rules is not None:
             promotion = promote(run, version, setup.promotion_rules)
-        return tell(run, summary.published(version, run.seconds, promotion), evaluated)
+        return show_summary(run, summary.published(version, run.seconds, promotion), evaluated)
 
 
 @task(name="set up evaluation", **RETRIES)
@@ -216,8 +215,8 @@ def promote(run: TrainingRun, version: PublishedVersion, rules: Rules) -> Promot
     return promotion
 
 
-def tell(run: TrainingRun, summary: S, evaluated: Evaluated | None) -> S:
-    """Tell whoever listens what came of it, with all that was said on the way."""
+def show_summary(run: TrainingRun, summary: S, evaluated: Evaluated | None) -> S:
+    """The summary with all notes of the run, shown to its listeners; with the comparison."""
     summary = replace(summary, notes=tuple(run.notes))
     if evaluated is not None and evaluated.comparison is not None:
         compared = evaluated.comparison.called(summary.reference)

@@ -253,10 +253,7 @@ def _opened(registry: Registry) -> Iterator[Finding]:
     if workspace.store:
         yield _store(workspace)
     unfinished = [
-        run
-        for run in catalogue.unfinished_runs()
-        # A sweep is no training that could be continued.
-        if run.state != "running" and "sweep" not in run.config
+        run for run in catalogue.unfinished_runs() if run.state != "running" and not run.is_sweep
     ]
     if unfinished and holder is None:
         yield Finding(

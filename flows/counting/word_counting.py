@@ -228,7 +228,7 @@ def _prepare(reading: Reading, some: Sequence[SourceFile], workspace: Workspace)
     """
     for file in some:
         open_source(file, 0, reading.of_source(file.source).fields(file.format)).close()
-    WordCountStore(workspace).has("", reading.digest)
+    WordCountStore(workspace).has("", reading.digest)  # a question that only the store can answer
     compile_counting(reading.pattern)
 
 

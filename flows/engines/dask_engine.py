@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,10 +39,12 @@ PARCEL_BYTES = 256 << 20  # about a second of counting, a thousand times what pl
 MOST_PARCELS = 4096  # what a scheduler holds without effort
 PARCELS_PER_WORKER = 8  # so that all workers end at about the same time
 _RETRIES = 2  # of a parcel: a network may be gone for a moment
-_TURNS = 4  # how often parcels are shared out anew, where some workers cannot do them
-_TICK_SECONDS, _LOOK_SECONDS = 0.02, 2.0
+_TURNS = 4  # how often parcels are handed out, where some workers cannot do them
+_TICK_SECONDS = 0.02
+_LOOK_SECONDS = 2.0
 _CLOSE_SECONDS = 5.0
-_GREETING = 8, 1 << 20  # bytes that say how long it is; it is a few hundred
+_SIZE_BYTES = 8
+_LONGEST_GREETING = 1 << 20  # bytes; it is a few hundred
 
 # Dask tells its workers to give memory back at once, which makes ours ask for it again and again;
 # it looks every ten milliseconds at what they do, and every twenty whether their loops still turn:
@@ -152,34 +154,46 @@ class DaskEngine:
                 workers=able,
             )
             try:
-                for key, (result, heard) in self._arriving(futures, able):
-                    found[keys[key]] = result
-                    for name, amount in heard.items():
-                        progress.current().step_advanced(name, amount)
+                with self._losses(named, {key: items[number] for key, number in keys.items()}):
+                    for key, (result, heard) in self._arriving(futures, able):
+                        found[keys[key]] = result
+                        for name, amount in heard.items():
+                            progress.current().step_advanced(name, amount)
             except WorkerRefused:
-                continue  # one that came later: those that are left are asked again
-            except KilledWorker as error:
-                raise WorkerLost(
-                    f"{error.allowed_failures + 1} workers died one after the other at "
-                    f"{named(items[keys[error.task]])}",
-                    "workers with enough memory for one chunk and its words",
-                    "look at the workers' logs and memory, and at that text; or lower "
-                    "--table-memory. What was finished is kept",
-                ) from error
-            except CancelledError as error:
-                raise self._gone("the scheduler has gone") from error
-            except Stopped as error:
-                raise self._gone(f"a worker lost sight of {self._meeting_place}") from error
-            except RuntimeError as error:
-                if "deserializ" not in str(error):
-                    raise
-                raise other_program(f"the scheduler at {self._address}", str(error)) from error
+                continue  # by one that joined later: `_able` leaves it out of the next turn
             finally:
                 with suppress(Exception):  # the scheduler may be lost at this moment
                     client.cancel(futures, force=True)
         if len(found) < len(items):
             raise self._gone("those of its workers that can do it die again and again")
         return [found[number] for number in range(len(items))]
+
+    @contextmanager
+    def _losses(self, named: Callable[[Item], str], parcels: Mapping[str, Item]) -> Iterator[None]:
+        """What Dask raises of lost workers and schedulers, as errors of ours.
+
+        Args:
+            named: what people are told of a parcel.
+            parcels: by their keys.
+        """
+        try:
+            yield
+        except KilledWorker as error:
+            raise WorkerLost(
+                f"{error.allowed_failures + 1} workers died one after the other at "
+                f"{named(parcels[error.task])}",
+                "workers with enough memory for one chunk and its words",
+                "look at the workers' logs and memory, and at that text; or lower --table-memory. "
+                "What was finished is kept",
+            ) from error
+        except CancelledError as error:
+            raise self._gone("the scheduler has gone") from error
+        except Stopped as error:
+            raise self._gone(f"a worker lost sight of {self._meeting_place}") from error
+        except RuntimeError as error:
+            if "deserializ" not in str(error):
+                raise
+            raise other_program(f"the scheduler at {self._address}", str(error)) from error
 
     def _able(self, asked: Errand) -> list[str] | None:
         """All workers prepared; those that can do it, where some cannot: these are left out.
@@ -345,10 +359,9 @@ def _require_greeting(address: str) -> None:
     host, _, port = place.rpartition(":")
     if scheme != "tcp":
         return
-    size, most = _GREETING
     with socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS) as greeted:
-        heard = greeted.recv(size)
-    if len(heard) < size or int.from_bytes(heard, "little") > most:
+        heard = greeted.recv(_SIZE_BYTES)
+    if len(heard) < _SIZE_BYTES or int.from_bytes(heard, "little") > _LONGEST_GREETING:
         raise OSError("it speaks another protocol")
 
 

@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from .steps import map_threads as map_threads
     from .steps import raise_if_stopped as raise_if_stopped
     from .steps import stopped_by as stopped_by
-    from .tasks import RETRIES as RETRIES
     from .tasks import prefect as prefect
     from .tasks import task as task
     from .termination import ending as ending

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from bpeline.flows.running import settings
 from bpeline.flows.running.steps import all_results, map_threads, stopping_together, together
-from bpeline.flows.running.termination import interruption_behind
-from bpeline.tokenizer_core.errors import RegistryUnreachable
 from bpeline.tokenizer_core.redaction import hide_in_errors
 
 with settings.importing_prefect():
@@ -32,29 +30,23 @@ class Task(PrefectTask[P, R]):  # type: ignore[misc]
         call = self.plain if prefect.context.FlowRunContext.get() is None else super().__call__
         return call(*args, **kwargs)
 
-    def map_all(self, items: Any, workers: int, on_interrupt: Any, **shared: Any) -> list[R]:
+    def map_all(
+        self,
+        items: Sequence[Any],
+        workers: int,
+        on_interrupt: Callable[[], None] | None,
+        **shared: Any,
+    ) -> list[R]:
         """The results for all items, in order, of threads; in a flow run each is a task run."""
         if prefect.context.FlowRunContext.get() is None:
             return map_threads(self.plain, items, workers, on_interrupt, **shared)
-        given = {name: prefect.unmapped(value) for name, value in shared.items()}
-        given[next(iter(inspect.signature(self.plain).parameters))] = items
+        first, *_ = inspect.signature(self.plain).parameters
+        same = {name: prefect.unmapped(value) for name, value in shared.items()}
         with prefect.task_runners.ThreadPoolTaskRunner(workers) as runner, together():
-            futures = {one.wrapped_future: one for one in runner.map(self, given)}
-            return all_results(futures, on_interrupt)
+            futures = runner.map(self, {first: items, **same})
+            return all_results({one.wrapped_future: one for one in futures}, on_interrupt)
 
 
 def task(**options: Any) -> Callable[[Callable[P, R]], Task[P, R]]:
     """As `prefect.task`; Prefect caches nothing of it and stores no result."""
     return lambda function: Task(function, **options)
-
-
-def unreachable(task: object, run: object, state: Any) -> bool:
-    """Whether a server did not answer, and nobody waits at a terminal."""
-    here = prefect.context.FlowRunContext.get()
-    unattended = here is not None and here.flow_run.deployment_id is not None
-    silent = isinstance(state.data, RegistryUnreachable) and not interruption_behind(state.data)
-    return unattended and silent
-
-
-# Of a task that asks servers: they have eight minutes to come back.
-RETRIES = {"retries": 3, "retry_delay_seconds": [30, 120, 300], "retry_condition_fn": unreachable}

@@ -9,6 +9,7 @@ from bpeline.lazy_names import lazy_names
 if TYPE_CHECKING:
     from . import local_server as local_server
     from . import run_names as run_names
+    from .flow_runs import RETRIES as RETRIES
     from .flow_runs import flow as flow
     from .flow_runs import recorded as recorded
     from .local_server import serve as serve

@@ -18,7 +18,6 @@ from pydantic import ValidationError
 
 from bpeline.flows.requests import Request, as_markdown
 from bpeline.flows.running import (
-    RETRIES,
     FlowKind,
     interruption_behind,
     prefect,
@@ -29,7 +28,7 @@ from bpeline.flows.running import (
 from bpeline.flows.serving.prefect_listener import PrefectListener
 from bpeline.flows.serving.project_deployments import MLFLOW_TAG
 from bpeline.registry.opening import open_registry
-from bpeline.tokenizer_core.errors import InvalidOption, WorkspaceLocked
+from bpeline.tokenizer_core.errors import InvalidOption, RegistryUnreachable, WorkspaceLocked
 from bpeline.tokenizer_core.redaction import hide_in_errors, hide_in_logs, without_secrets
 from bpeline.tokenizer_core.urls import refuse_secrets_in
 
@@ -50,6 +49,22 @@ _OF_A_SERVER = (
     JSONDecodeError,
 )
 Parameters = Mapping[str, Any]
+
+
+def _unreachable(task: object, run: object, state: Any) -> bool:
+    """Whether a server did not answer a deployment's run: a person at a terminal would not wait."""
+    here = prefect.context.FlowRunContext.get()
+    unattended = here is not None and here.flow_run.deployment_id is not None
+    silent = isinstance(state.data, RegistryUnreachable) and not interruption_behind(state.data)
+    return unattended and silent
+
+
+# Options of a task that asks servers, which have eight minutes to come back.
+RETRIES: dict[str, Any] = {
+    "retries": 3,
+    "retry_delay_seconds": [30, 120, 300],
+    "retry_condition_fn": _unreachable,
+}
 
 # What a flow called from here came to, a result or an error, though the server may not hear of it.
 _results: ContextVar[list[Any] | None] = ContextVar("results", default=None)

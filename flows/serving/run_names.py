@@ -85,5 +85,6 @@ def _label_of(path: str) -> str:
     if path == DEMO or "://" in path:
         return path
     parent, name = os.path.split(path.rstrip("/"))
-    name += "/" * path.endswith("/")
+    if path.endswith("/"):
+        name += "/"
     return os.path.join(os.path.basename(parent), name) if set(name) & set("*?[") else name

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from .remaking import learned_again as learned_again
     from .remaking import lines_of as lines_of
     from .remaking import words_kept as words_kept
-    from .run import SWEEP as SWEEP
     from .run import RunRequest as RunRequest
     from .run import TrainingRun as TrainingRun
     from .run import asked as asked

@@ -15,7 +15,7 @@ from typing import Any
 from bpeline.flows import engines
 from bpeline.flows.requests import ImportRequest, TrainingRequest
 from bpeline.flows.running import Outcome, Progress, StepKind, interruption_behind, progress
-from bpeline.registry.catalogue import Catalogue, Run
+from bpeline.registry.catalogue import SWEEP, Catalogue, Run
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.publishing import waits_in_outbox
 from bpeline.registry.records import RunRecord
@@ -34,7 +34,6 @@ from bpeline.tokenizer_core.errors import (
 )
 
 HEARTBEAT_SECONDS = 5.0
-SWEEP = "sweep"  # the member of a run's configuration that says it is one
 
 
 RunRequest = TrainingRequest | ImportRequest
@@ -177,7 +176,7 @@ def asked(request: RunRequest) -> dict[str, Any]:
 
 def _show_end(run: TrainingRun, status: str, error: str) -> None:
     """What MLflow does not hear now, the next run of this workspace tells it."""
-    if SWEEP in run.row.config:
+    if run.row.is_sweep:
         return
     with suppress(RegistryError, StorageError):
         run.registry.tracker.runs.close_run(run.request.name, run.id, status, error)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bpeline.flows.running import RETRIES, task
+from bpeline.flows.running import task
+from bpeline.flows.serving import RETRIES
 from bpeline.registry.loading import ResolvedVersion, resolve
 from bpeline.registry.opening import Registry
 from bpeline.registry.records import ByAlias, ByDigest, ByNumber

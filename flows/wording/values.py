@@ -35,7 +35,8 @@ def change_text(percent: float, low: float | None, high: float | None, of: str =
     said = f"{percent:+.2f} % {of}".rstrip()
     if low is None or high is None:
         return f"{said} ({TOO_FEW_DOCUMENTS})"
-    return f"{said} ({low:+.2f} … {high:+.2f}{', may be chance' * (low <= 0 <= high)})"
+    chance = ", may be chance" if low <= 0 <= high else ""
+    return f"{said} ({low:+.2f} … {high:+.2f}{chance})"
 
 
 _LONGEST = 60  # characters

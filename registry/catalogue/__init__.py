@@ -8,6 +8,7 @@ from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .catalogue import Catalogue as Catalogue
+    from .models import SWEEP as SWEEP
     from .models import AliasMove as AliasMove
     from .models import CountTable as CountTable
     from .models import MoveKind as MoveKind

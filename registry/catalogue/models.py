@@ -200,6 +200,9 @@ RunState = Literal[
 ]
 
 
+SWEEP = "sweep"  # the member of a run's configuration that says it is one
+
+
 class Run(Base):
     """One run of the pipeline.
 
@@ -241,6 +244,11 @@ class Run(Base):
     error: Mapped[str] = mapped_column(Remark, default="")
     workspace: Mapped[Name] = mapped_column(default="")
     left_out_rule: Mapped[int] = mapped_column(default=1)
+
+    @property
+    def is_sweep(self) -> bool:
+        """Whether it measures many trainings and registers none; it cannot be continued."""
+        return SWEEP in self.config
 
 
 class Version(Base):

@@ -209,7 +209,7 @@ def test_workers_that_join_later_are_prepared_too(
     with progress.listening(Heard(at_first=lambda: cluster.scale(WORKERS + 1))):
         marks = engine.map(
             cluster_steps.wait_for_marks,
-            range(3 + 8),
+            range(11),  # more than there are workers: the new one gets some
             named=str,
             prepare=partial(cluster_steps.leave_a_mark, tmp_path / "marks"),
             marks=tmp_path / "marks",
@@ -264,8 +264,10 @@ def test_a_scheduler_that_goes_is_an_error(tmp_path: Path) -> None:
 
 
 @contextmanager
-def scheduler(place: Path, workers: int = 0) -> Iterator[tuple[Any, str]]:
-    """The process of a scheduler, and its address."""
+def scheduler(
+    place: Path, workers: int = 0, *, knows_steps: bool = True
+) -> Iterator[tuple[Any, str]]:
+    """The process of a scheduler, which may lack what workers do, and its address."""
     file = place / "scheduler.json"
     places = (ROOT, Path(cluster_steps.__file__).parent)
     steps = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places))}
@@ -280,11 +282,11 @@ def scheduler(place: Path, workers: int = 0) -> Iterator[tuple[Any, str]]:
             processes.callback(process.kill)
             return process
 
-        known = steps if workers >= 0 else dict(os.environ)
+        known = steps if knows_steps else dict(os.environ)
         started = start("scheduler", "--no-dashboard", *arguments, environment=known)
         _until(file.exists)
         address = json.loads(file.read_text())["address"]
-        for _ in range(abs(workers)):
+        for _ in range(workers):
             start("worker", address, "--no-nanny", "--no-dashboard", environment=steps)
         yield started, address
 
@@ -318,7 +320,7 @@ def test_a_scheduler_that_is_killed_is_one_error(
 def test_a_scheduler_that_lacks_the_program_is_refused(tmp_path: Path) -> None:
     (tmp_path / "meeting").mkdir()
     with (
-        scheduler(tmp_path, -1) as (_, address),
+        scheduler(tmp_path, 1, knows_steps=False) as (_, address),
         DaskEngine(address, 1, tmp_path / "meeting", patience=30) as engine,
         pytest.raises(WorkerRefused, match="scheduler"),
     ):

@@ -80,8 +80,7 @@ def test_a_server_that_does_not_answer_is_asked_again_where_nobody_waits(
     run = SimpleNamespace(flow_run=SimpleNamespace(deployment_id=deployment))
     monkeypatch.setattr(tasks.prefect.context.FlowRunContext, "get", lambda: run)
     state = SimpleNamespace(data=error)
-    assert tasks.unreachable(publish, None, state) is again
-    assert publish.retry_condition_fn is tasks.unreachable
+    assert publish.retry_condition_fn(publish, None, state) is again
     assert (publish.retries, publish.retry_delay_seconds) == (3, [30, 120, 300])
 
 
