@@ -153,17 +153,18 @@ class DaskEngine:
                 retries=_RETRIES,
                 workers=able,
             )
-            try:
-                with self._losses(named, {key: items[number] for key, number in keys.items()}):
+            parcels = {key: items[number] for key, number in keys.items()}
+            with self._losses(named, parcels):
+                try:
                     for key, (result, heard) in self._arriving(futures, able):
                         found[keys[key]] = result
                         for name, amount in heard.items():
                             progress.current().step_advanced(name, amount)
-            except WorkerRefused:
-                continue  # by one that joined later: `_able` leaves it out of the next turn
-            finally:
-                with suppress(Exception):  # the scheduler may be lost at this moment
-                    client.cancel(futures, force=True)
+                except WorkerRefused:
+                    continue  # by one that joined later: `_able` leaves it out of the next turn
+                finally:
+                    with suppress(Exception):  # the scheduler may be lost at this moment
+                        client.cancel(futures, force=True)
         if len(found) < len(items):
             raise self._gone("those of its workers that can do it die again and again")
         return [found[number] for number in range(len(items))]
