@@ -185,9 +185,10 @@ class Tokenizer:
         self._cache_words = cache_words
         #: The encoder where text is encoded word by word; None with others.
         self.words: WordEncoder | None = None
-        # What `allowed_special` is where it is not given, and nothing else need be looked at.
         self._finds_special = spec.finds_special
-        self._usual = None if self._finds_special else "none"
+        # Values of `allowed_special`: the default, and the one that the encoder itself follows.
+        self._default = "all" if spec.allowed_special == "all" else "none"
+        self._plain = "all" if self._finds_special else "none"
         # Plain attributes: a property that keeps its value makes all others slower to find.
         self._made_encoder: Encoder | None = None
         self._made_decoder: Decoder | None = None
@@ -329,7 +330,11 @@ class Tokenizer:
         pattern = self.spec.pattern.name or shown(self.spec.pattern.title)
         specials = len(self.spec.special_tokens)
         name = "" if self.spec.algorithm == BYTE_BPE else f", {self.spec.algorithm.name}"
-        return f"<Tokenizer: {self.vocab_size} tokens, {specials} special, pattern {pattern}{name}>"
+        found = f" ({self.spec.allowed_special} found by default)" if specials else ""
+        return (
+            f"<Tokenizer: {self.vocab_size} tokens, {specials} special{found}, "
+            f"pattern {pattern}{name}>"
+        )
 
     def __len__(self) -> int:
         return self.vocab_size
@@ -402,8 +407,8 @@ class Tokenizer:
         Args:
             text: any string.
             allowed_special: special tokens recognized in the text: ``"none"``, ``"all"`` or a set.
-                At one place the longest wins. By default ``"none"`` for tokenizers made here, and
-                for an imported one what its own library does: HuggingFace's are ``"all"``.
+                At one place the longest wins. By default ``spec.allowed_special``: ``"none"`` of
+                tokenizers trained here, ``"all"`` of imported ones whose own library finds them.
             on_special: what happens to special tokens that are not allowed: ``"text"`` encodes
                 them as ordinary text, ``"error"`` refuses the text.
             add_special_tokens: put around the ids what an imported tokenizer's post-processor
@@ -416,8 +421,10 @@ class Tokenizer:
         """
         if add_special_tokens is not False and flag("add_special_tokens", add_special_tokens):
             return self._templated(self.encode(text, allowed_special, on_special))
+        if allowed_special is None:
+            allowed_special = self._default
         # The same objects, which these words are: an array would be compared item by item.
-        if on_special is _TEXT and (allowed_special is None or allowed_special is self._usual):
+        if on_special is _TEXT and allowed_special is self._plain:
             if self._encode_at_once is not None and type(text) is str:
                 ids = self._encode_at_once(text)
                 if ids is not None:
@@ -950,9 +957,11 @@ class Tokenizer:
     ) -> NDArray[np.uint32]:
         """Token ids of a string, or of bytes, which are checked to be UTF-8."""
         unchecked = isinstance(text, bytes)
-        usual = on_special is _TEXT and (allowed_special is None or allowed_special is self._usual)
+        if allowed_special is None:
+            allowed_special = self._default
+        usual = on_special is _TEXT and allowed_special is self._plain
         if usual and type(text) is str and len(text) <= _SOONER_LISTED:
-            return np.array(self.encode(text), np.uint32)
+            return np.array(self.encode(text, allowed_special), np.uint32)
         content = text if isinstance(text, bytes) else utf8_of(text)
         if usual:
             return encode_long(self.encoder, content, self._cutting, threads, unchecked)
@@ -973,21 +982,16 @@ class Tokenizer:
     def _asked(
         self, allowed_special: AllowedSpecial | None, on_special: OnSpecial
     ) -> tuple[Encoder, SpecialPolicy]:
-        """Who encodes, and which special tokens the text is to be cut at for it.
-
-        An imported tokenizer's encoder finds its special tokens by itself.
-        """
-        if not self._finds_special:
-            allowed = "none" if allowed_special is None else allowed_special
-            return self.encoder, self._policies.of(allowed, on_special)
-        policy = self._policies.of(
-            "all" if allowed_special is None else allowed_special, on_special
-        )
-        unsought = self._special_ids.difference(policy.allowed.values())
+        """The encoder of a call, and the special tokens at which its text is cut first."""
+        allowed = self._default if allowed_special is None else allowed_special
+        policy = self._policies.of(allowed, on_special)
         encoder = self.encoder
-        if unsought:
+        if not self._finds_special:
+            return encoder, policy
+        ignored = self._special_ids.difference(policy.allowed.values())
+        if ignored:
             assert isinstance(encoder, FindingEncoder)
-            encoder = encoder.ignoring(unsought)
+            encoder = encoder.ignoring(ignored)
         return encoder, replace(policy, allowed={})
 
     @cached_property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -27,7 +28,7 @@ from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.bounded_files import read_file
 from bpeline.tokenizer_core.corpus import LeftOut, Source, SourceFile, find_source_files
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
-from bpeline.tokenizer_core.errors import BpelineError, MissingSource
+from bpeline.tokenizer_core.errors import BpelineError, InvalidTokenizer, MissingSource
 from bpeline.tokenizer_core.formats import bpeline
 from bpeline.tokenizer_core.tokenizer import Format, SavedFormat, Tokenizer
 from bpeline.tokenizer_core.vocabulary import shown
@@ -169,9 +170,12 @@ def learned_again(
         return
     again, files = made_in.version_directory("again"), workspace.version_directory(digest)
     bpeline.save(tokenizer, again)
-    same = _behaviour_of(files, "bpeline") == tokenizer.digest
-    for name in (bpeline.VOCAB, bpeline.MERGES):
-        yield _beside(files / name, again / name, same)
+    with suppress(InvalidTokenizer):
+        bpeline.save_for_readers(tokenizer, again)
+    same, loaded = _behaviour_of(files, "bpeline") == tokenizer.digest, bpeline.files_of(files)
+    for name in (bpeline.TOKENS, bpeline.VOCAB, bpeline.MERGES):
+        if (files / name).exists() and (again / name).exists():
+            yield _beside(files / name, again / name, same and name in loaded)
     details: dict[SavedFormat, dict[str, Any]] = {
         "hf": {},
         "tiktoken": {"pattern": tokenizer.pattern.regex},

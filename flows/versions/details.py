@@ -11,12 +11,13 @@ from bpeline.flows.wording import left_out_text
 from bpeline.registry.catalogue import Version
 from bpeline.registry.certify import certificates_of
 from bpeline.registry.evaluation import chosen_size_of, read_evaluation
-from bpeline.registry.loading import resolve, tombstones, uncertified
+from bpeline.registry.loading import holds_version, resolve, tombstones, uncertified
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.records import parse_registered
 from bpeline.registry.tracking import model_link
 from bpeline.registry.versions import Lineage, aliases_of
 from bpeline.tokenizer_core.errors import RegistryError
+from bpeline.tokenizer_core.formats import bpeline
 
 
 def version_details(reference: str) -> dict[str, Any]:
@@ -68,6 +69,8 @@ def version_details(reference: str) -> dict[str, Any]:
     details["imported"] = {} if imported is None else facts_of(imported)
     directory = registry.workspace.version_directory(found.digest)
     details["files"] = str(directory) if directory.is_dir() else ""
+    if holds_version(registry.workspace, found.digest):
+        details["allowed_special"] = bpeline.allowed_special_of(directory)
     table = lineage.table
     details["word_counts"] = str(table.path) if table is not None and table.path.exists() else ""
     details["sources"] = lineage.provenance.get("sources", [])

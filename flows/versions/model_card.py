@@ -90,7 +90,7 @@ def _algorithm(details: Mapping[str, Any]) -> str:
 
 
 def _special_tokens_in_text(tokenizer: Tokenizer) -> Iterator[str]:
-    if tokenizer.special_tokens and not tokenizer.spec.finds_special:
+    if tokenizer.special_tokens and tokenizer.spec.allowed_special == "none":
         yield (
             "A special token in text is one id here and in `tokenizers`. bpeline, its command line"
             " and its MLflow model read it as ordinary text unless `allowed_special` allows it.\n"

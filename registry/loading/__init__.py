@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from .resolved import remembered_numbers as remembered_numbers
     from .version_files import EXTENSION as EXTENSION
     from .version_files import FIGURES as FIGURES
-    from .version_files import FORMAT_FILES as FORMAT_FILES
+    from .version_files import FOR_READERS as FOR_READERS
     from .version_files import KEPT as KEPT
+    from .version_files import MANIFEST as MANIFEST
     from .version_files import PAGES as PAGES
     from .version_files import RECIPE as RECIPE
     from .version_files import all_files as all_files

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from bpeline.registry.loading.resolution import ResolvedVersion, resolve
 from bpeline.registry.loading.version_files import (
-    FORMAT_FILES,
+    MANIFEST,
+    format_files,
     holds_version,
     keep_downloads,
     load_verified,
@@ -123,10 +124,11 @@ def load_version(registry: Registry, version: ResolvedVersion) -> Tokenizer:
         )
     # Not inside the workspace: a reader holds no lock, so a sweep could take its directory away.
     with tempfile.TemporaryDirectory(prefix="bpeline-") as downloads:
-        registry.tracker.models.download_version(
-            version.name, version.number, FORMAT_FILES, Path(downloads)
-        )
-        return keep_downloads(workspace, version.digest, Path(downloads))
+        fetch, target = registry.tracker.models.download_version, Path(downloads)
+        fetch(version.name, version.number, (MANIFEST,), target)
+        files = [path.name for path in format_files(target) if path.name != MANIFEST]
+        fetch(version.name, version.number, files, target)
+        return keep_downloads(workspace, version.digest, target)
 
 
 def _load_path(named: ByPath, expect_digest: str | None) -> Tokenizer:

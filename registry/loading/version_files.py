@@ -1,7 +1,4 @@
-"""The files of a version: made from a tokenizer, kept in the workspace, read back and verified.
-
-Knows directories and digests; neither MLflow nor the catalogue.
-"""
+"""The files of a version: made from a tokenizer, kept in the workspace, read back and verified."""
 
 from __future__ import annotations
 
@@ -32,8 +29,10 @@ if TYPE_CHECKING:
     from bpeline.registry.workspace import Workspace
     from bpeline.tokenizer_core.tokenizer import SavedFormat, Tokenizer
 
-# The manifest comes last: where it is, the others are.
-FORMAT_FILES = ("vocab.json", "merges.txt", "manifest.json")
+# Of our own format the manifest comes last: where it is, the others are.
+MANIFEST = "manifest.json"
+FOR_READERS = ("vocab.json", "merges.txt")  # written for people and other programs
+_OF_LOADERS = {"tokenizer.bin", *FOR_READERS, MANIFEST}
 KEPT = ("hf", "tiktoken")  # formats whose file stays with a version, if it was read alike
 CERTIFYING = ("tokenizers", "tiktoken")  # what reads these, installed by the extra `certify`
 FIGURES = "figures"
@@ -45,9 +44,10 @@ RECIPE = "extension-recipe.json"  # and which of its old ids each new one stands
 def write_exports(tokenizer: Tokenizer, name: str, directory: Path) -> list[Path]:
     """Write a tokenizer in the formats people load without bpeline, with a certificate of each.
 
-    ``tokenizer.json`` for HuggingFace and ``NAME.tiktoken``; a format that cannot express this
-    tokenizer is left out, and so is one that its own program reads otherwise: then there is the
-    certificate alone, which says how.
+    ``tokenizer.json`` for HuggingFace and ``NAME.tiktoken``; besides, without a certificate,
+    ``vocab.json`` and ``merges.txt``. A format that cannot express this tokenizer is left out, and
+    so is one that its own program reads otherwise: then there is the certificate alone, which says
+    how.
 
     Args:
         tokenizer: what to write.
@@ -55,11 +55,14 @@ def write_exports(tokenizer: Tokenizer, name: str, directory: Path) -> list[Path
         directory: where the ``bpeline`` format already lies.
 
     Returns:
-        The exports written, without their certificates.
+        The exports with a certificate.
     """
     from bpeline.registry.certify import Certificate, certify
+    from bpeline.tokenizer_core.formats import bpeline
 
     texts = golden_texts(directory)
+    with suppress(InvalidInput):  # a special token that reads like an ordinary one
+        bpeline.save_for_readers(tokenizer, directory)
     exports: tuple[tuple[SavedFormat, str], ...]
     exports = (("hf", "tokenizer.json"), ("tiktoken", f"{name}.tiktoken"))
     written: list[tuple[SavedFormat, Path]] = []
@@ -142,7 +145,7 @@ def holds_version(workspace: Workspace, digest: str) -> bool:
     Raises:
         StorageError: the store does not answer.
     """
-    return fetch_directory(workspace, workspace.version_directory(digest), FORMAT_FILES[-1])
+    return fetch_directory(workspace, workspace.version_directory(digest), MANIFEST)
 
 
 def is_whole(workspace: Workspace, digest: str) -> bool:
@@ -159,18 +162,20 @@ def is_whole(workspace: Workspace, digest: str) -> bool:
 def is_published_here(workspace: Workspace, digest: str) -> bool:
     """Whether the workspace has more of a version than who only loads it would."""
     directory = workspace.version_directory(digest)
-    return directory.is_dir() and any(one.name not in FORMAT_FILES for one in directory.iterdir())
+    return directory.is_dir() and any(one.name not in _OF_LOADERS for one in directory.iterdir())
 
 
 def format_files(directory: Path) -> list[Path]:
-    """The files of the ``bpeline`` format, the only ones a loader reads."""
-    return [directory / name for name in FORMAT_FILES]
+    """The files of the ``bpeline`` format, the only ones a loader reads; the manifest last."""
+    from bpeline.tokenizer_core.formats import bpeline
+
+    return [directory / name for name in bpeline.files_of(directory)]
 
 
 def all_files(directory: Path) -> list[Path]:
     """Every finished file directly in ``directory``, the manifest last."""
     found = [one for one in directory.iterdir() if one.is_file() and not is_temporary(one)]
-    return sorted(found, key=lambda path: (path.name == FORMAT_FILES[-1], path.name))
+    return sorted(found, key=lambda path: (path.name == MANIFEST, path.name))
 
 
 def keep_files(workspace: Workspace, publication: Publication) -> Publication:
@@ -198,7 +203,7 @@ def keep_files(workspace: Workspace, publication: Publication) -> Publication:
     kept = {
         path.name: digest_of_bytes(read_file(path))
         for path in all_files(target)
-        if path.name == "tokenizer.json" or path.suffix == ".tiktoken"
+        if path.name in ("tokenizer.json", *FOR_READERS) or path.suffix == ".tiktoken"
     }
     for name, digest in publication.kept.items():
         if kept.get(name) != digest:
@@ -207,7 +212,7 @@ def keep_files(workspace: Workspace, publication: Publication) -> Publication:
                 "the files of a version as they were when training ended",
                 "type the training again: it finds what it has learned and writes the files again",
             )
-    share_directory(workspace, target, FORMAT_FILES[-1])
+    share_directory(workspace, target, MANIFEST)
     return replace(
         publication,
         tokenizer_directory=target,

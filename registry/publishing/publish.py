@@ -19,6 +19,8 @@ from bpeline.registry.aliases import AliasMovedMeanwhile, move_alias
 from bpeline.registry.catalogue import AliasMove, Registration, Version
 from bpeline.registry.certify import certificates_in
 from bpeline.registry.loading import (
+    FOR_READERS,
+    MANIFEST,
     all_files,
     format_files,
     keep_files,
@@ -37,7 +39,7 @@ from bpeline.registry.records import (
 from bpeline.registry.tracking import ui_links
 from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
-from bpeline.tokenizer_core.errors import CorruptFile, RegistryError, StorageError
+from bpeline.tokenizer_core.errors import CorruptFile, RegistryError, StorageError, UnknownVersion
 
 if TYPE_CHECKING:
     from bpeline.registry.opening import Registry
@@ -165,6 +167,8 @@ def _deliver(
         tracker.runs.withdraw_run(name, publication.run_id)
     else:
         tracker.runs.record_run(publication, (), version)
+    if version.run_id != publication.run_id:
+        _keep_registered_default(registry, version, directory)
     remember_version(registry, publication, version)
     before = registry.catalogue.add_registration(Registration(store, name, version.number, digest))
     # Not whether this call made it: a call that was cut short may have.
@@ -217,12 +221,29 @@ def _loadable(directory: Path) -> tuple[list[Path], dict[str, Any]]:
     export, certificate = kept_export(directory, "hf"), certificates_in(directory).get("hf")
     certified = certificate is not None and not (certificate.difference or certificate.not_checked)
     reader = certificate.version if export and certificate and certified else ""
-    files = format_files(directory) + ([export] if export and reader else [])
+    shown = [directory / name for name in FOR_READERS if (directory / name).exists()]
+    files = [*dict.fromkeys((*format_files(directory), *shown))]
+    files += [export] if export and reader else []
     spec = load_verified(directory).spec
     segmenter = spec.pattern.segmenter
     packages = ["bpeline", *(segmenter.packages if segmenter else ())]
-    config = {"tokenizers": reader, "packages": packages, "finds_special": spec.finds_special}
+    config = {"tokenizers": reader, "packages": packages, "allowed_special": spec.allowed_special}
     return files, config
+
+
+def _keep_registered_default(registry: Registry, version: TrackedVersion, directory: Path) -> None:
+    """Let the files here find the special tokens by default that the registered version finds.
+
+    The digest says nothing of it: the version may have been trained, and its export imported here.
+    """
+    from bpeline.tokenizer_core.formats import bpeline
+
+    if not bpeline.read_manifest(directory)["special_tokens"]:
+        return
+    fetch = registry.tracker.models.download_version
+    with registry.workspace.temporary_directory("manifest") as aside, suppress(UnknownVersion):
+        fetch(version.name, version.number, (MANIFEST,), aside)
+        bpeline.keep_allowed_special(directory, bpeline.allowed_special_of(aside))
 
 
 def _describe_name(registry: Registry, publication: Publication) -> None:

@@ -80,12 +80,12 @@ class _ByTokenizers:
                 name="tokenizers",
             ) from error
         self._reader = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
-        self._usual = "all" if config["finds_special"] else "none"
+        self._default = config["allowed_special"]
         added = self._reader.get_added_tokens_decoder().values()
         self._special = {token.content for token in added if token.special}
 
     def encode(self, text: str, allowed_special: Any) -> list[int]:
-        allowed = self._usual if allowed_special is None else allowed_special
+        allowed = self._default if allowed_special is None else allowed_special
         if isinstance(allowed, frozenset):
             if allowed and allowed != self._special:
                 raise MlflowException.invalid_parameter_value(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from bpeline.registry.catalogue import utc_now
 from bpeline.registry.evaluation_sets import forget_set
-from bpeline.registry.loading import FORMAT_FILES, forget_resolved, tombstones
+from bpeline.registry.loading import MANIFEST, forget_resolved, tombstones
 from bpeline.registry.publishing import waiting_publications
 from bpeline.registry.records import (
     ByAlias,
@@ -303,7 +303,7 @@ def _delete(registry: Registry, one: Tombstone, leaving: Collection[int]) -> Del
     if workspace.words_database.exists():  # its tokens; what others need of it is made again
         DURABLE.remove(workspace.words_database)
     if not kept.files:
-        forget_directory(workspace, workspace.version_directory(one.digest), FORMAT_FILES[-1])
+        forget_directory(workspace, workspace.version_directory(one.digest), MANIFEST)
         for measured in workspace.evaluation_sets.glob(f"*/measured/{one.digest}.json"):
             DURABLE.remove(measured)
     catalogue.forget_registrations(registry.store, one.name, one.number)

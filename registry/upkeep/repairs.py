@@ -18,7 +18,7 @@ from bpeline.registry.catalogue import CountTable, Registration, Version
 from bpeline.registry.environment import this_user
 from bpeline.registry.loading import (
     FIGURES,
-    FORMAT_FILES,
+    MANIFEST,
     PAGES,
     holds_version,
     is_published_here,
@@ -378,5 +378,5 @@ def _take_over(registry: Registry, tracked: Sequence[TrackedVersion]) -> None:
 
 
 def _written_at(directory: Path) -> str:
-    seconds = (directory / FORMAT_FILES[-1]).stat().st_mtime
+    seconds = (directory / MANIFEST).stat().st_mtime
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

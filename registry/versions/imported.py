@@ -29,6 +29,7 @@ OF_FOLDERS = (
     "vocab.json", "merges.txt", "vocab.txt", "tokenizer.model", "spiece.model",
     "sentencepiece.bpe.model", "tekken.json", "chat_template.jinja", "chat_template.json",
     "freqs.json", "vocab_to_idx.json", "idx_to_vocab.json", "bpeline.json", "manifest.json",
+    "tokenizer.bin",
 )  # fmt: skip
 # Of a file, what may say beside it how it is meant.
 _BESIDE_FILES = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")

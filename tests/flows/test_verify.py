@@ -64,8 +64,8 @@ def test_it_comes_out_the_same(here: Path, bpeline: Command) -> None:
     assert found["recounted"] is True
     assert found["inputs"] == 3
     assert [one["what"] for one in found["checks"]] == [
-        "corpus", "word counts", "tokenizer", "required tokens", "vocab.json", "merges.txt",
-        "tokenizer.json", "news.tiktoken",
+        "corpus", "word counts", "tokenizer", "required tokens", "tokenizer.bin", "vocab.json",
+        "merges.txt", "tokenizer.json", "news.tiktoken",
     ]  # fmt: skip
     assert all(one["holds"] and one["expected"] for one in found["checks"])
     after = {path: path.stat().st_mtime_ns for path in (here / ".bpeline").rglob("*.arrow")}

@@ -130,7 +130,7 @@ CHANGES = (as_pipe, as_device, as_folder, as_loop, as_link_to_a_secret, as_table
            as_nothing)  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "vocab.json", "merges.txt"])
+@pytest.mark.parametrize("name", ["manifest.json", "tokenizer.bin"])
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_a_registered_version_is_told_from_whatever_stands_in_its_place(
     registry: Registry, kept: KeptRegistry, change: Callable[[Path], None], name: str

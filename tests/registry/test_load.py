@@ -188,7 +188,7 @@ def test_a_disk_that_cannot_keep_a_download_does_not_prevent_loading(
 
 
 def test_damaged_files_are_refused(registry: Registry, news: list[str]) -> None:
-    path = registry.workspace.version_directory(news[0]) / "vocab.json"
+    path = registry.workspace.version_directory(news[0]) / "tokenizer.bin"
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises((CorruptFile, InvalidInput)):
         load_tokenizer("news/1")

@@ -596,8 +596,8 @@ def published(root: Path) -> list[Any]:
             sorted(one.path for one in client.list_artifacts(version.run_id, "tokenizer")),
         ]
     (root / "there").mkdir()
-    registry.tracker.models.download_version("news", 2, ["merges.txt"], root / "there")
-    shown.append((root / "there" / "merges.txt").read_text())
+    registry.tracker.models.download_version("news", 2, ["manifest.json"], root / "there")
+    shown.append(json.loads((root / "there" / "manifest.json").read_text())["digest"])
     text = json.dumps(shown, default=str, sort_keys=True).replace(str(root), "ROOT")
     return list(json.loads(re.sub(r"\b(m-)?([0-9a-f]{16}){1,2}\b", "ID", text)))
 

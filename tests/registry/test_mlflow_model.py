@@ -311,8 +311,8 @@ def test_an_installed_bpeline_that_is_too_old_says_so(stored: dict[str, Path]) -
 def test_a_version_is_few_files_and_names_what_reads_it(stored: dict[str, Path]) -> None:
     usual = {
         "MLmodel", "mlflow_model.py", "conda.yaml", "python_env.yaml", "requirements.txt",
-        "artifacts/tokenizer/manifest.json", "artifacts/tokenizer/vocab.json",
-        "artifacts/tokenizer/merges.txt",
+        "artifacts/tokenizer/manifest.json", "artifacts/tokenizer/tokenizer.bin",
+        "artifacts/tokenizer/vocab.json", "artifacts/tokenizer/merges.txt",
     }  # fmt: skip
     for name, directory in stored.items():
         files = [path for path in directory.rglob("*") if path.is_file()]

@@ -11,7 +11,7 @@ import pytest
 from own_time import own_time
 
 from bpeline.registry.figures import draw_observations, draw_sweep
-from bpeline.registry.loading.version_files import FORMAT_FILES, all_files, format_files
+from bpeline.registry.loading.version_files import all_files, format_files
 from bpeline.registry.opening import Registry, open_registry, tracking_settings
 from bpeline.registry.publishing.publish import publish_version
 from bpeline.registry.publishing.registration import register_once
@@ -108,7 +108,8 @@ def test_files_figures_and_report_are_kept_under_an_absolute_place(
     place = registry.workspace.mlflow_artifacts
     kept = {str(path.relative_to(place)).split("artifacts/")[1] for path in place.rglob("*.*")}
     assert kept == {
-        *(f"tokenizer/{name}" for name in FORMAT_FILES),
+        "tokenizer/tokenizer.bin",
+        "tokenizer/manifest.json",
         "figures/curve.svg",
         "report.md",
         "params.json",
@@ -218,8 +219,9 @@ def test_only_named_files_are_downloaded(registry: Registry, made: Made, tmp_pat
     register(registry, publication, tmp_path)
     target = tmp_path / "fetched"
     target.mkdir()
-    registry.tracker.models.download_version("news", 1, FORMAT_FILES, target)
-    assert sorted(path.name for path in target.rglob("*")) == sorted(FORMAT_FILES)
+    names = ["manifest.json", "tokenizer.bin"]
+    registry.tracker.models.download_version("news", 1, names, target)
+    assert sorted(path.name for path in target.rglob("*")) == names
     for path in target.iterdir():
         assert path.read_bytes() == (publication.tokenizer_directory / path.name).read_bytes()
     with pytest.raises(UnknownVersion, match="tokenizer/secrets"):
@@ -229,7 +231,7 @@ def test_only_named_files_are_downloaded(registry: Registry, made: Made, tmp_pat
 def test_nothing_pickled_is_stored(registry: Registry, made: Made, tmp_path: Path) -> None:
     register(registry, made(b"the"), tmp_path)
     kinds = {path.suffix for path in registry.workspace.mlflow_artifacts.rglob("*.*")}
-    assert kinds <= {".json", ".txt", ".py", ".yaml", ".md", ""}
+    assert kinds <= {".json", ".bin", ".txt", ".py", ".yaml", ".md", ""}
 
 
 def test_a_dead_server_is_reported_soon_and_in_three_parts() -> None:

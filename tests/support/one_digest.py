@@ -43,7 +43,7 @@ def main() -> None:
         digest = hashlib.sha256()
         tokenizer.save(root / "saved", format="bpeline")
         tokenizer.save(root / "tokenizer.json", format="hf")
-        for path in ("saved/vocab.json", "saved/merges.txt", "saved/manifest.json"):
+        for path in ("saved/tokenizer.bin", "saved/manifest.json"):
             digest.update((root / path).read_bytes())
         digest.update((root / "tokenizer.json").read_bytes())
         digest.update(load_checkpoint(root / "checkpoint").left.tobytes())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from json_files import Change, rewrite
 
@@ -14,6 +16,7 @@ from bpeline.tokenizer_core import bounded_files
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidTokenizer, MissingSource
 from bpeline.tokenizer_core.formats import bpeline
 from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.vocabulary import MAX_ID
 
 
 def test_golden_encodings_and_provenance_are_kept(small: Tokenizer, tmp_path: Path) -> None:
@@ -24,7 +27,12 @@ def test_golden_encodings_and_provenance_are_kept(small: Tokenizer, tmp_path: Pa
     assert len(manifest["golden"]) >= 20
     assert all(small.encode(entry["text"]) == entry["ids"] for entry in manifest["golden"])
     assert any("<|fin é|>" in entry["text"] for entry in manifest["golden"])
-    assert sorted(os.listdir(tmp_path)) == ["manifest.json", "merges.txt", "vocab.json"]
+    assert sorted(os.listdir(tmp_path)) == ["manifest.json", "tokenizer.bin"]
+    content = (tmp_path / "tokenizer.bin").read_bytes()
+    assert content == b"".join(small.spec.columns)
+    assert len(content) == 16 * (small.vocab_size + len(small.merges)) + sum(
+        map(len, small.vocab.values())
+    )
 
 
 def test_a_golden_encoding_that_differs_is_shown(small: Tokenizer, tmp_path: Path) -> None:
@@ -42,12 +50,73 @@ def test_a_golden_encoding_that_differs_is_shown(small: Tokenizer, tmp_path: Pat
     assert "[7, 'x']" in caught.value.happened
 
 
-@pytest.mark.parametrize("name", ["vocab.json", "merges.txt"])
-def test_a_changed_file_is_corrupt(directory: Path, name: str) -> None:
-    path = directory / name
-    path.write_bytes(path.read_bytes() + b"\n")
-    with pytest.raises(CorruptFile, match=name):
+def test_each_changed_byte_is_seen(directory: Path) -> None:
+    path = directory / "tokenizer.bin"
+    content = path.read_bytes()
+    changes = [content + b"\n", content[:-1], content[8:], content[:40], b""]
+    for place in range(0, len(content), 97):
+        changes.append(content[:place] + bytes([content[place] ^ 0x81]) + content[place + 1 :])
+    for change in changes:
+        path.write_bytes(change)
+        with pytest.raises((CorruptFile, InvalidTokenizer)):
+            Tokenizer.load(directory)
+
+
+WRONG_COLUMNS: dict[str, tuple[int, int]] = {
+    "a length beyond the file": (1, 1 << 62),
+    "a length below zero": (1, -1),
+    "an id too large": (0, MAX_ID + 1),
+    "an id below zero": (0, -1),
+    "a merge of no token": (2, MAX_ID),
+    "a merge that makes no token": (3, 0),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG_COLUMNS)
+def test_a_wrong_column_with_a_digest_that_fits_is_refused(
+    small: Tokenizer, directory: Path, kind: str
+) -> None:
+    """Whoever writes the file writes the manifest, too."""
+    column, value = WRONG_COLUMNS[kind]
+    ids, lengths, joined, left, right = small.spec.columns
+    columns = [np.frombuffer(part, "<i8").copy() for part in (ids, lengths, left, right)]
+    columns[column][-1] = value
+    parts = [part.tobytes() for part in columns]
+    parts.insert(2, joined)
+    (directory / "tokenizer.bin").write_bytes(b"".join(parts))
+    with pytest.raises((CorruptFile, InvalidTokenizer)):
         Tokenizer.load(directory)
+
+
+def test_what_encode_finds_by_default_is_kept(small: Tokenizer, tmp_path: Path) -> None:
+    text = "ab <|fin é|>"
+    (special,) = small.special_tokens.values()
+    assert small.spec.allowed_special == "none"
+    assert special not in small.encode(text)
+    every = Tokenizer.of_spec(dataclasses.replace(small.spec, allowed_special="all"))
+    every.save(tmp_path)
+    loaded = Tokenizer.load(tmp_path)
+    assert (loaded.digest, loaded.spec.allowed_special) == (small.digest, "all")
+    assert loaded.encode(text) == small.encode(text, "all")
+    assert loaded.encode_batch([text]) == [small.encode(text, "all")]
+    assert loaded.encode_to_numpy(text).tolist() == small.encode(text, "all")
+    assert loaded.encode_ordinary(text) == small.encode(text)
+    assert "all found by default" in repr(loaded)
+    assert "none found by default" in repr(small)
+    rewrite(tmp_path / "manifest.json", lambda m: m.update(allowed_special="some"))
+    with pytest.raises(CorruptFile, match="allowed_special"):
+        Tokenizer.load(tmp_path)
+
+
+def test_many_long_merges_are_refused_before_they_are_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vocab = {byte: bytes([byte]) for byte in range(256)} | {256: b"aa", 257: b"aaaa"}
+    Tokenizer(vocab, [(b"a", b"a"), (b"aa", b"aa")]).save(tmp_path)
+    assert Tokenizer.load(tmp_path).encode("aaaa") == [257]
+    monkeypatch.setattr(bpeline, "MAX_FILE_BYTES", 5)
+    with pytest.raises(CorruptFile, match="merge"):
+        Tokenizer.load(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -59,8 +128,10 @@ def test_a_changed_file_is_corrupt(directory: Path, name: str) -> None:
         lambda m: m["golden"][1]["ids"].append(5),
         lambda m: m["golden"].append({"text": "a", "ids": "no"}),
         lambda m: m["golden"].append(5),
-        lambda m: m.pop("files"),
-        lambda m: m["files"].pop("vocab.json"),
+        lambda m: m.pop("merges"),
+        lambda m: m.update(merges=m["merges"] + 1),
+        lambda m: m.update(vocab_size=-1),
+        lambda m: m.pop("allowed_special"),
         lambda m: m.update(pattern="gpt2"),
         lambda m: m["pattern"].update(regex=5),
         lambda m: m.update(format="other"),
@@ -81,16 +152,16 @@ def test_a_manifest_that_is_no_json_is_corrupt(directory: Path) -> None:
 
 
 def test_other_versions_and_other_unicode_tables_are_named(directory: Path) -> None:
-    rewrite(directory / "manifest.json", lambda m: m.update(format_version=3))
-    with pytest.raises(InvalidTokenizer, match=r"\b3\b"):
+    rewrite(directory / "manifest.json", lambda m: m.update(format_version=4))
+    with pytest.raises(InvalidTokenizer, match=r"\b4\b"):
         Tokenizer.load(directory)
-    rewrite(directory / "manifest.json", lambda m: m.update(format_version=1))
+    rewrite(directory / "manifest.json", lambda m: m.update(format_version=3))
     rewrite(directory / "manifest.json", lambda m: m["pattern"].update(digest="0" * 64))
     with pytest.raises(InvalidTokenizer, match="Unicode"):
         Tokenizer.load(directory)
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "vocab.json", "merges.txt"])
+@pytest.mark.parametrize("name", ["manifest.json", "tokenizer.bin"])
 def test_a_missing_file_is_named(directory: Path, name: str) -> None:
     (directory / name).unlink()
     with pytest.raises(MissingSource, match=name):
@@ -100,7 +171,7 @@ def test_a_missing_file_is_named(directory: Path, name: str) -> None:
 def test_only_the_fixed_names_are_opened(directory: Path) -> None:
     for extra in ("MLmodel", "python_model.pkl", "conda.yaml", "../outside"):
         (directory / extra).write_bytes(b"\x80\x04cposix\nsystem\n")
-    rewrite(directory / "manifest.json", lambda m: m["files"].update({"../outside": "0" * 64}))
+    rewrite(directory / "manifest.json", lambda m: m.update(files={"../outside": "0" * 64}))
     opened: list[str] = []
     watching = True
 
@@ -112,7 +183,7 @@ def test_only_the_fixed_names_are_opened(directory: Path) -> None:
     Tokenizer.load(directory)
     watching = False
     assert sorted(set(opened)) == [
-        str(directory / name) for name in ("manifest.json", "merges.txt", "vocab.json")
+        str(directory / name) for name in ("manifest.json", "tokenizer.bin")
     ]
 
 

@@ -29,7 +29,6 @@ from bpeline.tokenizer_core.encoding import (
     SHORT_TEXT, TextPreparation, WordCache, derive_merges
 )
 from bpeline.tokenizer_core.evaluation import MadeTokens
-from bpeline.tokenizer_core.formats import printable
 from bpeline.tokenizer_core.kernels.compiling.compilation import is_entry
 from bpeline.tokenizer_core.kernels.scanning import class_pages, class_ranges
 from bpeline.tokenizer_core.kernels.tables import word_queue
@@ -98,10 +97,6 @@ tokenizer.merge_gains(WordCounts.from_mapping({b"abab": 2}))
 derive_merges(np.arange(256), {256: b"ab"})
 WordCache.empty(256, 512).enlarged(512, 512)
 find_merges(vocab, b"ab", np.ones(2, np.int64))
-printable._SMALL = 0
-printable.cut_out_merges(b'{"model": {"merges": ["a b"]}}')
-printable.cut_out_vocab(b'{"model": {"vocab": {"a": 0}}}', in_model=True)
-printable.spelled_lines(b"a b\\n")
 measure_spans(np.zeros(64, np.uint8), np.zeros((1, 2), np.int64), np.zeros(SUMS, np.int64))
 
 letters = "".join(map(chr, range(0x4E00, 0x4F00))).encode()

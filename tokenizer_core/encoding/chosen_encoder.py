@@ -31,5 +31,5 @@ def byte_pair_encoder(
     kind = BytePairEncoder if spec.pattern.cuts_at_spaces else SuperwordEncoder
     encoder = kind(byte_ids, *spec.merge_ids, spec.pattern, cache_words=cache_words)
     if spec.ignore_merges:
-        encoder.take_whole(dict(tokens_not_made_by_merges(encoder, spec.ids)))
+        encoder.take_whole(tokens_not_made_by_merges(encoder, spec.ids))
     return encoder

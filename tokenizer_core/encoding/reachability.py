@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.encoding.encoder import Encoder
 from bpeline.tokenizer_core.encoding.merge_encoding import spans_of_lengths
 from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.vocabulary import TokenIds
 
 
 def unreachable_tokens(encoder: Encoder, ids: Mapping[bytes, int]) -> dict[bytes, int]:
@@ -21,7 +22,7 @@ def unreachable_tokens(encoder: Encoder, ids: Mapping[bytes, int]) -> dict[bytes
     spans = spans_of_lengths(list(texts))
     behind = np.full(len(spans), -1, np.int64)
     encoded, ends = encoder.encode(Text.of(b"".join(texts)), spans, behind)
-    return dict(not_themselves(texts, encoded.tolist(), ends.tolist()))
+    return _not_themselves(list(texts), np.array([*texts.values()], np.int64), encoded, ends)
 
 
 def _is_utf8(token: bytes) -> bool:
@@ -32,17 +33,23 @@ def _is_utf8(token: bytes) -> bool:
     return True
 
 
-def tokens_not_made_by_merges(
-    encoder: Encoder, ids: Mapping[bytes, int]
-) -> Iterator[tuple[bytes, int]]:
+def tokens_not_made_by_merges(encoder: Encoder, ids: Mapping[bytes, int]) -> dict[bytes, int]:
     """Tokens that, taken as one pre-token, are not encoded as themselves, with their ids."""
-    encoded, ends = encoder.encode_words(list(ids))
-    yield from not_themselves(ids, encoded.tolist(), ends.tolist())
+    if isinstance(ids, TokenIds):
+        tokens, numbers = ids.listed()
+    else:
+        tokens, numbers = list(ids), np.array([*ids.values()], np.int64)
+    return _not_themselves(tokens, numbers, *encoder.encode_words(tokens))
 
 
-def not_themselves(
-    ids: Mapping[bytes, int], encoded: list[int], ends: list[int]
-) -> Iterator[tuple[bytes, int]]:
-    for (token, id_), (begin, end) in zip(ids.items(), pairwise([0, *ends]), strict=True):
-        if end - begin != 1 or encoded[begin] != id_:
-            yield token, id_
+def _not_themselves(
+    tokens: list[bytes],
+    ids: NDArray[np.int64],
+    encoded: NDArray[np.uint32],
+    ends: NDArray[np.int64],
+) -> dict[bytes, int]:
+    lengths = np.diff(ends, prepend=0)
+    themselves = lengths == 1
+    themselves[themselves] = encoded[ends[themselves] - 1] == ids[themselves]
+    others = np.flatnonzero(~themselves).tolist()
+    return {tokens[index]: int(ids[index]) for index in others}

@@ -1,18 +1,23 @@
-"""Our own format: a directory with manifest.json, vocab.json and merges.txt, verified when read.
+"""Our own format: a directory with manifest.json and tokenizer.bin, verified when it is read.
 
-Only these three names are ever opened. Where tokens may be any bytes, vocab.json and merges.txt are
-those of GPT-2's format; with an algorithm over characters they hold tokens as they are, in JSON.
+tokenizer.bin holds `TokenizerSpec.columns`, which the digest in the manifest proves: int64
+little-endian ids in ascending order, the lengths of their tokens, the tokens joined, then the ids
+of the left and of the right part of each merge. Directories of bpeline 0.2 hold vocab.json and
+merges.txt instead. Only these names are ever opened.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from itertools import zip_longest
+from itertools import accumulate, pairwise, zip_longest
 from pathlib import Path
 from typing import Any, NoReturn
 
-from bpeline.tokenizer_core.bounded_files import json_of, read_bounded
+import numpy as np
+from numpy.typing import NDArray
+
+from bpeline.tokenizer_core.bounded_files import MAX_FILE_BYTES, json_of, read_bounded
 from bpeline.tokenizer_core.companions import algorithm_of
 from bpeline.tokenizer_core.digests import digest_of_bytes, sealed
 from bpeline.tokenizer_core.durable_files import DURABLE
@@ -26,23 +31,33 @@ from bpeline.tokenizer_core.formats.plain_tokens import (
     vocab_json_of_text,
 )
 from bpeline.tokenizer_core.formats.printable import (
-    cut_out_vocab,
+    merges_text,
     merges_txt,
-    read_merges_file,
+    read_merges_txt,
     read_vocab,
     vocab_json,
 )
 from bpeline.tokenizer_core.sealed_manifests import MANIFEST, read_sealed_manifest
 from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.text import Text, utf8_of
-from bpeline.tokenizer_core.vocabulary import BYTE_BPE, Pipeline, TokenizerSpec, shown
+from bpeline.tokenizer_core.vocabulary import (
+    BYTE_BPE,
+    DefaultSpecial,
+    MergeList,
+    Pipeline,
+    TokenizerSpec,
+    TokenTable,
+    finds_special,
+    shown,
+)
 
 left_out = nothing_left_out
 FORMAT = "bpeline"
-# The second has a pipeline, which readers of the first would not heed.
-FORMAT_VERSION, WITHOUT_PIPELINE = 2, 1
-VOCAB = "vocab.json"
-MERGES = "merges.txt"
+FORMAT_VERSION = 3
+TOKENS = "tokenizer.bin"
+VOCAB, MERGES = "vocab.json", "merges.txt"
+_AS_JSON = 2  # the last version with these two
+_NUMBER = 8  # bytes
 
 # Texts on which tokenizers differ: stored with their ids, encoded again by every reader.
 GOLDEN_TEXTS = (
@@ -85,41 +100,57 @@ def save(
             corpus; encoded again by every reader, so a few.
 
     Raises:
-        InvalidTokenizer: a special token that reads like an ordinary one.
         DiskFull: no space left.
     """
-    over_bytes, pipeline = tokenizer.spec.algorithm == BYTE_BPE, tokenizer.spec.pipeline
-    files = {
-        VOCAB: vocab_json(tokenizer) if over_bytes else vocab_json_of_text(tokenizer),
-        MERGES: merges_txt(tokenizer) if over_bytes else merges_json(tokenizer),
-    }
-    specials = [f"a{token} b{token}" for token in list(tokenizer.spec.special_tokens)[:4]]
+    spec = tokenizer.spec
+    specials = [f"a{token} b{token}" for token in list(spec.special_tokens)[:4]]
     texts = [*GOLDEN_TEXTS, *specials, *samples]
     manifest = {
         "format": FORMAT,
-        "format_version": WITHOUT_PIPELINE if pipeline is None else FORMAT_VERSION,
-        "digest": tokenizer.spec.digest,
-        "vocab_size": tokenizer.spec.vocab_size,
-        "pattern": tokenizer.spec.pattern.as_record(),
-        "special_tokens": tokenizer.spec.special_tokens,
-        "ignore_merges": tokenizer.spec.ignore_merges,
-        "files": {name: digest_of_bytes(content) for name, content in files.items()},
+        "format_version": FORMAT_VERSION,
+        "digest": spec.digest,
+        "vocab_size": spec.vocab_size,
+        "merges": len(spec.merges),
+        "pattern": spec.pattern.as_record(),
+        "special_tokens": spec.special_tokens,
+        "allowed_special": spec.allowed_special,
+        "ignore_merges": spec.ignore_merges,
         "golden": [{"text": text, "ids": _ids_of(tokenizer, text)} for text in texts],
         "provenance": dict(provenance or {}),
     }
-    if not over_bytes:
-        manifest["algorithm"] = tokenizer.spec.algorithm.described()
-    if pipeline is not None:
-        manifest["pipeline"] = pipeline.described()
+    if spec.algorithm != BYTE_BPE:
+        manifest["algorithm"] = spec.algorithm.described()
+    if spec.pipeline is not None:
+        manifest["pipeline"] = spec.pipeline.described()
+    DURABLE.write(path / TOKENS, b"".join(spec.columns))
+    _write_manifest(path, manifest)
+
+
+def _write_manifest(path: Path, manifest: dict[str, Any]) -> None:
     content = json.dumps(sealed(manifest), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
-    for name, file_content in files.items():
-        DURABLE.write(path / name, file_content)
     # Names of files, which provenance has, need not be UTF-8: what is not becomes a JSON escape.
     DURABLE.write(path / MANIFEST, content.encode(errors="backslashreplace"))
 
 
+def save_for_readers(tokenizer: TokenizerParts, path: Path) -> None:
+    """Write vocab.json and merges.txt into a directory, for people and other programs.
+
+    Those of GPT-2's format where tokens may be any bytes; with other algorithms tokens as they are,
+    in JSON. `load` does not read them.
+
+    Raises:
+        InvalidTokenizer: a special token that reads like an ordinary one.
+        DiskFull: no space left.
+    """
+    over_bytes = tokenizer.spec.algorithm == BYTE_BPE
+    vocab = vocab_json(tokenizer) if over_bytes else vocab_json_of_text(tokenizer)
+    merges = merges_txt(tokenizer) if over_bytes else merges_json(tokenizer)
+    DURABLE.write(path / VOCAB, vocab)
+    DURABLE.write(path / MERGES, merges)
+
+
 def load(path: Path) -> TokenizerSpec:
-    """Read a directory that `save` wrote; files and digest are verified, ids by `verify`.
+    """Read a directory that `save` wrote, or bpeline 0.2; the digest is verified, ids by `verify`.
 
     Raises:
         MissingSource: a file is missing.
@@ -127,59 +158,134 @@ def load(path: Path) -> TokenizerSpec:
         InvalidTokenizer: of a newer version, made with other Unicode tables, or malformed.
     """
     manifest = read_manifest(path)
-    contents = {}
-    for name in (VOCAB, MERGES):
-        contents[name] = read_bounded(path / name)
-        if digest_of_bytes(contents[name]) != manifest["files"].get(name):
-            _corrupt(path, f"{name} does not have the digest that {MANIFEST} gives")
     try:
         pattern = SplitPattern.from_record(manifest["pattern"])
     except InvalidPattern as error:
         raise InvalidTokenizer(
             f"{path}: {error.happened}", error.accepted, error.next_step
         ) from error
-    specials = manifest["special_tokens"]
-    algorithm = algorithm_of(manifest["algorithm"]) if "algorithm" in manifest else BYTE_BPE
     described = manifest.get("pipeline")
     pipeline = None if described is None else Pipeline.of_description(described)
-    # The parsed JSON ends here, and its memory serves what follows.
-    named = _named(contents.pop(VOCAB), path / VOCAB, algorithm == BYTE_BPE)
-    merges: Sequence[tuple[bytes, bytes]]
-    if algorithm == BYTE_BPE:
-        found_whole = {*specials, *(() if pipeline is None else _added_in(pipeline, named))}
-        vocab = read_vocab(named, found_whole, path / VOCAB)
-        ordinary = vocab if pipeline is None else pipeline.without_twins(vocab)
-        merges = read_merges_file(contents.pop(MERGES), ordinary, path / MERGES)
+    algorithm = algorithm_of(manifest["algorithm"]) if "algorithm" in manifest else BYTE_BPE
+    over_bytes, flat = algorithm == BYTE_BPE, manifest["format_version"] > _AS_JSON
+    if flat:
+        vocab, merges = _of_columns(path, manifest, over_bytes)
     else:
-        vocab = read_plain_vocab(named, path / VOCAB)
-        merges = read_plain_merges(json_of(contents[MERGES], path / MERGES), path / MERGES)
-    del named
+        vocab, merges = _of_json_files(path, manifest, over_bytes, pipeline)
     spec = TokenizerSpec.checked(
         vocab,
         merges,
-        specials,
+        manifest["special_tokens"],
         pattern,
         algorithm=algorithm,
         ignore_merges=manifest["ignore_merges"],
         pipeline=pipeline,
+        allowed_special=_as_default(manifest["allowed_special"]) if flat else None,
     )
     if spec.digest != manifest["digest"]:
         _corrupt(path, f"the tokenizer does not have the digest that {MANIFEST} gives")
     return spec
 
 
-def _named(content: bytes, path: Path, over_bytes: bool) -> Any:
-    """The JSON of a vocab.json; a `SpelledVocab` where it is what `save` writes, and large."""
-    cut = cut_out_vocab(content, in_model=False) if over_bytes else None
-    if cut is not None and cut[0].strip(b" \t\r\n") == b"{}":
-        return cut[1]
-    return json_of(content, path)
+_VocabAndMerges = tuple[Mapping[int, bytes], Sequence[tuple[bytes, bytes]]]
+
+
+def _of_columns(path: Path, manifest: Mapping[str, Any], over_bytes: bool) -> _VocabAndMerges:
+    """What tokenizer.bin holds; the digest is not compared yet."""
+    content = read_bounded(path / TOKENS)
+    tokens, merges = manifest["vocab_size"], manifest["merges"]
+    joined = len(content) - 2 * _NUMBER * (tokens + merges)
+    if min(tokens, merges, joined) < 0:
+        _corrupt(path, f"{TOKENS} is too short for the numbers that {MANIFEST} gives")
+    ids, lengths = _numbers(content, 0, tokens)
+    left, right = _numbers(content, 2 * _NUMBER * tokens + joined, merges)
+    text = content[2 * _NUMBER * tokens :][:joined]
+    # Each first: a sum of numbers that are too large may be any number.
+    sound = not tokens or (lengths.min() >= 0 and lengths.max() <= joined)
+    if not sound or lengths.sum() != joined:
+        _corrupt(path, f"{TOKENS} holds lengths that are not those of its tokens")
+    if not np.isin(np.concatenate((left, right)), ids).all():
+        _corrupt(path, f"{TOKENS} holds a merge of an id that is no token")
+    table = TokenTable.sound(text, lengths, ids) if over_bytes else None
+    if table is not None:
+        return table, _merges_of_ids(path, table, left, right)
+    edges = pairwise(accumulate(lengths.tolist(), initial=0))
+    vocab = {id_: text[a:b] for id_, (a, b) in zip(ids.tolist(), edges, strict=True)}
+    pairs = zip(left.tolist(), right.tolist(), strict=True)
+    return vocab, [(vocab[one], vocab[other]) for one, other in pairs]
+
+
+def _numbers(content: bytes, begin: int, count: int) -> NDArray[np.int64]:
+    """Two columns of numbers, int64 ``[2, count]``."""
+    return np.frombuffer(content, "<i8", 2 * count, begin).astype(np.int64).reshape(2, count)
+
+
+def _merges_of_ids(
+    path: Path, table: TokenTable, left: NDArray[np.int64], right: NDArray[np.int64]
+) -> MergeList:
+    """Merges with the tokens that they make, looked up by their bytes."""
+    results = table.joins(left, right, MAX_FILE_BYTES)
+    if results.min(initial=0) < 0:
+        _corrupt(path, f"{TOKENS} holds a merge that makes no token: {int(np.argmin(results))}")
+    return MergeList(table, left, right, results)
+
+
+def _of_json_files(
+    path: Path, manifest: Mapping[str, Any], over_bytes: bool, pipeline: Pipeline | None
+) -> _VocabAndMerges:
+    """What vocab.json and merges.txt of bpeline 0.2 hold."""
+    contents = {}
+    for name in (VOCAB, MERGES):
+        contents[name] = read_bounded(path / name)
+        if digest_of_bytes(contents[name]) != manifest["files"].get(name):
+            _corrupt(path, f"{name} does not have the digest that {MANIFEST} gives")
+    named = json_of(contents[VOCAB], path / VOCAB)
+    if not over_bytes:
+        merges = read_plain_merges(json_of(contents[MERGES], path / MERGES), path / MERGES)
+        return read_plain_vocab(named, path / VOCAB), merges
+    added = () if pipeline is None else _added_in(pipeline, named)
+    vocab = read_vocab(named, {*manifest["special_tokens"], *added}, path / VOCAB)
+    ordinary = vocab if pipeline is None else pipeline.without_twins(vocab)
+    text = merges_text(contents[MERGES], path / MERGES)
+    return vocab, read_merges_txt(text, ordinary, path / MERGES)
 
 
 def _added_in(pipeline: Pipeline, named: Any) -> list[str]:
     """Added tokens that stand in a vocab as they are."""
     listed = named if isinstance(named, Mapping) else {}
     return [one.content for one in pipeline.added_tokens if listed.get(one.content) == one.id]
+
+
+def files_of(path: Path) -> tuple[str, ...]:
+    """The names of the files that `load` reads of a directory, the manifest last."""
+    flat = read_manifest(path)["format_version"] > _AS_JSON
+    return (TOKENS, MANIFEST) if flat else (VOCAB, MERGES, MANIFEST)
+
+
+def allowed_special_of(path: Path) -> DefaultSpecial:
+    """What `Tokenizer.encode` finds by default, as the manifest says it; errors as `load`."""
+    manifest = read_manifest(path)
+    if manifest["format_version"] > _AS_JSON:
+        return _as_default(manifest["allowed_special"])
+    algorithm = algorithm_of(manifest["algorithm"]) if "algorithm" in manifest else BYTE_BPE
+    described = manifest.get("pipeline")
+    pipeline = None if described is None else Pipeline.of_description(described)
+    return "all" if finds_special(algorithm, pipeline) else "none"
+
+
+def keep_allowed_special(path: Path, allowed_special: DefaultSpecial) -> None:
+    """Let the manifest of a directory say another default; ids with a given policy stay the same.
+
+    Raises:
+        DiskFull: no space left.
+    """
+    manifest = read_manifest(path)
+    if allowed_special_of(path) != allowed_special:
+        _write_manifest(path, {**manifest, "allowed_special": allowed_special})
+
+
+def _as_default(given: str) -> DefaultSpecial:
+    return "all" if given == "all" else "none"
 
 
 def verify(tokenizer: TokenizerParts, path: Path) -> None:
@@ -203,9 +309,12 @@ def read_manifest(path: Path) -> dict[str, Any]:
         InvalidTokenizer: a format version that this program does not know.
     """
     manifest = read_sealed_manifest(path, FORMAT, FORMAT_VERSION, _corrupt)
-    for field, kind in _FIELDS.items():
+    newer = manifest["format_version"] > _AS_JSON
+    for field, kind in {**_FIELDS, **(_SINCE_0_3 if newer else _UNTIL_0_2)}.items():
         if not isinstance(manifest.get(field), kind):
             _corrupt(path, f"{MANIFEST} has no sound field {field!r}")
+    if newer and manifest["allowed_special"] not in ("none", "all"):
+        _corrupt(path, f"{MANIFEST} has no sound field 'allowed_special'")
     sound = all(type(id_) is int for id_ in manifest["special_tokens"].values()) and all(
         isinstance(entry, dict)
         and isinstance(entry.get("text"), str)
@@ -223,10 +332,11 @@ _FIELDS: dict[str, type] = {
     "pattern": dict,
     "special_tokens": dict,
     "ignore_merges": bool,
-    "files": dict,
     "golden": list,
     "provenance": dict,
 }
+_SINCE_0_3 = {"merges": int, "allowed_special": str}
+_UNTIL_0_2 = {"files": dict}
 
 
 def _ids_of(tokenizer: TokenizerParts, text: str) -> list[int]:

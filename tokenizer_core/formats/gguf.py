@@ -250,7 +250,7 @@ def _check_whole_words(tokenizer: TokenizerParts, pre: str) -> None:
     merging = tokenizer.encoder
     if tokenizer.spec.ignore_merges:
         merging = byte_pair_encoder(replace(tokenizer.spec, ignore_merges=False))
-    for token, id_ in tokens_not_made_by_merges(merging, ordinary):
+    for token, id_ in tokens_not_made_by_merges(merging, ordinary).items():
         taken = "takes" if whole else "does not take"
         raise InvalidTokenizer(
             f"the merges do not make the token {shown(token)} (id {id_})",

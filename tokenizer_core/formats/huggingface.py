@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bpeline.tokenizer_core.bounded_files import read_bounded
+from bpeline.tokenizer_core.bounded_files import json_of, read_bounded
 from bpeline.tokenizer_core.companions import COMPANIONS
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.encoding import TokenizerParts
@@ -23,7 +23,6 @@ from bpeline.tokenizer_core.errors import (
 from bpeline.tokenizer_core.formats.by_library import FOREIGN, read_by_library
 from bpeline.tokenizer_core.formats.huggingface_reading import (
     Unpredictable,
-    read_document,
     spec_of,
 )
 from bpeline.tokenizer_core.formats.plain_tokens import (
@@ -93,8 +92,7 @@ def save(tokenizer: TokenizerParts, path: Path) -> None:
 def _misread(content: bytes, spec: TokenizerSpec, path: Path) -> str:
     """How a file would be read as another tokenizer; empty where it is not."""
     try:
-        document, spelled = read_document(content, path)
-        read = spec_of(document, path, spelled)
+        read = spec_of(json_of(content, path), path)
     except (InvalidTokenizer, InvalidPattern) as refusal:
         return refusal.happened
     if spec.pipeline is None:  # nothing of it is ours
@@ -150,9 +148,9 @@ def load(path: Path) -> TokenizerSpec:
         InvalidPattern: a split regex that cannot be used; likewise.
     """
     content = read_bounded(path)
-    document, spelled = read_document(content, path)
+    document = json_of(content, path)
     try:
-        return spec_of(document, path, spelled)
+        return spec_of(document, path)
     except (PatternExceedsLimit, Unpredictable):  # no other library does better
         raise
     except (InvalidTokenizer, InvalidPattern) as refusal:

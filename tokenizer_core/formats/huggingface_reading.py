@@ -7,7 +7,6 @@ that is asked for; truncation and padding are carried along.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -15,15 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from bpeline.tokenizer_core.bounded_files import json_of, refuse
+from bpeline.tokenizer_core.bounded_files import refuse
 from bpeline.tokenizer_core.companions import of_huggingface_model
 from bpeline.tokenizer_core.errors import InvalidPattern, InvalidTokenizer
 from bpeline.tokenizer_core.formats.plain_tokens import require_names
 from bpeline.tokenizer_core.formats.printable import (
-    SpelledMerges,
-    cut_out_merges,
-    cut_out_vocab,
-    find_spelled,
     merges_text,
     read_merges,
     read_merges_txt,
@@ -59,35 +54,12 @@ class Unpredictable(InvalidTokenizer):
     """A file of which ``tokenizers`` itself makes one thing or another, by chance."""
 
 
-def read_document(content: bytes, path: Path) -> tuple[Any, SpelledMerges | None]:
-    """The JSON of a tokenizer.json, and its merges where they are read apart from it.
-
-    Its vocab is a `SpelledVocab` where it is read apart as well.
-
-    Raises:
-        InvalidTokenizer: no JSON; see `json_of`.
-    """
-    named = cut_out_vocab(content, in_model=True)
-    cut = cut_out_merges(content if named is None else named[0])
-    if cut is not None:
-        rest, spelled = cut
-        with suppress(InvalidTokenizer, InvalidPattern):  # read again below
-            document = json_of(rest, path)
-            steps = document.get("pre_tokenizer")
-            if _model_type(document.get("model")) == "BPE" and _is_byte_level(steps):
-                if named is not None:
-                    document["model"]["vocab"] = named[1]
-                return document, spelled
-    return json_of(content, path), None
-
-
-def spec_of(document: Any, path: Path, spelled: SpelledMerges | None = None) -> TokenizerSpec:
+def spec_of(document: Any, path: Path) -> TokenizerSpec:
     """The spec of a tokenizer.json.
 
     Args:
         document: its JSON.
-        path: where it lies, for messages.
-        spelled: its merges; None: they are in the document.
+        path: of the file, for messages.
 
     Raises:
         InvalidTokenizer: malformed, or a part that has no encoder here.
@@ -100,7 +72,7 @@ def spec_of(document: Any, path: Path, spelled: SpelledMerges | None = None) -> 
         if part not in _PARTS and document[part] is not None:
             refuse(path, f"has the part {part!r}", _SUPPORTED)
     try:
-        return _spec_of(document, path, spelled)
+        return _spec_of(document, path)
     except (InvalidTokenizer, InvalidPattern) as error:
         if str(path) in error.happened:
             raise
@@ -109,7 +81,7 @@ def spec_of(document: Any, path: Path, spelled: SpelledMerges | None = None) -> 
         ) from error
 
 
-def _spec_of(document: dict[str, Any], path: Path, spelled: SpelledMerges | None) -> TokenizerSpec:
+def _spec_of(document: dict[str, Any], path: Path) -> TokenizerSpec:
     added = _added_tokens(document.get("added_tokens"), path)
     normalizer = _given(document, "normalizer", Normalizer.of_description)
     _refuse_unpredictable(added, normalizer)
@@ -138,7 +110,7 @@ def _spec_of(document: dict[str, Any], path: Path, spelled: SpelledMerges | None
         if kind != "BPE" or pattern.drops_gaps:
             other = "a step that drops text" if kind == "BPE" else f"the model {kind}"
             refuse(path, f"has ByteLevel with {other}", "BPE, and steps that keep all text")
-        return _byte_bpe(document, pattern, pipeline, path, spelled)
+        return _byte_bpe(document, pattern, pipeline, path)
     pipeline = replace(pipeline, decoder=DecoderSteps.of_description(document.get("decoder")))
     companion = of_huggingface_model(kind)
     assert companion is not None
@@ -149,11 +121,7 @@ def _spec_of(document: dict[str, Any], path: Path, spelled: SpelledMerges | None
 
 
 def _byte_bpe(
-    document: dict[str, Any],
-    pattern: SplitPattern,
-    pipeline: Pipeline,
-    path: Path,
-    spelled: SpelledMerges | None,
+    document: dict[str, Any], pattern: SplitPattern, pipeline: Pipeline, path: Path
 ) -> TokenizerSpec:
     decoder = document.get("decoder")
     if _type_of(decoder) != "ByteLevel":
@@ -167,11 +135,7 @@ def _byte_bpe(
         remarks.append("a token without text left out")
     in_vocab = {content for content in added if content in named}
     ordinary = pipeline.without_twins(read_vocab(named, in_vocab, path))
-    if spelled is None:
-        merges = _read_merges(model["merges"], ordinary, path)
-    else:
-        merges = find_spelled(spelled, ordinary, path)
-    merges = _that_can_happen(merges)
+    merges = _that_can_happen(_read_merges(model["merges"], ordinary, path))
 
     def is_met(content: str) -> bool:
         if len(content) == 1:

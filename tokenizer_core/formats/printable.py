@@ -6,8 +6,7 @@ Special tokens stand in such a vocab as they are; all other tokens one character
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, NoReturn
@@ -15,17 +14,12 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.bounded_files import MAX_PARTS, parse_json, refuse, text_of
+from bpeline.tokenizer_core.bounded_files import refuse, text_of
 from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.errors import InvalidTokenizer
 from bpeline.tokenizer_core.formats.plain_tokens import json_text, require_names
-from bpeline.tokenizer_core.kernels.scanning.json_merges import (
-    NO_BYTE,
-    spell_merge_lines,
-    spell_merges,
-)
-from bpeline.tokenizer_core.kernels.scanning.json_vocab import spell_vocab
 from bpeline.tokenizer_core.vocabulary import (
+    MAX_ID,
     MergeList,
     TokenTable,
     find_merges,
@@ -36,12 +30,8 @@ from bpeline.tokenizer_core.vocabulary import (
 )
 
 _HEADER = "#version: 0.2"
-_SMALL = 1 << 18  # bytes: parsed sooner than a kernel is loaded
-_PARTS_OF_MERGE = 3  # of JSON: a list of two
-_MOST_OTHERS = 1 << 16  # names in other characters, beyond which a parser reads the vocab
 _TO_PRINTABLE = dict(printable_bytes())
-# By code unit of UTF-16.
-_NO_BYTE = NO_BYTE
+_NO_BYTE = 256
 # By code point; the last entry is for all that are higher.
 _FROM_PRINTABLE = np.full(max(map(ord, printable_bytes().values())) + 2, _NO_BYTE, np.uint16)
 _FROM_PRINTABLE[list(map(ord, printable_bytes().values()))] = list(printable_bytes())
@@ -60,136 +50,6 @@ def tokens_of_printable(names: Sequence[str]) -> list[bytes] | None:
     content = values.astype(np.uint8).tobytes()
     edges = accumulate(map(len, names), initial=0)
     return [content[begin:end] for begin, end in pairwise(edges)]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SpelledMerges:
-    """Merges as a file spells them: left, right, left, right, …
-
-    Attributes:
-        parts: the bytes of them all, joined.
-        lengths: int64 ``[2n]`` of each.
-    """
-
-    parts: bytes
-    lengths: NDArray[np.int64]
-
-
-def cut_out_merges(content: bytes) -> tuple[bytes, SpelledMerges] | None:
-    """A tokenizer.json with an empty list of merges, and its merges.
-
-    None where it is small, or does not hold merges as nearly all such files do: then a parser of
-    JSON reads it whole, and refuses what is to be refused.
-    """
-    if len(content) < _SMALL:
-        return None
-    names = np.empty(len(content), np.uint8)
-    lengths = np.empty(content.count(b'"'), np.int64)
-    place = np.zeros(2, np.int64)
-    text = np.frombuffer(content, np.uint8)
-    number = spell_merges(text, _FROM_PRINTABLE, names, lengths, place)
-    parts = names[: lengths[:number].sum()].tobytes()
-    # A version may stand first, which is no merge; it is sought where it could be anything.
-    if number == 0 or b"#version" in parts or _PARTS_OF_MERGE * number > 2 * MAX_PARTS:
-        return None
-    begin, end = place.tolist()
-    rest = b"".join((content[:begin], b"[]", content[end:]))
-    return rest, SpelledMerges(parts, lengths[:number].copy())
-
-
-class SpelledVocab(Mapping[str, int]):
-    """The vocab of a JSON file that no parser has read: name → id.
-
-    Attributes:
-        table: tokens whose names are in printable characters.
-        others: all other names, none of them empty.
-    """
-
-    __slots__ = ("others", "table")
-
-    def __init__(self, table: TokenTable, others: dict[str, int]) -> None:
-        self.table = table
-        self.others = others
-
-    def __getitem__(self, name: str) -> int:
-        if name in self.others:
-            return self.others[name]
-        token = tokens_of_printable([name])
-        id_ = -1 if token is None else self.table.id_of(token[0])
-        if id_ < 0:
-            raise KeyError(name)
-        return id_
-
-    def __iter__(self) -> Iterator[str]:
-        yield from printable_tokens(self.table.values())
-        yield from self.others
-
-    def __len__(self) -> int:
-        return len(self.table) + len(self.others)
-
-    def parsed(self) -> dict[str, int]:
-        """What a parser gives, in another order."""
-        names = printable_tokens(self.table.values())
-        return dict(zip(names, self.table.ids.tolist(), strict=True)) | self.others
-
-    def tokens(self, special_tokens: Collection[str]) -> TokenTable | None:
-        """`read_vocab`; None where a name or an id has to be looked at more closely."""
-        if self.others.keys() - special_tokens:
-            return None
-        if not all(map(str.isascii, self.table_names(special_tokens))):
-            return None  # as a special token it stands for other bytes
-        return self.table.with_tokens({id_: name.encode() for name, id_ in self.others.items()})
-
-    def table_names(self, names: Iterable[str]) -> list[str]:
-        """Which of these are names of the table."""
-        return [name for name in names if name not in self.others and name in self]
-
-
-def cut_out_vocab(content: bytes, in_model: bool) -> tuple[bytes, SpelledVocab] | None:
-    """A tokenizer.json with an empty vocab, and its vocab; or a vocab.json that is one.
-
-    None where it is small, or does not hold ids and names as nearly all such files do: then a
-    parser of JSON reads it whole, and refuses what is to be refused.
-    """
-    if len(content) < _SMALL:
-        return None
-    names, place = np.empty(len(content), np.uint8), np.zeros(3, np.int64)
-    lengths, ids = np.empty((2, content.count(b":")), np.int64)
-    found = np.empty((_MOST_OTHERS, 3), np.int64)
-    text = np.frombuffer(content, np.uint8)
-    number = spell_vocab(text, in_model, _FROM_PRINTABLE, names, lengths, ids, found, place)
-    if number == 0 or number > MAX_PARTS:
-        return None
-    begin, end, count = place.tolist()
-    others = dict[str, int]()
-    for first, last, id_ in found[:count].tolist():
-        try:
-            name = parse_json(content[first:last])
-        except ValueError:
-            return None
-        if not name or tokens_of_printable([name]) is not None or name in others:
-            return None
-        others[name] = id_
-    lengths = lengths[:number].copy()
-    table = TokenTable.sound(names[: lengths.sum()].tobytes(), lengths, ids[:number].copy())
-    if table is None:
-        return None
-    return b"".join((content[:begin], b"{}", content[end:])), SpelledVocab(table, others)
-
-
-def spelled_lines(content: bytes) -> SpelledMerges | None:
-    """The merges of a merges.txt; None where `merges_text` has to look at it."""
-    if len(content) < _SMALL:
-        return None
-    begin = content.find(b"\n") + 1 if content.startswith(b"#version") else 0
-    names = np.empty(len(content), np.uint8)
-    lengths = np.empty(2 * content.count(b"\n"), np.int64)
-    text = np.frombuffer(content, np.uint8)
-    number = spell_merge_lines(text, begin, _FROM_PRINTABLE, names, lengths)
-    if number == 0:
-        return None
-    lengths = lengths[:number].copy()
-    return SpelledMerges(names[: lengths.sum()].tobytes(), lengths)
 
 
 def _code_points(text: str) -> NDArray[np.uint32]:
@@ -252,10 +112,10 @@ def merges_txt(tokenizer: TokenizerParts) -> bytes:
 
 
 def read_vocab(named: Any, special_tokens: Collection[str], path: Path) -> Mapping[int, bytes]:
-    """The vocab of printable names: id → bytes.
+    """The vocab of printable names: id → bytes; a `TokenTable` unless two tokens are equal.
 
     Args:
-        named: what a JSON parser gave, or `cut_out_vocab`.
+        named: what a JSON parser gave.
         special_tokens: names that stand for their own UTF-8.
 
     Raises:
@@ -263,20 +123,14 @@ def read_vocab(named: Any, special_tokens: Collection[str], path: Path) -> Mappi
         InvalidSpecialToken: an empty special token, or one with a lone surrogate.
     """
     validate_special_tokens(list(special_tokens))
-    if isinstance(named, SpelledVocab):
-        table = named.tokens(special_tokens)
-        if table is not None:
-            return table
-        named = named.parsed()
     require_names(named, path)
     if set(map(type, named.values())) - {int}:
         name = next(name for name, id_ in named.items() if type(id_) is not int)
         refuse(path, f"gives {shown(name)} the id {shown(named[name])}", "ids are whole numbers")
     ordinary = dict(named)
-    for name in special_tokens:
-        ordinary.pop(name, None)
-    tokens = tokens_of_printable(list(ordinary))
-    if tokens is None:
+    specials = {name: ordinary.pop(name) for name in special_tokens if name in ordinary}
+    values = _bytes_of_points(_code_points("".join(ordinary)))
+    if values.max(initial=0) == _NO_BYTE:
         name = next(name for name in ordinary if tokens_of_printable([name]) is None)
         refuse(
             path,
@@ -284,8 +138,15 @@ def read_vocab(named: Any, special_tokens: Collection[str], path: Path) -> Mappi
             "byte-level vocabs write each byte as one printable character",
             "name it as a special token if it is one",
         )
-    vocab = dict(zip(ordinary.values(), tokens, strict=True))
-    vocab |= {named[name]: name.encode() for name in special_tokens if name in named}
+    tokens = b"".join((values.astype(np.uint8).tobytes(), *map(str.encode, specials)))
+    sizes = [*map(len, ordinary), *(len(name.encode()) for name in specials)]
+    ids = [*ordinary.values(), *specials.values()]
+    if ids and min(ids) >= 0 and max(ids) <= MAX_ID:
+        table = TokenTable.sound(tokens, np.array(sizes, np.int64), np.array(ids, np.int64))
+        if table is not None:
+            return table
+    edges = accumulate(sizes, initial=0)
+    vocab = {id_: tokens[a:b] for id_, (a, b) in zip(ids, pairwise(edges), strict=True)}
     if len(vocab) != len(named):
         id_, _ = Counter(named.values()).most_common(1)[0]
         refuse(path, f"gives the id {id_} to two tokens", "each id is one token")
@@ -306,7 +167,7 @@ def read_merges(names: Sequence[str], vocab: Mapping[int, bytes], path: Path) ->
     if set(map(type, names)) - {str} or "" in names:
         _refuse_name(next(n for n in names if not isinstance(n, str) or not n), path)
     lengths = np.fromiter(map(len, names), np.int64, len(names))
-    return find_spelled(_spelled(_code_points("".join(names)), lengths, path), vocab, path)
+    return _merges_of_points(_code_points("".join(names)), lengths, vocab, path)
 
 
 def read_merges_txt(text: str, vocab: Mapping[int, bytes], path: Path) -> MergeList:
@@ -315,38 +176,28 @@ def read_merges_txt(text: str, vocab: Mapping[int, bytes], path: Path) -> MergeL
     gaps = (points == ord(" ")) | (points == ord("\n"))
     edges = np.flatnonzero(gaps) if text else np.zeros(0, np.int64)
     lengths = np.diff(edges, prepend=-1, append=len(points)) - 1
-    return find_spelled(_spelled(points[~gaps], lengths if text else edges, path), vocab, path)
+    return _merges_of_points(points[~gaps], lengths if text else edges, vocab, path)
 
 
-def read_merges_file(content: bytes, vocab: Mapping[int, bytes], path: Path) -> MergeList:
-    """The merges of a merges.txt; errors of `merges_text` and of `read_merges`."""
-    spelled = spelled_lines(content)
-    if spelled is None:
-        return read_merges_txt(merges_text(content, path), vocab, path)
-    return find_spelled(spelled, vocab, path)
-
-
-def _spelled(points: NDArray[np.uint32], lengths: NDArray[np.int64], path: Path) -> SpelledMerges:
-    """Merges given as code points of left, right, left, right, …; and how many each has."""
+def _merges_of_points(
+    points: NDArray[np.uint32], lengths: NDArray[np.int64], vocab: Mapping[int, bytes], path: Path
+) -> MergeList:
+    """Merges of names in code points: left, right, left, right, …; and the length of each name."""
     values = _bytes_of_points(points)
+    ends = np.cumsum(lengths)
     foreign = np.flatnonzero(values == _NO_BYTE)
     if len(foreign):
-        ends = np.cumsum(lengths)
-        number = np.searchsorted(ends, foreign[0], "right")
+        number = int(np.searchsorted(ends, foreign[0], "right"))
         name = points[ends[number] - lengths[number] : ends[number]].tobytes()
         _refuse_name(name.decode("utf-32-le", "surrogatepass"), path)
-    return SpelledMerges(values.astype(np.uint8).tobytes(), lengths)
-
-
-def find_spelled(spelled: SpelledMerges, vocab: Mapping[int, bytes], path: Path) -> MergeList:
-    """Merges of which the names are bytes; errors of `read_merges`."""
     if not isinstance(vocab, TokenTable):
         refuse_wrong_ids(vocab)
-    left, right, results = find_merges(vocab, spelled.parts, spelled.lengths)
+    parts = values.astype(np.uint8).tobytes()
+    left, right, results = find_merges(vocab, parts, lengths)
     unknown = np.flatnonzero(np.column_stack((left, right)) < 0)
     if len(unknown):
-        end = int(spelled.lengths[: unknown[0] + 1].sum())
-        name = spelled.parts[end - int(spelled.lengths[unknown[0]]) : end]
+        end = int(ends[unknown[0]])
+        name = parts[end - int(lengths[unknown[0]]) : end]
         _refuse_name(printable_tokens([name])[0], path)
     if results.min(initial=0) < 0:
         rank = int(np.argmin(results))

@@ -82,7 +82,7 @@ def mergeable_ranks(tokenizer: TokenizerParts) -> dict[bytes, int]:
         )
     specials = tokenizer.spec.special_tokens
     ordinary = {token: ids[token] for token in ids.keys() - {s.encode() for s in specials}}
-    for token, id_ in tokens_not_made_by_merges(encoder, ordinary):
+    for token, id_ in tokens_not_made_by_merges(encoder, ordinary).items():
         raise InvalidTokenizer(
             f"the merges do not make the token {shown(token)} (id {id_})",
             "tiktoken would use every token of its file, whether a merge makes it or not",

@@ -349,7 +349,7 @@ def separators_of(
             tokens that it finds by default do not separate.
     """
     if asked is None:
-        finds = encoded and tokenizer.spec.finds_special
+        finds = encoded and tokenizer.spec.allowed_special == "all"
         return () if finds else tuple(tokenizer.spec.special_tokens)
     return () if asked == NO_SEPARATOR else (asked,)
 

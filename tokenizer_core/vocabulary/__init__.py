@@ -44,8 +44,11 @@ if TYPE_CHECKING:
     from .text_template import TextTemplate as TextTemplate
     from .token_table import MAX_ID as MAX_ID
     from .token_table import MAX_TOKEN_BYTES as MAX_TOKEN_BYTES
+    from .token_table import TokenIds as TokenIds
     from .token_table import TokenTable as TokenTable
+    from .tokenizer_spec import DefaultSpecial as DefaultSpecial
     from .tokenizer_spec import TokenizerSpec as TokenizerSpec
+    from .tokenizer_spec import finds_special as finds_special
     from .tokenizer_spec import token_names as token_names
     from .vocab_rules import check_tokens as check_tokens
     from .vocab_rules import check_vocab as check_vocab

@@ -1,7 +1,6 @@
 """A sound vocab as flat arrays, of which Python's values are made when they are asked for.
 
-A file of 100,000 tokens is read, checked and encoded with without an object for each of them. Knows
-no merges, no special tokens and no files.
+A file of 100,000 tokens is read, checked and encoded with without an object for each of them.
 """
 
 from __future__ import annotations
@@ -111,6 +110,27 @@ class TokenTable(Mapping[int, bytes]):
         find_whole_words(text, *places, self.words, self._table, HASH_KEY, found)
         return found
 
+    def joins(
+        self, left: NDArray[np.int64], right: NDArray[np.int64], most: int
+    ) -> NDArray[np.int64]:
+        """The ids of the tokens that pairs of tokens join to, int64 ``[n]``; −1 for no token.
+
+        Args:
+            left, right: int64 ``[n]``: ids that are all there.
+            most: bytes of all joined tokens together, beyond which the answer is −1 for each.
+        """
+        places = np.zeros(int(self.ids.max()) + 1, np.int64)
+        places[self.ids] = np.arange(len(self.ids))
+        parts = np.empty(2 * len(left), np.int64)
+        parts[::2], parts[1::2] = places[left], places[right]
+        lengths = self.lengths[parts]
+        ends = np.cumsum(lengths)
+        if not len(parts) or ends[-1] > most:
+            return np.full(len(left), -1, np.int64)
+        source = np.repeat(self.begins[parts] - (ends - lengths), lengths)
+        text = Text.of(self.words[source + np.arange(len(source))].tobytes()).data
+        return self.find(text, (ends - lengths)[::2], ends[1::2])
+
     def id_of(self, token: bytes) -> int:
         """The id of a token, or −1."""
         if not token:
@@ -195,8 +215,19 @@ class TokenIds(Mapping[bytes, int]):
             self._made = made
         return made
 
+    def listed(self) -> tuple[list[bytes], NDArray[np.int64]]:
+        """All tokens, and their ids, int64 ``[n]``."""
+        ids = self._table.ids
+        ids = ids[~np.isin(ids, [*self._hidden])]
+        return self._table.tokens_of(ids), ids
+
     def __getitem__(self, token: bytes) -> int:
         return self._ids[token]
+
+    def find(self, token: bytes) -> int:
+        """The id of one token, or −1; quick for a few tokens."""
+        id_ = self._table.id_of(token)
+        return -1 if id_ in self._hidden else id_
 
     def __contains__(self, token: object) -> bool:
         return token in self._ids

@@ -1,6 +1,6 @@
 """What a tokenizer does, as one value: vocab, merges, special tokens, pattern, algorithm, digest.
 
-File formats read it and training makes it; `Tokenizer` is built from it. Encodes nothing.
+File formats read it, training makes it, and `Tokenizer` is built from it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.digests import canonical_json, digest_of_bytes
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
 from bpeline.tokenizer_core.splitting import SplitPattern
+from bpeline.tokenizer_core.vocabulary.added_tokens import AddedToken
 from bpeline.tokenizer_core.vocabulary.algorithm import BYTE_BPE, Algorithm, ByteBpe
 from bpeline.tokenizer_core.vocabulary.merge_list import Merge, MergeIds, MergeList
 from bpeline.tokenizer_core.vocabulary.numbering import to_printable
 from bpeline.tokenizer_core.vocabulary.pipeline import Pipeline
-from bpeline.tokenizer_core.vocabulary.token_table import TokenTable
+from bpeline.tokenizer_core.vocabulary.token_table import TokenIds, TokenTable
 from bpeline.tokenizer_core.vocabulary.vocab_rules import (
     CheckedVocab,
     check_table,
@@ -29,6 +30,8 @@ from bpeline.tokenizer_core.vocabulary.vocab_rules import (
     check_vocab,
     merge_ids,
 )
+
+DefaultSpecial = Literal["none", "all"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +52,10 @@ class TokenizerSpec:
         byte_ids: int64 ``[256]``: the id of each byte; empty where symbols are characters.
         remarks: what people should know of how it was read; no part of the digest, and not kept
             in files.
-        pipeline: what is done around the model where the tokenizer was imported; None where
-            special tokens are found when they are allowed, and nothing else is done.
+        pipeline: the steps around the model of an imported tokenizer; None: there are none.
+        allowed_special: which special tokens `Tokenizer.encode` finds in a text by default:
+            ``none``, or ``all`` of an imported tokenizer whose own library finds them. No part of
+            the digest: a registered version keeps the value with which it was registered.
     """
 
     vocab: Mapping[int, bytes]
@@ -64,6 +69,7 @@ class TokenizerSpec:
     byte_ids: NDArray[np.int64]
     remarks: tuple[str, ...] = ()
     pipeline: Pipeline | None = None
+    allowed_special: DefaultSpecial = "none"
 
     @classmethod
     def checked(
@@ -77,12 +83,14 @@ class TokenizerSpec:
         ignore_merges: bool = False,
         remarks: Iterable[str] = (),
         pipeline: Pipeline | None = None,
+        allowed_special: DefaultSpecial | None = None,
     ) -> TokenizerSpec:
         """The value of these parts, once they are known to fit together.
 
         Args:
             vocab, merges, special_tokens, pattern, algorithm, ignore_merges: see `Tokenizer`.
             remarks, pipeline: see the attributes.
+            allowed_special: see there; None: ``all`` where the encoder finds special tokens.
 
         Raises:
             InvalidTokenizer: vocab, merges and special tokens contradict each other, or the
@@ -92,6 +100,8 @@ class TokenizerSpec:
                 to another algorithm.
         """
         parsed = SplitPattern.parse(pattern or algorithm.default_pattern)
+        if allowed_special is None:
+            allowed_special = "all" if finds_special(algorithm, pipeline) else "none"
         pairs: Sequence[Merge]
         # Those of an imported tokenizer may be what ours are not: a single character, or hidden.
         added = {} if pipeline is None else pipeline.special_tokens
@@ -102,7 +112,9 @@ class TokenizerSpec:
                 specials, ids, byte_ids, numbers = checked
                 specials, pairs = added or specials, MergeList(vocab, *numbers)
                 flags = parsed, algorithm, ignore_merges, ids, numbers, byte_ids
-                return cls(vocab, pairs, specials, *flags, tuple(remarks), pipeline)
+                return cls(
+                    vocab, pairs, specials, *flags, tuple(remarks), pipeline, allowed_special
+                )
             vocab = vocab.view
         kept: dict[int, bytes] = {} if pipeline is None else {**vocab, **pipeline.shown}
         ordinary = vocab if pipeline is None else _without_added(vocab, merges, pipeline)
@@ -124,7 +136,7 @@ class TokenizerSpec:
         specials = added or specials
         view = MappingProxyType(kept)
         parts = view, pairs, specials, parsed, algorithm, ignore_merges, ids, numbers, byte_ids
-        return cls(*parts, tuple(remarks), pipeline)
+        return cls(*parts, tuple(remarks), pipeline, allowed_special)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # For other processes: all fields as they are, since not all can be told from the others.
@@ -143,19 +155,21 @@ class TokenizerSpec:
 
     @property
     def finds_special(self) -> bool:
-        """Whether special tokens are found in every text unless a call says otherwise.
-
-        So it is with imported tokenizers whose own libraries do this.
-        """
-        pipeline = self.pipeline
-        return self.algorithm.finds_special or bool(pipeline and pipeline.added_tokens)
+        """Whether the encoder of this tokenizer finds special tokens without being given them."""
+        return finds_special(self.algorithm, self.pipeline)
 
     @property
     def found_whole(self) -> dict[str, int]:
         """Special and added tokens that are no ordinary tokens besides: token → id."""
         added = () if self.pipeline is None else self.pipeline.added_tokens
-        others = {t.content: t.id for t in added if self.ids.get(t.content.encode()) != t.id}
+        others = {t.content: t.id for t in added if not self._is_ordinary(t)}
         return {**self.special_tokens, **others}
+
+    def _is_ordinary(self, token: AddedToken) -> bool:
+        """Whether an added token is an ordinary token with the same id, too."""
+        content, ids = token.content.encode(), self.ids
+        found = ids.find(content) if isinstance(ids, TokenIds) else ids.get(content)
+        return found == token.id
 
     @property
     def spelled_vocab(self) -> Mapping[int, bytes]:
@@ -176,7 +190,7 @@ class TokenizerSpec:
         if self.pipeline is None:
             return spelled
         added = self.pipeline.added_tokens
-        apart = {t.id: t.content for t in added if self.ids.get(t.content.encode()) != t.id}
+        apart = {t.id: t.content for t in added if not self._is_ordinary(t)}
         if self.pipeline.model_tokens is None:
             unknown = getattr(self.algorithm, "unknown", None)
             marks = [id_ for id_, text in apart.items() if text == unknown or text[:3] == "<0x"]
@@ -203,6 +217,28 @@ class TokenizerSpec:
 
         How the merges were learned (tie-break, corpus) is no part of it.
         """
+        head: dict[str, Any] = {
+            "format": 1,
+            "normalizer": None,
+            "pattern": self.pattern.digest,
+            "special_tokens": self.special_tokens,
+            "ignore_merges": self.ignore_merges,
+            "tokens": len(self.vocab),
+            "merges": len(self.merges),
+        }
+        if self.algorithm != BYTE_BPE:
+            head["algorithm"] = self.algorithm.described()
+        if self.pipeline is not None and (behaviour := self.pipeline.behaviour):
+            head["pipeline"] = behaviour
+        return digest_of_bytes(canonical_json(head), *self.columns)
+
+    @property
+    def columns(self) -> tuple[bytes, bytes, bytes, bytes, bytes]:
+        """Vocab and merges as the digest hashes them, and the file of our own format holds them.
+
+        Ids in ascending order, the lengths of their tokens, the tokens joined, and the ids of the
+        left and of the right part of each merge by rank; numbers are little-endian int64.
+        """
         if isinstance(self.vocab, TokenTable):
             ids, lengths, joined = self.vocab.in_order_of_id()
         else:
@@ -210,22 +246,10 @@ class TokenizerSpec:
             tokens = [self.vocab[id_] for id_ in ids.tolist()]
             lengths = np.fromiter(map(len, tokens), np.int64, len(tokens))
             joined = b"".join(tokens)
-        head: dict[str, Any] = {
-            "format": 1,
-            "normalizer": None,
-            "pattern": self.pattern.digest,
-            "special_tokens": self.special_tokens,
-            "ignore_merges": self.ignore_merges,
-            "tokens": len(ids),
-            "merges": len(self.merges),
-        }
-        if self.algorithm != BYTE_BPE:
-            head["algorithm"] = self.algorithm.described()
-        if self.pipeline is not None and (behaviour := self.pipeline.behaviour):
-            head["pipeline"] = behaviour
         left, right, _ = self.merge_ids
-        numbers = [part.astype("<i8") for part in (ids, lengths, left, right)]
-        return digest_of_bytes(canonical_json(head), *numbers[:2], joined, *numbers[2:])
+        numbers = (part.astype("<i8").tobytes() for part in (ids, lengths, left, right))
+        of_ids, of_lengths, of_left, of_right = numbers
+        return of_ids, of_lengths, joined, of_left, of_right
 
 
 def token_names(spec: TokenizerSpec) -> dict[int, str]:
@@ -239,13 +263,18 @@ def token_names(spec: TokenizerSpec) -> dict[int, str]:
     return named | whole
 
 
+def finds_special(algorithm: Algorithm, pipeline: Pipeline | None) -> bool:
+    """Whether the encoder of such a tokenizer finds special tokens without being given them."""
+    return algorithm.finds_special or bool(pipeline and pipeline.added_tokens)
+
+
 def _checked_table(
     vocab: TokenTable,
     merges: Sequence[Merge],
     special_tokens: Mapping[str, int] | Sequence[str],
     pipeline: Pipeline | None,
 ) -> CheckedVocab | None:
-    """What `check_vocab` says of a vocab that is a table; None where it is to be asked."""
+    """Fast check of a `TokenTable`; None means use `check_vocab`."""
     if pipeline is None:
         return check_table(vocab, merges, special_tokens, frozenset())
     if pipeline.shown or not isinstance(merges, MergeList):

@@ -229,7 +229,7 @@ class SentencePieceEncoder(Encoder):
         return max((len(token.decode(errors="replace")) for token in self._spec.ids), default=0)
 
     def _take_whole(self, spec: TokenizerSpec) -> None:
-        whole = dict(tokens_not_made_by_merges(self._merging, spec.ids))
+        whole = tokens_not_made_by_merges(self._merging, spec.ids)
         if self._known is not None and whole:
             raise InvalidTokenizer(
                 f"no merges make the token {shown(next(iter(whole)).decode())}, and characters "
