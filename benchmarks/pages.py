@@ -199,12 +199,11 @@ def encoding_block(
 def threads_block(results: Sequence[Mapping[str, Any]]) -> str:
     """What a second thread is worth."""
     said = (
-        "One file counted, its words merged, and itself encoded twice into ids in memory, by one "
-        "thread and by two, in fresh processes in turn on two processors, kernels loaded before; "
-        "counts, merges and ids were compared first. *Encoding* is that of a tokenizer which has "
+        "One file counted and encoded twice into ids in memory, by one thread and by two, in fresh "
+        "processes in turn on two processors, kernels loaded before; counts and ids were compared "
+        "first. *Encoding* is that of a tokenizer which has "
         "met no word yet, *encoding again* finds all words known. *Share*: processor seconds of "
-        "two threads to those of one. Merging is shared from 8 million symbols of distinct words "
-        "on; one thread is the calling one, which joins the ids of two. "
+        "two threads to those of one, which is the calling one. Merging takes one thread. "
         f"The quickest of {min(one['rounds'] for one in results)} runs of each or more, "
         f"{_company(max(results, key=lambda one: float(one['load'])))}. "
         "`python -m benchmarks threads FILE…` measures it."

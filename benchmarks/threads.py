@@ -1,4 +1,4 @@
-"""What a second thread is worth: counting, merging and encoding by one thread and by two.
+"""What a second thread is worth: counting and encoding by one thread and by two.
 
 Both have two processors, in turn and in fresh processes, and must come to the same.
 """
@@ -17,7 +17,7 @@ from benchmarks.measurement import Case, Contestant, Measurement, Verdict
 from benchmarks.process import Stopwatch
 
 ONE, TWO = "one thread", "two threads"
-PHASES = ("counting", "merging", "encoding", "encoding again")
+PHASES = ("counting", "encoding", "encoding again")
 _SPECIAL = [SEPARATOR]
 
 
@@ -34,30 +34,28 @@ def _learned(case: Case) -> Iterator[Mapping[str, Any]]:
 
 def _by(threads: int) -> Callable[[Case, Stopwatch], list[str]]:
     def run(case: Case, watch: Stopwatch) -> list[str]:
-        """Digests of the counts, of the merges and of the ids; once of little text, untimed."""
+        """Digests of the counts and of the ids; once of little text, untimed."""
         from bpeline.tokenizer_core.digests import digest_of_bytes
 
         with warming_file() as warm:
-            _all(warm, case, threads, Stopwatch(), 300)
-        counts, tokenizer, ids = _all(case.path, case, threads, watch, case.vocab_size)
-        return [counts.digest, tokenizer.digest, digest_of_bytes(ids)]
+            _all(warm, case, threads, Stopwatch())
+        counts, ids = _all(case.path, case, threads, watch)
+        return [counts.digest, digest_of_bytes(ids)]
 
     return run
 
 
-def _all(path: Path, case: Case, threads: int, watch: Stopwatch, vocab_size: int) -> Any:
-    from bpeline import Tokenizer, count_words, train_bpe
+def _all(path: Path, case: Case, threads: int, watch: Stopwatch) -> Any:
+    from bpeline import Tokenizer, count_words
 
     file = os.fspath(path)
     with watch.phase("counting"):
         counts = count_words([file], special_tokens=_SPECIAL, workers=threads)
-    with watch.phase("merging"):
-        learned = train_bpe(counts, vocab_size, special_tokens=_SPECIAL, threads=threads)
     tokenizer = Tokenizer.load(case.prepared["tokenizer"])  # which has met no word yet
     for phase in ("encoding", "encoding again"):
         with watch.phase(phase):
             encoded = tokenizer.encode_files_to_numpy(path, separator=SEPARATOR, threads=threads)
-    return counts, learned, encoded.ids
+    return counts, encoded.ids
 
 
 def _same(_one: Contestant, theirs: Any, found: Mapping[str, Any], _case: Case) -> Verdict:
@@ -67,7 +65,7 @@ def _same(_one: Contestant, theirs: Any, found: Mapping[str, Any], _case: Case) 
 
 THREADS = Measurement(
     "threads",
-    "one thread and two: counting, merging, encoding new and known words",
+    "one thread and two: counting, encoding new and known words",
     (Contestant(ONE, _by(1)), Contestant(TWO, _by(2))),
     _learned,
     _same,

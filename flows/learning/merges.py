@@ -106,7 +106,6 @@ def learn_merges(
             given=given,
             rules=rules,
             resume_from=resume_from,
-            threads=request.workers,
             **course,
         )
         return len(result), result.pruned

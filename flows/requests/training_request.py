@@ -148,8 +148,7 @@ class TrainingRequest(Request):
     )
     workers: int = Field(
         default=OPEN,
-        description="threads for counting and merging, or processes of the engine dask; when empty "
-        "all cores",
+        description="threads for counting, or processes of the engine dask; when empty all cores",
     )
     deduplicate: bool = Field(
         default=False,

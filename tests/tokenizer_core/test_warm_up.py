@@ -74,9 +74,6 @@ for tie_break in ("smallest-ids", "greatest-bytes", "first-seen"):
 merge_engine._DENSE, merge_engine._FEW_OCCURRENCES, merge_engine._BYTES_PER_SYMBOL = 256, 0, 0
 letters = {bytes([first, second] * 3): 40 - second % 9 for first in range(9) for second in range(9)}
 train_bpe(WordCounts.from_mapping(letters), 290).digest  # frequent pairs first, then the others
-large, merge_engine._LARGE = merge_engine._LARGE, 0
-train_bpe(counts, 264, threads=2)
-merge_engine._LARGE = large
 train_bpe(counts, 264, required_tokens=["lowest"])
 train_bpe(counts, 264, forbid=["lo"])
 train_parity_bpe({"a": counts, "b": counts}, 264)

@@ -26,8 +26,7 @@ MERGES_PER_CHECKPOINT = 1000
 _CALL_SECONDS = 0.03  # of one kernel call: long enough to cost nothing, short for Ctrl-C
 _FIRST_CALL = 32  # merges
 _DEFAULTS = (
-    "the defaults are min_count=2, min_word_count=1, max_token_bytes=None, checkpoint_every=1000, "
-    "threads=None"
+    "the defaults are min_count=2, min_word_count=1, max_token_bytes=None, checkpoint_every=1000"
 )
 
 
@@ -139,7 +138,6 @@ def validate_options(
     min_word_count: int,
     max_token_bytes: int | None = None,
     every: int = MERGES_PER_CHECKPOINT,
-    threads: int | None = None,
 ) -> None:
     """Refuse options out of range.
 
@@ -153,7 +151,6 @@ def validate_options(
         ("min_word_count", min_word_count, 1),
         ("max_token_bytes", 1 if max_token_bytes is None else max_token_bytes, 1),
         ("checkpoint_every", every, 1),
-        ("threads", 1 if threads is None else threads, 1),
     ):
         whole_number(name, value, least, _DEFAULTS)
 

@@ -36,8 +36,6 @@ from bpeline.tokenizer_core.kernels.merging import (
 from bpeline.tokenizer_core.kernels.merging.merge_state import Limits, MergeState, Weights
 from bpeline.tokenizer_core.kernels.tables import pair_tables
 from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY, HashKey
-from bpeline.tokenizer_core.merging.two_threads import MergeHelper, at_once
-from bpeline.tokenizer_core.processors import available_processors
 from bpeline.tokenizer_core.vocabulary import byte_order
 
 NO_LIMIT = 2**31 - 1  # base tokens of a token
@@ -50,13 +48,12 @@ _FIRST_PAIRS = 1 << 16
 _BYTES_PER_SYMBOL = 3.25  # of cells, and of the occurrences collected at once beside them
 _AT_A_TIME = 1 << 16  # words, where what is reckoned of all would be large arrays
 _MANY = 1 << 20  # cells from which on the compiler's memory is worth being given back
-_LARGE = 1 << 23  # cells from which on a second thread is worth its start
-_NEAR = 1 << 20  # cells in which an end of a word is looked for
 _FEW_OCCURRENCES = 1 << 21  # always collected at once: looking twice would cost more than it saves
 _STEEPNESS = 1.5  # counts of merges fall by their number to this power at most, in most texts
 _MOST_SUMS = 1 << 20  # in which rare pairs are told from frequent ones: 8 MiB
 _JUDGED_AT_ONCE = 64  # pairs, when one must be: those beside it in the queue come next
 _UNWANTED = 128  # places at the end of the arena where positions go that nobody wants
+_LOW = 0xFFFFFFFF
 _LINE = 64  # bytes of a cache line: two rows of the pair table share one and none straddles two
 
 Number = TypeVar("Number", bound=np.generic)
@@ -172,8 +169,6 @@ class MergeEngine:
             not allowed is never learned, and counting goes on as if it were too rare. Asked once
             about each pair that comes near the front of the queue.
         expected: about how many merges there will be; decides nothing but how far ahead to look.
-        threads: how many may be used, None: one per processor; two are, where there are words
-            enough.
 
     Attributes:
         base: how many base tokens there are.
@@ -192,7 +187,6 @@ class MergeEngine:
         free_application: bool = False,
         allows: Callable[[bytes], bool] | None = None,
         expected: int = _USUAL_MERGES,
-        threads: int | None = 1,
     ) -> None:
         check_bounds(words)
         self._base_tokens = words.base_tokens
@@ -201,17 +195,13 @@ class MergeEngine:
         self._limits = limits_for(
             tie_break, min_count, max_length, self.base, free_application=free_application
         )
-        is_large = int(words.offsets[-1]) + len(words) >= _LARGE
-        self._in_two = is_large and (threads or available_processors()) > 1
-        self._state, _ = laid_out([words], self._limits.order, self._in_two)
+        self._state, _ = laid_out([words], self._limits.order)
         self._expected = expected
         self._bytes = int(_BYTES_PER_SYMBOL * len(self._state.cells))
         self._here = self._limits
         self._is_begun = self._is_loaded = False
         self._allows = allows
         self._verdicts = np.zeros(0, np.uint8)
-        self._helper: MergeHelper | None = None
-        self._half: MergeState | None = None
         self._texts = list(words.base_tokens)
 
     @property
@@ -245,15 +235,10 @@ class MergeEngine:
     def _learned_on(self, tokens: int) -> merge_state.Integer:
         """Learn until there are ``tokens``, or until the kernel needs something."""
         status: merge_state.Integer
-        if self._allows is not None:
-            status = merge_step.learn_allowed(self._state, self._here, self._verdicts, tokens)
-        elif self._in_two:
-            if self._helper is None:
-                self._half = _half_of(self._state, self._half)
-                self._helper = MergeHelper(self._state, self._half)
-            status = self._helper.learn(self._here, tokens)
-        else:
+        if self._allows is None:
             status = merge_step.learn(self._state, self._here, tokens)
+        else:
+            status = merge_step.learn_allowed(self._state, self._here, self._verdicts, tokens)
         return status
 
     def _judge(self) -> None:
@@ -278,7 +263,6 @@ class MergeEngine:
         """
         rows = _writable(given)
         self.see_all()
-        self._stop_help()
         while True:
             status = merge_step.apply(self._state, self._limits, rows, self.base + goal)
             if status == merge_step.DONE:
@@ -328,17 +312,10 @@ class MergeEngine:
         return True
 
     def _frequent_pairs(self, least: int) -> NDArray[np.int64]:
-        return _frequent_pairs(self._state, least, in_two=self._in_two)
+        return _frequent_pairs(self._state, least)
 
     def _close_up(self) -> None:
-        self._stop_help()
-        self._state = closed_up(without_pairs(self._state, 0), self._in_two)
-
-    def _stop_help(self) -> None:
-        """Let nobody else use the arrays, which are about to be exchanged."""
-        if self._helper is not None:
-            self._helper.stop()
-            self._helper = None
+        self._state = closed_up(without_pairs(self._state, 0))
 
     def _least_to_see(self, rows: NDArray[np.int64], before: int) -> int:
         """From which count on pairs are brought in sight, such that there is room for all their
@@ -359,7 +336,7 @@ class MergeEngine:
         if least > self._limits.kept_count:
             self._here = self._limits._replace(min_count=least, kept_count=least)
         state = without_pairs(self._state, 0)
-        self._state = with_pairs(state, self._here, rows, in_two=self._in_two)
+        self._state = with_pairs(state, self._here, rows)
         pairs = int(self._state.sizes[merge_state.PAIRS])
         merge_queue.queue_new_pairs(self._state, self._here, 0, pairs)
         self._is_begun = True
@@ -367,7 +344,6 @@ class MergeEngine:
             self._verdicts = np.zeros(len(self._state.pairs), np.uint8)
 
     def _grow(self, status: merge_state.Integer) -> None:
-        self._stop_help()
         if status == merge_step.NEEDS_TOKENS:
             self._state = with_more_tokens(self._state)
             return
@@ -403,14 +379,11 @@ def limits_for(
     return Limits(_ORDERS[tie_break], least, longest, *kept, base)
 
 
-def laid_out(
-    several: Sequence[SymbolWords], order: int, in_two: bool = False
-) -> tuple[MergeState, NDArray[np.int64]]:
+def laid_out(several: Sequence[SymbolWords], order: int) -> tuple[MergeState, NDArray[np.int64]]:
     """Words in cells, one collection after the other, without any pairs.
 
     Args:
         several: at least one, over the same base tokens.
-        in_two: whether by two threads.
 
     Returns:
         The state; and int64 ``[len(several) + 1]``: the words of number i lie between the
@@ -456,8 +429,8 @@ def laid_out(
         noted=np.empty((merge_state.NOTES, 0), np.int32),
         sizes=sizes,
     )
-    for words, rows, width, begin in zip(several, chosen, widths, starts.tolist(), strict=False):
-        _lay_out(state, words, rows, width, begin, in_two)
+    for words, rows, begin in zip(several, chosen, starts.tolist(), strict=False):
+        _lay_out(state, words, rows, begin)
     state.token_lengths[:base] = state.token_widths[:base] = 1
     if compares_text:  # the base tokens stand behind the words
         numbers = np.arange(base, dtype=">u4").view(np.uint8).reshape(-1, 4)
@@ -469,56 +442,21 @@ def laid_out(
     return state, starts
 
 
-def _lay_out(
-    state: MergeState,
-    words: SymbolWords,
-    rows: NDArray[np.int64],
-    widths: NDArray[np.int64],
-    begin: int,
-    in_two: bool,
-) -> None:
+def _lay_out(state: MergeState, words: SymbolWords, rows: NDArray[np.int64], begin: int) -> None:
     """Write words, and the separators around them, into cells from ``begin`` on."""
     content, offsets, ids = map(_writable, (words.content, words.offsets, words.ids))
-
-    def lay(rows: NDArray[np.int64], begin: int) -> None:
-        merge_layout.lay_out_words(
-            content.view(np.uint8),
-            words.content.itemsize > 1,
-            offsets,
-            rows,
-            ids,
-            state.cells,
-            state.high,
-            begin,
-            state.text,
-            state.width,
-        )
-
-    if not in_two or not len(rows):
-        lay(rows, begin)
-        return
-    ends = np.cumsum(widths)
-    half = int(np.searchsorted(ends, ends[-1] // 2)) + 1
-    at_once(lambda: lay(rows[:half], begin), lambda: lay(rows[half:], begin + int(ends[half - 1])))
-
-
-def _half_of(state: MergeState, before: MergeState | None) -> MergeState:
-    """The arrays of a thread that helps, of which no neighbours are noted.
-
-    Args:
-        before: those it had, if any: some may be used again.
-    """
-    tokens = len(state.token_lengths)
-    if before is None or len(before.token_lengths) != tokens:
-        # Its sizes are written all the time: no line of the cache holds anything else.
-        before = state._replace(
-            changes=_no_changes(tokens),
-            touched=np.empty((2, tokens + 1), np.int32),
-            sizes=np.zeros(merge_state.SIZES + 2 * _LINE, np.int64)[_LINE:-_LINE],
-        )
-    nowhere = state.sizes[merge_state.NOWHERE] - _LINE  # in another cache line
-    before.sizes[merge_state.NOWHERE] = nowhere
-    return state._replace(changes=before.changes, touched=before.touched, sizes=before.sizes)
+    merge_layout.lay_out_words(
+        content.view(np.uint8),
+        words.content.itemsize > 1,
+        offsets,
+        rows,
+        ids,
+        state.cells,
+        state.high,
+        begin,
+        state.text,
+        state.width,
+    )
 
 
 def _words_of_pairs(words: SymbolWords, order: int) -> NDArray[np.int64]:
@@ -596,7 +534,6 @@ def with_pairs(
     rows: NDArray[np.int64],
     begin: int = 0,
     end: int | None = None,
-    in_two: bool = False,
 ) -> MergeState:
     """Enter pairs, none queued, with room for all occurrences there can ever be.
 
@@ -608,7 +545,6 @@ def with_pairs(
         limits: what is rarer or longer is left out.
         rows: as `_frequent_pairs` gives them.
         begin, end: the cells in which they were looked for; all.
-        in_two: whether by two threads.
     """
     end = len(state.cells) if end is None else end
     if limits.kept_length < 2:
@@ -638,7 +574,11 @@ def with_pairs(
     made.sizes[merge_state.NOWHERE] = len(made.arena) - 1
     tokens = int(state.sizes[merge_state.TOKENS])
     if tokens <= _DENSE:
-        _collect_dense(made, rows, tokens, placed, (begin, end), in_two)
+        places = np.full((tokens + 1, tokens + 1), placed, np.uint32)
+        places[(rows[:, pair_tables.KEY] >> 32) + 1, (rows[:, pair_tables.KEY] & _LOW) + 1] = rows[
+            :, pair_tables.START
+        ]
+        merge_layout.collect_dense_pairs(made.cells, begin, end, places, placed, made.arena)
     else:
         starts = rows[:, pair_tables.START].copy()
         table = made.pairs, made.slots, made.hash_key
@@ -648,54 +588,13 @@ def with_pairs(
     return made
 
 
-def _collect_dense(
-    state: MergeState,
-    rows: NDArray[np.int64],
-    tokens: int,
-    placed: int,
-    between: tuple[int, int],
-    in_two: bool,
-) -> None:
-    """Write the positions of all pairs into their segments, which end at ``placed``.
-
-    Two threads fill each segment from both its ends.
-    """
-    left, right = rows[:, pair_tables.KEY] >> 32, rows[:, pair_tables.KEY] & 0xFFFFFFFF
-    starts, lengths = rows[:, pair_tables.START], rows[:, pair_tables.LENGTH]
-    begin, end = between
-
-    def places_of(nearest: NDArray[np.int64], unwanted: int) -> NDArray[np.uint32]:
-        places = np.full((tokens + 1, tokens + 1), unwanted, np.uint32)
-        places[left + 1, right + 1] = nearest
-        return places
-
-    collect = merge_layout.collect_dense_pairs
-    cells, arena = state.cells, state.arena
-    forward = places_of(starts, placed)
-    if not in_two:
-        collect(cells, begin, end, 1, forward, placed, arena)
-        return
-    middle = (begin + end + 1) // 2
-    elsewhere = placed + min(_LINE, end - begin)  # in another cache line
-    backward = places_of(starts + lengths - 1, elsewhere)
-    at_once(
-        lambda: collect(cells, begin, middle, 1, forward, placed, arena),
-        lambda: collect(cells, middle - 1, end, -1, backward, elsewhere, arena),
-    )
-
-
-def closed_up(state: MergeState, in_two: bool = False) -> MergeState:
+def closed_up(state: MergeState) -> MergeState:
     """One cell for each token, and no word of one token; a state without occurrences of pairs."""
     cells, high, weights, widths = state.cells, state.high, state.weights, state.token_widths
-    last = len(cells) - 1
     tokens = int(state.sizes[merge_state.TOKENS])
     special = [merge_layout.OF_INSIDE, merge_layout.OF_SEPARATOR]
     kinds = np.concatenate([special, widths[:tokens] > 1]).astype(np.uint8)
-    middle = _word_border(state) if in_two else 0
-    if middle:
-        size, runs = _closed_up_by_two(state, kinds, middle)
-    else:
-        size, runs = map(int, merge_layout.close_up(cells, high, weights, kinds, 0, last))
+    size, runs = map(int, merge_layout.close_up(cells, high, weights, kinds))
     widths[:tokens] = 1
     block = cells.base
     assert block is not None
@@ -707,37 +606,6 @@ def closed_up(state: MergeState, in_two: bool = False) -> MergeState:
         weights=_paged(starts, weights.counts[:runs].copy(), size),
         arena=arena,
     )
-
-
-def _word_border(state: MergeState) -> int:
-    """The cell of a separator near the middle; 0 where none is near."""
-    middle = len(state.cells) // 2
-    near = slice(middle, middle + _NEAR)
-    is_border = state.cells[near] == np.uint16(merge_state.SEPARATOR & 0xFFFF)
-    if len(state.high):
-        is_border &= state.high[near] < 0
-    return middle + int(is_border.argmax()) if is_border.any() else 0
-
-
-def _closed_up_by_two(state: MergeState, kinds: NDArray[np.uint8], middle: int) -> tuple[int, int]:
-    """Close up the cells on both sides of a separator; how many cells and runs are in use."""
-    cells, high, weights = state.cells, state.high, state.weights
-    starts, counts = weights.starts, weights.counts
-    run = int(np.searchsorted(starts[:-1], middle + 1, side="right")) - 1
-    later = Weights(starts[run:].copy(), counts[run:].copy(), weights.pages)
-    (size, runs), (end, more) = at_once(
-        lambda: merge_layout.close_up(cells, high, weights, kinds, 0, middle),
-        lambda: merge_layout.close_up(cells, high, later, kinds, middle, len(cells) - 1),
-    )
-    size, runs, end, more = int(size), int(runs), int(end), int(more)
-    begin = middle + 1
-    for array in (cells, high)[: 2 if len(high) else 1]:
-        array[size : size + end - begin] = array[begin:end]
-    joined = int(runs > 0 and more > 0 and counts[runs - 1] == later.counts[0])
-    total = runs + more - joined
-    starts[runs:total] = later.starts[joined:more] - (begin - size)
-    counts[runs:total] = later.counts[joined:more]
-    return size + end - begin, total
 
 
 def without_pairs(state: MergeState, pairs: int) -> MergeState:
@@ -758,7 +626,7 @@ def without_pairs(state: MergeState, pairs: int) -> MergeState:
 
 
 def _frequent_pairs(
-    state: MergeState, least: int, begin: int = 0, end: int | None = None, in_two: bool = False
+    state: MergeState, least: int, begin: int = 0, end: int | None = None
 ) -> NDArray[np.int64]:
     """Rows, without `START`, for all pairs that occur ``least`` times or more, and maybe others.
 
@@ -767,26 +635,16 @@ def _frequent_pairs(
     tokens = int(state.sizes[merge_state.TOKENS])
     end = len(state.cells) if end is None else end
     if tokens <= _DENSE:
-        return _dense_pairs(state, tokens, least, begin, end, in_two)
+        return _dense_pairs(state, tokens, least, begin, end)
     return _sparse_pairs(state, least, begin, end)
 
 
 def _dense_pairs(
-    state: MergeState, tokens: int, least: int, begin: int, end: int, in_two: bool
+    state: MergeState, tokens: int, least: int, begin: int, end: int
 ) -> NDArray[np.int64]:
-    """The same for those pairs alone, by means of a square table for each thread."""
-    tables = _lent(state.arena, (1 + in_two, tokens + 1, tokens + 1, 2))
-    sums = tables[0]
-
-    def count(begin: int, end: int, sums: NDArray[np.int64]) -> None:
-        merge_layout.count_dense_pairs(state.cells, state.weights, begin, end, sums)
-
-    if not in_two:
-        count(begin, end, sums)
-    else:
-        middle = (begin + end + 1) // 2
-        at_once(lambda: count(begin, middle, sums), lambda: count(middle - 1, end, tables[1]))
-        sums += tables[1]
+    """The same for those pairs alone, by means of a square table."""
+    sums = _lent(state.arena, (tokens + 1, tokens + 1, 2))
+    merge_layout.count_dense_pairs(state.cells, state.weights, begin, end, sums)
     frequent = sums[..., merge_layout.SUM] >= max(least, 1)
     frequent[0] = frequent[:, 0] = False  # separators
     cells = np.flatnonzero(frequent)

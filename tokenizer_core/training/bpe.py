@@ -90,7 +90,6 @@ def learn_merges(
     checkpoint: Path | str | None = None,
     checkpoint_every: int = MERGES_PER_CHECKPOINT,
     on_progress: OnProgress | None = None,
-    threads: int | None = None,
 ) -> LearnedMerges:
     """Learn up to ``merges`` merges.
 
@@ -112,8 +111,6 @@ def learn_merges(
         rules: which tokens are not made: a pair that would make one is passed over, and the next
             one is merged.
         resume_from, checkpoint, checkpoint_every, on_progress: see `Course`.
-        threads: how many may be used, one per processor by default. Two merge large corpora; merges
-            are the same.
 
     Raises:
         InvalidOption: a parameter out of range, a checkpoint of other counts or settings, or
@@ -124,7 +121,7 @@ def learn_merges(
         DiskFull: no space for the checkpoint; the one before is whole.
     """
     validate_options(
-        merges, tie_break, min_count, min_word_count, max_token_bytes, checkpoint_every, threads
+        merges, tie_break, min_count, min_word_count, max_token_bytes, checkpoint_every
     )
     _validate_given(given, merges)
     ruled = rules is not NO_RULES and bool(rules)
@@ -150,7 +147,6 @@ def learn_merges(
         free_application=given is not None,
         allows=rules.judge() if ruled else None,
         expected=merges,
-        threads=threads,
     )
     course = Course(resume_from, checkpoint, checkpoint_every, on_progress)
     learned = learn_with(engine, merges, counts, settings, course, given=given, pruned=pruned)
@@ -202,7 +198,6 @@ def train_bpe(
     on_progress: OnProgress | None = None,
     checkpoint: Path | str | None = None,
     special_ids: SpecialIds = "first",
-    threads: int | None = None,
 ) -> Tokenizer:
     """Train a byte-level BPE tokenizer.
 
@@ -214,8 +209,8 @@ def train_bpe(
         counts: word counts; their split pattern becomes the tokenizer's.
         vocab_size: special tokens, bytes and merges together.
         special_tokens: should be the ones that the words were counted with.
-        tie_break, min_count, min_word_count, max_token_bytes, resume_from, on_progress, checkpoint,
-            threads: see `learn_merges`.
+        tie_break, min_count, min_word_count, max_token_bytes, resume_from, on_progress, checkpoint:
+            see `learn_merges`.
         required_tokens: texts that become tokens whatever the counts say; each must be one
             pre-token. Their merges come first, in the given order (`required_merges`).
         forbid: regexes, or names such as ``digits`` and ``email`` (`FORBIDDEN_LOOKS`): no token
@@ -259,7 +254,6 @@ def train_bpe(
         resume_from=resume_from,
         checkpoint=checkpoint,
         on_progress=on_progress,
-        threads=threads,
     )
     order = byte_order(tie_break)
     made = vocab_from_merges(learned.left, learned.right, order, specials, special_ids)

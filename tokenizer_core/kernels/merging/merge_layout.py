@@ -170,7 +170,7 @@ def count_dense_pairs(cells: U16s, weights: Weights, begin: I64, end: I64, sums:
 
 @entry_kernel
 def collect_dense_pairs(
-    cells: U16s, begin: I64, end: I64, step: I64, places: U32Rows, unwanted: I64, arena: I32s
+    cells: U16s, begin: I64, end: I64, places: U32Rows, unwanted: I64, arena: I32s
 ) -> None:
     """Write the positions of each pair into its segment of the arena.
 
@@ -178,27 +178,17 @@ def collect_dense_pairs(
     to one place.
 
     Args:
-        step: 1, or −1 to go backward.
         places: [tokens + 1, tokens + 1] by `dense_row` of left and right where the pair's next
-            position goes, in the direction of ``step``; or ``unwanted``.
+            position goes, or ``unwanted``.
         unwanted: a place of the arena that belongs to no segment.
     """
-    if step > 0:
-        left = dense_row(cells, begin)
-        for position in range(begin + 1, end):
-            right = dense_row(cells, position)
-            place = places[left, right]
-            arena[np.uint64(place)] = position - 1
-            places[left, right] = place + np.uint32(place != unwanted)
-            left = right
-    else:
-        right = dense_row(cells, end - 1)
-        for position in range(end - 2, begin - 1, -1):
-            left = dense_row(cells, position)
-            place = places[left, right]
-            arena[place] = position
-            places[left, right] = place - np.uint32(place != unwanted)
-            right = left
+    left = dense_row(cells, begin)
+    for position in range(begin + 1, end):
+        right = dense_row(cells, position)
+        place = places[left, right]
+        arena[np.uint64(place)] = position - 1
+        places[left, right] = place + np.uint32(place != unwanted)
+        left = right
 
 
 @entry_kernel
@@ -316,9 +306,7 @@ def kind_row(cells: U16s, high: I8s, position: Int) -> np.uint64:
 
 
 @entry_kernel
-def close_up(
-    cells: U16s, high: I8s, weights: Weights, kinds: U8s, begin: I64, end: I64
-) -> tuple[I64, I64]:
+def close_up(cells: U16s, high: I8s, weights: Weights, kinds: U8s) -> tuple[I64, I64]:
     """Leave one cell of each token, and no word of one token: nothing can be merged in it.
 
     All cells are looked at, not only the first of each token: which is next would be known one
@@ -328,17 +316,16 @@ def close_up(
         weights: of these cells; ``pages`` are wrong afterwards, and are not looked at.
         kinds: uint8 [tokens + 2] what each symbol is, by `kind_row`: 1 for tokens of more than one
             cell, 0 for others, `OF_INSIDE`, `OF_SEPARATOR`. All tokens have one cell afterwards.
-        begin, end: the cells of separators, between which words lie.
 
     Returns:
-        The cell after those in use, which begin at ``begin``; and how many runs are.
+        The cell after those in use; and how many runs are.
     """
     starts, counts = weights.starts, weights.counts
-    first = begin + 1  # of the word
+    first = np.int64(1)  # of the word
     write = first
     run, runs = np.int64(0), np.int64(0)
     within = np.int64(0)  # 1 until the last cell of a token that has more than one
-    for read in range(begin + 1, end + 1):
+    for read in range(1, cells.size):
         source, target = np.uint64(read), np.uint64(write)
         cells[target] = cells[source]
         if high.size > 0:
