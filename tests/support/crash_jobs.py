@@ -61,7 +61,7 @@ def publish_waiting(workspace: str) -> None:
     flow_publish_waiting()
 
 
-@disturbed()
+@disturbed(state=swept_state_of)
 def publish_first(workspace: str, tables: str = "") -> None:
     """Publish where MLflow has no database yet.
 
