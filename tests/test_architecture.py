@@ -93,7 +93,7 @@ FLOORS = {
 CORE_LIBRARIES = {"numpy", "numba", "llvmlite", "regex", "zstandard"}
 CORE_ARROW = {
     "tokenizer_core/counting/arrow_tables.py",  # word counts of other programs
-    "tokenizer_core/shards/parquet_shards.py",
+    "tokenizer_core/shards/shard_formats.py",
 }
 # A service is spoken to in one file, or in one room.
 DOORS = {
@@ -417,8 +417,8 @@ CHANGES = {
 CHANGING_METHODS = {"unlink", "touch", "symlink_to", "hardlink_to", "tofile", "to_parquet", "rmdir"}
 MAY_CHANGE = {
     "tokenizer_core/durable_files.py": "it is the one",
-    "tokenizer_core/shards/number_files.py": "writes aside, where the durable writer said",
-    "tokenizer_core/shards/files_of_shards.py": "removes copies of what a store holds",
+    "tokenizer_core/shards/shard_formats.py": "writes aside, where the durable writer said",
+    "tokenizer_core/shards/shard_places.py": "removes copies of what a store holds",
     "tokenizer_core/cache_directory.py": "compiled code, made again when damaged",
     "tokenizer_core/kernels/compiling/machine_code.py": "removes compiled code that nobody uses",
     "registry/workspace/lock.py": "the lock is on the very file that names its holder",
@@ -541,12 +541,10 @@ MAY_READ = {
     # Documents of a corpus, whose reader limits a record, and values that it has parsed.
     **dict.fromkeys(
         ("tokenizer_core/corpus/documents.py", "tokenizer_core/corpus/first_look.py",
-         "tokenizer_core/corpus/text_records.py", "tokenizer_core/corpus/scanned_lines.py",
-         "tokenizer_core/shards/parquet_shards.py"),
+         "tokenizer_core/corpus/text_records.py", "tokenizer_core/corpus/scanned_lines.py"),
         "a stream"),
-    "tokenizer_core/shards/shard_formats.py": "maps arrays whose sizes were compared",
-    "tokenizer_core/shards/document_index.py": "maps an array whose size was compared",
-    "tokenizer_core/shards/packed_parts.py": "an array of `open_file`",
+    "tokenizer_core/shards/shard_formats.py": "maps arrays whose sizes were compared, and a stream",
+    "tokenizer_core/shards/token_shards.py": "maps an array whose size was compared",
     "tokenizer_core/durable_files.py": "opens to write",
     "tokenizer_core/digests.py": "parses what it has written",
     "registry/catalogue/models.py": "parses what it has written",

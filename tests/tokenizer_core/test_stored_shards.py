@@ -26,8 +26,7 @@ from bpeline.tokenizer_core.errors import (
 )
 from bpeline.tokenizer_core.remote_files import names_below
 from bpeline.tokenizer_core.shards import pack_shards
-from bpeline.tokenizer_core.shards.files_of_shards import StoredFiles
-from bpeline.tokenizer_core.shards.shard_places import StorePlace
+from bpeline.tokenizer_core.shards.shard_places import StoredFiles, StorePlace
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 SHARD = 20_000
@@ -115,7 +114,7 @@ def test_copies_of_a_process_that_was_killed_go_when_the_next_ones_are_made(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     program = (
-        "import time; from bpeline.tokenizer_core.shards.files_of_shards import StoredFiles\n"
+        "import time; from bpeline.tokenizer_core.shards.shard_places import StoredFiles\n"
         "held = StoredFiles('s3://bucket/tokens'); print(held.folder, flush=True); time.sleep(600)"
     )
 

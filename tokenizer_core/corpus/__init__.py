@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from .skipped_files import SkippedFiles as SkippedFiles
     from .small_files import SmallFiles as SmallFiles
     from .small_files import Work as Work
-    from .small_files import filled_up_to as filled_up_to
     from .small_files import read_alike_together as read_alike_together
     from .small_files import with_small_together as with_small_together
     from .source_bytes import SourceBytes as SourceBytes

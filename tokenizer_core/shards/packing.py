@@ -20,20 +20,19 @@ from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.kernels.tables.random_numbers import STEP, scramble
-from bpeline.tokenizer_core.shards.earlier_shards import EarlierShards
-from bpeline.tokenizer_core.shards.known_formats import shard_format
-from bpeline.tokenizer_core.shards.number_files import NpyFile
-from bpeline.tokenizer_core.shards.packed_parts import (
+from bpeline.tokenizer_core.shards.shard_formats import NpyFile, ShardFormat, shard_format
+from bpeline.tokenizer_core.shards.shard_job import EarlierShards
+from bpeline.tokenizer_core.shards.shard_places import (
+    FileRecord,
+    ShardPlace,
+    ShardRecord,
+    shard_place,
+)
+from bpeline.tokenizer_core.shards.token_shards import (
     PACK_VERSION,
     PART,
     PARTS_HEADER,
     PARTS_SUFFIX,
-)
-from bpeline.tokenizer_core.shards.shard_formats import ShardFormat
-from bpeline.tokenizer_core.shards.shard_places import ShardPlace, shard_place
-from bpeline.tokenizer_core.shards.token_shards import (
-    FileRecord,
-    ShardRecord,
     TokenShards,
 )
 
