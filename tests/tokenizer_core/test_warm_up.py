@@ -22,7 +22,7 @@ import bpeline.tokenizer_core as core
 from bpeline.tokenizer_core import algorithms
 from bpeline.tokenizer_core.corpus import LeftOut, Reading, find_source_files, sources_of
 from bpeline.tokenizer_core.counting import SmallChunks, WordCounts, count_words
-from bpeline.tokenizer_core.counting.word_parts import WordParts
+from bpeline.tokenizer_core.counting.word_tables import WordParts
 from bpeline.tokenizer_core.counting.word_tables import WordTable
 from bpeline.tokenizer_core.derived import DropoutEncoding
 from bpeline.tokenizer_core.encoding import (

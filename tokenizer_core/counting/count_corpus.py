@@ -34,12 +34,15 @@ from bpeline.tokenizer_core.corpus import (
     with_small_together,
     without_copies,
 )
-from bpeline.tokenizer_core.counting.document_copies import Copies, digest_documents, find_copies
-from bpeline.tokenizer_core.counting.part_rows import load_kernels_of_rows
-from bpeline.tokenizer_core.counting.text_counter import TextCounter, words_of
-from bpeline.tokenizer_core.counting.text_streams import count_texts, is_keyed
+from bpeline.tokenizer_core.counting.document_stream import Copies, digest_documents, find_copies
+from bpeline.tokenizer_core.counting.text_streams import (
+    TextCounter,
+    count_texts,
+    is_keyed,
+    words_of,
+)
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
-from bpeline.tokenizer_core.counting.word_parts import WordParts
+from bpeline.tokenizer_core.counting.word_tables import WordParts, load_kernels_of_rows
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, MissingSource
 from bpeline.tokenizer_core.kernels.compiling.compilation import compile_declared, entry_kernels
 from bpeline.tokenizer_core.kernels.compiling.compiler_memory import give_back_compiler

@@ -95,7 +95,6 @@ def whole_files(
             yield from cutter.pieces(None)
 
 
-
 class FileCutter:
     """Cuts one file from its beginning to its end."""
 
