@@ -541,7 +541,7 @@ MAY_READ = {
     # Documents of a corpus, whose reader limits a record, and values that it has parsed.
     **dict.fromkeys(
         ("tokenizer_core/corpus/documents.py", "tokenizer_core/corpus/first_look.py",
-         "tokenizer_core/corpus/text_records.py", "tokenizer_core/corpus/scanned_lines.py"),
+         "tokenizer_core/corpus/text_records.py"),
         "a stream"),
     "tokenizer_core/shards/shard_formats.py": "maps arrays whose sizes were compared, and a stream",
     "tokenizer_core/shards/token_shards.py": "maps an array whose size was compared",

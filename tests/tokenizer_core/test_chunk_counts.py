@@ -13,8 +13,7 @@ import pytest
 from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.corpus.chunking import Chunk
 from bpeline.tokenizer_core.corpus.documents import ChunkText, documents_between
-from bpeline.tokenizer_core.corpus.held_out import SECTION_BYTES, hold_out, sections_of
-from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.corpus.reading import SECTION_BYTES, Reading, hold_out, sections_of
 from bpeline.tokenizer_core.corpus.sources import SourceFile
 from bpeline.tokenizer_core.counting import chunk_counts
 from bpeline.tokenizer_core.counting.chunk_counts import (

@@ -27,11 +27,11 @@ from bpeline.tokenizer_core import (
 from bpeline.tokenizer_core.corpus import (
     Reading,
     find_source_files,
-    held_out,
     plan_chunk_groups,
     read_chunks,
     sources_of,
 )
+from bpeline.tokenizer_core.corpus import reading as corpus_reading
 from bpeline.tokenizer_core.counting import count_chunk
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidPattern
 from bpeline.tokenizer_core.splitting import pretokenization, segmented_text
@@ -204,7 +204,7 @@ def test_words_are_counted_within_sentences(
 ) -> None:
     monkeypatch.setattr(pretokenization, "_FEW_BYTES", few)
     monkeypatch.setattr(segmented_text, "PART", 300)
-    monkeypatch.setattr(held_out, "SECTION_BYTES", 50)
+    monkeypatch.setattr(corpus_reading, "SECTION_BYTES", 50)
     random, differ, cut = Random(seed), 0, 0
     path = tmp_path / "a.txt"
     for text in ('"Stop!"* He left.', " \n", *(text_of(random) * 3 for _ in range(12))):

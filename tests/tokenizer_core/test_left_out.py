@@ -30,12 +30,12 @@ from bpeline.tokenizer_core.corpus import (
     plan_chunk_groups,
     read_chunks,
 )
-from bpeline.tokenizer_core.corpus.held_out import without
-from bpeline.tokenizer_core.corpus.special_looking import (
+from bpeline.tokenizer_core.corpus.documents import (
     count_special_looking,
     look_for_special,
     without_special_looking,
 )
+from bpeline.tokenizer_core.corpus.reading import without
 from bpeline.tokenizer_core.counting import ChunkCounts, count_chunk
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.splitting import SplitPattern

@@ -18,7 +18,7 @@ from bpeline.tokenizer_core.corpus import (
     read_chunks,
     sources_of,
 )
-from bpeline.tokenizer_core.corpus.small_files import filled_up_to
+from bpeline.tokenizer_core.corpus.chunking import filled_up_to
 from bpeline.tokenizer_core.counting import ChunkCounts, SmallChunks, count_chunk
 from bpeline.tokenizer_core.errors import CorpusChanged, InvalidUtf8
 from bpeline.tokenizer_core.splitting import SplitPattern

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bpeline.tokenizer_core import Tokenizer
-from bpeline.tokenizer_core.corpus.small_files import SmallFiles
+from bpeline.tokenizer_core.corpus.chunking import SmallFiles
 from bpeline.tokenizer_core.corpus.sources import find_source_files, sources_of
 from bpeline.tokenizer_core.errors import CorpusChanged, InvalidUtf8
 from bpeline.tokenizer_core.shards.file_encoding import (

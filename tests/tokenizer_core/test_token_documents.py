@@ -16,10 +16,9 @@ from bpeline.tokenizer_core import Tokenizer, WordCounts, train_bpe
 from bpeline.tokenizer_core.algorithms.character_bpe.trainer import train_char_bpe
 from bpeline.tokenizer_core.algorithms.wordpiece.trainer import train_wordpiece
 from bpeline.tokenizer_core.corpus import LeftOut, SingleDocuments, open_source
-from bpeline.tokenizer_core.corpus.chunking import ChunkGroup, read_chunks
+from bpeline.tokenizer_core.corpus.chunking import ChunkGroup, read_again, read_chunks
 from bpeline.tokenizer_core.corpus.documents import ChunkText
 from bpeline.tokenizer_core.corpus.reading import Reading
-from bpeline.tokenizer_core.corpus.rereading import read_again
 from bpeline.tokenizer_core.counting.chunk_counts import count_chunk
 from bpeline.tokenizer_core.evaluation import made_tokens, token_documents
 from bpeline.tokenizer_core.evaluation.made_tokens import NOWHERE, MadeTokens, MergeTree

@@ -41,7 +41,7 @@ from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training import train_bpe, train_parity_bpe
 from bpeline.tokenizer_core.vocabulary import AddedToken, TokenizerSpec, find_merges
 from bpeline.tokenizer_core.vocabulary.special_tokens import SpecialTokenMatcher
-from bpeline.tokenizer_core.corpus.held_out import hold_out
+from bpeline.tokenizer_core.corpus.reading import hold_out
 from bpeline.tokenizer_core.kernels.counting.word_rows import DIGIT_BITS, sort_by_digit
 
 open("corpus.txt", "w").write("a word, another <|end|> and more\\n" * 3000)

@@ -27,8 +27,12 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from bpeline.tokenizer_core.address_space import addresses_in_use
-from bpeline.tokenizer_core.corpus.file_kinds import COUNT_BEGIN, COUNT_DIGITS, RECORD_END
-from bpeline.tokenizer_core.corpus.row_fields import advised_field
+from bpeline.tokenizer_core.corpus.file_kinds import (
+    COUNT_BEGIN,
+    COUNT_DIGITS,
+    RECORD_END,
+    advised_field,
+)
 
 OUT_OF_MEMORY = 75  # exit status
 DATA, END, FAILED, IDS = 0, 1, 2, 3  # kinds of messages

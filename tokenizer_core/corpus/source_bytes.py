@@ -19,13 +19,13 @@ from typing import Any, Protocol
 
 from bpeline.tokenizer_core.bounded_files import open_file
 from bpeline.tokenizer_core.corpus.column_files import ColumnBlocks
-from bpeline.tokenizer_core.corpus.compressed_members import (
+from bpeline.tokenizer_core.corpus.file_kinds import HEAD_BYTES
+from bpeline.tokenizer_core.corpus.first_look import (
     COMPRESSIONS,
     DAMAGED,
     decompressed,
+    refuse_other_content,
 )
-from bpeline.tokenizer_core.corpus.file_kinds import HEAD_BYTES
-from bpeline.tokenizer_core.corpus.first_look import refuse_other_content
 from bpeline.tokenizer_core.corpus.sources import FileState, SourceFile, not_a_regular_file
 from bpeline.tokenizer_core.corpus.text_records import document_blocks
 from bpeline.tokenizer_core.errors import CorpusChanged, CorpusError, UnreadableSource
