@@ -38,7 +38,7 @@ FLOORS = {
         ("another_python", "arguments", "kernels"),
         ("bounded_downloads", "bounded_files", "digests", "durable_files", "optional_libraries",
          "processors", "tables", "text", "urls"),
-        ("remote_files", "sealed_manifests"),
+        ("remote_files", "sealed_manifests", "worker_processes"),
         ("splitting",),
         ("normalization",),
         ("reference", "reference_characters", "vocabulary"),
@@ -536,7 +536,7 @@ MAY_READ = {
     # Messages between a process and the one that it started.
     **dict.fromkeys(
         ("tokenizer_core/corpus/column_worker.py", "tokenizer_core/corpus/column_files.py",
-         "tokenizer_core/splitting/regex_worker.py", "registry/certify/asking.py",
+         "tokenizer_core/worker_processes.py", "registry/certify/asking.py",
          "registry/certify/reader_program.py"), "its own process"),
     # Documents of a corpus, whose reader limits a record, and values that it has parsed.
     **dict.fromkeys(

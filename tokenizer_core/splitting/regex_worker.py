@@ -1,35 +1,26 @@
 """What a process of its own does for a split pattern without a kernel: cut, within limits.
 
-It answers one request after the other until its parent is gone. The operating system enforces the
-limits, so they hold inside of the ``regex`` package and of segmenters too: processor time by a
-timer whose signal ends the process (`regex`'s own ``timeout=`` is for a whole text, so it could
-not give time for what is done, and knows no segmenters), memory by its address space. Knows
-nothing of processes but its own.
+Limits hold inside of the ``regex`` package and of segmenters too. The package's own ``timeout=`` is
+for a whole text, so it could not give time for what is done.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import resource
-import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain, islice
-from multiprocessing.connection import Connection
-from typing import NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import regex
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.address_space import addresses_in_use
+from bpeline.tokenizer_core import worker_processes
+from bpeline.tokenizer_core.worker_processes import DONE, FAILED
 
-OUT_OF_MEMORY = 75  # exit status
-FAILED, DONE = 0, 1  # first byte of an answer
-LONGEST_REASON = 4096  # bytes
-
+_LONGEST_REASON = 4096  # bytes
 _AT_ONCE = 1 << 12  # matches or segments
 _MB = 1e6
 
@@ -58,55 +49,47 @@ class Limits(NamedTuple):
         )
 
 
-def serve(pipe: Connection) -> None:
+def serve(descriptor: int) -> None:
     """Answer requests until there are no more.
 
-    A request is a line of JSON (a regex or the identity of a segmenter, which of them it is,
-    `Limits`, the number of spans), spans (int64 ``[n, 2]``) and the text. The answer is one byte,
-    then what `mark` gives, or text that says what went wrong.
+    A request is a regex or the identity of a segmenter, which of them it is, `Limits`, the number
+    of spans and of bytes, then the spans (int64 ``[n, 2]``) and the text. The answer is what `mark`
+    gives, or text that says what went wrong.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    parent, base = os.getppid(), addresses_in_use()
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    while True:
-        message = pipe.recv_bytes()
-        begin = message.index(b"\n") + 1
-        name, is_segmenter, bounds, span_count = json.loads(message[:begin])
-        spans = np.frombuffer(message, np.int64, 2 * span_count, begin).reshape(-1, 2)
-        text = np.frombuffer(message, np.uint8, offset=begin + spans.nbytes)
-        limits = Limits(*bounds)
-        go_on = _timer(parent, limits, text.size)
-        memory = base + limits.memory + limits.memory_per_byte * text.size
-        if base:  # a limit that was there before stays
-            lowest = min(limit for limit in (memory, soft, hard) if limit >= 0)
-            resource.setrlimit(resource.RLIMIT_AS, (lowest, hard))
-        try:
-            found_in = (_segments_of if is_segmenter else _matches_of)(name)
-            answer = (
-                bytes([DONE])
-                + mark(
-                    text, np.frombuffer(spans, np.int64).reshape(-1, 2), found_in, go_on
-                ).tobytes()
-            )
-        except MemoryError:
-            os._exit(OUT_OF_MEMORY)  # what it holds is given back to the system
-        except BaseException as error:  # what Rust panics with, as Sudachi may, is no Exception
-            told = f"{type(error).__name__}: {error}".encode(errors="replace")
-            answer = bytes([FAILED]) + told[:LONGEST_REASON]
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-        pipe.send_bytes(answer)
+    worker_processes.serve(descriptor, partial(_answer, os.getppid()))
+
+
+def _answer(
+    parent: int, request: Any, stream: BinaryIO, allow_memory: Callable[[int], None]
+) -> Iterator[tuple[Any, ...]]:
+    name, is_segmenter, bounds, span_count, size = request
+    spans = np.frombuffer(stream.read(16 * span_count), np.int64).reshape(-1, 2)
+    text = np.frombuffer(stream.read(size), np.uint8)
+    limits = Limits(*bounds)
+    go_on = _timer(parent, limits, size)
+    allow_memory(limits.memory + limits.memory_per_byte * size)
+    try:
+        found_in = (_segments_of if is_segmenter else _matches_of)(name)
+        marks = mark(text, spans, found_in, go_on).tobytes()
+    except MemoryError:
+        raise
+    except BaseException as error:  # what Rust panics with, as Sudachi may, is no Exception
+        told = f"{type(error).__name__}: {error}".encode(errors="replace")
+        yield FAILED, 0, told[:_LONGEST_REASON]
+    else:
+        yield DONE, 0, marks
 
 
 def _timer(parent: int, limits: Limits, size: int) -> Callable[[int], None]:
-    """Set a timer whose signal ends this process; gives what sets it anew when bytes are done."""
+    """Set a timer whose signal ends this process; gives what sets it again when bytes are done."""
     end = time.process_time() + limits.seconds + limits.seconds_per_mb * size / _MB
 
     def go_on(done: int) -> None:
         if os.getppid() != parent:
             os._exit(0)  # nobody waits for the answer
-        left = end + limits.seconds_per_mb_done * done / _MB - time.process_time()
-        signal.setitimer(signal.ITIMER_PROF, max(left, 1e-3))  # zero would switch it off
+        worker_processes.allow_seconds(
+            end + limits.seconds_per_mb_done * done / _MB - time.process_time()
+        )
 
     go_on(0)
     return go_on
