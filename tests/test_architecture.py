@@ -107,9 +107,9 @@ SHIPPED_TO_MLFLOW = "registry/tracking/mlflow_model.py"
 CLUSTER = ("flows/engines/dask_engine.py", "flows/engines/errands.py")
 # Libraries that a user may leave out: imported when asked for, each behind one door.
 OPTIONAL: dict[str, str | tuple[str, ...]] = {
-    "nltk": "tokenizer_core/splitting/punkt_model.py",
-    "jieba": "tokenizer_core/splitting/segmenting.py",
-    "sudachipy": "tokenizer_core/splitting/segmenting.py",
+    "nltk": "tokenizer_core/splitting/segmenters.py",
+    "jieba": "tokenizer_core/splitting/segmenters.py",
+    "sudachipy": "tokenizer_core/splitting/segmenters.py",
     "fsspec": "tokenizer_core/remote_files.py",
     "aiohttp": "tokenizer_core/bounded_downloads.py",
     "huggingface_hub": "registry/exports/hub.py",
@@ -529,7 +529,7 @@ MAY_READ = {
     # Files that are installed with a package.
     **dict.fromkeys(
         ("tokenizer_core/kernels/compiling/machine_code.py",
-         "tokenizer_core/splitting/segmenters.py", "tokenizer_core/splitting/segmenting.py",
+         "tokenizer_core/splitting/segmenters.py",
          "registry/tracking/mlflow_model.py",
          "flows/cli/diagnosis.py", "flows/engines/errands.py", "flows/pages/rendering.py",
          "flows/serving/project_deployments.py"), "a package's"),

@@ -44,6 +44,7 @@ _BYTE_ORDER_MARK = b"byte order mark\0"  # no word at the begin of a file, and o
 # together: they are a few megabytes each as a rule, and the text is two to four times as long.
 PART_BYTES = 16 << 20
 _PART_SHIFT = 32  # a chunk's ordinal: the number of its part, then its own in that
+
 _SMALL = 1 << 16  # bytes of files that are read together, if neither text nor reading forbids it
 _BETWEEN = "\0"  # stands behind each of them
 _FIRST_BYTES = 1 << 14

@@ -37,10 +37,13 @@ from bpeline.tokenizer_core.vocabulary import find_special_tokens
 _REPLACEMENT = "\ufffd"
 _BYTE_ORDER_MARK = "\ufeff"
 _BLOCK = 1 << 20
+
 BATCH_BYTES = 1 << 20  # of text that is handed on at a time; a longer text is a batch of its own
+
 _LOOKED_INTO = 16  # files, evenly spread
 _BEGINNING = 1 << 20  # bytes of each
 _MANY = 10  # fewer may be a text about them
+
 # The spellings of control tokens in public tokenizers: `<|endoftext|>`, `<s>`, `</s>`, `<pad>`,
 # `<unk>`, `<mask>`, `<bos>`, `<eos>`, `[INST]`, `[/INST]`, `[CLS]`, `[SEP]`, `[PAD]`, `[MASK]`,
 # `[UNK]`, `<start_of_turn>`, `<end_of_turn>`.

@@ -22,6 +22,7 @@ from bpeline.tokenizer_core.errors import UnreadableSource
 # word counts of other programs, whose bytes are words with their counts: see `given_counts`.
 Format = Literal["text", "jsonl", "parquet", "arrow", "csv", "tsv", "json", "counts"]
 Compression = Literal["gz", "zst", "bz2", "xz"]
+
 RECORD_END = b"\xff"  # a byte that UTF-8 never has
 COUNT_BEGIN = b"\xfe"  # another one: stands between a word and its count
 COUNT_DIGITS = 19  # of each, with zeros before it: what an int64 needs
@@ -85,6 +86,7 @@ ACCEPTED = (
     + ", globs such as 'data/**/*.txt', and URLs of these such as s3://bucket/data/*.txt"
 )
 HEAD_BYTES = 4096  # of every file, looked at to tell text from other things
+
 # Byte order marks of what `iconv` converts; the longer one first.
 _ENCODINGS = {
     codecs.BOM_UTF32_LE: "UTF-32",
@@ -117,10 +119,12 @@ _FIRST_BYTES = tuple({**_ENCODINGS, **_MARKS_OF_OTHERS})
 _WORDS = ("bzip2", "Parquet", "Arrow", "GIF", "SQLite")
 _CONTROLS = bytes({*range(32), 127} - {*b"\t\n\v\f\r\b\x1b"})
 _MOST_HIGH_BYTES = 16  # different ones of UTF-16, in a text of an alphabet
+
 _MOST_DIGITS = 640  # which Python converts whatever its environment says
 _SHOWN = 20  # names of fields in a message
 # Names that columns of text often have.
 _USUAL = ("text", "content", "contents", "body", "document", "article", "sentence")
+
 OF_BPELINE = "of bpeline"
 # How a directory is known: by a file in it, and what that says.
 _MARKS = {
@@ -131,6 +135,7 @@ _SHARD = re.compile(r"(shard-\d{5,}-[0-9a-f]{12})\..+")
 _RECORD = re.compile(rb'"name": ?"shard-\d{5,}-[0-9a-f]{12}", ?"key": ?"')
 _CERTIFICATE = re.compile(rb'"certificate": ?\d+,\s*"format": ?"')
 _CERTIFIED = ".certificate.json"
+
 _MOST_KINDS = 8
 
 

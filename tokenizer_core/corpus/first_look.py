@@ -42,6 +42,7 @@ DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError)
 _BLOCK = 1 << 20  # decompressed bytes at a time, where that can be bounded
 _XZ_MEMORY = 512 << 20  # `xz -9` needs 65 MiB
 _GZIP_ONLY = 31  # of zlib: a header and a check sum of gzip's
+
 HEAD = 1 << 20  # bytes that are looked at; bzip2 gives nothing before 900 kB of its text
 _COMPRESSED: dict[str, Compression] = {"gzip": "gz", "Zstandard": "zst", "bzip2": "bz2", "xz": "xz"}
 _ARROW_STREAM = b"\xff\xff\xff\xff"  # before each message, and the first is a schema
@@ -71,6 +72,7 @@ _ADVICE = {
     "zip": "unzip {path} -d {path}.d",
     "text": "{read} > {path}.txt",
 } | {kind: f"{{read}} > {{path}}{extension}" for kind, extension in _EXTENSIONS.items()}
+
 _SAMPLE = 1 << 16  # bytes
 _FEW_CHARACTERS = 20  # characters beyond ASCII, which tell less than more of them do
 _SHOWN = 24

@@ -43,12 +43,15 @@ from bpeline.tokenizer_core.vocabulary import validate_special_tokens
 SECTION_BYTES = 4 << 10
 LONG = 64 << 10  # bytes; a longer document is cut: from a single one nothing can be resampled
 _REST = 512  # bytes at the end of such a document that make no part of their own
+
 SECTIONS_RULE = 1  # the sections of about 4 KiB that a passage touches, found in one chunk alone
 LEFT_OUT_RULE = 2  # the passages themselves, up to the next places where text may be cut
+
 _ROOM = 1 << 12
 _COLUMNS = 5
 _RUN = 64  # bytes in a row that documents of two texts do not share by chance
 _STRIDE = _RUN - WINDOW + 1  # each run holds a window that begins at a multiple of it
+
 CHUNK_BYTES = 64 << 20
 TEXT_FORMS = ("NFC", "NFD", "NFKC", "NFKD")
 _COUNTING = 3  # raised whenever the same bytes and settings give other counts than before

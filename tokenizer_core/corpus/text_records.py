@@ -47,10 +47,12 @@ _DELIMITERS = {"csv": ",", "tsv": "\t"}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _NOT_UTF8 = b"\xfe"  # stands for the end mark, and for half a surrogate pair: never UTF-8 either
 _BETWEEN = " \t\r\n"
+
 _BYTES_PER_LINE = 64  # a first guess
 _COLUMNS = 6
 # Texts and numbers that `json.dumps` would write as they stand.
 _AS_IT_IS = re.compile(rb'"[ !#-\[\]-~]*"|0|-?[1-9][0-9]*')
+
 _TAIL = len(COUNT_BEGIN) + COUNT_DIGITS + len(RECORD_END)
 
 

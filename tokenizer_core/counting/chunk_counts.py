@@ -38,6 +38,7 @@ from bpeline.tokenizer_core.text import Text
 _MOST_BYTES = 2.0**62
 # Bytes between two reports of progress; processes share those of sentences.
 _STRIDE, _SENTENCE_STRIDE, _SLOW_STRIDE = 4 << 20, 2 << 20, 128 << 10
+
 _ROOM = 32  # bytes behind the words, which kernels may read and write
 _COLUMNS = 3
 

@@ -27,7 +27,9 @@ from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.text import Text
 
 CELL_BYTES = 16 << 10  # of a sample
+
 _DIGEST_BYTES = 16
+
 _MOST_KEPT = (
     1 << 20
 )  # distinct sections, of 24 bytes; of more, those with the smallest fingerprints

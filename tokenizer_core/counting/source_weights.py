@@ -18,6 +18,7 @@ from bpeline.tokenizer_core.errors import InvalidOption
 
 MILLION = 1_000_000
 LARGEST_WEIGHT = 1_000_000
+
 LEAST_COUNT = 8
 TEXTS, WORDS_IN_TEXT = 16, 32
 

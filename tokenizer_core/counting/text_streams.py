@@ -34,6 +34,7 @@ from bpeline.tokenizer_core.splitting import SplitPattern, Splitter, abandon_mat
 from bpeline.tokenizer_core.text import Text
 
 TABLE_BYTES = 256 << 20
+
 # The front table fits the second-level cache of a core; the main table begins as large as the text
 # suggests, but not so large that touching its fresh memory costs more than growing later.
 _FRONT_BITS = 13
@@ -41,6 +42,7 @@ _MAIN_BITS = 10, 19
 _BYTES_PER_WORD = 16  # of text for each distinct word, as a first guess
 _LINE = 8  # int64 of a cache line
 _SMALLEST_BOUND = 1 << 21  # entries for twice the words that front and queue can hold
+
 _WAITING = 2  # batches for each worker that may wait for it
 _GUESSED_BYTES = 64 << 20  # of text: nobody knows how much will come
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 COUNT_LIMIT = 2**63 - 1  # counts are int64
 _ROWS_AT_A_TIME = 1 << 16
+
 WORD, COUNT, POSITION = "word", "count", "first_position"
 PATTERN = b"bpeline.pattern"  # in the metadata of a schema
 

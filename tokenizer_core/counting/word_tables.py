@@ -50,6 +50,7 @@ _SECOND_ARENA = 2_000_000  # in pages that are touched as they are written
 _ROWS_AT_ONCE = 1 << 16
 # Tables grow one at a time: the smaller and the larger one are there together.
 _growing = threading.Lock()
+
 # Rows of a range are sorted in the second-level cache of a core.
 _ROWS, _MOST_RANGES = 1 << 15, 1 << 10
 _FEW = 1 << 11
@@ -57,8 +58,11 @@ _SAMPLE = 1 << 6  # positions for each range that are looked at
 _CELL_BITS = 12  # cells of positions, of which ranges are made
 _APART = 4  # ranges whose numbers fill a cache line
 _ALL_BITS = 63
+
 Moved = Callable[[NDArray[np.int64]], NDArray[np.int64]]
+
 Result = TypeVar("Result")
+
 # Threads seldom meet at one of so many parts, each of which is theirs for microseconds at a time.
 # A thread alone has several as well: they grow and become rows one after the other, so less of them
 # is in memory twice.

@@ -26,6 +26,7 @@ from bpeline.tokenizer_core.shards.shard_job import OpenShard
 
 Pieces = Generator[AnyPiece, None, None]
 Take = Callable[[Any, EncodedPiece], None]
+
 _AHEAD = 4  # pieces per thread that are taken before it is their turn
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 NPY_HEADER = 128  # bytes of a .npy file before its numbers
 _MAGIC = b"\x93NUMPY\x01\x00"
 _LENGTH_BYTES = 2
+
 # The opening of an .idx file of Megatron-LM: magic, version, code of the dtype, sequences, and one
 # more than documents.
 _MEGATRON = struct.Struct("<9sQBQQ")
@@ -39,6 +40,7 @@ _MEGATRON_UINT16 = 65_500  # ids from which on it keeps them as int32
 _MOST_INT32 = (1 << 31) - 1
 _MAPPED = 1_000  # shards; a process may map some 65,000 files
 _BLOCK = 1 << 17  # numbers at a time, where a file is derived from another part of it
+
 COLUMN = "ids"
 ID = "id"
 _GROUP_TOKENS = 1 << 22  # of a row group, about: what a reader holds at a time

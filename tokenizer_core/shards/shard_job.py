@@ -58,7 +58,9 @@ from bpeline.tokenizer_core.shards.token_shards import (
 
 _COMPRESSED_STEP = 2 << 20  # bytes of text in memory while shards are only counted
 _GROWTH = 4  # what text of a compressed file is reckoned to be of its size on disk
+
 _MOST_READ = 256  # shards that are gone, of which files are named: of a store, a request each
+
 SHARD_BYTES = 256 << 20
 # File, spans and ids of its next documents: see `IndexWriter.add`, `RowWriter.name`.
 PlaceDocuments = Callable[[SourceFile, NDArray[np.int64], Sequence[bytes]], None]

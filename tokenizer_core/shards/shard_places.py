@@ -45,10 +45,12 @@ from bpeline.tokenizer_core.urls import is_url, local_name
 
 _PREFIX = "bpeline-shards-"
 _MAKING_SECONDS = 60.0  # a younger directory may be one that is not locked yet
+
 FORMAT = "bpeline-tokens"
 FORMAT_VERSION = 2  # 1 has no document index
 _DTYPES = ("uint16", "uint32", "int32")
 _MANIFEST_BYTES = 1 << 30  # half a kilobyte for each shard
+
 _TRIED = ".bpeline-writes-here"  # written and removed again
 # What this program writes; other files that are called shards are other people's.
 _OURS = re.compile(r"shard-\d{5,}-[0-9a-f]{12}\..+")

@@ -71,6 +71,7 @@ PLACE = np.dtype([("source", "<i8"), ("begin", "<i8"), ("end", "<i8"), ("id_end"
 _HEADER = 256  # bytes of a .npy file with these names before its records
 SOURCES_BYTES = 1 << 30
 _SKIP = 2 << 20
+
 PACK_VERSION = 1
 PARTS_SUFFIX = ".parts.npy"
 PART = np.dtype([("document", "<i8"), ("first", "<i8"), ("begin", "<i8")])

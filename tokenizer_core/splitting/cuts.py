@@ -22,8 +22,8 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from bpeline.tokenizer_core.splitting.cut_pairs import CutPairs
-from bpeline.tokenizer_core.splitting.sentences import SentenceBreaks
+from bpeline.tokenizer_core.splitting.segmenters import SentenceBreaks
+from bpeline.tokenizer_core.splitting.split_automaton import CutPairs
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 
 _CONTINUATIONS = bytes(range(0x80, 0xC0))

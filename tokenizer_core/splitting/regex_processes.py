@@ -1,8 +1,9 @@
-"""Split patterns without a kernel, run in processes of their own (`regex_worker`).
+"""Split patterns without a kernel, run in processes of their own, within limits.
 
 The ``regex`` package may backtrack for ever, fill the memory or crash on a pattern that a user
 made up, and segmenters are programs of others. In a process with limits all of that ends in an
-error, and as many of them work at once as threads ask.
+error, and as many of them work at once as threads ask. The package's own ``timeout=`` is for a
+whole text, so it could not give time for what is done.
 """
 
 from __future__ import annotations
@@ -10,11 +11,17 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from typing import NamedTuple
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache, partial
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
+import regex
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core import worker_processes
 from bpeline.tokenizer_core.errors import (
     InvalidPattern,
     PatternExceedsLimit,
@@ -22,15 +29,21 @@ from bpeline.tokenizer_core.errors import (
     WorkerLost,
 )
 from bpeline.tokenizer_core.processors import available_processors
-from bpeline.tokenizer_core.splitting.regex_worker import Limits
-from bpeline.tokenizer_core.text import Text
-from bpeline.tokenizer_core.worker_processes import DONE, EXIT_SECONDS, OUT_OF_MEMORY, Workers
+from bpeline.tokenizer_core.worker_processes import (
+    DONE,
+    EXIT_SECONDS,
+    FAILED,
+    OUT_OF_MEMORY,
+    Workers,
+)
 
+if TYPE_CHECKING:
+    from bpeline.tokenizer_core.text import Text
+
+_LONGEST_REASON = 4096  # bytes
+_AT_ONCE = 1 << 12  # matches or segments
+_MB = 1e6
 MOST_PROCESSES = 64
-LIMITS = Limits()
-# Segmenters take half a second to two seconds per MB, and memory for their dictionaries.
-SEGMENTER_LIMITS = Limits(60, 20, 60, memory=4 << 30, memory_per_byte=256)
-
 _EXCEEDED = {-signal.SIGPROF: "processor time", OUT_OF_MEMORY: "memory"}  # by exit status
 _ADVICE = (
     "rewrite nested repetitions such as (a+)+ so that a text can be matched in one way only, or "
@@ -38,11 +51,164 @@ _ADVICE = (
     "look for a very long stretch without punctuation in the text",  # to a segmenter
 )
 _workers = Workers(
-    "bpeline.tokenizer_core.splitting.regex_worker",
+    "bpeline.tokenizer_core.splitting.regex_processes",
     "a split pattern without a kernel runs in a process of its own",
     "use a pattern with a kernel such as 'gpt2'",
     MOST_PROCESSES,
 )
+
+
+class Limits(NamedTuple):
+    """What matching one text may take. Natural text takes 0.05 to 0.2 seconds per MB.
+
+    Attributes:
+        seconds: of processor time, for each call.
+        seconds_per_mb: more for each MB of the text.
+        seconds_per_mb_done: more for each MB that is done.
+        memory: bytes.
+        memory_per_byte: more for each byte of the text.
+    """
+
+    seconds: float = 4
+    seconds_per_mb: float = 1
+    seconds_per_mb_done: float = 4
+    memory: int = 512 << 20
+    memory_per_byte: int = 8
+
+    def __str__(self) -> str:
+        return (
+            f"{self.seconds:g} s of processor time and {self.seconds_per_mb:g} s more per MB of "
+            f"text, {self.memory >> 20} MiB and {self.memory_per_byte} bytes per byte of text"
+        )
+
+
+def serve(descriptor: int) -> None:
+    """Answer requests until there are no more.
+
+    A request is a regex or the identity of a segmenter, which of them it is, `Limits`, the number
+    of spans and of bytes, then the spans (int64 ``[n, 2]``) and the text. The answer is what
+    `mark_matches` gives, or text that says what went wrong.
+    """
+    worker_processes.serve(descriptor, partial(_answer, os.getppid()))
+
+
+def _answer(
+    parent: int, request: Any, stream: BinaryIO, allow_memory: Callable[[int], None]
+) -> Iterator[tuple[Any, ...]]:
+    name, is_segmenter, bounds, span_count, size = request
+    spans = np.frombuffer(stream.read(16 * span_count), np.int64).reshape(-1, 2)
+    text = np.frombuffer(stream.read(size), np.uint8)
+    limits = Limits(*bounds)
+    go_on = _timer(parent, limits, size)
+    allow_memory(limits.memory + limits.memory_per_byte * size)
+    try:
+        found_in = (_segments_of if is_segmenter else _matches_of)(name)
+        marks = mark_matches(text, spans, found_in, go_on).tobytes()
+    except MemoryError:
+        raise
+    except BaseException as error:  # what Rust panics with, as Sudachi may, is no Exception
+        told = f"{type(error).__name__}: {error}".encode(errors="replace")
+        yield FAILED, 0, told[:_LONGEST_REASON]
+    else:
+        yield DONE, 0, marks
+
+
+def _timer(parent: int, limits: Limits, size: int) -> Callable[[int], None]:
+    """Set a timer whose signal ends this process; gives what sets it again when bytes are done."""
+    end = time.process_time() + limits.seconds + limits.seconds_per_mb * size / _MB
+
+    def go_on(done: int) -> None:
+        if os.getppid() != parent:
+            os._exit(0)  # nobody waits for the answer
+        worker_processes.allow_seconds(
+            end + limits.seconds_per_mb_done * done / _MB - time.process_time()
+        )
+
+    go_on(0)
+    return go_on
+
+
+def _matches_of(pattern: str) -> Callable[[str], Iterator[tuple[int, int]]]:
+    compiled = regex.compile(pattern)
+    return lambda characters: map(regex.Match.span, compiled.finditer(characters))
+
+
+def mark_matches(
+    text: NDArray[np.uint8],
+    spans: NDArray[np.int64],
+    found_in: Callable[[str], Iterable[tuple[int, int]]],
+    go_on: Callable[[int], None],
+) -> NDArray[np.uint8]:
+    """Where pre-tokens start.
+
+    Args:
+        text: uint8 ``[size]``, UTF-8 within the spans.
+        spans: int64 ``[n, 2]``, half-open, each cut on its own.
+        found_in: gives where pre-tokens of a string start and end, ascending; what lies between
+            them is one too.
+        go_on: told again and again how many bytes are done.
+
+    Returns:
+        uint8 ``[ceil((size + 1) / 8)]``: bit ``i & 7`` of byte ``i >> 3`` for byte i of the text.
+    """
+    marked = np.zeros(text.size + 1, np.bool_)
+    for begin, end in spans[spans[:, 0] < spans[:, 1]].tolist():
+        marked[begin] = True
+        characters = str(text[begin:end].data, "utf-8")
+        # Edges ascend, so characters are found among bytes a stretch at a time.
+        character, byte = 0, begin
+        found = iter(found_in(characters))
+        while batch := list(chain.from_iterable(islice(found, _AT_ONCE))):
+            pairs = np.array(batch, np.int64).reshape(-1, 2)
+            edges = pairs[pairs[:, 0] < pairs[:, 1]].ravel()
+            edges = edges[edges < len(characters)] - character
+            if edges.size:
+                furthest = int(edges[-1])
+                stretch = text[byte : min(byte + 4 * furthest + 4, end)]
+                bytes_of = np.flatnonzero((stretch & 0xC0) != 0x80)
+                marked[byte + bytes_of[edges]] = True
+                character += furthest
+                byte += int(bytes_of[furthest])
+            go_on(byte)
+    return np.packbits(marked, bitorder="little")
+
+
+@lru_cache(maxsize=1)
+def _segments_of(identity: str) -> Callable[[str], Iterator[tuple[int, int]]]:
+    """Segments of the segmenter that is meant, whose dictionary is loaded now, or sentences.
+
+    Raises:
+        LookupError: another version, or another dictionary, is installed.
+    """
+    from bpeline.tokenizer_core.splitting.segmenters import (
+        PUNKT,
+        SEGMENTERS,
+        of_text,
+        segmenter_named,
+    )
+
+    if identity.startswith(PUNKT):
+        spans: Callable[[str], Iterator[tuple[int, int]]] = of_text(identity).span_tokenize
+        return spans
+    name = identity.partition(",")[0]
+    if SEGMENTERS[name].identity != identity:
+        raise LookupError(f"{SEGMENTERS[name].identity} is installed, not {identity}")
+    lengths_of = segmenter_named(name)
+
+    def segments(characters: str) -> Iterator[tuple[int, int]]:
+        end = 0
+        for length in lengths_of(characters):
+            yield end, (end := end + length)
+        if end != len(characters):
+            raise ValueError(f"segments cover {end} of {len(characters)} characters")
+
+    return segments
+
+
+LIMITS = Limits()
+
+# Segmenters take half a second to two seconds per MB, and memory for their dictionaries.
+SEGMENTER_LIMITS = Limits(60, 20, 60, memory=4 << 30, memory_per_byte=256)
 
 
 def _turns() -> tuple[threading.Semaphore, threading.Semaphore]:
@@ -96,7 +262,7 @@ def mark_by_regex(
 
 
 def ask(cutter: Cutter, content: NDArray[np.uint8], spans: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Where pre-tokens start, as a process says: the bitmap of `regex_worker.mark`.
+    """Where pre-tokens start, as a process says: the bitmap of `mark_matches`.
 
     Raises:
         PatternExceedsLimit, SegmenterUnavailable, WorkerLost: it cannot say.
