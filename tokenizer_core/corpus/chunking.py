@@ -340,7 +340,7 @@ def _require_positive(name: str, value: int) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SmallFiles:
-    """Whole files of plain text.
+    """Whole files of plain text in one: threads would wait for each other at each of them.
 
     Attributes:
         files: which.

@@ -47,7 +47,7 @@ class ColumnBlocks:
         self.spent = 0
         self.row_ids: deque[bytes] = deque()
         self._file, self._begin = file, min(begin, file.size)
-        self._asked = path, state, file.format, begin, end, field, id_field, (_SECONDS, _MEMORY)
+        self._asked = path, state, file.format, begin, end, field, id_field, _SECONDS, _MEMORY
         self._blocks = self._received()
 
     def __iter__(self) -> Iterator[memoryview]:

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import accumulate
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -41,18 +41,6 @@ _ANOTHER = b"\xfe"  # stands for the end mark where a document holds that; neith
 _TO_ANOTHER = bytes.maketrans(RECORD_END, _ANOTHER)
 
 
-class Limits(NamedTuple):
-    """What decoding may take.
-
-    Attributes:
-        seconds: of processor time, for each message.
-        memory: bytes, beside what the process has when it starts.
-    """
-
-    seconds: float
-    memory: int
-
-
 class ColumnRefused(Exception):
     """What the parent tells people: what happened, what is accepted, what to do."""
 
@@ -61,7 +49,8 @@ def serve(descriptor: int) -> None:
     """Answer requests until there are no more.
 
     A request is path, state, format, begin, end, field (of ``counts`` the columns of words and of
-    counts), the column of ids or "", `Limits`. The answer is messages of kind `DATA`, whose
+    counts), the column of ids or "", seconds of processor time for each message, and bytes of
+    memory beside what the process has when it starts. The answer is messages of kind `DATA`, whose
     documents, or words with counts, each end with `RECORD_END`, then one of another. Ids of
     documents come before them, in messages of kind `IDS`: a line of JSON for each row.
     """
@@ -73,14 +62,13 @@ def serve(descriptor: int) -> None:
 def _answer(
     opened: _Opened, request: Any, _: Any, allow_memory: Callable[[int], None]
 ) -> Iterator[tuple[Any, ...]]:
-    *asked, bounds = request
-    limits = Limits(*bounds)
-    allow_memory(limits.memory)
-    worker_processes.allow_seconds(limits.seconds)
+    *asked, seconds, memory = request
+    allow_memory(memory)
+    worker_processes.allow_seconds(seconds)
     try:
         for kind, spent, content in opened.messages(*asked):
             yield kind, spent, content, RECORD_END if kind == DATA else b"\n"
-            worker_processes.allow_seconds(limits.seconds)
+            worker_processes.allow_seconds(seconds)
     except ColumnRefused as refusal:
         yield FAILED, 0, json.dumps(refusal.args).encode()
     except MemoryError:

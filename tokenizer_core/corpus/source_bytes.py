@@ -1,4 +1,4 @@
-"""The bytes of one source file, decompressed, by position; knows nothing of chunks or words.
+"""The bytes of one source file, decompressed, by position.
 
 Plain files are read where they are asked for. Compressed files are a stream: a window of it is
 kept in memory, from the last piece taken up to the furthest byte that was looked at.

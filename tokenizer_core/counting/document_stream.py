@@ -254,6 +254,9 @@ def find_copies(files: Sequence[tuple[str, FileDocuments]]) -> Copies:
 class CopiedSections:
     """Some sections of a text, and how many of them are exact copies of others of them.
 
+    Of held-out sections, which content alone decides, equal ones are held out together: the copies
+    among them are the copies in the text, on a smaller scale.
+
     Attributes:
         sections, bytes: those that were looked at.
         copies, copied_bytes: those of which an equal one was seen before.

@@ -114,6 +114,9 @@ def weights_at(sizes: Sequence[int], weights: Sequence[float], temperature: floa
 def sample_texts(counts: WordCounts, between: str = "") -> list[str]:
     """Up to 16 texts of 32 words: first the most frequent words, then words of all frequencies.
 
+    Only words that occur again and again are taken: what stands in one document alone (a name, an
+    address, a key) never travels with a tokenizer.
+
     Args:
         counts: the words of a corpus; those that are no UTF-8 on their own are left out.
         between: what stands between two words; nothing where words carry their space.

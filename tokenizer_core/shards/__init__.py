@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from .shard_job import ShardJob as ShardJob
     from .shard_job import ShardPart as ShardPart
     from .shard_places import ShardRecord as ShardRecord
-    from .shard_places import shard_files as shard_files
     from .shard_places import shard_place as shard_place
     from .token_shards import DocumentIndex as DocumentIndex
     from .token_shards import DocumentPlace as DocumentPlace

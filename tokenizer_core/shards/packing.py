@@ -1,4 +1,4 @@
-"""Documents of token shards, shuffled and packed into sequences of one length; encodes nothing.
+"""Documents of token shards, shuffled and packed into sequences of one length.
 
 The result is a directory of token shards in which a sequence takes the place of a document. The
 order of documents is decided by a seed, one file after another is written, and what was finished
@@ -90,12 +90,12 @@ def pack_shards(
     """
     layout = shards.format if format is None else shard_format(format)
     place = shard_place(out)
-    earlier = EarlierShards.at(place.files)
+    earlier = EarlierShards.at(place)
     if earlier is not None and not earlier.packed:
         raise InvalidOption(
-            f"{place.files.location} holds documents, and packed sequences would take their place",
+            f"{place.location} holds documents, and packed sequences would take their place",
             "a directory of its own",
-            f"pack_shards(shards, '{place.files.location}/packed', {length})",
+            f"pack_shards(shards, '{place.location}/packed', {length})",
         )
     with place.alone(), tempfile.TemporaryDirectory(prefix="bpeline-packing-") as held:
         # Each packed shard is made of all others: those of a store are fetched once.
@@ -106,7 +106,7 @@ def pack_shards(
             if on_shard is not None:
                 on_shard(record)
         place.publish_manifest(packing.about, records)
-    return TokenShards(place.files.location, layout)
+    return TokenShards(place.location, layout)
 
 
 def _one_by_one(packing: Packing) -> Iterator[ShardRecord]:
@@ -190,7 +190,7 @@ class Packing:
         end = min(begin + self._shard_tokens, self._tokens)
         ids, parts = self._gathered(begin, end)
         suffixes = (*self._format.suffixes, PARTS_SUFFIX)
-        paths = [self._place.files.folder / f"{name}{suffix}" for suffix in suffixes]
+        paths = [self._place.folder / f"{name}{suffix}" for suffix in suffixes]
         with ExitStack() as publishing:
             aside = [publishing.enter_context(DURABLE.writing_aside(path)) for path in paths]
             with (

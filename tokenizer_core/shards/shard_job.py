@@ -42,7 +42,6 @@ from bpeline.tokenizer_core.shards.file_encoding import (
 from bpeline.tokenizer_core.shards.shard_formats import ShardFormat, ShardWriter
 from bpeline.tokenizer_core.shards.shard_places import (
     FileRecord,
-    ShardFiles,
     ShardPlace,
     ShardRecord,
     read_manifest,
@@ -146,32 +145,32 @@ class EarlierShards:
     """Shards with a manifest.
 
     Attributes:
-        files: where they lie.
+        place: where they are.
         tokenizer: the digest of the one whose tokens they are.
         packed: whether they are packed sequences.
         records: of those whose record is sound.
     """
 
-    files: ShardFiles
+    place: ShardPlace
     tokenizer: str
     packed: bool
     records: tuple[ShardRecord, ...]
 
     @classmethod
-    def at(cls, files: ShardFiles) -> EarlierShards | None:
+    def at(cls, place: ShardPlace) -> EarlierShards | None:
         """What is there; None without a manifest.
 
         Raises:
             CorruptFile, InvalidTokenizer: see `read_manifest`.
         """
         try:
-            manifest = read_manifest(files)
+            manifest = read_manifest(place)
         except MissingSource:
             return None
         shards = manifest.get("shards")
         records = map(ShardRecord.of, shards if isinstance(shards, list) else [])
         return cls(
-            files,
+            place,
             str(manifest["tokenizer"]),
             "packed" in manifest,
             tuple(record for record in records if record is not None),
@@ -187,7 +186,7 @@ class EarlierShards:
         Raises:
             InvalidOption: the tokens are of another tokenizer, packed, or of other files alone.
         """
-        place = self.files.location
+        place = self.place.location
         if self.tokenizer != tokenizer:
             raise InvalidOption(
                 f"{place} holds the tokens of another tokenizer, {self.tokenizer[:12]}",
@@ -223,7 +222,7 @@ class EarlierShards:
         if paths:
             first = ", ".join(sorted(paths)[:3])
             warnings.warn(
-                f"the tokens of what is not named any more go from {self.files.location}: those of "
+                f"the tokens of what is not named any more go from {self.place.location}: those of "
                 f"{first}{' and others' if len(paths) > 3 else ''}",
                 stacklevel=2,
             )
@@ -236,13 +235,13 @@ class EarlierShards:
                 yield None
             for name in names:
                 try:
-                    lines = read_bounded(self.files.path(name), SOURCES_BYTES).splitlines()
+                    lines = read_bounded(self.place.path(name), SOURCES_BYTES).splitlines()
                     paths = [str(parse_json(line)["path"]) for line in lines]
                 except (MissingSource, InvalidTokenizer, ValueError, KeyError, TypeError):
                     yield None
                 else:
                     yield from paths
-                self.files.forget(name)
+                self.place.forget(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +329,7 @@ class ShardJob:
             raise InvalidOption(
                 f"shard_bytes is {self.shard_bytes}", "1 or more", "leave shard_bytes out"
             )
-        earlier, named = EarlierShards.at(self.place.files), {file.path for file in self.files}
+        earlier, named = EarlierShards.at(self.place), {file.path for file in self.files}
         if earlier is not None:
             earlier.require_the_same(self.encoding.digest, named)
         with self.place.alone():
@@ -349,7 +348,7 @@ class ShardJob:
             if earlier is not None:
                 earlier.say_what_is_gone(records, named)
             self.place.publish_manifest(about, records)
-        return TokenShards(self.place.files.location, self.format)
+        return TokenShards(self.place.location, self.format)
 
     def _write(self, steps: Iterator[Any], threads: int | None) -> list[ShardRecord]:
         with closing(encode_in_order(self.encoding, steps, threads)) as encoded:
@@ -427,7 +426,7 @@ class ShardJob:
     def _write_shard(self, begin: _Begin, steps: Iterator[Any]) -> Callable[[], ShardRecord]:
         """Write the files of one shard aside; gives what publishes them."""
         suffixes = self.format.suffixes
-        folder = self.place.files.folder
+        folder = self.place.folder
         paths = [folder / f"{begin.name}{suffix}" for suffix in (*suffixes, *INDEX_SUFFIXES)]
         with ExitStack() as publishing:
             aside = [publishing.enter_context(DURABLE.writing_aside(path)) for path in paths]

@@ -56,8 +56,8 @@ _TRIED = ".bpeline-writes-here"  # written and removed again
 _OURS = re.compile(r"shard-\d{5,}-[0-9a-f]{12}\..+")
 
 
-class ShardFiles(Protocol):
-    """Files by their names.
+class ShardPlace(Protocol):
+    """A place for shards, of which one process of this machine writes to a directory at a time.
 
     Attributes:
         location: the directory or the URL, as people name it.
@@ -67,10 +67,13 @@ class ShardFiles(Protocol):
 
     @property
     def folder(self) -> Path:
-        """The directory of this machine in which they lie, or copies of some of them."""
+        """The directory of this machine in which files lie, or copies of some of them.
+
+        The files of a new shard are written into it.
+        """
 
     def sizes(self) -> dict[str, int]:
-        """The bytes of each."""
+        """The bytes of each file."""
 
     def size(self, name: str) -> int | None:
         """The bytes of one; None where there is none."""
@@ -81,52 +84,112 @@ class ShardFiles(Protocol):
     def forget(self, name: str) -> None:
         """One is no longer needed on this disk, if it lies elsewhere."""
 
+    def alone(self) -> Any:
+        """A block in which to write there; errors that can be known before are raised first."""
 
-def shard_files(location: str | Path) -> ShardFiles:
-    """Files in a directory, or in a store where a URL is named.
+    def finished(self, name: str, key: str) -> ShardRecord | None:
+        """The record of a shard that is complete."""
+
+    def publish(self, record: ShardRecord) -> None:
+        """Say that the files of a shard are complete."""
+
+    def publish_manifest(self, about: Mapping[str, Any], records: Sequence[ShardRecord]) -> None:
+        """Say which shards belong together; what no longer belongs to them is removed."""
+
+
+def shard_place(location: str | Path) -> ShardPlace:
+    """A directory, or the store of a URL.
 
     Raises:
         InvalidOption: a scheme that is not known or not installed, or a password in the URL; when
             the store is asked first.
+
+    Example:
+        >>> shard_place("s3://bucket/tokens").location  # doctest: +SKIP
+        's3://bucket/tokens'
     """
     name = local_name(str(location))
-    return StoredFiles(name) if is_url(name) else FilesHere(Path(name))
+    return StorePlace(name) if is_url(name) else DirectoryPlace(Path(name))
 
 
-class FilesHere:
-    """Files in a directory of this machine."""
+class DirectoryPlace:
+    """A directory of this machine, or one that several share."""
 
     def __init__(self, folder: Path) -> None:
-        self.location, self._folder = str(folder), folder
-
-    @property
-    def folder(self) -> Path:
-        return self._folder
+        self.location, self.folder = str(folder), folder
 
     def sizes(self) -> dict[str, int]:
-        found = {path.name: self.size(path.name) for path in self._folder.iterdir()}
+        found = {path.name: self.size(path.name) for path in self.folder.iterdir()}
         return {name: size for name, size in found.items() if size is not None}
 
     def size(self, name: str) -> int | None:
         try:
-            return (self._folder / name).stat().st_size
+            return (self.folder / name).stat().st_size
         except OSError:
             return None
 
     def path(self, name: str) -> Path:
-        return self._folder / name
+        return self.folder / name
 
     def forget(self, name: str) -> None:
         pass
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold a lock on the directory, which the system releases when the process ends."""
+        folder = self.folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise InvalidOption(
+                f"token shards are to be written to {folder}, and a file lies there",
+                "a directory, which is made where there is none",
+                "name another one, or move the file",
+            ) from error
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise WorkspaceLocked(
+                    f"another process writes token shards to {folder}",
+                    "one at a time",
+                    "wait for it, or name another directory",
+                ) from error
+            yield
+        finally:
+            os.close(descriptor)
 
-class StoredFiles:
-    """Files below a URL; copies lie in a temporary directory that goes away with this object.
+    def finished(self, name: str, key: str) -> ShardRecord | None:
+        record = read_record(self, name)
+        sound = record is not None and record.key == key and record.is_intact(self)
+        return record if sound else None
 
-    The directory of a process that was killed goes when the next such object of its user is made: a
-    library cannot do it sooner, for how a process ends at a signal is its program's to say. A
-    process that was forked, such as a worker of a data loader, has a directory in it of its own:
-    each forgets files when it needs them no more.
+    def publish(self, record: ShardRecord) -> None:
+        DURABLE.write(self.path(f"{record.name}.json"), _sealed(record))
+
+    def publish_manifest(self, about: Mapping[str, Any], records: Sequence[ShardRecord]) -> None:
+        folder = self.folder
+        DURABLE.write(folder / MANIFEST, manifest_of(about, records))
+        names = _names_of(records)
+        for file in folder.iterdir():
+            stale = _OURS.fullmatch(file.name) and file.name not in names
+            if stale or is_temporary(file):
+                DURABLE.remove(file)
+
+
+class StorePlace:
+    """A store below a URL; copies of its files lie in a temporary directory until forgotten.
+
+    Complete shards are moved there from that directory: a shard is complete when its record is
+    there, so its files go first. Nothing keeps two machines from writing at once: what both make of
+    the same files is equal, and of others the last to end is refused. What the store holds is
+    compared by size; `TokenShards.verify` reads it.
+
+    The directory goes away with this object. That of a process that was killed goes when the next
+    such object of its user is made: a library cannot do it sooner, for how a process ends at a
+    signal is its program's to say. A process that was forked, such as a worker of a data loader,
+    has a directory in it of its own: each forgets files when it needs them no more.
 
     Raises:
         StorageError: every method, where the store does not answer or refuses.
@@ -139,6 +202,8 @@ class StoredFiles:
         self._held = Path(tempfile.mkdtemp(prefix=_PREFIX))
         lock = _locked(self._held)
         weakref.finalize(self, _remove_copies, self._held, self._owner, lock)
+        self._found: Set[str] = frozenset()
+        self._manifest = b""
 
     @property
     def folder(self) -> Path:
@@ -193,6 +258,47 @@ class StoredFiles:
         """Remove a file from the store."""
         with self._asking():
             remote_files.remove_file(self._url(name))
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Refuse a store that takes nothing, before anything is encoded; see what is there."""
+        self.put(_TRIED, b"")
+        self.remove(_TRIED)
+        self._found, self._manifest = self.sizes().keys(), self._manifest_now()
+        yield
+
+    def finished(self, name: str, key: str) -> ShardRecord | None:
+        self.forget(f"{name}.json")
+        record = read_record(self, name)
+        sound = record is not None and record.key == key and record.is_there(self)
+        return record if sound else None
+
+    def publish(self, record: ShardRecord) -> None:
+        for file in record.files:
+            self.put(file.name)
+        self.put(f"{record.name}.json", _sealed(record))
+        for file in record.files:
+            self.forget(file.name)
+
+    def publish_manifest(self, about: Mapping[str, Any], records: Sequence[ShardRecord]) -> None:
+        manifest = manifest_of(about, records)
+        if self._manifest_now() not in (self._manifest, manifest):
+            raise WorkspaceLocked(
+                f"another process has written token shards to {self.location} meanwhile",
+                "one at a time, unless both encode the same files in the same way",
+                "name another URL and type the same command again",
+            )
+        self.put(MANIFEST, manifest)
+        for name in self._found - _names_of(records):  # what came since is another process's
+            if _OURS.fullmatch(name):
+                self.remove(name)
+
+    def _manifest_now(self) -> bytes:
+        self.forget(MANIFEST)
+        try:
+            return read_file(self.path(MANIFEST))
+        except MissingSource:
+            return b""
 
     def _url(self, name: str) -> str:
         return f"{self.location}/{name}"
@@ -256,13 +362,13 @@ class FileRecord:
         """A record from JSON, or None when it is none."""
         return cls(**value) if _holds(value, cls, ("name", "sha256"), ("bytes",)) else None
 
-    def is_there(self, files: ShardFiles) -> bool:
+    def is_there(self, place: ShardPlace) -> bool:
         """Whether the file exists and has its size."""
-        return files.size(self.name) == self.bytes
+        return place.size(self.name) == self.bytes
 
-    def is_intact(self, files: ShardFiles) -> bool:
+    def is_intact(self, place: ShardPlace) -> bool:
         """Whether the file holds what was written."""
-        return self.is_there(files) and sha256_of(files.path(self.name)) == self.sha256
+        return self.is_there(place) and sha256_of(place.path(self.name)) == self.sha256
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,26 +400,26 @@ class ShardRecord:
         files = [FileRecord.of(file) for file in value["files"]]
         return cls(**{**value, "files": tuple(files)}) if files and None not in files else None
 
-    def is_there(self, files: ShardFiles) -> bool:
+    def is_there(self, place: ShardPlace) -> bool:
         """Whether all files exist and have their sizes."""
-        return all(file.is_there(files) for file in self.files)
+        return all(file.is_there(place) for file in self.files)
 
-    def is_intact(self, files: ShardFiles) -> bool:
+    def is_intact(self, place: ShardPlace) -> bool:
         """Whether all files hold what was written."""
-        return all(file.is_intact(files) for file in self.files)
+        return all(file.is_intact(place) for file in self.files)
 
 
-def read_record(files: ShardFiles, name: str) -> ShardRecord | None:
+def read_record(place: ShardPlace, name: str) -> ShardRecord | None:
     """The record of a shard that was finished, or None."""
     try:
-        path = files.path(f"{name}.json")
+        path = place.path(f"{name}.json")
         value = json_of(read_bounded(path), path)
         return ShardRecord.of(unsealed(value) if isinstance(value, dict) else value)
     except (MissingSource, InvalidTokenizer, ValueError):
         return None
 
 
-def read_manifest(files: ShardFiles) -> dict[str, Any]:
+def read_manifest(place: ShardPlace) -> dict[str, Any]:
     """The manifest of token shards as it is now, its shape checked.
 
     Raises:
@@ -322,13 +428,13 @@ def read_manifest(files: ShardFiles) -> dict[str, Any]:
         InvalidTokenizer: a format version that this program does not know.
         StorageError: the store does not answer.
     """
-    files.forget(MANIFEST)
-    location = files.location
+    place.forget(MANIFEST)
+    location = place.location
 
     def corrupt(_folder: Path, problem: str) -> NoReturn:
         refuse_corrupt(location, problem)
 
-    folder = files.path(MANIFEST).parent
+    folder = place.path(MANIFEST).parent
     manifest = read_sealed_manifest(
         folder, FORMAT, FORMAT_VERSION, corrupt, most_bytes=_MANIFEST_BYTES, called=location
     )
@@ -371,142 +477,6 @@ def refuse_corrupt(location: str, problem: str) -> NoReturn:
     raise CorruptFile(
         f"{location}: {problem}", "the files as they were written", "encode the files again"
     )
-
-
-class ShardPlace(Protocol):
-    """A place for shards, of which one process of this machine writes to a directory at a time."""
-
-    @property
-    def files(self) -> ShardFiles:
-        """What lies there; the files of a new shard are written into its ``folder``."""
-
-    def alone(self) -> Any:
-        """A block in which to write there; errors that can be known before are raised first."""
-
-    def finished(self, name: str, key: str) -> ShardRecord | None:
-        """The record of a shard that is complete."""
-
-    def publish(self, record: ShardRecord) -> None:
-        """Say that the files of a shard are complete."""
-
-    def publish_manifest(self, about: Mapping[str, Any], records: Sequence[ShardRecord]) -> None:
-        """Say which shards belong together; what no longer belongs to them is removed."""
-
-
-def shard_place(out: str | Path) -> ShardPlace:
-    """A directory, or the store of a URL.
-
-    Example:
-        >>> shard_place("s3://bucket/tokens").files.location  # doctest: +SKIP
-        's3://bucket/tokens'
-    """
-    files = shard_files(out)
-    return StorePlace(files) if isinstance(files, StoredFiles) else DirectoryPlace(files.folder)
-
-
-class DirectoryPlace:
-    """A directory of this machine, or one that several share."""
-
-    def __init__(self, folder: Path) -> None:
-        self.files = FilesHere(folder)
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Hold a lock on the directory, which the system releases when the process ends."""
-        folder = self.files.folder
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, NotADirectoryError) as error:
-            raise InvalidOption(
-                f"token shards are to be written to {folder}, and a file lies there",
-                "a directory, which is made where there is none",
-                "name another one, or move the file",
-            ) from error
-        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise WorkspaceLocked(
-                    f"another process writes token shards to {folder}",
-                    "one at a time",
-                    "wait for it, or name another directory",
-                ) from error
-            yield
-        finally:
-            os.close(descriptor)
-
-    def finished(self, name: str, key: str) -> ShardRecord | None:
-        record = read_record(self.files, name)
-        sound = record is not None and record.key == key and record.is_intact(self.files)
-        return record if sound else None
-
-    def publish(self, record: ShardRecord) -> None:
-        DURABLE.write(self.files.path(f"{record.name}.json"), _sealed(record))
-
-    def publish_manifest(self, about: Mapping[str, Any], records: Sequence[ShardRecord]) -> None:
-        folder = self.files.folder
-        DURABLE.write(folder / MANIFEST, manifest_of(about, records))
-        names = _names_of(records)
-        for file in folder.iterdir():
-            stale = _OURS.fullmatch(file.name) and file.name not in names
-            if stale or is_temporary(file):
-                DURABLE.remove(file)
-
-
-class StorePlace:
-    """A store, into which complete shards are moved from a temporary directory.
-
-    Nothing keeps two machines from writing there at once: what both make of the same files is
-    equal, and of others the last to end is refused. What the store holds is compared by size;
-    `TokenShards.verify` reads it.
-    """
-
-    def __init__(self, files: StoredFiles) -> None:
-        self.files = files
-        self._found: Set[str] = frozenset()
-        self._manifest = b""
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Refuse a store that takes nothing, before anything is encoded; see what is there."""
-        self.files.put(_TRIED, b"")
-        self.files.remove(_TRIED)
-        self._found, self._manifest = self.files.sizes().keys(), self._manifest_now()
-        yield
-
-    def finished(self, name: str, key: str) -> ShardRecord | None:
-        self.files.forget(f"{name}.json")
-        record = read_record(self.files, name)
-        sound = record is not None and record.key == key and record.is_there(self.files)
-        return record if sound else None
-
-    def publish(self, record: ShardRecord) -> None:
-        for file in record.files:
-            self.files.put(file.name)
-        self.files.put(f"{record.name}.json", _sealed(record))
-        for file in record.files:
-            self.files.forget(file.name)
-
-    def publish_manifest(self, about: Mapping[str, Any], records: Sequence[ShardRecord]) -> None:
-        manifest = manifest_of(about, records)
-        if self._manifest_now() not in (self._manifest, manifest):
-            raise WorkspaceLocked(
-                f"another process has written token shards to {self.files.location} meanwhile",
-                "one at a time, unless both encode the same files in the same way",
-                "name another URL and type the same command again",
-            )
-        self.files.put(MANIFEST, manifest)
-        for name in self._found - _names_of(records):  # what came since is another process's
-            if _OURS.fullmatch(name):
-                self.files.remove(name)
-
-    def _manifest_now(self) -> bytes:
-        self.files.forget(MANIFEST)
-        try:
-            return read_file(self.files.path(MANIFEST))
-        except MissingSource:
-            return b""
 
 
 def _sealed(record: ShardRecord) -> bytes:

@@ -54,13 +54,13 @@ from bpeline.tokenizer_core.shards.shard_formats import (
     shard_format,
 )
 from bpeline.tokenizer_core.shards.shard_places import (
+    DirectoryPlace,
     FileRecord,
-    FilesHere,
     ShardRecord,
-    StoredFiles,
+    StorePlace,
     read_manifest,
     refuse_corrupt,
-    shard_files,
+    shard_place,
 )
 from bpeline.tokenizer_core.urls import is_url
 
@@ -348,10 +348,10 @@ class TokenShards:
 
     @checked
     def __init__(self, path: str | Path, format: ShardFormat | None = None) -> None:
-        self._files = shard_files(path)
-        self.location: str = self._files.location
-        self.manifest: dict[str, Any] = read_manifest(self._files)
-        self.manifest_digest: str = sha256_of(self._files.path(MANIFEST))
+        self._place = shard_place(path)
+        self.location: str = self._place.location
+        self.manifest: dict[str, Any] = read_manifest(self._place)
+        self.manifest_digest: str = sha256_of(self._place.path(MANIFEST))
         self.format: ShardFormat = shard_format(format or self.manifest["shard_format"])
         values = self.manifest.get("shards")
         found = list(map(ShardRecord.of, values)) if isinstance(values, list) else [None]
@@ -368,7 +368,7 @@ class TokenShards:
         self._parts: dict[int, PackedParts] = {}
         most = _KEPT_OF_STORES if is_url(self.location) else self.format.kept
         self._kept = min(self.format.kept, most)
-        sizes = self._files.sizes()
+        sizes = self._place.sizes()
         for record in self.records:
             there = all(sizes.get(file.name) == file.bytes for file in record.files)
             if not there or len(record.files) != files:
@@ -383,7 +383,7 @@ class TokenShards:
     @property
     def path(self) -> Path:
         """The directory; of a URL this process's temporary one, with what has been fetched."""
-        return self._files.folder
+        return self._place.folder
 
     @property
     def tokenizer_digest(self) -> str:
@@ -403,9 +403,9 @@ class TokenShards:
         """
         for record in self.records:
             for file in record.files:
-                self._files.forget(file.name)  # not an earlier copy, but what the store holds now
-                intact = file.is_intact(self._files)
-                self._files.forget(file.name)
+                self._place.forget(file.name)  # not an earlier copy, but what the store holds now
+                intact = file.is_intact(self._place)
+                self._place.forget(file.name)
                 if not intact:
                     refuse_corrupt(self.location, f"{file.name} is not what was written")
 
@@ -421,19 +421,19 @@ class TokenShards:
         Raises:
             StorageError, DiskFull: not everything could be fetched.
         """
-        if not isinstance(self._files, StoredFiles):
+        if not isinstance(self._place, StorePlace):
             return self
-        here = FilesHere(Path(folder))
+        here = DirectoryPlace(Path(folder))
         for file in [file for record in self.records for file in record.files]:
             if not file.is_intact(here):
-                self._files.copy(file.name, here.path(file.name))
-        self._files.copy(MANIFEST, here.path(MANIFEST))
+                self._place.copy(file.name, here.path(file.name))
+        self._place.copy(MANIFEST, here.path(MANIFEST))
         return TokenShards(folder, self.format)
 
     @checked
     def file(self, record: FileRecord) -> Path:
         """A file of a shard on this disk."""
-        return self._files.path(record.name)
+        return self._place.path(record.name)
 
     def __len__(self) -> int:
         """How many documents there are."""
@@ -473,7 +473,7 @@ class TokenShards:
             oldest = next(iter(self._read))
             self._read.pop(oldest, None)
             for file in self.records[oldest].files[: self._of_ids]:
-                self._files.forget(file.name)
+                self._place.forget(file.name)
         self._read[number] = ids, edges
         return ids, edges
 

@@ -1,10 +1,10 @@
-"""Where text may be cut without changing a single word; knows neither files nor chunks.
+"""Where text may be cut without changing a single word.
 
 A cut is *legal* when counting both sides apart gives the same words as counting them together:
 
 - at the start of a special token, which is a boundary anyway;
 - between two characters of which the split pattern is known to part every occurrence (see
-  `cut_pairs`): for GPT-2's a letter and a comma, for cl100k's a line feed and a letter …;
+  `split_automaton`): for GPT-2's a letter and a comma, for cl100k's a line feed and a letter …;
 - at the end of a sentence, where a pattern cuts sentences one by one (`SentenceBreaks`);
 - behind a line feed, in files of JSON lines;
 - behind the mark that ends a document, in files of records such as Parquet.

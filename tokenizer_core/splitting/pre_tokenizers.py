@@ -1,6 +1,6 @@
-"""Pre-tokenizers of a tokenizer.json as split patterns, exactly or not at all; knows no file.
+"""Pre-tokenizers of a tokenizer.json as split patterns, exactly or not at all.
 
-What comes before cutting is someone else's: normalizing, a space or ``▁`` put before a text, and
+What comes before cutting is not read here: normalizing, a space or ``▁`` put before a text, and
 ``▁`` put for spaces.
 """
 
