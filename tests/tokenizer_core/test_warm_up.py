@@ -20,7 +20,7 @@ from pkgutil import walk_packages
 from numba.core.dispatcher import Dispatcher
 import bpeline.tokenizer_core as core
 from bpeline.tokenizer_core import algorithms
-from bpeline.tokenizer_core.corpus import LeftOut, Reading, find_source_files, sources_of
+from bpeline.tokenizer_core.corpus import DecontaminationSet, Reading, find_source_files, sources_of
 from bpeline.tokenizer_core.counting import SmallChunks, WordCounts, count_words
 from bpeline.tokenizer_core.counting.word_tables import WordParts
 from bpeline.tokenizer_core.counting.word_tables import WordTable
@@ -64,7 +64,7 @@ SplitPattern.named("gpt2").cut_pairs.first(text.bytes(), 0, text.size)
 hold_out(text, np.array([[0, text.size]], np.int64), 1, SplitPattern.named("gpt2").cut_pairs)
 places = np.empty(1 << DIGIT_BITS, np.int64)
 sort_by_digit(np.arange(9), np.empty(9, np.int64), 0, 0, places)
-left_out = Reading(SplitPattern.named("gpt2"), left_out=LeftOut.of([text.bytes(9, 99)]))
+left_out = Reading(SplitPattern.named("gpt2"), left_out=DecontaminationSet.of([text.bytes(9, 99)]))
 left_out.share_out(text, np.array([[0, text.size]], np.int64))
 TextPreparation([AddedToken(0, "word")]).prepare(text)
 SpecialTokenMatcher([b"word" * 9000]).find(Text.of(b"word" * 20_000), 4, 79_000)

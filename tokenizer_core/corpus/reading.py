@@ -197,7 +197,7 @@ def without(
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class DecontaminationSet:
     """What is left out, as small as it can be told.
 
     Attributes:
@@ -218,7 +218,7 @@ class LeftOut:
     shards: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, documents: Sequence[bytes], shards: Iterable[str] = ()) -> LeftOut:
+    def of(cls, documents: Sequence[bytes], shards: Iterable[str] = ()) -> DecontaminationSet:
         """Describe documents. Those shorter than `WINDOW` bytes are not looked for.
 
         Args:
@@ -314,7 +314,7 @@ def new_documents(documents: Sequence[bytes], known: Sequence[bytes]) -> list[by
     """
     windows = {window for one in known for _, window in _windows_of(one)}
     text = b"\xff".join(documents)  # in no document, so that no window lies in two of them
-    spans = LeftOut.of([*windows]).spans_in(Text.of(text))
+    spans = DecontaminationSet.of([*windows]).spans_in(Text.of(text))
     around: dict[bytes, set[bytes]] = {text[begin:end]: set() for begin, end in spans.tolist()}
     for one in known:
         for place, window in _windows_of(one):
@@ -388,7 +388,7 @@ class Reading:
     text_field: str = "text"
     held_out: float = 0.0
     text_fields: tuple[tuple[str, str], ...] = ()
-    left_out: LeftOut | None = None
+    left_out: DecontaminationSet | None = None
     deduplicated: bool = False
     text_form: Literal["", "NFC", "NFD", "NFKC", "NFKD"] = ""
     count_columns: tuple[str, str] = ("word", "count")

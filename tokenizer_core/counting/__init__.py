@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .count_corpus import count_words as count_words
     from .count_corpus import threads_would_wait as threads_would_wait
     from .document_stream import CopiedSections as CopiedSections
-    from .document_stream import Copies as Copies
+    from .document_stream import Duplicates as Duplicates
     from .document_stream import FileDocuments as FileDocuments
     from .document_stream import SectionSample as SectionSample
     from .document_stream import digest_documents as digest_documents

@@ -34,7 +34,11 @@ from bpeline.tokenizer_core.corpus import (
     with_small_together,
     without_copies,
 )
-from bpeline.tokenizer_core.counting.document_stream import Copies, digest_documents, find_copies
+from bpeline.tokenizer_core.counting.document_stream import (
+    Duplicates,
+    digest_documents,
+    find_copies,
+)
 from bpeline.tokenizer_core.counting.text_streams import (
     TextCounter,
     count_texts,
@@ -371,7 +375,7 @@ class _FilesCounting:
         files: Sequence[SourceFile],
         reading: Reading,
         chunk_bytes: int,
-        copies: Copies | None,
+        copies: Duplicates | None,
         progress: _FilesProgress,
     ) -> None:
         groups = plan_chunk_groups(files, chunk_bytes)

@@ -149,7 +149,7 @@ class FileDocuments:
 
 
 @dataclass(frozen=True, slots=True)
-class Copies:
+class Duplicates:
     """The documents that stand earlier in the corpus already.
 
     Attributes:
@@ -219,14 +219,14 @@ def digest_documents(
     return FileDocuments(rows, np.array(sizes, np.int64), tuple(chunks))
 
 
-def find_copies(files: Sequence[tuple[str, FileDocuments]]) -> Copies:
+def find_copies(files: Sequence[tuple[str, FileDocuments]]) -> Duplicates:
     """The documents of which an equal one comes earlier.
 
     Args:
         files: path and documents of every file, in the order of the corpus.
     """
     if not files:
-        return Copies()
+        return Duplicates()
     digests = np.concatenate([one.digests for _, one in files])
     sizes = np.concatenate([one.sizes for _, one in files])
     order = np.lexsort((digests[:, 1], digests[:, 0]))  # stable: equal ones stay in their order
@@ -241,7 +241,7 @@ def find_copies(files: Sequence[tuple[str, FileDocuments]]) -> Copies:
             if within.any():
                 in_chunks.setdefault(path, {})[ordinal] = within.tobytes()
         base += len(one.sizes)
-    return Copies(
+    return Duplicates(
         in_chunks,
         documents=int(is_copy.sum()),
         text_bytes=int(sizes[is_copy == 1].sum()),
