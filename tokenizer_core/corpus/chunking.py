@@ -412,9 +412,6 @@ class SmallFiles:
         Returns:
             int64 ``[n, 2]``: spans that are not empty, ascending; ``[m, …]``: the same of special
             tokens.
-
-        Raises:
-            InvalidUtf8: of the first file that is not UTF-8.
         """
         self.refuse_invalid_utf8(reading)
         text, begins = self.text, self.edges[:, 0]

@@ -272,11 +272,7 @@ def _told(value: Any) -> str:
 
 
 def _check_column(schema: Any, field: str) -> int:
-    """The number of the column.
-
-    Raises:
-        ColumnRefused: there is none, several, or one of something else than text.
-    """
+    """The number of the column."""
     texts = [one.name for one in schema if _is_text(one.type)]
     shown = ", ".join(repr(name) for name in texts[:20]) or "none"
     names = list(schema.names)

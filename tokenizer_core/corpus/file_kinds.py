@@ -449,11 +449,7 @@ class SkippedFiles:
         }
 
     def refuse(self) -> None:
-        """What ``--strict`` asks for.
-
-        Raises:
-            UnreadableSource: a file was skipped that is not hidden.
-        """
+        """What ``--strict`` asks for."""
         if self.number:
             raise UnreadableSource(
                 f"{self._listed} would not be read, such as {self.example}",

@@ -73,9 +73,6 @@ def document_blocks(
         path, format, field: which file, ``csv``, ``tsv`` or ``json``, and the column or member.
         id_field: the column or member that names the document; empty: none.
         row_ids: takes what it holds, as JSON, before the documents are given.
-
-    Raises:
-        UnreadableSource: no such field, or a file that is not well-formed.
     """
     rows = _csv_rows if format in _DELIMITERS else _json_rows
     waiting, size = [], 0

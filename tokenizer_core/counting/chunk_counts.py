@@ -130,9 +130,6 @@ def counts_given(chunk: Chunk, raw: Text, reading: Reading) -> ChunkCounts:
     """The word counts that a chunk of a file of such holds; rows of one word are added up.
 
     Nothing is known of the documents that they are of, so none is counted or held out.
-
-    Raises:
-        CorpusError: see `given_counts`; or counts that 64 bits cannot add up.
     """
     given = given_counts(raw, chunk.file, reading.pattern, reading.special_bytes)
     lengths = given.spans[:, 1] - given.spans[:, 0]
@@ -250,9 +247,6 @@ class SmallChunks:
         Args:
             chunks: of every file; each is one.
             wanted: the numbers of those that are counted, ascending.
-
-        Raises:
-            InvalidUtf8: of the first file that is not UTF-8.
         """
         if not wanted:
             return []
@@ -345,12 +339,7 @@ class WordSum:
         self._total = 0
 
     def add(self, part: WordCounts) -> None:
-        """Add one part.
-
-        Raises:
-            InvalidOption: the part has another split pattern, or all counts together exceed
-                2⁶³ − 1 (so no single sum can overflow either).
-        """
+        """Add one part."""
         self._count(part)
         self._table.add(part)
 

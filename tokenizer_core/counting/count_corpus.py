@@ -198,11 +198,7 @@ def count_words(
 
 
 def _paths_or_texts(given: Any) -> tuple[Any, Iterable[Any] | None]:
-    """What names files, or else texts.
-
-    Raises:
-        InvalidOption: an iterator whose first string names a file: it could be either.
-    """
+    """What names files, or else texts."""
     if isinstance(given, str | bytes | os.PathLike | Source) or not isinstance(given, Iterable):
         return given, None
     if isinstance(given, list | tuple | set | frozenset):
@@ -303,12 +299,7 @@ class _Abandoned(Exception):
 
 
 class _FilesProgress:
-    """Adds up what worker threads have read, and tells it in the thread that waits for them.
-
-    Args:
-        on_progress: see `count_words`.
-        total_bytes: of the files.
-    """
+    """Adds up what worker threads have read, and tells it in the thread that waits for them."""
 
     def __init__(
         self, on_progress: Callable[[FilesCounted], None] | None, total_bytes: int

@@ -47,9 +47,6 @@ def documents_of(
 
     Args:
         digests: takes the digest of every chunk that was read.
-
-    Raises:
-        CorpusError: a file that cannot be read as declared.
     """
     for file in files:
         chunks = read_chunks(ChunkGroup(file), reading, with_digests=digests is not None)
@@ -60,11 +57,7 @@ def documents_of(
 
 
 def evaluation_documents(files: Iterable[SourceFile], reading: Reading) -> Iterator[bytes]:
-    """Documents of an evaluation set: the same whatever the split pattern, see `in_parts`.
-
-    Raises:
-        CorpusError: a file that cannot be read as declared.
-    """
+    """Documents of an evaluation set: the same whatever the split pattern, see `in_parts`."""
     reading = replace(reading, pattern=SplitPattern.named("gpt2"))  # where chunks of files end
     for file in files:
         for _, text in read_chunks(ChunkGroup(file), reading, with_digests=False):
@@ -85,9 +78,6 @@ def sample_documents(
         files: each with the bytes of its text, decompressed.
         reading: how bytes become documents.
         limit: bytes, about.
-
-    Raises:
-        CorpusError: a file that cannot be read as declared.
     """
     cells = [
         -(-size // CELL_BYTES) if reading.cuts(file.format).possible else min(size, 1)
@@ -185,9 +175,6 @@ def digest_documents(
         reading: how its bytes become documents, see `Reading.of_source`.
         chunk_bytes: the grid by which its chunks are counted later.
         on_chunk: told of each chunk how many bytes on disk it stands for.
-
-    Raises:
-        CorpusError: it cannot be read as declared.
     """
     digests, sizes = bytearray(), array("q")
     chunks: list[tuple[int, int, int]] = []

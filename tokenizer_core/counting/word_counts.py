@@ -36,11 +36,7 @@ def _parsed(pattern: SplitPattern | str | None = None) -> SplitPattern:
 
 
 def _word_of(word: object) -> bytes:
-    """A word in UTF-8.
-
-    Raises:
-        WrongKind: neither text nor bytes.
-    """
+    """A word in UTF-8."""
     if isinstance(word, bytes):
         return word
     if not isinstance(word, str):

@@ -186,11 +186,7 @@ class WordTable:
             )
 
     def rows(self, pattern: SplitPattern) -> WordCounts:
-        """All words, in order of first position; the table keeps them.
-
-        Raises:
-            InvalidOption: a count above 2⁶³ − 1.
-        """
+        """All words, in order of first position; the table keeps them."""
         words, size = len(self), int(self.used["word_bytes"][0])
         numbers, positions = in_pages(words + 1, np.int64), in_pages(words, np.int64)
         word_rows.list_words(self.entries, self.arena, numbers, positions)
@@ -209,11 +205,7 @@ class WordTable:
         return WordCounts(word_bytes[:size], offsets, counts, first_positions, pattern)
 
     def _grow_entries(self, words: int, made: NDArray[np.uint64] | None = None) -> bool:
-        """Grow as far as needed, or as far as allowed: then the answer is False.
-
-        Args:
-            made: see `make_room`.
-        """
+        """Grow as far as needed, or as far as allowed: then the answer is False."""
         wanted = self.bits
         while len(self) + words > FULL * (1 << wanted):
             wanted += 1
@@ -287,9 +279,6 @@ def rows_of(
     Args:
         tables: a power of two of them; only their memory is of use afterwards.
         pattern, moved, threads: see `WordParts.rows`.
-
-    Raises:
-        InvalidOption: a count above 2⁶³ − 1.
     """
     rows = _Rows(tables, moved)
     with _Threads(threads) as at_once:
@@ -547,9 +536,6 @@ class WordParts:
             pattern: what made the words.
             moved: gives first positions (int64) their final values, in the same order.
             threads: how many of them make rows; each those of a range of positions.
-
-        Raises:
-            InvalidOption: a count above 2⁶³ − 1.
         """
         tables, self.tables = self.tables, []
         return rows_of(tables, pattern, moved, threads)

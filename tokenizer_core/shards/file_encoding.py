@@ -500,13 +500,7 @@ def file_encoding_of(
     dropout: float = 0.0,
     seed: int = 0,
 ) -> FileEncoding:
-    """How a tokenizer makes ids of files; for the options see `Tokenizer.encode_files`.
-
-    Raises:
-        InvalidSpecialToken: ``end_of_text`` is no special token of this tokenizer.
-        InvalidOption: no such policy for invalid UTF-8; dropout that this tokenizer cannot have,
-            or together with ``replace``, which moves the places that it depends on.
-    """
+    """How a tokenizer makes ids of files; for the options see `Tokenizer.encode_files`."""
     require_dropout(dropout)
     if dropout and invalid_utf8 != "strict":
         raise InvalidOption(
@@ -548,10 +542,6 @@ def encode_in_order(
 
     Yields:
         ``(piece, EncodedPiece)`` for each piece, anything else as it is, in their order.
-
-    Raises:
-        InvalidOption: less than one thread.
-        UnreadableSource, InvalidUtf8, CorpusChanged: a file cannot be read.
     """
     threads = thread_count(threads)
     if threads == 1:

@@ -226,10 +226,6 @@ def gather_files(
         encoding, files: what is encoded.
         threads: how many; by default one per available processor.
         on_progress: told how many more bytes of the files (on disk) are done.
-
-    Raises:
-        InvalidOption: less than one thread.
-        UnreadableSource, InvalidUtf8, CorpusChanged: a file cannot be read.
     """
     # NumPy copies while other threads go on; a bytearray would keep them waiting.
     dtype = np.dtype(encoding.dtype)

@@ -442,11 +442,7 @@ _FORMATS = {format.name: format for format in (BIN, NPY, MEGATRON, PARQUET)}
 
 
 def shard_format(format: str | ShardFormat) -> ShardFormat:
-    """A format by its name, or the format that was given.
-
-    Raises:
-        InvalidOption: there is none of that name.
-    """
+    """A format by its name, or the format that was given."""
     if isinstance(format, ShardFormat):
         return format
     if format not in _FORMATS:

@@ -158,11 +158,7 @@ class EarlierShards:
 
     @classmethod
     def at(cls, place: ShardPlace) -> EarlierShards | None:
-        """What is there; None without a manifest.
-
-        Raises:
-            CorruptFile, InvalidTokenizer: see `read_manifest`.
-        """
+        """What is there; None without a manifest."""
         try:
             manifest = read_manifest(place)
         except MissingSource:
@@ -182,9 +178,6 @@ class EarlierShards:
         Args:
             tokenizer: the digest of the job's.
             named: the paths of its files.
-
-        Raises:
-            InvalidOption: the tokens are of another tokenizer, packed, or of other files alone.
         """
         place = self.place.location
         if self.tokenizer != tokenizer:
@@ -300,9 +293,6 @@ class ShardJob:
         Args:
             write: calls `write_part` of an equal job with every part, in this directory; gives
                 what that returned, in the same order.
-
-        Raises:
-            BpelineError: as `run`, and whatever ``write`` raises.
         """
 
         def written() -> list[ShardRecord]:

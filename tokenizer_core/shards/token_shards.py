@@ -187,9 +187,6 @@ class DocumentIndex:
     Attributes:
         places: ``[documents]`` records of `PLACE`.
         sources: for each file what its line says.
-
-    Raises:
-        CorruptFile: these files are no index of so many documents.
     """
 
     def __init__(self, paths: Sequence[Path], documents: int) -> None:
@@ -269,9 +266,6 @@ class PackedParts:
     Args:
         path: of its file.
         tokens: ids of the shard.
-
-    Raises:
-        CorruptFile: the file does not hold the parts of so many ids.
     """
 
     def __init__(self, path: Path, tokens: int) -> None:
@@ -534,11 +528,7 @@ class TokenShards:
 
 
 def _beside(location: str, manifest: Mapping[str, Any]) -> tuple[str, ...]:
-    """The suffixes of a shard's files beside those of its format.
-
-    Raises:
-        InvalidTokenizer: this program does not know that version of them.
-    """
+    """The suffixes of a shard's files beside those of its format."""
     if manifest["format_version"] == 1:
         return ()
     packed = manifest.get("packed")

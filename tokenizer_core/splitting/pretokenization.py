@@ -137,11 +137,6 @@ def mark_by_segmenter(
         text, spans, starts: as for `mark_by_regex`.
         segmenter: what cuts each span by itself: its identity, or `punkt_model.as_text`.
         cuts: where a span may be divided.
-
-    Raises:
-        SegmenterUnavailable: it is not installed, or not any more as it was.
-        PatternExceedsLimit: a part took too long or too much memory.
-        WorkerLost: a process cannot be started, or was killed twice.
     """
     cutter = Cutter(segmenter, True, SEGMENTER_LIMITS)
     bitmap = starts.view(np.uint8)
@@ -307,23 +302,13 @@ class Splitter:
         return starts | bits, (dropped | bits) if dropped.size else bits
 
     def mark_every_byte(self, text: Text, spans: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """The starts that `mark` finds, where every byte belongs to a pre-token.
-
-        Raises:
-            InvalidPattern: the pattern drops text.
-            IndexError, PatternExceedsLimit, WorkerLost, SegmenterUnavailable: as `mark`.
-        """
+        """The starts that `mark` finds, where every byte belongs to a pre-token."""
         if self._drops:
             self.pattern.require_every_byte()
         return self.mark(text, spans)[0]
 
     def edges(self, text: Text) -> NDArray[np.int64]:
-        """Where each pre-token of a text begins, and the size of the text: int64 ``[n + 1]``.
-
-        Raises:
-            InvalidPattern, PatternExceedsLimit, WorkerLost, SegmenterUnavailable: as
-                `mark_every_byte`.
-        """
+        """Where each pre-token of a text begins, and the size of the text: int64 ``[n + 1]``."""
         starts = self.mark_every_byte(text, np.array([[0, text.size]], np.int64))
         return np.append(_positions(starts), text.size)
 
@@ -394,9 +379,6 @@ def sentence_spans(text: Text, spans: NDArray[np.int64], punkt: Punkt) -> NDArra
 
     Returns:
         int64 ``[m, 2]``, ascending byte ranges.
-
-    Raises:
-        LibraryFailed, SegmenterUnavailable, PatternExceedsLimit, WorkerLost: NLTK failed.
     """
 
     def mark_sentences(filled: NDArray[np.int64]) -> NDArray[np.uint64]:

@@ -175,11 +175,7 @@ def mark_matches(
 
 @lru_cache(maxsize=1)
 def _segments_of(identity: str) -> Callable[[str], Iterator[tuple[int, int]]]:
-    """Segments of the segmenter that is meant, whose dictionary is loaded now, or sentences.
-
-    Raises:
-        LookupError: another version, or another dictionary, is installed.
-    """
+    """Segments of the segmenter that is meant, whose dictionary is loaded now, or sentences."""
     from bpeline.tokenizer_core.splitting.segmenters import (
         PUNKT,
         SEGMENTERS,
@@ -262,11 +258,7 @@ def mark_by_regex(
 
 
 def ask(cutter: Cutter, content: NDArray[np.uint8], spans: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Where pre-tokens start, as a process says: the bitmap of `mark_matches`.
-
-    Raises:
-        PatternExceedsLimit, SegmenterUnavailable, WorkerLost: it cannot say.
-    """
+    """Where pre-tokens start, as a process says: the bitmap of `mark_matches`."""
     name = cutter.name if len(cutter.name) <= 200 else f"{cutter.name[:199]}…"
     pattern = f"the split pattern {name!r}"
     # Those of one segmenter stay together: its dictionary is loaded once in each.

@@ -272,9 +272,6 @@ def never_tries_twice(pattern: str) -> bool:
     """Whether each match is one character, a run of one set, or one of a few such.
 
     The ``regex`` package then takes as long for one text as for another.
-
-    Raises:
-        NotRegular: see `parsed`.
     """
     node = parsed(pattern)
     options = node.options if isinstance(node, Choice) else (node,)

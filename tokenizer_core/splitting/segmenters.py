@@ -79,20 +79,12 @@ class Segmenter:
 
     @property
     def identity(self) -> str:
-        """What decides its segments: name, versions of the packages, digest of the dictionary.
-
-        Raises:
-            SegmenterUnavailable: it is not installed.
-        """
+        """What decides its segments: name, versions of the packages, digest of the dictionary."""
         return _identity(self)
 
     @property
     def shown(self) -> str:
-        """Package and version, for people.
-
-        Raises:
-            SegmenterUnavailable: it is not installed.
-        """
+        """Package and version, for people."""
         return self.identity.split(", ")[1]
 
 
@@ -446,11 +438,7 @@ _LEADS_OF_SPACES = np.frombuffer(b"\xc2\xe1\xe2\xe3", np.uint8)
 
 
 def _tables_of(language: str) -> tuple[str, ...]:
-    """The tables in a directory, or of a language in NLTK's search path.
-
-    Raises:
-        InvalidOption: they are not there.
-    """
+    """The tables in a directory, or of a language in NLTK's search path."""
     directory = Path(language).expanduser()
     if "/" not in language:
         with fenced("NLTK", "looking for the tables of Punkt"):

@@ -402,11 +402,7 @@ def _may_fail(behind: NDArray[np.int64], matched: NDArray[np.bool_]) -> NDArray[
 def _settled(
     states: NDArray[np.bool_], sweep: Callable[[NDArray[np.bool_]], NDArray[np.bool_]], moves: int
 ) -> NDArray[np.bool_]:
-    """States after sweeps that change nothing any more; each looks at all moves.
-
-    Raises:
-        NotRegular: it takes too long, for some chains are long.
-    """
+    """States after sweeps that change nothing any more; each looks at all moves."""
     for _ in range(MOST_SWEEPS // max(moves, 1) + 1):
         before, states = states, sweep(states)
         if (states == before).all():
