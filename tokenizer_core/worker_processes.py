@@ -53,7 +53,7 @@ class Worker:
 
     Attributes:
         process: its handle.
-        abandoned: whether it was killed because nobody waits for its answer.
+        abandoned: whether it was killed because its answer is not wanted any more.
     """
 
     def __init__(self, python: str, program: str, silence: float | None) -> None:

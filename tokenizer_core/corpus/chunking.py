@@ -33,7 +33,7 @@ from bpeline.tokenizer_core.vocabulary import find_special_tokens
 
 MAX_GROUPS = 64
 _FIRST_LOOK = 1 << 12  # bytes; natural text has a legal cut every few words
-_LONGEST_LOOK = 1 << 20  # larger ones would take memory from the system anew each time
+_LONGEST_LOOK = 1 << 20  # larger ones would take fresh memory each time
 _NOTHING = 0, -1
 _NEAR = 1 << 16  # bytes in which a cut that is soon found is taken, though another may come before
 # The same bytes are other words as JSON lines than as text, so their chunks have other digests.
@@ -168,7 +168,7 @@ def cut_chunks(
     Args:
         group, reading, chunk_bytes: as they were planned.
         with_digests: whether to name chunks by their content, which takes a tenth of the time.
-        quick: whether any legal cut will do (`Reading.cuts_soon_found`), for whom chunks need not
+        quick: whether any legal cut will do (`Reading.cuts_soon_found`), where chunks need not
             stay what they are when the corpus grows. All groups of a file are cut alike.
         memory: gives bytes for a chunk, which may be those of the one before.
 

@@ -103,9 +103,9 @@ class ColumnBlocks:
             "write it anew, or write its text column as JSON lines (.jsonl)",
         )
 
-    def _refuse(self, told: memoryview) -> None:
+    def _refuse(self, reason: memoryview) -> None:
         try:
-            happened, accepted, advice = map(str, json.loads(bytes(told)))
+            happened, accepted, advice = map(str, json.loads(bytes(reason)))
         except ValueError:
             happened, accepted, advice = "cannot be decoded", "", ""
         raise UnreadableSource(

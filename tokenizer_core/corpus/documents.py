@@ -543,7 +543,7 @@ class SpecialLooking:
 def look_for_special(files: Sequence[SourceFile], known: Collection[str]) -> SpecialLooking:
     """Look for special tokens that nobody registered, in the first 1 MiB of 16 files at most.
 
-    A file that cannot be read holds none here: whoever reads it whole says so. Nor does a file of
+    A file that cannot be read holds none here: reading it whole raises. Nor does a file of
     records: its documents end by themselves, and decoding them takes a process.
 
     Args:

@@ -484,7 +484,7 @@ class Skipping:
         self._kinds |= others._kinds
         self._hidden |= others._hidden
 
-    def told(self, taken: set[str]) -> SkippedFiles:
+    def summary(self, taken: set[str]) -> SkippedFiles:
         """What was skipped, apart from what another source took, perhaps by a link to it."""
         if self._kinds:
             taken = taken | {os.path.realpath(path) for path in taken if os.path.islink(path)}

@@ -375,7 +375,7 @@ class Reading:
         deduplicated: whether copies of documents are left out as well; which ones are copies, the
             whole corpus decides, so chunks with copies have other digests.
         chunk_bytes: how long chunks are, about. Words are the same whatever it is; held-out
-            sections, which begin anew in each chunk, are others.
+            sections, which begin with each chunk, are others.
 
     Raises:
         InvalidOption: a share or a policy that is not among these.

@@ -166,7 +166,7 @@ def _descriptor_of(file: SourceFile) -> int:
     if abs(age) < settled:
         time.sleep((settled - age) / 1e9)
     try:
-        # Not blocking: somebody may have put a pipe in the file's place, which would never answer.
+        # Not blocking: a pipe may stand in the file's place now, which would never answer.
         return os.open(file.path, _TO_READ)
     except FileNotFoundError as error:
         raise changed(file, "it is gone") from error
@@ -418,7 +418,7 @@ class StreamedBytes:
         with memoryview(self._window) as window:
             text = Text.of(window[begin - self._begin : end - self._begin])
         kept = max(self._begin, end - self._look_back)
-        # Not cut in place: whoever looks at frames from another thread (Dask's profiler does) may
+        # Not cut in place: a thread that looks at frames of others (Dask's profiler does) may
         # still hold the view above, and what is viewed cannot be resized.
         self._window = self._window[kept - self._begin :]
         self._begin = kept

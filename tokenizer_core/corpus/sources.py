@@ -30,7 +30,7 @@ from bpeline.tokenizer_core.remote_files import RemoteFile, find_remote_files, r
 from bpeline.tokenizer_core.urls import is_url, local_name
 
 _STANDARD_INPUT = "-"
-_READABLE = 0o444  # by everybody: who may read the file need not be asked
+_READABLE = 0o444  # by all users: permissions need not be checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ def search_sources(sources: Sequence[Source]) -> FoundFiles:
     """
     skipping = Skipping()
     files, shared = _searched(sources, skipping)
-    return FoundFiles(files, skipping.told({file.path for file in files}), shared)
+    return FoundFiles(files, skipping.summary({file.path for file in files}), shared)
 
 
 def search_each(
@@ -213,7 +213,7 @@ def search_each(
     """
     skipping = Skipping()
     found = [_searched(sources, skipping)[0] for sources in searches]
-    return found, skipping.told({file.path for files in found for file in files})
+    return found, skipping.summary({file.path for files in found for file in files})
 
 
 def _searched(
@@ -253,7 +253,7 @@ def _searched(
                 f"type `find {shlex.quote(top)} -mindepth 15 -maxdepth 15` to see where",
             ) from error
         if not paths:
-            raise _missing(pattern, here.told(set()))
+            raise _missing(pattern, here.summary(set()))
         for path, format in paths:
             status = _status_of_text(path)
             file = _source_file(path, format, source, *FileState.of(status))
@@ -311,7 +311,7 @@ def _is_own(path: str, base: str, own: Callable[[str], dict[str, str]], skipping
 def _own_files(directory: str) -> dict[str, str]:
     try:
         names = set(os.listdir(directory))
-    except OSError:  # whoever may not list it may read a file in it
+    except OSError:  # it may not be listed, but a file in it may be read
         return {}
     return file_kinds.own_files(
         names, lambda name: _reader_of(os.path.join(directory, name))(HEAD_BYTES)
@@ -387,7 +387,7 @@ def _remote_files(source: Source, skipping: Skipping) -> Iterator[SourceFile]:
         ) from error
     taken = [(file, format) for file, format in formats.items() if format is not None]
     if not taken:
-        skipped = here.told(set()).remark
+        skipped = here.summary(set()).remark
         raise MissingSource(
             f"no file matches {source.pattern}{f': {skipped}' if skipped else ''}",
             f"accepted are {ACCEPTED}",

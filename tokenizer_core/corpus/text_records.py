@@ -66,7 +66,7 @@ def document_blocks(
 ) -> Iterator[bytes]:
     """The documents of a file, each with `RECORD_END` behind it, about a megabyte together.
 
-    Bytes that are not UTF-8 stay what they are, for whoever knows the policy for them.
+    Bytes that are not UTF-8 stay what they are: the policy for them is applied later.
 
     Args:
         blocks: the file's bytes, decompressed.
@@ -329,7 +329,7 @@ class ScannedLines:
 
         Args:
             text_field: the member that is the document.
-            id_field: the member that names it; empty where nobody asks.
+            id_field: the member that names it; empty: none.
             valid: so many of the first bytes are known to be UTF-8.
             most_parts: commas and opening brackets of a line that is read here.
         """

@@ -174,7 +174,7 @@ def digest_documents(
         file: which one.
         reading: how its bytes become documents, see `Reading.of_source`.
         chunk_bytes: the grid by which its chunks are counted later.
-        on_chunk: told of each chunk how many bytes on disk it stands for.
+        on_chunk: called for each chunk with the bytes on disk it stands for.
     """
     digests, sizes = bytearray(), array("q")
     chunks: list[tuple[int, int, int]] = []

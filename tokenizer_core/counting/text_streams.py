@@ -44,7 +44,7 @@ _LINE = 8  # int64 of a cache line
 _SMALLEST_BOUND = 1 << 21  # entries for twice the words that front and queue can hold
 
 _WAITING = 2  # batches for each worker that may wait for it
-_GUESSED_BYTES = 64 << 20  # of text: nobody knows how much will come
+_GUESSED_BYTES = 64 << 20  # of text: how much will come is not known
 
 
 """Most memory that the words of one worker take before they are passed on: room for some 2.5
@@ -69,7 +69,7 @@ class TextCounter:
     """Counts pre-tokens of any number of texts, given in the order in which the corpus has them.
 
     Attributes:
-        words: the words so far, complete between two calls of `count` of all who share them.
+        words: the words so far, complete between calls of `count` of all counters that share them.
     """
 
     def __init__(
@@ -238,7 +238,7 @@ class _TextsCounting:
         waiting: queue.Queue[TextBatch | None] = queue.Queue(_WAITING * workers)
         words = words_of(_GUESSED_BYTES, workers)
         with ThreadPoolExecutor(workers, thread_name_prefix="count") as threads:
-            try:  # from here on: workers that nobody hands anything wait until they are told to end
+            try:  # from here on: workers wait for batches until they get the end
                 counting = [threads.submit(self._count, waiting, words) for _ in range(workers)]
                 for batch in batches:
                     if not self._hand_over(batch, waiting):
@@ -249,7 +249,7 @@ class _TextsCounting:
                     self._hand_over(None, waiting)
                 for one in counting:
                     one.result()
-            except BaseException:  # of the iterable, of who listens, of a worker, or interrupted
+            except BaseException:  # of the iterable, the listener or a worker, or interrupted
                 self._failed.set()
                 abandon_matching()
                 raise

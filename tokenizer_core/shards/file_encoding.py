@@ -245,7 +245,7 @@ class FileEncoding:
         id_count: one more than the greatest id of the tokenizer: what a format chooses dtype by.
         id_field: the field of a row or JSON line that names its document, for the index; empty:
             none.
-        special_tokens: of the tokenizer, with their ids, for who reads the ids.
+        special_tokens: of the tokenizer, with their ids, for readers of the ids.
         dropping: gives the ids instead, where merges are left out at random; which ones, the name
             of the file and the place in it decide.
     """

@@ -45,8 +45,8 @@ def encode_in_turn(
         threads: how many; by default one per available processor.
         take: called for each piece in order, by one thread at a time; the ids it is given are
             written again when it returns.
-        on_progress: told how many more bytes of the files (on disk) are done, by the thread that
-            asks.
+        on_progress: called by the thread that asks with how many more bytes of the files (on disk)
+            are done.
 
     Raises:
         InvalidOption: less than one thread.
@@ -76,8 +76,8 @@ def encode_in_turn(
 class _Work:
     """Pieces that are taken by threads and handed over in order.
 
-    The thread whose piece is the next one hands it over, without a lock: nobody else may. Then it
-    hands over those behind it that others left, and were copied.
+    The thread whose piece is next hands it over, without a lock: no other thread may. Then it hands
+    over the pieces after it that others left as copies.
     """
 
     def __init__(self, encoding: FileEncoding, pieces: Pieces, take: Take, ahead: int) -> None:
@@ -89,7 +89,7 @@ class _Work:
         self._changed = threading.Condition()  # guards what follows
         self._taken = 0  # pieces
         self._turn = 0  # the number of the next one to be handed over
-        self._left: dict[int, tuple[AnyPiece, EncodedPiece]] = {}  # by who had no turn
+        self._left: dict[int, tuple[AnyPiece, EncodedPiece]] = {}  # encoded before their turn
         self._errors: dict[int, BaseException] = {}  # by the number of the piece
         self._stopped = False
         self._spent = 0
@@ -130,8 +130,8 @@ class _Work:
     def stop(self) -> None:
         """Let no thread begin with another piece, and close them as soon as none takes one.
 
-        A pool does not wait for a thread of its own that began when who asked was interrupted, nor
-        for any when who asked is interrupted while it waits.
+        A pool does not wait for a thread of its own that began when the caller was interrupted, nor
+        for any when the caller is interrupted while it waits.
         """
         self._stopped = True
         with self._changed:
@@ -225,7 +225,7 @@ def gather_files(
     Args:
         encoding, files: what is encoded.
         threads: how many; by default one per available processor.
-        on_progress: told how many more bytes of the files (on disk) are done.
+        on_progress: called with how many more bytes of the files (on disk) are done.
     """
     # NumPy copies while other threads go on; a bytearray would keep them waiting.
     dtype = np.dtype(encoding.dtype)

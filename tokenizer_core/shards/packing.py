@@ -74,7 +74,7 @@ def pack_shards(
         seed: decides the order of documents; from 0 to 2⁶⁴ − 1.
         format: that of ``shards`` where nothing is said.
         shard_tokens: ids in a packed shard, about; they are in memory while it is written.
-        on_shard: told of each shard when it is there.
+        on_shard: called with each shard when it is there.
         write: writes all shards, wherever it likes: calls `Packing.write` of an equal packing with
             every number below ``shards_to_write``, and gives what that returned, in order.
 
@@ -161,7 +161,7 @@ class Packing:
         tokens = int(self._ends[-1]) if len(self._ends) else 0
         self._tokens = tokens - tokens % length
         self.shards_to_write = -(-self._tokens // shard_tokens)
-        told = shards.manifest
+        manifest = shards.manifest
         same = ("tokenizer", "id_count", "special_tokens", "end_of_text")
         packed = {
             "version": PACK_VERSION,
@@ -169,10 +169,10 @@ class Packing:
             "seed": seed,
             "documents": len(shards),
             "left_out_tokens": tokens % length,
-            "shards": digest_of(told["shards"]),
+            "shards": digest_of(manifest["shards"]),
         }
         self.about = {
-            **{name: told[name] for name in same},
+            **{name: manifest[name] for name in same},
             "shard_format": format.name,
             "dtype": self._dtype,
             "packed": packed,

@@ -110,7 +110,7 @@ def plan_parts(
     """The parts of a job: a shard each, but all shards of a compressed file together.
 
     Of a plain file little is read. A compressed one is read to its end to know how many shards it
-    makes, and again by whoever encodes it, who must begin at its beginning.
+    makes, and again to encode it, from its beginning.
     """
     number = 0
     for run, divided in plan_shards(files, reading, shard_bytes):
@@ -255,8 +255,8 @@ class ShardJob:
         place: where they go.
         format: of the shards.
         shard_bytes: bytes of files that make a shard; documents are whole.
-        on_shard: told of each shard when it is there.
-        on_progress: told of bytes on disk that are behind us.
+        on_shard: called with each shard when it is there.
+        on_progress: called with bytes on disk that are done.
     """
 
     encoding: FileEncoding
@@ -482,7 +482,7 @@ class OpenShard:
     Args:
         write: `ShardWriter.add`, or what takes its place.
         encoding: how the ids were made.
-        place: told of documents before they end, where places are to be known.
+        place: called with documents before they end, where places are to be known.
 
     Attributes:
         tokens, documents, size: as in `ShardRecord`, so far.

@@ -328,7 +328,7 @@ def _locked(folder: Path) -> int | None:
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # somebody's, or a file system without locks
+    except OSError:  # held by another, or a file system without locks
         os.close(lock)
         return None
     return lock

@@ -82,7 +82,7 @@ class SpacesAndPairs:
 class SpacesFirst:
     """Where text may be cut: before a lone space; where none is near, as `CutPairs` says.
 
-    For one reader who goes through a file from its beginning. Where a cut is found depends on how
+    For one reader that goes through a file from its beginning. Where a cut is found depends on how
     far was looked at a time, so that of a later position can be an earlier one.
 
     Attributes:

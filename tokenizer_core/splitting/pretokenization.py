@@ -325,7 +325,7 @@ class Splitter:
     def marking_short_texts(self) -> MarkShort:
         """What marks the pre-tokens of the text in short buffers, of so many bytes.
 
-        The kernels are called directly: what `mark` makes anew for each text takes longer than
+        The kernels are called directly: what `mark` makes for each text takes longer than
         marking a sentence.
         """
 

@@ -107,8 +107,8 @@ def _answer(
     except MemoryError:
         raise
     except BaseException as error:  # what Rust panics with, as Sudachi may, is no Exception
-        told = f"{type(error).__name__}: {error}".encode(errors="replace")
-        yield FAILED, 0, told[:_LONGEST_REASON]
+        reason = f"{type(error).__name__}: {error}".encode(errors="replace")
+        yield FAILED, 0, reason[:_LONGEST_REASON]
     else:
         yield DONE, 0, marks
 
@@ -119,7 +119,7 @@ def _timer(parent: int, limits: Limits, size: int) -> Callable[[int], None]:
 
     def go_on(done: int) -> None:
         if os.getppid() != parent:
-            os._exit(0)  # nobody waits for the answer
+            os._exit(0)  # its answer is not waited for
         worker_processes.allow_seconds(
             end + limits.seconds_per_mb_done * done / _MB - time.process_time()
         )
@@ -146,7 +146,7 @@ def mark_matches(
         spans: int64 ``[n, 2]``, half-open, each cut on its own.
         found_in: gives where pre-tokens of a string start and end, ascending; what lies between
             them is one too.
-        go_on: told again and again how many bytes are done.
+        go_on: called again and again with how many bytes are done.
 
     Returns:
         uint8 ``[ceil((size + 1) / 8)]``: bit ``i & 7`` of byte ``i >> 3`` for byte i of the text.
@@ -282,7 +282,7 @@ def ask(cutter: Cutter, content: NDArray[np.uint8], spans: NDArray[np.int64]) ->
                     ) from None
                 if worker.abandoned:
                     break
-            except BaseException:  # interrupted: an answer may still come, to nobody
+            except BaseException:  # interrupted: an answer may still come
                 _workers.end(worker)
                 raise
             else:

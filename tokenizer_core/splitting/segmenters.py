@@ -1,10 +1,10 @@
 """Programs that cut text: jieba and Sudachi with their dictionaries, NLTK's Punkt for sentences.
 
-They belong to optional packages, which are imported when they are asked for, as a rule in processes
-of their own (`regex_processes`): these may take the memory of their dictionaries, and nothing that
-another part of a program told a library can change what it does there. Punkt decides about the end
-of a sentence by the word before it and the word after it, so text may be cut at the ends of
-sentences (`SentenceBreaks`).
+They belong to optional packages, which are imported when they are used, as a rule in processes of
+their own (`regex_processes`): these may take the memory of their dictionaries, and nothing that
+another part of a program set in a library can change what it does there. Punkt decides about the
+end of a sentence by the words before and after it, so text may be cut at the ends of sentences
+(`SentenceBreaks`).
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ class SplitPattern:
         """A pattern from a name, a regex or a pattern.
 
         A string of letters, digits, ``-`` and ``_`` alone (and a version such as ``3.5`` at its
-        end) is a name: as a regex it would cut at one literal word, which nobody means;
+        end) is a name: as a regex it would cut at one literal word;
         ``SplitPattern(regex=...)`` takes it nevertheless. The JSON text of `as_record` says a
         pattern of several steps.
 
@@ -255,7 +255,7 @@ class SplitPattern:
             )
         return pattern
 
-    # What the regex is compiled to belongs to whoever owns the pattern, such as a tokenizer: the
+    # What the regex is compiled to belongs to the owner of the pattern, such as a tokenizer: the
     # caches below only spare equal patterns the work, and forget.
 
     def __getstate__(self) -> dict[str, Any]:
