@@ -8,7 +8,7 @@ is kept when the same call comes again.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -101,16 +101,13 @@ def pack_shards(
         # Each packed shard is made of all others: those of a store are fetched once.
         packing = Packing(shards.fetch(held), place, length, seed, layout, shard_tokens)
         records = []
-        for record in _one_by_one(packing) if write is None else write(packing):
+        numbers = range(packing.shards_to_write)
+        for record in map(packing.write, numbers) if write is None else write(packing):
             records.append(record)
             if on_shard is not None:
                 on_shard(record)
         place.publish_manifest(packing.about, records)
     return TokenShards(place.location, layout)
-
-
-def _one_by_one(packing: Packing) -> Iterator[ShardRecord]:
-    return map(packing.write, range(packing.shards_to_write))
 
 
 class Packing:

@@ -9,7 +9,6 @@ so is never divided.
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -123,7 +122,7 @@ def plan_parts(
         if file.is_streamed:
             yield ShardPart(number, (file,), True)
         else:
-            for place, (begin, end) in enumerate(itertools.pairwise([0, *ends])):
+            for place, (begin, end) in enumerate(pairwise([0, *ends])):
                 yield ShardPart(number + place, (file,), True, begin, end)
         number += len(ends)
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import difflib
-import functools
 import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal, NoReturn, TypeAlias, cast, get_args
 
 import regex as regex_package
@@ -500,7 +499,7 @@ def _regex_of(name: str) -> str:
     return NAMED_PATTERNS.get(name) or _MORE_THAN_REGEX[name]
 
 
-@functools.lru_cache(maxsize=64)
+@lru_cache(maxsize=64)
 def _characters_digest(pattern: str) -> str:
     made = split_automaton(pattern)
     if isinstance(made, SplitAutomaton):
