@@ -38,7 +38,7 @@ FLOORS = {
         ("another_python", "arguments", "kernels"),
         ("bounded_downloads", "bounded_files", "digests", "durable_files", "optional_libraries",
          "processors", "tables", "text", "urls"),
-        ("remote_files", "sealed_manifests"),
+        ("remote_files", "sealed_manifests", "worker_processes"),
         ("splitting",),
         ("normalization",),
         ("reference", "reference_characters", "vocabulary"),
@@ -92,8 +92,8 @@ FLOORS = {
 # Who may import what comes from outside (a room's own modules are checked separately).
 CORE_LIBRARIES = {"numpy", "numba", "llvmlite", "regex", "zstandard"}
 CORE_ARROW = {
-    "tokenizer_core/counting/arrow_tables.py",  # word counts of other programs
-    "tokenizer_core/shards/parquet_shards.py",
+    "tokenizer_core/counting/word_counts.py",  # word counts of other programs
+    "tokenizer_core/shards/shard_formats.py",
 }
 # A service is spoken to in one file, or in one room.
 DOORS = {
@@ -107,9 +107,9 @@ SHIPPED_TO_MLFLOW = "registry/tracking/mlflow_model.py"
 CLUSTER = ("flows/engines/dask_engine.py", "flows/engines/errands.py")
 # Libraries that a user may leave out: imported when asked for, each behind one door.
 OPTIONAL: dict[str, str | tuple[str, ...]] = {
-    "nltk": "tokenizer_core/splitting/punkt_model.py",
-    "jieba": "tokenizer_core/splitting/segmenting.py",
-    "sudachipy": "tokenizer_core/splitting/segmenting.py",
+    "nltk": "tokenizer_core/splitting/segmenters.py",
+    "jieba": "tokenizer_core/splitting/segmenters.py",
+    "sudachipy": "tokenizer_core/splitting/segmenters.py",
     "fsspec": "tokenizer_core/remote_files.py",
     "aiohttp": "tokenizer_core/bounded_downloads.py",
     "huggingface_hub": "registry/exports/hub.py",
@@ -417,8 +417,8 @@ CHANGES = {
 CHANGING_METHODS = {"unlink", "touch", "symlink_to", "hardlink_to", "tofile", "to_parquet", "rmdir"}
 MAY_CHANGE = {
     "tokenizer_core/durable_files.py": "it is the one",
-    "tokenizer_core/shards/number_files.py": "writes aside, where the durable writer said",
-    "tokenizer_core/shards/files_of_shards.py": "removes copies of what a store holds",
+    "tokenizer_core/shards/shard_formats.py": "writes aside, where the durable writer said",
+    "tokenizer_core/shards/shard_places.py": "removes copies of what a store holds",
     "tokenizer_core/cache_directory.py": "compiled code, made again when damaged",
     "tokenizer_core/kernels/compiling/machine_code.py": "removes compiled code that nobody uses",
     "registry/workspace/lock.py": "the lock is on the very file that names its holder",
@@ -529,24 +529,22 @@ MAY_READ = {
     # Files that are installed with a package.
     **dict.fromkeys(
         ("tokenizer_core/kernels/compiling/machine_code.py",
-         "tokenizer_core/splitting/segmenters.py", "tokenizer_core/splitting/segmenting.py",
+         "tokenizer_core/splitting/segmenters.py",
          "registry/tracking/mlflow_model.py",
          "flows/cli/diagnosis.py", "flows/engines/errands.py", "flows/pages/rendering.py",
          "flows/serving/project_deployments.py"), "a package's"),
     # Messages between a process and the one that it started.
     **dict.fromkeys(
         ("tokenizer_core/corpus/column_worker.py", "tokenizer_core/corpus/column_files.py",
-         "tokenizer_core/splitting/regex_worker.py", "registry/certify/asking.py",
+         "tokenizer_core/worker_processes.py", "registry/certify/asking.py",
          "registry/certify/reader_program.py"), "its own process"),
     # Documents of a corpus, whose reader limits a record, and values that it has parsed.
     **dict.fromkeys(
         ("tokenizer_core/corpus/documents.py", "tokenizer_core/corpus/first_look.py",
-         "tokenizer_core/corpus/text_records.py", "tokenizer_core/corpus/scanned_lines.py",
-         "tokenizer_core/shards/parquet_shards.py"),
+         "tokenizer_core/corpus/text_records.py"),
         "a stream"),
-    "tokenizer_core/shards/shard_formats.py": "maps arrays whose sizes were compared",
-    "tokenizer_core/shards/document_index.py": "maps an array whose size was compared",
-    "tokenizer_core/shards/packed_parts.py": "an array of `open_file`",
+    "tokenizer_core/shards/shard_formats.py": "maps arrays whose sizes were compared, and a stream",
+    "tokenizer_core/shards/token_shards.py": "maps an array whose size was compared",
     "tokenizer_core/durable_files.py": "opens to write",
     "tokenizer_core/digests.py": "parses what it has written",
     "registry/catalogue/models.py": "parses what it has written",

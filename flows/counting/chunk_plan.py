@@ -17,8 +17,8 @@ from bpeline.registry.word_counts import ShardFiles, ShardKeys
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import (
     ChunkGroup,
+    DecontaminationSet,
     FoundFiles,
-    LeftOut,
     Reading,
     SkippedFiles,
     Source,
@@ -69,7 +69,7 @@ class CorpusPlan:
 
 
 def plan_chunks(
-    request: TrainingRequest, registry: Registry, left_out: LeftOut | None = None
+    request: TrainingRequest, registry: Registry, left_out: DecontaminationSet | None = None
 ) -> CorpusPlan:
     """Find the files and recall what is known of them; reads none.
 

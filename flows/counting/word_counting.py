@@ -39,7 +39,7 @@ from bpeline.tokenizer_core.corpus import (
 )
 from bpeline.tokenizer_core.counting import (
     CopiedSections,
-    Copies,
+    Duplicates,
     FileDocuments,
     SmallChunks,
     compile_counting,
@@ -90,7 +90,7 @@ class CountedCorpus:
     unread: int
     keys: tuple[tuple[str, ...], ...] = ()
     sources: tuple[str, ...] = ()
-    copies: Copies | None = None
+    copies: Duplicates | None = None
     of_counts: bool = False
 
     @property
@@ -187,7 +187,7 @@ def count_chunks(
         workspace=workspace,
         reading=reading,
         table_bytes=request.table_memory << 20,
-        copies=copies or Copies(),
+        copies=copies or Duplicates(),
     )
     found: dict[str, list[CountedChunk]] = {}
     for part in parts:
@@ -248,7 +248,7 @@ def _in_a_row(chunks: Sequence[ChunkRecord]) -> list[ChunkRecord]:
     return placed
 
 
-def _copies_in(plan: CorpusPlan, request: TrainingRequest) -> Copies:
+def _copies_in(plan: CorpusPlan, request: TrainingRequest) -> Duplicates:
     """Which documents are copies of earlier ones: every file is read for that."""
     parts: list[list[FileDocuments]] = engines.current(request.workers).map(
         digest_bundle,
@@ -263,7 +263,7 @@ def _copies_in(plan: CorpusPlan, request: TrainingRequest) -> Copies:
     return find_copies([*zip(paths, documents, strict=True)])
 
 
-def _left_out_remark(copies: Copies) -> str:
+def _left_out_remark(copies: Duplicates) -> str:
     if not copies.documents:
         return ""
     one = copies.documents == 1
@@ -303,7 +303,7 @@ def digest_bundle(bundle: Bundle, reading: Reading) -> list[FileDocuments]:
 
 
 def count_bundle(
-    bundle: Bundle, workspace: Workspace, reading: Reading, table_bytes: int, copies: Copies
+    bundle: Bundle, workspace: Workspace, reading: Reading, table_bytes: int, copies: Duplicates
 ) -> list[CountedChunk]:
     """Count the chunks of a few groups, one chunk in memory at a time.
 
@@ -337,7 +337,7 @@ class _ChunksCounting:
     """Chunks that are read in one way, on their way into a store."""
 
     def __init__(
-        self, store: SmallShards, way: ShardKeys, table_bytes: int, copies: Copies
+        self, store: SmallShards, way: ShardKeys, table_bytes: int, copies: Duplicates
     ) -> None:
         self._store, self._way = store, way
         self._table_bytes, self._copies = table_bytes, copies

@@ -23,7 +23,7 @@ from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import FoundFiles, Source, search_sources
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.sealed_manifests import MANIFEST
-from bpeline.tokenizer_core.shards import ShardRecord, TokenShards, separators_of, shard_files
+from bpeline.tokenizer_core.shards import ShardRecord, TokenShards, separators_of, shard_place
 from bpeline.tokenizer_core.tables import Table
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.urls import is_url
@@ -233,7 +233,7 @@ def _written_at(place: str) -> dict[str, int]:
     """When the record of each shard was written, in nanoseconds; 0 for all in a store."""
     if not is_url(place):
         return {path.stem: path.stat().st_mtime_ns for path in Path(place).glob("shard-*.json")}
-    names = shard_files(place).sizes()
+    names = shard_place(place).sizes()
     return {name.removesuffix(".json"): 0 for name in names if name.endswith(".json")}
 
 

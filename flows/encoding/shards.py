@@ -83,7 +83,7 @@ def encode_files(
     job = ShardJob(encoding, files, place, layout, shard_bytes, on_shard)
     size = sum(file.size for file in files)
     if not is_url(out):
-        meeting_place = place.files.folder
+        meeting_place = place.folder
         meeting_place.mkdir(parents=True, exist_ok=True)
     with engines.working(engine, threads, meeting_place) as working:
 

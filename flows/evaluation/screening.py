@@ -16,7 +16,7 @@ from bpeline.registry.records import parse_registered
 from bpeline.registry.tokens import ONE_DOCUMENT, Screening, TrainedOn, kept_screening, screen
 from bpeline.registry.word_counts import WordCountStore, as_counted, corpus_record
 from bpeline.registry.workspace import Workspace
-from bpeline.tokenizer_core.counting import Copies
+from bpeline.tokenizer_core.counting import Duplicates
 from bpeline.tokenizer_core.errors import CorruptFile
 from bpeline.tokenizer_core.evaluation import MadeTokens, TokenUse, token_use
 from bpeline.tokenizer_core.training import spelling_of
@@ -103,7 +103,7 @@ def screen_tokens(
     use, made = evaluated.trained.use, evaluated.trained.made
     trained = TrainedOn(
         weighted, use, files, plan.reading,
-        unchanged=unchanged, made=made, copies=corpus.copies or Copies(),
+        unchanged=unchanged, made=made, copies=corpus.copies or Duplicates(),
     )  # fmt: skip
     if any(one.weight != 1 for one in words.sources):
         # Chunks hold what occurs in them: with what was counted they can be compared.

@@ -31,7 +31,7 @@ from bpeline.registry.evaluation_sets import (
 )
 from bpeline.registry.opening import Registry
 from bpeline.registry.workspace import Workspace
-from bpeline.tokenizer_core.corpus import LeftOut, SkippedFiles, SourceFile
+from bpeline.tokenizer_core.corpus import DecontaminationSet, SkippedFiles, SourceFile
 from bpeline.tokenizer_core.counting import evaluation_documents
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
 from bpeline.tokenizer_core.evaluation import ALL, LABELS
@@ -70,7 +70,7 @@ class EvaluationSetup:
         of_both = not_evaluated(self.skipped), not_measured_on(self.skipped_development)
         return "; ".join(filter(None, of_both))
 
-    def left_out(self, left_out_rule: int) -> LeftOut | None:
+    def left_out(self, left_out_rule: int) -> DecontaminationSet | None:
         """What a training must not read; see `Run.left_out_rule`."""
         return None if self.made is None else replace(self.made.left_out, rule=left_out_rule)
 
@@ -227,7 +227,7 @@ def _check_slices(setup: EvaluationSetup, request: TrainingRequest | ImportReque
 
 def left_out_for(
     name: str, catalogue: Catalogue, workspace: Workspace, left_out_rule: int
-) -> LeftOut | None:
+) -> DecontaminationSet | None:
     """What trainings of a name must not read, as far as it is known without reading any text."""
     named = catalogue.evaluation_set(name)
     if named is None or not has_set(workspace, named.digest):

@@ -26,7 +26,7 @@ from bpeline.registry.versions import Lineage
 from bpeline.registry.word_counts import RecordedFile, ShardStatistics, hold
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.bounded_files import read_file
-from bpeline.tokenizer_core.corpus import LeftOut, Source, SourceFile, find_source_files
+from bpeline.tokenizer_core.corpus import DecontaminationSet, Source, SourceFile, find_source_files
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.errors import BpelineError, InvalidTokenizer, MissingSource
 from bpeline.tokenizer_core.formats import bpeline
@@ -89,7 +89,7 @@ def counted_again(
     files: Sequence[SourceFile],
     request: TrainingRequest,
     made_in: Workspace,
-    left_out: LeftOut | None,
+    left_out: DecontaminationSet | None,
 ) -> CountedCorpus:
     """Every chunk counted, whatever is remembered of the files."""
     plan = plan_reading(files, {}, replace(request.reading, left_out=left_out))

@@ -53,7 +53,7 @@ def share_to_watch(corpus: int, documents: int, is_cut: bool) -> float:
     Args:
         corpus: bytes of all its text.
         documents: how many.
-        is_cut: whether the split pattern allows sections of documents, see `held_out.sections_of`.
+        is_cut: whether the split pattern allows sections of documents, see `sections_of`.
     """
     sections = max(documents, corpus // _SECTION) if is_cut else documents
     needed = max(LEAST_WATCHED_BYTES / max(corpus, 1), LEAST_WATCHED_DOCUMENTS / max(sections, 1))

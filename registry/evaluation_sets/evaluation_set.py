@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from bpeline.tokenizer_core.arguments import TextWithNames, check_fields
-from bpeline.tokenizer_core.corpus import LeftOut, in_parts, without_special_looking
+from bpeline.tokenizer_core.corpus import DecontaminationSet, in_parts, without_special_looking
 from bpeline.tokenizer_core.digests import DocumentDigest, digest_of
 from bpeline.tokenizer_core.display import megabytes
 
@@ -77,7 +77,7 @@ class EvaluationSet:
     texts: tuple[SetText, ...]
     parallel: bool
     origin: str
-    left_out: LeftOut
+    left_out: DecontaminationSet
 
     @property
     def documents(self) -> int:
@@ -130,7 +130,7 @@ class EvaluationSet:
             tuple(texts),
             bool(record["parallel"]),
             str(record["origin"]),
-            check_fields(LeftOut(**left_out)),
+            check_fields(DecontaminationSet(**left_out)),
         )
 
 
@@ -174,7 +174,7 @@ def as_set(
     given = any(one.files for one in described)
     contents = [[one.name, one.language, one.domain, one.digest] for one in described]
     digest = digest_of(["evaluation set", FORMAT, parallel, contents])
-    left_out = LeftOut.of(
+    left_out = DecontaminationSet.of(
         [document for one in texts for document in one.documents],
         () if given else shards,
     )

@@ -25,7 +25,7 @@ from bpeline.tokenizer_core.corpus import (
     open_source,
     read_again,
 )
-from bpeline.tokenizer_core.counting import Copies
+from bpeline.tokenizer_core.counting import Duplicates
 from bpeline.tokenizer_core.errors import CorpusError
 from bpeline.tokenizer_core.evaluation import (
     MadeTokens,
@@ -67,7 +67,7 @@ class TrainedOn:
     reading: Reading
     unchanged: Mapping[str, SourceFile] = field(default_factory=dict)
     made: MadeTokens | None = None
-    copies: Copies = field(default_factory=Copies)
+    copies: Duplicates = field(default_factory=Duplicates)
 
     @property
     def tokens(self) -> MadeTokens:

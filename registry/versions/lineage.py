@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bpeline.registry.catalogue import Version
     from bpeline.registry.loading import ResolvedVersion
     from bpeline.registry.opening import Registry
-    from bpeline.tokenizer_core.corpus import LeftOut
+    from bpeline.tokenizer_core.corpus import DecontaminationSet
     from bpeline.tokenizer_core.counting import WordCounts
     from bpeline.tokenizer_core.tokenizer import Tokenizer
 
@@ -163,7 +163,7 @@ class Lineage:
         return development_of(self.provenance)
 
     @property
-    def left_out(self) -> LeftOut | None:
+    def left_out(self) -> DecontaminationSet | None:
         """What its training did not read, as it is in an evaluation set.
 
         Raises:

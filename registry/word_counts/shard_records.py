@@ -143,7 +143,7 @@ def digest_without(chunk_digest: str, copies: bytes) -> str:
     """The digest of a chunk of which some documents were left out: another chunk.
 
     Args:
-        copies: which ones, see `Copies.within`; where none was, it is the chunk itself.
+        copies: which ones, see `Duplicates.within`; where none was, it is the chunk itself.
     """
     if not copies:
         return chunk_digest

@@ -17,7 +17,7 @@ from bpeline.flows.counting.word_counting import CountedCorpus, count_words, pla
 from bpeline.flows.requests.training_request import TrainingRequest
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.word_counts import WordCountStore, shards
-from bpeline.tokenizer_core.corpus import LeftOut, SmallFiles
+from bpeline.tokenizer_core.corpus import DecontaminationSet, SmallFiles
 from bpeline.tokenizer_core.counting import count_words as counted_by_core
 from bpeline.tokenizer_core.errors import InvalidUtf8
 
@@ -55,7 +55,7 @@ def statements() -> Iterator[list[str]]:
 
 
 def counted(
-    many: Path, home: Path, left_out: LeftOut | None = None, **settings: Any
+    many: Path, home: Path, left_out: DecontaminationSet | None = None, **settings: Any
 ) -> tuple[CorpusPlan, CountedCorpus, str]:
     asked = {"paths": [str(many)], "name": "many", "held_out": 0.0, **settings}
     request, registry = TrainingRequest.checked(**asked), opened(home)
@@ -169,7 +169,7 @@ def test_of_small_files_those_with_a_passage_of_the_evaluation_set_are_counted_a
     passages = [texts[7][50:250], texts[300], b"\0".join(ends), b"".join(ends)]
     _, before, _ = counted(many, tmp_path / "before", held_out=0.2)
     shards = [key for keys in before.keys[100:] for key in keys]
-    left_out = LeftOut.of(passages, shards)
+    left_out = DecontaminationSet.of(passages, shards)
     together, alone = together_and_alone(
         many, tmp_path, monkeypatch, held_out=0.2, left_out=left_out
     )

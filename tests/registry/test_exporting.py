@@ -37,7 +37,7 @@ from bpeline.tokenizer_core.errors import (
 from bpeline.tokenizer_core.formats import gguf, huggingface
 from bpeline.tokenizer_core.formats.known import format_named
 from bpeline.tokenizer_core.optional_libraries import fenced
-from bpeline.tokenizer_core.splitting.unicode_classes import LETTERS_SINCE, unicode_version
+from bpeline.tokenizer_core.splitting.regex_syntax import LETTERS_SINCE, unicode_version
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training.bpe import train_bpe
 

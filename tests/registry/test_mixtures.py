@@ -15,7 +15,7 @@ from bpeline.registry.word_counts import ShardRef, WordCountStore, mixtures
 from bpeline.registry.word_counts import tables as word_count_tables
 from bpeline.registry.word_counts.mixtures import WeighedShards, combine_sources
 from bpeline.tokenizer_core import reference
-from bpeline.tokenizer_core.counting.word_sums import combine_word_counts
+from bpeline.tokenizer_core.counting.chunk_counts import combine_word_counts
 from bpeline.tokenizer_core.errors import CorruptFile, EmptyCorpus, InvalidOption, StorageError
 
 WORDS = st.dictionaries(

@@ -22,7 +22,7 @@ from bpeline.registry.word_counts.shard_records import shard_key
 from bpeline.registry.word_counts.shards import ShardFiles
 from bpeline.registry.workspace.workspace import Workspace
 from bpeline.tokenizer_core import SplitPattern, Tokenizer, train_bpe
-from bpeline.tokenizer_core.corpus import rereading
+from bpeline.tokenizer_core.corpus import chunking
 from bpeline.tokenizer_core.corpus.chunking import plan_chunk_groups, read_chunks
 from bpeline.tokenizer_core.corpus.documents import ChunkText, documents_between
 from bpeline.tokenizer_core.corpus.reading import Reading
@@ -153,7 +153,7 @@ def test_tokens_of_one_place_are_those_whose_merges_fire_there(
 def test_of_unchanged_files_single_documents_are_read(
     tmp_path: Path, name: str, look: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rereading, "_FIRST_LOOK", look)
+    monkeypatch.setattr(chunking, "_FIRST_BYTES", look)
     texts = random_documents(random.Random(9), 60)
     files = {name: written(name, texts), f"b{name}": written(name, [*texts[30:40], "own"])}
     corpus = Corpus(tmp_path, files, Reading(PATTERN, (END,), held_out=0.2), 5_000)

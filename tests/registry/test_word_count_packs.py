@@ -11,8 +11,7 @@ from counted_chunks import READING, counted, flip
 
 from bpeline.registry.word_counts import ShardFiles, ShardRef, WordCountStore, shard_key
 from bpeline.registry.workspace.workspace import Workspace
-from bpeline.tokenizer_core.counting.chunk_counts import ChunkCounts
-from bpeline.tokenizer_core.counting.word_sums import combine_word_counts
+from bpeline.tokenizer_core.counting.chunk_counts import ChunkCounts, combine_word_counts
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.durable_files import DURABLE, Disk
 from bpeline.tokenizer_core.errors import CorruptFile

@@ -20,8 +20,8 @@ from bpeline.registry.word_counts import ShardRef, TableHandle, WordCountStore
 from bpeline.registry.word_counts import tables as word_count_tables
 from bpeline.registry.workspace.workspace import Workspace
 from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core.counting.chunk_counts import combine_word_counts
 from bpeline.tokenizer_core.counting.word_counts import WordCounts, concatenated
-from bpeline.tokenizer_core.counting.word_sums import combine_word_counts
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, StorageError
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.training.bpe import learn_merges

@@ -28,8 +28,8 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.formats import tiktoken as tiktoken_format
-from bpeline.tokenizer_core.splitting.named_patterns import NAMED_PATTERNS
 from bpeline.tokenizer_core.splitting.pretokenization import pre_tokens
+from bpeline.tokenizer_core.splitting.regex_spellings import NAMED_PATTERNS
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training.bpe import train_bpe

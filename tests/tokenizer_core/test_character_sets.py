@@ -7,7 +7,7 @@ import random
 import pytest
 import regex
 
-from bpeline.tokenizer_core.splitting.unicode_classes import MOST_CLASSES, character_classes
+from bpeline.tokenizer_core.splitting.regex_syntax import MOST_CLASSES, character_classes
 
 SOURCES = ["a", "(?:.)", "(?s:.)", r"\s", r"[^\s]", r"\w", r"\p{L}", r"\P{Lu}", r"(?i:\p{Lu})",
            "(?i:s)", "(?i:i)", "(?i:[k-m])", r"[^\r\n\p{L}\p{N}]", "[a-z0-9_]", "(?i:[^a-z])",

@@ -13,13 +13,15 @@ import pytest
 from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.corpus.chunking import Chunk
 from bpeline.tokenizer_core.corpus.documents import ChunkText, documents_between
-from bpeline.tokenizer_core.corpus.held_out import SECTION_BYTES, hold_out, sections_of
-from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.corpus.reading import SECTION_BYTES, Reading, hold_out, sections_of
 from bpeline.tokenizer_core.corpus.sources import SourceFile
 from bpeline.tokenizer_core.counting import chunk_counts
-from bpeline.tokenizer_core.counting.chunk_counts import count_chunk, count_spans
+from bpeline.tokenizer_core.counting.chunk_counts import (
+    combine_word_counts,
+    count_chunk,
+    count_spans,
+)
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
-from bpeline.tokenizer_core.counting.word_sums import combine_word_counts
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, U64s
 from bpeline.tokenizer_core.kernels.scanning.fingerprint import fingerprint_spans

@@ -14,7 +14,7 @@ from bpeline.tokenizer_core.kernels.memory.simd import HAS_SIMD
 from bpeline.tokenizer_core.kernels.memory.types import I64, U8s, U64s
 from bpeline.tokenizer_core.kernels.scanning.class_pages import classes_by_page
 from bpeline.tokenizer_core.kernels.scanning.class_ranges import classes_by_range
-from bpeline.tokenizer_core.splitting.unicode_classes import CODE_POINTS, class_table
+from bpeline.tokenizer_core.splitting.regex_syntax import CODE_POINTS, class_table
 from bpeline.tokenizer_core.text import Text
 
 SURROGATES = range(0xD800, 0xE000)

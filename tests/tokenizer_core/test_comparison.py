@@ -25,7 +25,7 @@ from bpeline.tokenizer_core.evaluation.passages import (
     PassageToken,
     middle_of,
 )
-from bpeline.tokenizer_core.splitting.split_patterns import NAMED_PATTERNS
+from bpeline.tokenizer_core.splitting.regex_spellings import NAMED_PATTERNS
 
 SPECIALS = ["<|end|>"]
 

@@ -10,8 +10,8 @@ import pytest
 import regex
 
 from bpeline.tokenizer_core import reference
-from bpeline.tokenizer_core.splitting.cut_pairs import cut_pairs
 from bpeline.tokenizer_core.splitting.cuts import Cuts, SpacesFirst
+from bpeline.tokenizer_core.splitting.split_automaton import cut_pairs
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 
 SPECIALS = ("<|a|>", "<|a|><|b|>", "<|b|>", "x y", "aa", "\n")

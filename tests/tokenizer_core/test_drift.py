@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bpeline.tokenizer_core import SplitPattern, Tokenizer, WordCounts, train_bpe
-from bpeline.tokenizer_core.counting.word_sums import combine_word_counts
+from bpeline.tokenizer_core.counting.chunk_counts import combine_word_counts
 from bpeline.tokenizer_core.errors import EmptyCorpus
 from bpeline.tokenizer_core.evaluation import drift
 from bpeline.tokenizer_core.evaluation.drift import Figure, OwnText, TextDrift, drift_of

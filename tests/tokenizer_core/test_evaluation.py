@@ -24,7 +24,7 @@ from bpeline.tokenizer_core.evaluation.metrics import evaluate
 from bpeline.tokenizer_core.evaluation.parity import parity
 from bpeline.tokenizer_core.evaluation.suite import Evaluation, EvaluationText, evaluate_texts
 from bpeline.tokenizer_core.evaluation.word_drift import divergence
-from bpeline.tokenizer_core.splitting.split_patterns import NAMED_PATTERNS
+from bpeline.tokenizer_core.splitting.regex_spellings import NAMED_PATTERNS
 
 GREEK = "Η ζωή είναι ωραία, και η θάλασσα μπλε. " * 40
 

@@ -27,14 +27,14 @@ from bpeline.tokenizer_core import (
 from bpeline.tokenizer_core.corpus import (
     Reading,
     find_source_files,
-    held_out,
     plan_chunk_groups,
     read_chunks,
     sources_of,
 )
+from bpeline.tokenizer_core.corpus import reading as corpus_reading
 from bpeline.tokenizer_core.counting import count_chunk
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidPattern
-from bpeline.tokenizer_core.splitting import pretokenization, segmented_text
+from bpeline.tokenizer_core.splitting import pretokenization
 from bpeline.tokenizer_core.word_encoding import explain_words
 
 punkt = pytest.importorskip("nltk.tokenize.punkt")
@@ -203,8 +203,8 @@ def test_words_are_counted_within_sentences(
     few: int, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pretokenization, "_FEW_BYTES", few)
-    monkeypatch.setattr(segmented_text, "PART", 300)
-    monkeypatch.setattr(held_out, "SECTION_BYTES", 50)
+    monkeypatch.setattr(pretokenization, "PART", 300)
+    monkeypatch.setattr(corpus_reading, "SECTION_BYTES", 50)
     random, differ, cut = Random(seed), 0, 0
     path = tmp_path / "a.txt"
     for text in ('"Stop!"* He left.', " \n", *(text_of(random) * 3 for _ in range(12))):

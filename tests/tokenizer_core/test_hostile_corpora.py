@@ -32,7 +32,7 @@ from bpeline.tokenizer_core.corpus import (
     open_source,
     source_bytes,
 )
-from bpeline.tokenizer_core.corpus.small_files import SmallFiles
+from bpeline.tokenizer_core.corpus.chunking import SmallFiles
 from bpeline.tokenizer_core.errors import (
     BpelineError,
     CorpusChanged,

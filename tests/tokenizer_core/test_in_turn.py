@@ -14,10 +14,15 @@ import pytest
 from bpeline.tokenizer_core import Tokenizer
 from bpeline.tokenizer_core.corpus.sources import find_source_files, sources_of
 from bpeline.tokenizer_core.errors import InvalidUtf8
-from bpeline.tokenizer_core.shards import in_turn
-from bpeline.tokenizer_core.shards.file_encoding import EncodedPiece, FileEncoding, file_encoding_of
-from bpeline.tokenizer_core.shards.in_turn import encode_in_turn
-from bpeline.tokenizer_core.shards.shard_plan import Piece, whole_files
+from bpeline.tokenizer_core.shards import ids_in_memory
+from bpeline.tokenizer_core.shards.file_encoding import (
+    EncodedPiece,
+    FileEncoding,
+    Piece,
+    file_encoding_of,
+    whole_files,
+)
+from bpeline.tokenizer_core.shards.ids_in_memory import encode_in_turn
 
 PIECES = 60
 LINE = b"lower and the lowest "  # a piece ends about there
@@ -123,7 +128,7 @@ def test_an_interrupt_while_a_thread_begins_lets_the_pieces_be_closed(
         time.sleep(0.2)
         yield from ()
 
-    monkeypatch.setattr(in_turn, "ThreadPoolExecutor", Pool)
+    monkeypatch.setattr(ids_in_memory, "ThreadPoolExecutor", Pool)
     some = pieces()
     with pytest.raises(KeyboardInterrupt):
         encode_in_turn(encoding, some, 2, lambda *_: None)
@@ -149,7 +154,7 @@ def test_who_is_interrupted_while_it_waits_leaves_closing_to_who_takes_a_piece(
         def __exit__(self, *_: object) -> None:
             self._lock.release()
 
-    class Work(in_turn._Work):
+    class Work(ids_in_memory._Work):
         def __init__(self, *given: Any) -> None:
             super().__init__(*given)
             self._choosing = Impatient()  # type: ignore[assignment]
@@ -171,8 +176,8 @@ def test_who_is_interrupted_while_it_waits_leaves_closing_to_who_takes_a_piece(
         finally:
             closed.set()
 
-    monkeypatch.setattr(in_turn, "ThreadPoolExecutor", Pool)
-    monkeypatch.setattr(in_turn, "_Work", Work)
+    monkeypatch.setattr(ids_in_memory, "ThreadPoolExecutor", Pool)
+    monkeypatch.setattr(ids_in_memory, "_Work", Work)
     monkeypatch.setattr(FileEncoding, "pieces", pieces)
     (tmp_path / "a.txt").write_bytes(TEXT)
     try:

@@ -20,7 +20,7 @@ from bpeline.tokenizer_core.corpus import (
     SECTIONS_RULE,
     Chunk,
     ChunkText,
-    LeftOut,
+    DecontaminationSet,
     Reading,
     Source,
     SourceFile,
@@ -30,12 +30,12 @@ from bpeline.tokenizer_core.corpus import (
     plan_chunk_groups,
     read_chunks,
 )
-from bpeline.tokenizer_core.corpus.held_out import without
-from bpeline.tokenizer_core.corpus.special_looking import (
+from bpeline.tokenizer_core.corpus.documents import (
     count_special_looking,
     look_for_special,
     without_special_looking,
 )
+from bpeline.tokenizer_core.corpus.reading import without
 from bpeline.tokenizer_core.counting import ChunkCounts, count_chunk
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.splitting import SplitPattern
@@ -67,7 +67,7 @@ def test_passages_are_found_wherever_they_occur(alphabet: bytes) -> None:
         for _ in range(random_.randint(0, 5)):
             begin = random_.randrange(len(data) + 1)
             documents.append(data[begin : begin + random_.randint(0, 90)])
-        found = LeftOut.of(documents).spans_in(Text.of(data))
+        found = DecontaminationSet.of(documents).spans_in(Text.of(data))
         assert sorted(map(tuple, found.tolist())) == occurrences(data, documents)
         assert np.all(np.diff(found[:, 0]) >= 0)
         edges = sorted(random_.sample(range(len(data) + 1), k=min(len(data), 20) // 2 * 2))
@@ -95,7 +95,7 @@ def test_a_training_with_another_pattern_does_not_read_the_set() -> None:
     secret = b" zebra quagga" * 40
     data = prose(1, 50_000) + secret + prose(2, 50_000)
     sections = chunk_counts(data, Reading(GPT2, held_out=0.3)).held_out
-    left_out = LeftOut.of([*sections, secret])
+    left_out = DecontaminationSet.of([*sections, secret])
     assert b" zebra" in counted(data, Reading(CL100K))
     words = counted(data, Reading(CL100K, left_out=left_out))
     assert words
@@ -108,7 +108,7 @@ def test_former_sets_are_not_looked_for_by_the_first_rule_where_they_are_held_ou
     data = prose(3, 100_000)
     reading = Reading(GPT2, held_out=0.1)
     cut_by = digest_of([GPT2.digest, []])
-    made = LeftOut.of(chunk_counts(data, reading).held_out)
+    made = DecontaminationSet.of(chunk_counts(data, reading).held_out)
     former = replace(made, held_out_below=reading.held_out_below, cut_by=cut_by, rule=SECTIONS_RULE)
     again = Reading(GPT2, held_out=0.1, left_out=former)
     assert (again.leaves_out, again.digest) == (False, reading.digest)
@@ -124,7 +124,9 @@ def test_former_sets_are_not_looked_for_by_the_first_rule_where_they_are_held_ou
 
 
 def test_nothing_is_left_out_where_there_is_nothing_to_leave_out() -> None:
-    assert not Reading(GPT2, left_out=LeftOut.of([b"too short to be looked for"])).leaves_out
+    assert not Reading(
+        GPT2, left_out=DecontaminationSet.of([b"too short to be looked for"])
+    ).leaves_out
 
 
 def test_text_with_64_known_bytes_in_a_row_is_not_new() -> None:
@@ -220,7 +222,9 @@ def test_left_out_are_the_passages_wherever_chunks_end(pattern: str, tmp_path: P
         plain.write_text(text, newline="")
         packed.write_bytes(gzip.compress(text.encode()))
         for special in ((), ("<|end|>",), ("\n\n", "\n")):
-            reading = Reading(SplitPattern.parse(pattern), special, left_out=LeftOut.of(known))
+            reading = Reading(
+                SplitPattern.parse(pattern), special, left_out=DecontaminationSet.of(known)
+            )
             expected = kept_words(text.encode(), known, reading)
             assert expected[1] > 0
             for path, chunk_bytes in itertools.product((plain, packed), (64, 500, 1 << 20)):
@@ -234,7 +238,7 @@ def test_left_out_is_text_as_it_is_read(tmp_path: Path) -> None:
     wide = text.translate({ord("a"): "ａ", ord("b"): "𝐛"}).encode() + b"\xff"
     path = tmp_path / "a.txt"
     path.write_bytes(wide)
-    reading = Reading(GPT2, (), "replace", left_out=LeftOut.of(known), text_form="NFKC")
+    reading = Reading(GPT2, (), "replace", left_out=DecontaminationSet.of(known), text_form="NFKC")
     expected = words_of(path, 1 << 20, reading)
     assert expected[1] >= 900
     assert words_of(path, 64, reading) == words_of(path, 500, reading) == expected
@@ -243,7 +247,7 @@ def test_left_out_is_text_as_it_is_read(tmp_path: Path) -> None:
 def test_a_chunk_with_a_passage_across_its_end_is_another_chunk(tmp_path: Path) -> None:
     """Text that is appended may complete a passage: the chunk before it is counted anew."""
     text, path = prose(9, 3_000), tmp_path / "a.txt"
-    reading = Reading(GPT2, left_out=LeftOut.of([text[1_980:2_400]]))
+    reading = Reading(GPT2, left_out=DecontaminationSet.of([text[1_980:2_400]]))
     path.write_bytes(text[:2_200])
     before = [chunk.digest for chunk, _ in chunks_of(path, 1_000, reading)]
     path.write_bytes(text)

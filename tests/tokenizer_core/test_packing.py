@@ -20,8 +20,7 @@ from bpeline.tokenizer_core.errors import (
 )
 from bpeline.tokenizer_core.shards import pack_shards
 from bpeline.tokenizer_core.shards.packing import shuffled
-from bpeline.tokenizer_core.shards.parquet_shards import PARQUET
-from bpeline.tokenizer_core.shards.shard_formats import ShardFormat
+from bpeline.tokenizer_core.shards.shard_formats import PARQUET, ShardFormat
 from bpeline.tokenizer_core.shards.shard_places import shard_place
 from bpeline.tokenizer_core.shards.token_shards import TokenShards
 from bpeline.tokenizer_core.tokenizer import Tokenizer

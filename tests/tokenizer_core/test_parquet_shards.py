@@ -11,8 +11,8 @@ import pytest
 
 from bpeline.tokenizer_core import Tokenizer
 from bpeline.tokenizer_core.errors import CorruptFile
-from bpeline.tokenizer_core.shards import parquet_shards
-from bpeline.tokenizer_core.shards.parquet_shards import PARQUET
+from bpeline.tokenizer_core.shards import shard_formats
+from bpeline.tokenizer_core.shards.shard_formats import PARQUET
 from bpeline.tokenizer_core.shards.token_shards import TokenShards
 
 END = "<|end|>"
@@ -35,7 +35,7 @@ def corpus(folder: Path) -> tuple[Path, list[str]]:
 def test_rows_are_documents(
     tokenizer: Tokenizer, group_tokens: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet_shards, "_GROUP_TOKENS", group_tokens)
+    monkeypatch.setattr(shard_formats, "_GROUP_TOKENS", group_tokens)
     path, texts = corpus(tmp_path)
     shards = tokenizer.encode_files(
         path, tmp_path / "out", separator=END, end_of_text=END, shard_bytes=2_000, format=PARQUET

@@ -20,8 +20,8 @@ from tempting_texts import tempting_texts
 
 from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.counting.chunk_counts import combine_word_counts
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
-from bpeline.tokenizer_core.counting.word_sums import combine_word_counts
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training.bpe import train_bpe

@@ -19,7 +19,7 @@ from tokenizers import pre_tokenizers
 from bpeline.tokenizer_core.corpus import find_source_files, other_than_text, sources_of
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidPattern, InvalidTokenizer
 from bpeline.tokenizer_core.shards import file_encoding_of
-from bpeline.tokenizer_core.shards.shard_plan import whole_files
+from bpeline.tokenizer_core.shards.file_encoding import whole_files
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.vocabulary import to_printable
 from bpeline.tokenizer_core.word_encoding import explain_words

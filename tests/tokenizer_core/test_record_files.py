@@ -54,6 +54,7 @@ from bpeline.tokenizer_core.shards import count_files, file_encoding_of
 from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training import train_bpe
+from bpeline.tokenizer_core.worker_processes import EXIT_SECONDS, Workers
 
 END = "<|end|>"
 READING = Reading(SplitPattern.named("gpt2"), (END,), held_out=0.3)
@@ -483,20 +484,24 @@ def test_processes_that_are_done_serve_again_and_others_end(
     (file,) = find_source_files(sources_of(large))
     for _ in range(3):
         list(read_chunks(ChunkGroup(file), READING))
-    (worker,) = column_files._workers._idle[-1:]
+    (worker,) = column_files._workers.idle[""][-1:]
     chunks = read_chunks(ChunkGroup(file), READING, 4096)
     next(chunks)
     chunks.close()
     assert worker.process.poll() is not None, "what is left in its pipe is for nobody"
 
 
+def fresh_workers() -> Workers:
+    return Workers(column_worker.__name__, "", "use .jsonl files", available_processors())
+
+
 def test_processes_beyond_those_that_are_kept_are_not_waited_for() -> None:
-    workers = column_files._Workers()
+    workers = fresh_workers()
     taken = [workers.take() for _ in range(available_processors() + 2)]
     begin = time.monotonic()
     for worker in taken:
         workers.give_back(worker)
-    assert time.monotonic() - begin < column_files._EXIT_SECONDS
+    assert time.monotonic() - begin < EXIT_SECONDS
     assert len(workers.all) == available_processors()
     workers.end_all()
 
@@ -505,7 +510,7 @@ def test_without_a_python_tables_are_refused(
     documents: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without_python: Path
 ) -> None:
     path = as_parquet(tmp_path, documents)
-    monkeypatch.setattr(column_files, "_workers", column_files._Workers())
+    monkeypatch.setattr(column_files, "_workers", fresh_workers())
     with pytest.raises(WorkerLost, match=str(without_python)) as refused:
         count_words([path])
     assert ".jsonl" in refused.value.next_step

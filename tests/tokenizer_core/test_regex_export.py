@@ -8,7 +8,7 @@ from tokenizers import Regex, pre_tokenizers
 
 from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.errors import InvalidPattern
-from bpeline.tokenizer_core.splitting.regex_export import respelled_for_export
+from bpeline.tokenizer_core.splitting.regex_spellings import respelled_for_export
 
 WORD = r"\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\u200c\u200d"
 TEXTS = [

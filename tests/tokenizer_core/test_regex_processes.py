@@ -15,14 +15,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core import reference, worker_processes
 from bpeline.tokenizer_core.counting.count_corpus import count_words
 from bpeline.tokenizer_core.errors import (
     InvalidPattern,
@@ -35,6 +34,7 @@ from bpeline.tokenizer_core.splitting.regex_processes import Limits, mark_by_reg
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.worker_processes import Worker
 
 ROOT = Path(__file__).parents[2]
 WITHOUT_KERNEL = [
@@ -215,13 +215,13 @@ def test_threads_have_a_process_each_and_share_them_afterwards() -> None:
 def test_counting_works_on_several_processors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    together, ask = threading.Barrier(2), regex_processes._Worker.ask
+    together, ask = threading.Barrier(2), Worker.ask
 
-    def ask_together(worker: Any, *asked: Any) -> bytes:
+    def ask_together(worker: Worker, *asked: Any) -> None:
         together.wait(120)  # two are at work at any time, whoever is quicker
-        return ask(worker, *asked)
+        ask(worker, *asked)
 
-    monkeypatch.setattr(regex_processes._Worker, "ask", ask_together)
+    monkeypatch.setattr(Worker, "ask", ask_together)
     regex = WITHOUT_KERNEL[0]
     text = "some words, und Wörter\n" * 100_000
     for number in range(4):
@@ -243,7 +243,7 @@ def test_a_process_that_is_killed_is_replaced_once(monkeypatch: pytest.MonkeyPat
     (replacement,) = ids()
     assert replacement != killed
     os.kill(replacement, signal.SIGKILL)
-    monkeypatch.setattr(regex_processes, "_PROGRAM", "raise SystemExit(3)")
+    monkeypatch.setattr(regex_processes._workers, "program", "raise SystemExit(3)")
     with pytest.raises(WorkerLost, match="exit status 3") as lost:
         pre_tokens("a b", pattern)
     assert lost.value.next_step
@@ -251,8 +251,7 @@ def test_a_process_that_is_killed_is_replaced_once(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_python_that_cannot_be_started_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(regex_processes, "_workers", regex_processes._Workers())
-    monkeypatch.setattr(regex_processes, "required_python", lambda *_: "/no/such/python")
+    monkeypatch.setattr(worker_processes, "required_python", lambda *_: "/no/such/python")
     with pytest.raises(WorkerLost, match="/no/such/python"):
         pre_tokens("a b", SplitPattern(WITHOUT_KERNEL[0]))
 
@@ -260,7 +259,6 @@ def test_a_python_that_cannot_be_started_is_named(monkeypatch: pytest.MonkeyPatc
 def test_without_a_python_a_pattern_without_a_kernel_is_refused(
     monkeypatch: pytest.MonkeyPatch, without_python: Path
 ) -> None:
-    monkeypatch.setattr(regex_processes, "_workers", regex_processes._Workers())
     with pytest.raises(WorkerLost, match=str(without_python)) as refused:
         pre_tokens("a b", SplitPattern(WITHOUT_KERNEL[0]))
     assert "'gpt2'" in refused.value.next_step
@@ -273,7 +271,7 @@ def test_an_interrupted_call_leaves_no_answer_behind(monkeypatch: pytest.MonkeyP
     before = ids()
 
     with monkeypatch.context() as patched:
-        patched.setattr(Connection, "recv_bytes", _interrupted)
+        patched.setattr(Worker, "receive", _interrupted)
         with pytest.raises(KeyboardInterrupt):
             pre_tokens("c d", pattern)
     assert not before & ids()

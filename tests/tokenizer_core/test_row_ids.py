@@ -18,7 +18,7 @@ from bpeline.tokenizer_core.corpus.reading import Reading
 from bpeline.tokenizer_core.corpus.sources import Source, SourceFile, find_source_files
 from bpeline.tokenizer_core.errors import UnreadableSource
 from bpeline.tokenizer_core.shards.file_encoding import file_encoding_of
-from bpeline.tokenizer_core.shards.parquet_shards import PARQUET
+from bpeline.tokenizer_core.shards.shard_formats import PARQUET
 from bpeline.tokenizer_core.shards.shard_job import ShardJob
 from bpeline.tokenizer_core.shards.shard_places import shard_place
 from bpeline.tokenizer_core.shards.token_shards import TokenShards

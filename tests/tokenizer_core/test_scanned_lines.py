@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from bpeline.tokenizer_core.corpus import documents
 from bpeline.tokenizer_core.corpus.documents import ChunkText, read_documents
 from bpeline.tokenizer_core.corpus.reading import Reading
-from bpeline.tokenizer_core.corpus.scanned_lines import ScannedLines
 from bpeline.tokenizer_core.corpus.sources import SourceFile
+from bpeline.tokenizer_core.corpus.text_records import ScannedLines
 from bpeline.tokenizer_core.errors import BpelineError
 from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
 from bpeline.tokenizer_core.kernels.scanning.json_lines import DEEPEST, LONGEST_NUMBER

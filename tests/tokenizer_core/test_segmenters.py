@@ -28,13 +28,11 @@ from bpeline.tokenizer_core.errors import (
     PatternExceedsLimit,
     SegmenterUnavailable,
 )
-from bpeline.tokenizer_core.splitting import segmented_text, segmenters
-from bpeline.tokenizer_core.splitting.cut_pairs import cut_pairs
+from bpeline.tokenizer_core.splitting import pretokenization, segmenters
 from bpeline.tokenizer_core.splitting.pretokenization import mark_pre_tokens, pre_tokens
-from bpeline.tokenizer_core.splitting.regex_processes import Cutter, _workers, ask
-from bpeline.tokenizer_core.splitting.regex_worker import Limits
-from bpeline.tokenizer_core.splitting.segmenters import SEGMENTERS
-from bpeline.tokenizer_core.splitting.segmenting import parts_of_line
+from bpeline.tokenizer_core.splitting.regex_processes import Cutter, Limits, _workers, ask
+from bpeline.tokenizer_core.splitting.segmenters import SEGMENTERS, parts_of_line
+from bpeline.tokenizer_core.splitting.split_automaton import cut_pairs
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
@@ -139,7 +137,7 @@ def test_parts_in_several_processes_are_the_whole(
     spans = np.array([[0, half], [half, half], [half, text.size]])
     expected = mark_pre_tokens(text, spans, SplitPattern.named(name))
     for part in (1, 50, 1000):
-        monkeypatch.setattr(segmented_text, "PART", part)
+        monkeypatch.setattr(pretokenization, "PART", part)
         assert (mark_pre_tokens(text, spans, SplitPattern.named(name)) == expected).all()
     with pytest.raises(IndexError):
         mark_pre_tokens(text, np.array([[0, text.size + 1]]), SplitPattern.named(name))
@@ -211,7 +209,7 @@ def test_a_process_with_another_version_gives_no_answer() -> None:
 
 @needs_jieba
 def test_a_segmenter_is_held_to_its_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segmented_text, "SEGMENTER_LIMITS", Limits(0.05, 0, 0, 4 << 30))
+    monkeypatch.setattr(pretokenization, "SEGMENTER_LIMITS", Limits(0.05, 0, 0, 4 << 30))
     _workers.end_all()
     with pytest.raises(PatternExceedsLimit, match="processor time"):
         pre_tokens(CHINESE[0] * 2000, "jieba")

@@ -23,11 +23,10 @@ import zstandard
 from bpeline.tokenizer_core.corpus.sources import Source, find_source_files
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption, MissingSource, WorkspaceLocked
-from bpeline.tokenizer_core.shards.file_encoding import file_encoding_of
+from bpeline.tokenizer_core.shards.file_encoding import FileCutter, file_encoding_of
 from bpeline.tokenizer_core.shards.shard_formats import BIN, NPY
 from bpeline.tokenizer_core.shards.shard_job import ShardJob
 from bpeline.tokenizer_core.shards.shard_places import shard_place
-from bpeline.tokenizer_core.shards.shard_plan import FileCutter
 from bpeline.tokenizer_core.shards.token_shards import TokenShards
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 

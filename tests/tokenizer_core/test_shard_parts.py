@@ -16,10 +16,8 @@ from bpeline.tokenizer_core.corpus.sources import SourceFile, find_source_files,
 from bpeline.tokenizer_core.errors import InvalidOption, WorkspaceLocked
 from bpeline.tokenizer_core.shards.file_encoding import file_encoding_of
 from bpeline.tokenizer_core.shards.shard_formats import BIN
-from bpeline.tokenizer_core.shards.shard_job import ShardJob
-from bpeline.tokenizer_core.shards.shard_places import shard_place
-from bpeline.tokenizer_core.shards.shard_plan import ShardPart, plan_parts
-from bpeline.tokenizer_core.shards.token_shards import ShardRecord
+from bpeline.tokenizer_core.shards.shard_job import ShardJob, ShardPart, plan_parts
+from bpeline.tokenizer_core.shards.shard_places import ShardRecord, shard_place
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 END = "<|endoftext|>"

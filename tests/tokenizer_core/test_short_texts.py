@@ -20,7 +20,7 @@ from bpeline.tokenizer_core.kernels.memory.python_lists import (
     text_facts,
 )
 from bpeline.tokenizer_core.splitting import SUPERWORDS
-from bpeline.tokenizer_core.splitting.mask_kernels import MASK_KERNELS
+from bpeline.tokenizer_core.splitting.pretokenization import MASK_KERNELS
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 

@@ -14,11 +14,11 @@ from bpeline.tokenizer_core.corpus import (
     ChunkGroup,
     Reading,
     SourceFile,
-    filled_up_to,
     find_source_files,
     read_chunks,
     sources_of,
 )
+from bpeline.tokenizer_core.corpus.chunking import filled_up_to
 from bpeline.tokenizer_core.counting import ChunkCounts, SmallChunks, count_chunk
 from bpeline.tokenizer_core.errors import CorpusChanged, InvalidUtf8
 from bpeline.tokenizer_core.splitting import SplitPattern

@@ -11,13 +11,17 @@ from typing import Any
 import pytest
 
 from bpeline.tokenizer_core import Tokenizer
-from bpeline.tokenizer_core.corpus.small_files import SmallFiles
+from bpeline.tokenizer_core.corpus.chunking import SmallFiles
 from bpeline.tokenizer_core.corpus.sources import find_source_files, sources_of
 from bpeline.tokenizer_core.errors import CorpusChanged, InvalidUtf8
-from bpeline.tokenizer_core.shards.file_encoding import FileEncoding, file_encoding_of
+from bpeline.tokenizer_core.shards.file_encoding import (
+    FileEncoding,
+    Piece,
+    file_encoding_of,
+    whole_files,
+)
 from bpeline.tokenizer_core.shards.ids_in_memory import gather_files
 from bpeline.tokenizer_core.shards.shard_job import OpenShard
-from bpeline.tokenizer_core.shards.shard_plan import Piece, whole_files
 
 END = "<|endoftext|>"
 NIGHT = pytest.mark.night

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bpeline.tokenizer_core import reference
+from bpeline.tokenizer_core.counting.chunk_counts import combine_word_counts
 from bpeline.tokenizer_core.counting.source_weights import millionths, weighted, weights_at
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
-from bpeline.tokenizer_core.counting.word_sums import combine_word_counts
 from bpeline.tokenizer_core.errors import InvalidOption
 
 COUNTS = st.one_of(st.integers(1, 9), st.integers(1, 2**42), st.sampled_from([2**53 + 1, 10**6]))

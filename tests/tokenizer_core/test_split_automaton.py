@@ -15,9 +15,9 @@ import regex
 from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.splitting import split_automaton
 from bpeline.tokenizer_core.splitting.pretokenization import pre_tokens
+from bpeline.tokenizer_core.splitting.regex_syntax import all_characters
 from bpeline.tokenizer_core.splitting.split_automaton import SplitAutomaton
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
-from bpeline.tokenizer_core.splitting.unicode_classes import all_characters
 from bpeline.tokenizer_core.text import Text
 
 ALPHABET = "ab1 \né"

@@ -15,8 +15,8 @@ import regex
 from amounts import Amounts
 from tempting_texts import tempting_texts
 
-from bpeline.tokenizer_core.splitting.named_patterns import DROPPING_PATTERNS, NAMED_PATTERNS
 from bpeline.tokenizer_core.splitting.pretokenization import mark_kept_and_dropped
+from bpeline.tokenizer_core.splitting.regex_spellings import DROPPING_PATTERNS, NAMED_PATTERNS
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.text import Text
 

@@ -16,13 +16,14 @@ from tokenizers import Regex, pre_tokenizers
 from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidPattern, PatternExceedsLimit
 from bpeline.tokenizer_core.splitting import split_patterns
-from bpeline.tokenizer_core.splitting.named_patterns import (
+from bpeline.tokenizer_core.splitting.pretokenization import pre_tokens
+from bpeline.tokenizer_core.splitting.regex_spellings import (
     DROPPING_PATTERNS,
+    MAX_REGEX_BYTES,
     NAMED_PATTERNS,
     OTHER_SPELLINGS,
 )
-from bpeline.tokenizer_core.splitting.pretokenization import pre_tokens
-from bpeline.tokenizer_core.splitting.split_patterns import MAX_REGEX_BYTES, SplitPattern
+from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 
 # As tiktoken publishes them, and older spellings in wide use.
 PUBLISHED = [

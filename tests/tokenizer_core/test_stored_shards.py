@@ -26,7 +26,6 @@ from bpeline.tokenizer_core.errors import (
 )
 from bpeline.tokenizer_core.remote_files import names_below
 from bpeline.tokenizer_core.shards import pack_shards
-from bpeline.tokenizer_core.shards.files_of_shards import StoredFiles
 from bpeline.tokenizer_core.shards.shard_places import StorePlace
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
@@ -115,8 +114,8 @@ def test_copies_of_a_process_that_was_killed_go_when_the_next_ones_are_made(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     program = (
-        "import time; from bpeline.tokenizer_core.shards.files_of_shards import StoredFiles\n"
-        "held = StoredFiles('s3://bucket/tokens'); print(held.folder, flush=True); time.sleep(600)"
+        "import time; from bpeline.tokenizer_core.shards.shard_places import StorePlace\n"
+        "held = StorePlace('s3://bucket/tokens'); print(held.folder, flush=True); time.sleep(600)"
     )
 
     def begun() -> tuple[subprocess.Popen[str], Path]:
@@ -135,7 +134,7 @@ def test_copies_of_a_process_that_was_killed_go_when_the_next_ones_are_made(
         killed.wait()
         (being_made := tmp_path / "bpeline-shards-new").mkdir()
         assert left.is_dir()
-        own = StoredFiles("s3://bucket/tokens")
+        own = StorePlace("s3://bucket/tokens")
         assert not left.exists()
         assert used.is_dir()
         assert being_made.is_dir()

@@ -22,7 +22,8 @@ from bpeline.tokenizer_core import (
 from bpeline.tokenizer_core.encoding import text_stream
 from bpeline.tokenizer_core.encoding.text_stream import cut_stream
 from bpeline.tokenizer_core.splitting import Punkt, SentenceBreaks, sentence_spans
-from bpeline.tokenizer_core.splitting.split_patterns import NAMED_PATTERNS, SplitPattern
+from bpeline.tokenizer_core.splitting.regex_spellings import NAMED_PATTERNS
+from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.vocabulary.special_tokens import SpecialPolicy

@@ -15,11 +15,10 @@ from corpus_files import GPT2, write
 from bpeline.tokenizer_core import Tokenizer, WordCounts, train_bpe
 from bpeline.tokenizer_core.algorithms.character_bpe.trainer import train_char_bpe
 from bpeline.tokenizer_core.algorithms.wordpiece.trainer import train_wordpiece
-from bpeline.tokenizer_core.corpus import LeftOut, SingleDocuments, open_source
-from bpeline.tokenizer_core.corpus.chunking import ChunkGroup, read_chunks
+from bpeline.tokenizer_core.corpus import DecontaminationSet, SingleDocuments, open_source
+from bpeline.tokenizer_core.corpus.chunking import ChunkGroup, read_again, read_chunks
 from bpeline.tokenizer_core.corpus.documents import ChunkText
 from bpeline.tokenizer_core.corpus.reading import Reading
-from bpeline.tokenizer_core.corpus.rereading import read_again
 from bpeline.tokenizer_core.counting.chunk_counts import count_chunk
 from bpeline.tokenizer_core.evaluation import made_tokens, token_documents
 from bpeline.tokenizer_core.evaluation.made_tokens import NOWHERE, MadeTokens, MergeTree
@@ -66,7 +65,7 @@ def found(
 def test_a_passage_across_two_documents_is_left_out_of_each_alone(tmp_path: Path) -> None:
     passage = " secret" * 3 + END + " hidden" * 3
     file = write(tmp_path / "a.txt", f"low lower{passage} newest of all{END}low")
-    reading = Reading(GPT2, (END,), left_out=LeftOut.of([passage.encode()]))
+    reading = Reading(GPT2, (END,), left_out=DecontaminationSet.of([passage.encode()]))
     ((_, text),) = read_chunks(ChunkGroup(file), reading)
     whole = TrainingDocuments.of(text, reading)
     expected = [{b"low": 1, b" lower": 1}, {b" newest": 1, b" of": 1, b" all": 1}, {b"low": 1}]

@@ -9,7 +9,7 @@ import pytest
 from tempting_texts import tempting_texts
 
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken
-from bpeline.tokenizer_core.splitting.split_patterns import NAMED_PATTERNS
+from bpeline.tokenizer_core.splitting.regex_spellings import NAMED_PATTERNS
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}

@@ -23,8 +23,8 @@ from bpeline.tokenizer_core.kernels.scanning.class_ranges import (
     CLASS_RANGES,
     _sequences,
 )
-from bpeline.tokenizer_core.splitting import unicode_classes
-from bpeline.tokenizer_core.splitting.unicode_classes import (
+from bpeline.tokenizer_core.splitting import regex_syntax
+from bpeline.tokenizer_core.splitting.regex_syntax import (
     class_runs,
     class_table,
     unicode_classes_digest,
@@ -123,12 +123,12 @@ def test_the_digest_changes_when_a_character_changes_its_class(
 ) -> None:
     today = unicode_classes_digest()
     assert len(today) == 64
-    monkeypatch.setattr(unicode_classes, "class_runs", lambda _: (*class_runs(), (1, 7, 8)))
+    monkeypatch.setattr(regex_syntax, "class_runs", lambda _: (*class_runs(), (1, 7, 8)))
     assert unicode_classes_digest.__wrapped__() != today
 
 
 def test_a_regex_that_contradicts_a_shortcut_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     changed = (*class_runs(), (NUMBER, 0x5000, 0x5001))
-    monkeypatch.setattr(unicode_classes, "class_runs", lambda: changed)
+    monkeypatch.setattr(regex_syntax, "class_runs", lambda: changed)
     with pytest.raises(RuntimeError, match="U\\+4E00"):
         class_table.__wrapped__()

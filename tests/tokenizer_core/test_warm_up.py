@@ -20,9 +20,9 @@ from pkgutil import walk_packages
 from numba.core.dispatcher import Dispatcher
 import bpeline.tokenizer_core as core
 from bpeline.tokenizer_core import algorithms
-from bpeline.tokenizer_core.corpus import LeftOut, Reading, find_source_files, sources_of
+from bpeline.tokenizer_core.corpus import DecontaminationSet, Reading, find_source_files, sources_of
 from bpeline.tokenizer_core.counting import SmallChunks, WordCounts, count_words
-from bpeline.tokenizer_core.counting.word_parts import WordParts
+from bpeline.tokenizer_core.counting.word_tables import WordParts
 from bpeline.tokenizer_core.counting.word_tables import WordTable
 from bpeline.tokenizer_core.derived import DropoutEncoding
 from bpeline.tokenizer_core.encoding import (
@@ -40,7 +40,7 @@ from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training import train_bpe, train_parity_bpe
 from bpeline.tokenizer_core.vocabulary import AddedToken, TokenizerSpec, find_merges
 from bpeline.tokenizer_core.vocabulary.special_tokens import SpecialTokenMatcher
-from bpeline.tokenizer_core.corpus.held_out import hold_out
+from bpeline.tokenizer_core.corpus.reading import hold_out
 from bpeline.tokenizer_core.kernels.counting.word_rows import DIGIT_BITS, sort_by_digit
 
 open("corpus.txt", "w").write("a word, another <|end|> and more\\n" * 3000)
@@ -63,7 +63,7 @@ SplitPattern.named("gpt2").cut_pairs.first(text.bytes(), 0, text.size)
 hold_out(text, np.array([[0, text.size]], np.int64), 1, SplitPattern.named("gpt2").cut_pairs)
 places = np.empty(1 << DIGIT_BITS, np.int64)
 sort_by_digit(np.arange(9), np.empty(9, np.int64), 0, 0, places)
-left_out = Reading(SplitPattern.named("gpt2"), left_out=LeftOut.of([text.bytes(9, 99)]))
+left_out = Reading(SplitPattern.named("gpt2"), left_out=DecontaminationSet.of([text.bytes(9, 99)]))
 left_out.share_out(text, np.array([[0, text.size]], np.int64))
 TextPreparation([AddedToken(0, "word")]).prepare(text)
 SpecialTokenMatcher([b"word" * 9000]).find(Text.of(b"word" * 20_000), 4, 79_000)

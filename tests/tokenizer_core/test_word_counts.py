@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from bpeline.tokenizer_core.counting import word_counts
+from bpeline.tokenizer_core.counting.chunk_counts import combine_word_counts
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
-from bpeline.tokenizer_core.counting.word_sums import combine_word_counts
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 

@@ -8,10 +8,10 @@ import threading
 import numpy as np
 import pytest
 
-from bpeline.tokenizer_core.counting import part_rows, word_parts, word_tables
-from bpeline.tokenizer_core.counting.text_counter import TextCounter
+from bpeline.tokenizer_core.counting import word_tables
+from bpeline.tokenizer_core.counting.text_streams import TextCounter
 from bpeline.tokenizer_core.counting.word_counts import COUNT_LIMIT, WordCounts
-from bpeline.tokenizer_core.counting.word_parts import WordParts
+from bpeline.tokenizer_core.counting.word_tables import WordParts
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.splitting.pretokenization import Splitter
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
@@ -104,14 +104,16 @@ def test_a_word_met_earlier_by_another_thread_stands_where_that_met_it() -> None
         assert rows.words() == list(plain(texts))
 
 
-@pytest.mark.parametrize(("few", "rows_of_a_range"), [(part_rows._FEW, part_rows._ROWS), (-1, 9)])
+@pytest.mark.parametrize(
+    ("few", "rows_of_a_range"), [(word_tables._FEW, word_tables._ROWS), (-1, 9)]
+)
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])
 @pytest.mark.parametrize("number", [0, 1, 2, 9, 5_000])
 def test_rows_made_by_threads_are_those_of_one_table(
     monkeypatch: pytest.MonkeyPatch, threads: int, number: int, few: int, rows_of_a_range: int
 ) -> None:
-    monkeypatch.setattr(part_rows, "_FEW", few)
-    monkeypatch.setattr(part_rows, "_ROWS", rows_of_a_range)
+    monkeypatch.setattr(word_tables, "_FEW", few)
+    monkeypatch.setattr(word_tables, "_ROWS", rows_of_a_range)
     source = random.Random(number)
     given: set[bytes] = set()
     while len(given) < number:  # ranges end at words of one byte, of sixteen, and of many
@@ -208,4 +210,4 @@ def test_tables_are_a_power_of_two_and_not_without_end() -> None:
     for threads in (1, 2, 3, 100):
         parts = len(WordParts(10, threads).tables)
         assert parts.bit_count() == 1
-        assert min(threads, word_parts._MOST_PARTS) <= parts <= word_parts._MOST_PARTS
+        assert min(threads, word_tables._MOST_PARTS) <= parts <= word_tables._MOST_PARTS

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from bpeline.tokenizer_core.counting.word_counts import WordCounts
-from bpeline.tokenizer_core.counting.word_samples import (
+from bpeline.tokenizer_core.counting.source_weights import (
     LEAST_COUNT,
     TEXTS,
     WORDS_IN_TEXT,
     sample_texts,
 )
+from bpeline.tokenizer_core.counting.word_counts import WordCounts
 
 
 def test_few_words_are_all_taken_in_order_of_frequency_and_rare_ones_left_out() -> None:

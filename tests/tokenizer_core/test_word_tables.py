@@ -13,11 +13,10 @@ import numpy as np
 import pytest
 
 from bpeline.tokenizer_core.counting import word_tables
-from bpeline.tokenizer_core.counting.text_counter import TextCounter, words_of
+from bpeline.tokenizer_core.counting.chunk_counts import WordSum
+from bpeline.tokenizer_core.counting.text_streams import TextCounter, words_of
 from bpeline.tokenizer_core.counting.word_counts import COUNT_LIMIT, WordCounts, order_of_positions
-from bpeline.tokenizer_core.counting.word_parts import WordParts
-from bpeline.tokenizer_core.counting.word_sums import WordSum
-from bpeline.tokenizer_core.counting.word_tables import WordTable, empty_entries
+from bpeline.tokenizer_core.counting.word_tables import WordParts, WordTable, empty_entries
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.kernels.counting.word_walk import (
     ALL_COUNTED,

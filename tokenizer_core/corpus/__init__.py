@@ -9,44 +9,45 @@ from bpeline.lazy_names import lazy_names
 if TYPE_CHECKING:
     from .chunking import Chunk as Chunk
     from .chunking import ChunkGroup as ChunkGroup
+    from .chunking import SingleDocuments as SingleDocuments
+    from .chunking import SmallFiles as SmallFiles
+    from .chunking import Work as Work
     from .chunking import cut_chunks as cut_chunks
     from .chunking import documents_in as documents_in
     from .chunking import first_cut as first_cut
+    from .chunking import has_single_documents as has_single_documents
     from .chunking import plan_chunk_groups as plan_chunk_groups
+    from .chunking import read_again as read_again
+    from .chunking import read_alike_together as read_alike_together
     from .chunking import read_chunks as read_chunks
-    from .count_rows import GivenCounts as GivenCounts
-    from .count_rows import given_counts as given_counts
+    from .chunking import with_small_together as with_small_together
     from .documents import ChunkText as ChunkText
+    from .documents import SpecialLooking as SpecialLooking
+    from .documents import TextBatch as TextBatch
+    from .documents import batches_of as batches_of
+    from .documents import count_special_looking as count_special_looking
     from .documents import documents_between as documents_between
+    from .documents import look_for_special as look_for_special
     from .documents import read_documents as read_documents
     from .documents import without_copies as without_copies
+    from .documents import without_special_looking as without_special_looking
     from .file_kinds import RECORD_END as RECORD_END
+    from .file_kinds import SkippedFiles as SkippedFiles
     from .file_kinds import other_than_text as other_than_text
     from .file_kinds import split_of as split_of
     from .first_look import HEAD as HEAD
     from .first_look import extension_for as extension_for
-    from .given_texts import TextBatch as TextBatch
-    from .given_texts import batches_of as batches_of
-    from .held_out import LONG as LONG
-    from .held_out import hold_out as hold_out
-    from .held_out import in_parts as in_parts
-    from .held_out import sections_of as sections_of
-    from .left_out import LEFT_OUT_RULE as LEFT_OUT_RULE
-    from .left_out import SECTIONS_RULE as SECTIONS_RULE
-    from .left_out import LeftOut as LeftOut
-    from .left_out import new_documents as new_documents
     from .reading import CHUNK_BYTES as CHUNK_BYTES
+    from .reading import LEFT_OUT_RULE as LEFT_OUT_RULE
+    from .reading import LONG as LONG
+    from .reading import SECTIONS_RULE as SECTIONS_RULE
     from .reading import TEXT_FORMS as TEXT_FORMS
+    from .reading import DecontaminationSet as DecontaminationSet
     from .reading import Reading as Reading
-    from .rereading import SingleDocuments as SingleDocuments
-    from .rereading import has_single_documents as has_single_documents
-    from .rereading import read_again as read_again
-    from .skipped_files import SkippedFiles as SkippedFiles
-    from .small_files import SmallFiles as SmallFiles
-    from .small_files import Work as Work
-    from .small_files import filled_up_to as filled_up_to
-    from .small_files import read_alike_together as read_alike_together
-    from .small_files import with_small_together as with_small_together
+    from .reading import hold_out as hold_out
+    from .reading import in_parts as in_parts
+    from .reading import new_documents as new_documents
+    from .reading import sections_of as sections_of
     from .source_bytes import SourceBytes as SourceBytes
     from .source_bytes import open_source as open_source
     from .sources import AnyPath as AnyPath
@@ -57,9 +58,7 @@ if TYPE_CHECKING:
     from .sources import search_each as search_each
     from .sources import search_sources as search_sources
     from .sources import sources_of as sources_of
-    from .special_looking import SpecialLooking as SpecialLooking
-    from .special_looking import count_special_looking as count_special_looking
-    from .special_looking import look_for_special as look_for_special
-    from .special_looking import without_special_looking as without_special_looking
+    from .text_records import GivenCounts as GivenCounts
+    from .text_records import given_counts as given_counts
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -1,24 +1,19 @@
 """What a process of its own does for Parquet and Arrow files: decode one column, within limits.
 
 Decoders of these formats have written where crafted files said, and metadata bounds nothing: a
-file of 299 bytes can say that it holds little and decode to a gigabyte. So they run here, where the
-operating system enforces the limits: processor time by a timer whose signal ends the process,
-memory by its address space. Only bytes and texts go back. Knows nothing of chunks or words.
+file of 299 bytes can say that it holds little and decode to a gigabyte. Only bytes and texts go
+back.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import resource
 import shlex
-import signal
-import socket
-import struct
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import accumulate
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -26,14 +21,16 @@ import pyarrow.compute as pc
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
-from bpeline.tokenizer_core.address_space import addresses_in_use
-from bpeline.tokenizer_core.corpus.file_kinds import COUNT_BEGIN, COUNT_DIGITS, RECORD_END
-from bpeline.tokenizer_core.corpus.row_fields import advised_field
+from bpeline.tokenizer_core import worker_processes
+from bpeline.tokenizer_core.corpus.file_kinds import (
+    COUNT_BEGIN,
+    COUNT_DIGITS,
+    RECORD_END,
+    advised_field,
+)
+from bpeline.tokenizer_core.worker_processes import FAILED
 
-OUT_OF_MEMORY = 75  # exit status
-DATA, END, FAILED, IDS = 0, 1, 2, 3  # kinds of messages
-HEADER = struct.Struct("<BQQ")  # kind, bytes on disk that are done, bytes that follow
-LONGEST_REASON = 1 << 14  # bytes
+DATA, END, IDS = 1, 2, 3  # kinds of messages, with the bytes on disk that are done
 MOST_AT_ONCE = 1 << 20  # bytes of text in one message, unless a single row has more
 
 _MOST_ROWS = 4096
@@ -44,18 +41,6 @@ _ANOTHER = b"\xfe"  # stands for the end mark where a document holds that; neith
 _TO_ANOTHER = bytes.maketrans(RECORD_END, _ANOTHER)
 
 
-class Limits(NamedTuple):
-    """What decoding may take.
-
-    Attributes:
-        seconds: of processor time, for each message.
-        memory: bytes, beside what the process has when it starts.
-    """
-
-    seconds: float = 120
-    memory: int = 2 << 30
-
-
 class ColumnRefused(Exception):
     """What the parent tells people: what happened, what is accepted, what to do."""
 
@@ -63,46 +48,36 @@ class ColumnRefused(Exception):
 def serve(descriptor: int) -> None:
     """Answer requests until there are no more.
 
-    A request is a line of JSON: path, state, format, begin, end, field (of ``counts`` the columns
-    of words and of counts), the column of ids or "", `Limits`. The answer is messages of kind
-    `DATA`, whose documents, or words with counts, each end with `RECORD_END`, then one of another.
-    Ids of documents come before them, in messages of kind `IDS`: a line of JSON for each row.
+    A request is path, state, format, begin, end, field (of ``counts`` the columns of words and of
+    counts), the column of ids or "", seconds of processor time for each message, and bytes of
+    memory beside what the process has when it starts. The answer is messages of kind `DATA`, whose
+    documents, or words with counts, each end with `RECORD_END`, then one of another. Ids of
+    documents come before them, in messages of kind `IDS`: a line of JSON for each row.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
-    base = addresses_in_use()
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    opened = _Opened()
-    with socket.socket(fileno=descriptor) as pipe, pipe.makefile("rb") as requests:
-        for line in requests:
-            *asked, bounds = json.loads(line)
-            limits = Limits(*bounds)
-            if base:  # a limit that was there before stays
-                lowest = min(one for one in (base + limits.memory, soft, hard) if one >= 0)
-                resource.setrlimit(resource.RLIMIT_AS, (lowest, hard))
-            _allow(limits)
-            try:
-                for kind, spent, content in opened.messages(*asked):
-                    end = RECORD_END if kind == DATA else b"\n"
-                    pipe.sendall(HEADER.pack(kind, spent, len(content) + 1))
-                    pipe.sendall(content)
-                    pipe.sendall(end)
-                    _allow(limits)
-                last, told = END, b""
-            except MemoryError:  # Arrow's is one of these
-                os._exit(OUT_OF_MEMORY)
-            except ColumnRefused as refusal:
-                last, told = FAILED, json.dumps(refusal.args).encode()
-            except Exception as error:
-                happened = f"cannot be decoded: {error}".split("\n")[0][:1000]
-                last, told = FAILED, json.dumps([happened, "", ""]).encode()
-            signal.setitimer(signal.ITIMER_PROF, 0)
-            pipe.sendall(HEADER.pack(last, 0, len(told)) + told)
+    worker_processes.serve(descriptor, partial(_answer, _Opened()))
 
 
-def _allow(limits: Limits) -> None:
-    signal.setitimer(signal.ITIMER_PROF, limits.seconds)
+def _answer(
+    opened: _Opened, request: Any, _: Any, allow_memory: Callable[[int], None]
+) -> Iterator[tuple[Any, ...]]:
+    *asked, seconds, memory = request
+    allow_memory(memory)
+    worker_processes.allow_seconds(seconds)
+    try:
+        for kind, spent, content in opened.messages(*asked):
+            yield kind, spent, content, RECORD_END if kind == DATA else b"\n"
+            worker_processes.allow_seconds(seconds)
+    except ColumnRefused as refusal:
+        yield FAILED, 0, json.dumps(refusal.args).encode()
+    except MemoryError:
+        raise
+    except Exception as error:
+        happened = f"cannot be decoded: {error}".split("\n")[0][:1000]
+        yield FAILED, 0, json.dumps([happened, "", ""]).encode()
+    else:
+        yield END, 0
 
 
 class _Opened:
@@ -297,11 +272,7 @@ def _told(value: Any) -> str:
 
 
 def _check_column(schema: Any, field: str) -> int:
-    """The number of the column.
-
-    Raises:
-        ColumnRefused: there is none, several, or one of something else than text.
-    """
+    """The number of the column."""
     texts = [one.name for one in schema if _is_text(one.type)]
     shown = ", ".join(repr(name) for name in texts[:20]) or "none"
     names = list(schema.names)

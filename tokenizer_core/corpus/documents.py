@@ -1,38 +1,56 @@
-"""A chunk's bytes become documents: UTF-8 policy, JSON lines, positions; counts nothing."""
+"""Bytes of a chunk, or texts that a program hands over, become documents."""
 
 from __future__ import annotations
 
 import codecs
 import json
+import re
 import threading
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.corpus.file_kinds import RECORD_END, typed
-from bpeline.tokenizer_core.corpus.likely_encodings import likely_encoding
-from bpeline.tokenizer_core.corpus.reading import Reading
-from bpeline.tokenizer_core.corpus.row_fields import (
+from bpeline.tokenizer_core.corpus.file_kinds import (
+    RECORD_END,
     advised_field,
     id_as_json,
+    likely_field,
+    typed,
     whole_number,
     without_text,
 )
-from bpeline.tokenizer_core.corpus.scanned_lines import ScannedLines
+from bpeline.tokenizer_core.corpus.first_look import likely_encoding
+from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.corpus.source_bytes import open_source
 from bpeline.tokenizer_core.corpus.sources import SourceFile
-from bpeline.tokenizer_core.errors import InvalidUtf8, UnreadableSource
+from bpeline.tokenizer_core.corpus.text_records import MOST_PARTS, ScannedLines
+from bpeline.tokenizer_core.errors import CorpusError, InvalidOption, InvalidUtf8, UnreadableSource
 from bpeline.tokenizer_core.normalization import Normalizer
-from bpeline.tokenizer_core.text import Text, invalid_utf8_at
+from bpeline.tokenizer_core.text import Text, invalid_utf8_at, utf8_of
 from bpeline.tokenizer_core.vocabulary import find_special_tokens
 
 _REPLACEMENT = "\ufffd"
 _BYTE_ORDER_MARK = "\ufeff"
-# Members and elements of one JSON line: Python takes 70 bytes for each `[]` of three.
-MOST_PARTS = 5_000_000
 _BLOCK = 1 << 20
+
+BATCH_BYTES = 1 << 20  # of text that is handed on at a time; a longer text is a batch of its own
+
+_LOOKED_INTO = 16  # files, evenly spread
+_BEGINNING = 1 << 20  # bytes of each
+_MANY = 10  # fewer may be a text about them
+
+# The spellings of control tokens in public tokenizers: `<|endoftext|>`, `<s>`, `</s>`, `<pad>`,
+# `<unk>`, `<mask>`, `<bos>`, `<eos>`, `[INST]`, `[/INST]`, `[CLS]`, `[SEP]`, `[PAD]`, `[MASK]`,
+# `[UNK]`, `<start_of_turn>`, `<end_of_turn>`.
+_SPECIAL_LOOKING = re.compile(
+    rb"<\|[A-Za-z0-9_.:-]{1,40}\|>|</?s>|<(?:pad|unk|mask|bos|eos|start_of_turn|end_of_turn)>"
+    rb"|\[/?INST\]|\[(?:CLS|SEP|PAD|MASK|UNK)\]"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -380,3 +398,168 @@ def without_copies(documents: NDArray[np.int64], copies: bytes) -> NDArray[np.in
     if not copies:
         return documents
     return np.ascontiguousarray(documents[np.frombuffer(copies, np.uint8) == 0])
+
+
+@dataclass(frozen=True, slots=True)
+class TextBatch:
+    """Texts in the order in which they came.
+
+    Attributes:
+        documents: in UTF-8, as they came.
+        texts: how many had come with the last of them, empty ones included.
+        begin: bytes of all texts before.
+        size: bytes of these.
+    """
+
+    documents: tuple[bytes, ...]
+    texts: int
+    begin: int
+    size: int
+
+    def read(self, reading: Reading) -> ChunkText:
+        """The texts as one, in the form of a reading; nothing is joined across their ends."""
+        lengths = np.fromiter(map(len, self.documents), np.int64, len(self.documents))
+        ends = np.cumsum(lengths + 1) - 1
+        begins = ends - lengths
+        # A line feed between two, which is of none, and no byte of what came.
+        origins = begins - np.arange(len(begins))
+        spans, anchors = (np.stack((begins, one), axis=1) for one in (ends, origins))
+        given = ChunkText(Text.of(b"\n".join(self.documents)), spans, anchors)
+        return in_form(given, reading.text_form) if reading.text_form else given
+
+
+def batches_of(texts: Iterable[Any], reading: Reading) -> Iterator[TextBatch]:
+    """Texts in batches of about 1 MiB; no more than one of them is held.
+
+    Args:
+        texts: strings, UTF-8 bytes, mappings whose field ``reading.text_field`` holds one of
+            these, and lists and tuples of such (as loaders of datasets give batches).
+        reading: says the field, and what becomes of what is not Unicode.
+
+    Raises:
+        InvalidOption: something else, naming which.
+        InvalidUtf8: bytes or a lone surrogate, under ``strict``.
+    """
+    held: list[bytes] = []
+    number = begin = size = 0
+    for document in _documents(texts, reading):
+        number += 1
+        if document:
+            held.append(document)
+            size += len(document)
+        if size >= BATCH_BYTES:
+            yield TextBatch(tuple(held), number, begin, size)
+            held, begin, size = [], begin + size, 0
+    if held:
+        yield TextBatch(tuple(held), number, begin, size)
+
+
+def _documents(texts: Iterable[Any], reading: Reading) -> Iterator[bytes]:
+    utf8 = {"strict": _strictly, "replace": _replacing, "ignore": _ignoring}[reading.invalid_utf8]
+    for number, item in enumerate(texts):
+        if isinstance(item, str | bytes):
+            yield utf8(item, number)
+            continue
+        found = item
+        if isinstance(item, Mapping):
+            if reading.text_field not in item:
+                meant = likely_field(reading.text_field, item) or "the name of the field"
+                raise InvalidOption(
+                    f"item {number} has no field {reading.text_field!r}, but "
+                    f"{', '.join(map(repr, list(item)[:8])) or 'none'}",
+                    "mappings whose field holds the text",
+                    f"text_field={meant!r}",
+                )
+            found = item[reading.text_field]
+        several = found if isinstance(found, list | tuple) else [found]
+        for text in several:
+            if not isinstance(text, str | bytes):
+                raise InvalidOption(
+                    f"item {number} holds {type(text).__name__} where text should be",
+                    "str, UTF-8 bytes, mappings with a field that holds them, and lists of these",
+                    "convert it to text first",
+                )
+            yield utf8(text, number)
+
+
+def _strictly(text: str | bytes, number: int) -> bytes:
+    try:
+        if isinstance(text, str):
+            return str.encode(text)
+        text.decode()
+    except UnicodeError as error:
+        raise InvalidUtf8(
+            f"item {number} is not Unicode text: {error}",
+            "strings without lone surrogates, and bytes that are UTF-8",
+            'give invalid_utf8="replace" to read U+FFFD there, or convert it first',
+        ) from None
+    return text
+
+
+def _replacing(text: str | bytes, number: int) -> bytes:
+    return utf8_of(text if isinstance(text, str) else text.decode("utf-8", "replace"))
+
+
+def _ignoring(text: str | bytes, number: int) -> bytes:
+    if isinstance(text, str):
+        return text.encode(errors="ignore")
+    return text.decode(errors="ignore").encode()
+
+
+def count_special_looking(text: bytes) -> Counter[str]:
+    """How often each of them occurs in a text.
+
+    Example:
+        >>> count_special_looking(b"one<|endoftext|>two<|endoftext|>")
+        Counter({'<|endoftext|>': 2})
+    """
+    return Counter(one.decode() for one in _SPECIAL_LOOKING.findall(text))
+
+
+def without_special_looking(document: bytes) -> list[bytes]:
+    """What stands between them, without empty pieces.
+
+    Example:
+        >>> without_special_looking(b"one<|endoftext|>two</s>")
+        [b'one', b'two']
+    """
+    return [piece for piece in _SPECIAL_LOOKING.split(document) if piece]
+
+
+@dataclass(frozen=True, slots=True)
+class SpecialLooking:
+    """Special-looking text that occurs many times where files begin.
+
+    Attributes:
+        counts: spelling → occurrences, the most frequent first; at least ten of each.
+        files, bytes: how many were looked into, and how much of them together.
+    """
+
+    counts: dict[str, int]
+    files: int
+    bytes: int
+
+
+def look_for_special(files: Sequence[SourceFile], known: Collection[str]) -> SpecialLooking:
+    """Look for special tokens that nobody registered, in the first 1 MiB of 16 files at most.
+
+    A file that cannot be read holds none here: reading it whole raises. Nor does a file of
+    records: its documents end by themselves, and decoding them takes a process.
+
+    Args:
+        files: as `find_source_files` found them.
+        known: spellings that are special tokens, or separators.
+    """
+    found: Counter[str] = Counter()
+    looked, size = 0, 0
+    files = [file for file in files if not file.is_of_records]
+    for file in files[:: -(-len(files) // _LOOKED_INTO) or 1]:
+        try:
+            with closing(open_source(file, 0)) as source:
+                beginning = source.peek(0, _BEGINNING)
+        except CorpusError:
+            continue
+        looked, size = looked + 1, size + len(beginning)
+        found += count_special_looking(beginning)
+    many = {one: count for one, count in found.most_common() if count >= _MANY and one not in known}
+    return SpecialLooking(many, looked, size)

@@ -1,16 +1,22 @@
-"""What a file's name, or how its content begins, says of what it holds; opens nothing."""
+"""What names say: of a file its format, of a field that it holds text or an id; what is skipped."""
 
 from __future__ import annotations
 
 import codecs
 import fnmatch
+import json
 import os
 import re
 import shlex
 import unicodedata
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Literal
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Literal
+
+from bpeline.tokenizer_core.errors import UnreadableSource
 
 # Text; JSON lines; files of records, whose bytes are documents with `RECORD_END` behind each; and
 # word counts of other programs, whose bytes are words with their counts: see `given_counts`.
@@ -113,6 +119,24 @@ _FIRST_BYTES = tuple({**_ENCODINGS, **_MARKS_OF_OTHERS})
 _WORDS = ("bzip2", "Parquet", "Arrow", "GIF", "SQLite")
 _CONTROLS = bytes({*range(32), 127} - {*b"\t\n\v\f\r\b\x1b"})
 _MOST_HIGH_BYTES = 16  # different ones of UTF-16, in a text of an alphabet
+
+_MOST_DIGITS = 640  # which Python converts whatever its environment says
+_SHOWN = 20  # names of fields in a message
+# Names that columns of text often have.
+_USUAL = ("text", "content", "contents", "body", "document", "article", "sentence")
+
+OF_BPELINE = "of bpeline"
+# How a directory is known: by a file in it, and what that says.
+_MARKS = {
+    "manifest.json": (re.compile(rb'"format": ?"bpeline"'), f"tokenizer {OF_BPELINE}"),
+    "workspace.json": (re.compile(rb'"kind": ?"bpeline workspace"'), f"workspace {OF_BPELINE}"),
+}
+_SHARD = re.compile(r"(shard-\d{5,}-[0-9a-f]{12})\..+")
+_RECORD = re.compile(rb'"name": ?"shard-\d{5,}-[0-9a-f]{12}", ?"key": ?"')
+_CERTIFICATE = re.compile(rb'"certificate": ?\d+,\s*"format": ?"')
+_CERTIFIED = ".certificate.json"
+
+_MOST_KINDS = 8
 
 
 def plain_name(name: str) -> str:
@@ -302,3 +326,172 @@ def _wide_encoding(head: bytes) -> str:
             if not any(unicodedata.category(one) in ("Cc", "Cn", "Co") for one in text):
                 return encoding
     return ""
+
+
+def id_as_json(value: object) -> bytes:
+    """A text or number; nothing for what names no document, such as a list."""
+    return json.dumps(value).encode("ascii") if isinstance(value, str | int | float) else b""
+
+
+def likely_field(field: str, texts: Mapping[str, object]) -> str:
+    """The field that was meant by one that is not there; empty where that cannot be told.
+
+    Args:
+        texts: names of fields, with the text that a row has there, if that is known.
+    """
+    others = [name for name in texts if name != field]
+    alike = [name for name in others if name.strip().casefold() == field.strip().casefold()]
+    seen = [name for name in others if isinstance(texts[name], str)]
+    longest = sorted(seen, key=lambda name: -len(str(texts[name])))
+    usual = [name for name in others if name.casefold() in _USUAL]
+    return next(iter(alike or longest or usual or others[: len(others) == 1]), "")
+
+
+def advised_field(field: str, texts: Mapping[str, object]) -> str:
+    """What to type where a field is not there; empty where that cannot be told; see above."""
+    name = likely_field(field, texts)
+    return f"type `--text-field {shlex.quote(name)}`" if name else ""
+
+
+def without_text(record: Mapping[str, Any], field: str) -> str:
+    """What is wrong with an object that has no text in a field, and which fields it has."""
+    if record.get(field) is not None:
+        return f"has something other than text in the field {field!r}"
+    has = [repr(name) for name, value in record.items() if value is not None]
+    return f"has no field {field!r}, but {', '.join(has[:_SHOWN]) or 'none'}"
+
+
+def whole_number(digits: str) -> int | Decimal:
+    """A number of JSON: Python makes an int of so many digits and no more."""
+    return int(digits) if len(digits) <= _MOST_DIGITS else Decimal(digits)
+
+
+def own_files(names: Collection[str], head: Callable[[str], bytes]) -> dict[str, str]:
+    """What bpeline wrote in a directory, known by what its manifests and records say.
+
+    Args:
+        names: what lies in the directory.
+        head: gives the first bytes of one of these.
+
+    Returns:
+        Name → what it is; the name "" stands for the whole directory.
+    """
+    for name, (says, kind) in _MARKS.items():
+        if name in names and says.search(head(name)):
+            return {"": kind}
+    shards = {name: f"{match[1]}.json" for name in names if (match := _SHARD.fullmatch(name))}
+    complete = {one for one in {*shards.values()} if one in names and _RECORD.search(head(one))}
+    own = {name: f"token shards {OF_BPELINE}" for name, one in shards.items() if one in complete}
+    for name in names:
+        if name.endswith(_CERTIFIED) and _CERTIFICATE.search(head(name)):
+            own[name.removesuffix(_CERTIFIED)] = f"export {OF_BPELINE}"
+    return own
+
+
+def tells_of_own_files(path: str) -> bool:
+    """Whether a file of this name may say what bpeline wrote beside it."""
+    name = path.rpartition("/")[2]
+    return name.endswith(".json") and (
+        name in _MARKS or name.endswith(_CERTIFIED) or bool(_SHARD.fullmatch(name))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedFiles:
+    """The files below directories, or matched by globs, that are not read.
+
+    Attributes:
+        kinds: extension, or what else is the reason → how many files.
+        hidden: names that begin with a dot: left out on purpose, as globs do.
+        about_datasets: descriptions that the library `datasets` keeps beside its files; likewise.
+        example: one of the files, of the most frequent kind.
+    """
+
+    kinds: Mapping[str, int] = field(default_factory=dict)
+    hidden: int = 0
+    about_datasets: int = 0
+    example: str = ""
+
+    @property
+    def number(self) -> int:
+        """How many files are not read, beside those that are left out on purpose."""
+        return sum(self.kinds.values())
+
+    @property
+    def remark(self) -> str:
+        """One line for people, empty where nothing was skipped: ``skipped 3 files: 3 .png``."""
+        found = [self._listed] if self.number else []
+        if self.about_datasets:
+            found.append(_several(self.about_datasets, "description", " of datasets"))
+        if self.hidden:
+            found.append(_several(self.hidden, "hidden name"))
+        if not found:
+            return ""
+        *others, last = found
+        return f"skipped {', '.join(others)}, and {last}" if others else f"skipped {last}"
+
+    @property
+    def _listed(self) -> str:
+        ordered = sorted(self.kinds.items(), key=lambda one: (-one[1], one[0]))
+        shown = [f"{number:,} {kind}" for kind, number in ordered[:_MOST_KINDS]]
+        rest = ordered[_MOST_KINDS:]
+        if rest:
+            shown.append(f"{sum(number for _, number in rest):,} of {len(rest):,} other kinds")
+        return f"{self.number:,} file{'s' * (self.number != 1)}: {', '.join(shown)}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "files": self.number,
+            "kinds": dict(self.kinds),
+            "hidden": self.hidden,
+            "about_datasets": self.about_datasets,
+        }
+
+    def refuse(self) -> None:
+        """What ``--strict`` asks for."""
+        if self.number:
+            raise UnreadableSource(
+                f"{self._listed} would not be read, such as {self.example}",
+                "with --strict every file must be read, apart from hidden ones and descriptions of "
+                f"datasets; accepted are {ACCEPTED}",
+                "leave --strict out; or name the files that are meant; or read more kinds as text "
+                "with --include '*.rst'",
+            )
+
+
+def _several(number: int, what: str, of: str = "") -> str:
+    return f"{number:,} {what}{'s' * (number != 1)}{of}"
+
+
+class Skipping:
+    """Counts what is skipped while sources are searched; each file once, whoever meets it."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, str] = {}
+        self._hidden: set[str] = set()
+
+    def skip(self, path: str, kind: str) -> None:
+        """A file that is not read, and why."""
+        self._kinds[path] = kind
+
+    def hide(self, path: str) -> None:
+        """A file or directory that is left out because of its name."""
+        self._hidden.add(path)
+
+    def add(self, others: Skipping) -> None:
+        """What another search has skipped."""
+        self._kinds |= others._kinds
+        self._hidden |= others._hidden
+
+    def summary(self, taken: set[str]) -> SkippedFiles:
+        """What was skipped, apart from what another source took, perhaps by a link to it."""
+        if self._kinds:
+            taken = taken | {os.path.realpath(path) for path in taken if os.path.islink(path)}
+        left = {path: kind for path, kind in self._kinds.items() if path not in taken}
+        about = {path for path in left if is_about_datasets(path)}
+        left = {path: kind for path, kind in left.items() if path not in about}
+        kinds = Counter(left.values())
+        most = max(kinds, key=lambda kind: (kinds[kind], kind), default="")
+        example = min((path for path, kind in left.items() if kind == most), default="")
+        return SkippedFiles(dict(kinds), len(self._hidden - taken), len(about), example)

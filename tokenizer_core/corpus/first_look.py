@@ -1,24 +1,28 @@
-"""What a source holds, by its name and by how it begins, for all that is read; opens nothing."""
+"""What a source holds by how it begins, decompressed; in which encoding text may be.
+
+A member of compressed bytes is what one run of a compressing program wrote. Several are one text.
+"""
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import csv
 import json
-from collections.abc import Mapping
+import lzma
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from io import BytesIO
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
-from bpeline.tokenizer_core.corpus.compressed_members import (
-    COMPRESSIONS,
-    DAMAGED,
-    decompressed,
-)
 from bpeline.tokenizer_core.corpus.file_kinds import (
     ACCEPTED,
     ANNEX_POINTER,
+    HEAD_BYTES,
     LFS_POINTER,
     TAR,
     Compression,
@@ -26,11 +30,18 @@ from bpeline.tokenizer_core.corpus.file_kinds import (
     compression_of,
     format_of,
     is_encoding,
+    is_included,
+    is_source_code,
     is_utf8,
     other_than_text,
     typed,
 )
 from bpeline.tokenizer_core.errors import CorpusError, InvalidUtf8, UnreadableSource
+
+DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError)
+_BLOCK = 1 << 20  # decompressed bytes at a time, where that can be bounded
+_XZ_MEMORY = 512 << 20  # `xz -9` needs 65 MiB
+_GZIP_ONLY = 31  # of zlib: a header and a check sum of gzip's
 
 HEAD = 1 << 20  # bytes that are looked at; bzip2 gives nothing before 900 kB of its text
 _COMPRESSED: dict[str, Compression] = {"gzip": "gz", "Zstandard": "zst", "bzip2": "bz2", "xz": "xz"}
@@ -61,6 +72,138 @@ _ADVICE = {
     "zip": "unzip {path} -d {path}.d",
     "text": "{read} > {path}.txt",
 } | {kind: f"{{read}} > {{path}}{extension}" for kind, extension in _EXTENSIONS.items()}
+
+_SAMPLE = 1 << 16  # bytes
+_FEW_CHARACTERS = 20  # characters beyond ASCII, which tell less than more of them do
+_SHOWN = 24
+_CHINESE = "的一是不了在人有我他中大上到"
+_ALONE = r"(?<![^\0-\x7f])"  # between letters of ASCII
+# Encodings as Python and `iconv` call them; characters beyond ASCII that are frequent in texts in
+# them, and the share of these that such texts have at least, as a rule.
+_FREQUENT = {
+    "CP1252": (f"{_ALONE}[à-öø-ÿß‘’“”–—…«»€°]", 0.7),
+    "CP1250": (f"{_ALONE}[áâăäąćčçďđéęëěíîľłńňóôőöŕřśšşßťţúůűüýźžż„”–—…]", 0.7),
+    "CP1251": ("[а-яё]", 0.7),
+    "KOI8-R": ("[а-яё]", 0.7),
+    "CP1253": ("[ά-ώ]", 0.7),
+    "CP932": ("[ぁ-ー、。]", 0.3),
+    "EUC-JP": ("[ぁ-ー、。]", 0.3),
+    "CP949": ("[가-힣]", 0.7),
+    "GB18030": (f"[{_CHINESE}这来国个说们]", 0.1),
+    "BIG5": (f"[{_CHINESE}這來國個說們]", 0.1),
+}
+
+
+class _Member(Protocol):
+    """What decompresses one member."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def needs_input(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CompressionFormat:
+    """One kind of compression.
+
+    Attributes:
+        name: as people know it.
+        member: makes what decompresses one member.
+        piece: compressed bytes to read at a time.
+        padded: zero bytes between members are ignored, as by its own program.
+    """
+
+    name: str
+    member: Callable[[], _Member]
+    piece: int = 1 << 16
+    padded: bool = True
+
+
+class _GzipMember:
+    def __init__(self) -> None:
+        self._stream = zlib.decompressobj(wbits=_GZIP_ONLY)
+        self.needs_input = True
+
+    @property
+    def eof(self) -> bool:
+        return self._stream.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._stream.unused_data
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes:
+        block = self._stream.decompress(self._stream.unconsumed_tail + data, max_length)
+        self.needs_input = len(block) < max_length
+        return block
+
+
+class _ZstandardMember:
+    needs_input = True
+
+    def __init__(self) -> None:
+        import zstandard  # which loading a tokenizer does without
+
+        self._error: type[Exception] = zstandard.ZstdError
+        self._frame: Any = zstandard.ZstdDecompressor().decompressobj()
+
+    @property
+    def eof(self) -> bool:
+        return bool(self._frame.eof)
+
+    @property
+    def unused_data(self) -> bytes:
+        return bytes(self._frame.unused_data)
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes:  # not bounded
+        try:
+            return bytes(self._frame.decompress(data))
+        except self._error as error:
+            raise OSError(str(error)) from error
+
+
+COMPRESSIONS = {
+    "gz": CompressionFormat("gzip", _GzipMember),
+    # A block of 4 bytes can stand for 128 KiB.
+    "zst": CompressionFormat("Zstandard", _ZstandardMember, piece=1 << 11, padded=False),
+    "bz2": CompressionFormat("bzip2", bz2.BZ2Decompressor),
+    "xz": CompressionFormat("xz", lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, _XZ_MEMORY)),
+}
+
+
+def decompressed(read: Callable[[int], bytes], kind: CompressionFormat) -> Iterator[bytes]:
+    """What a compressed stream says, block by block, up to where it is damaged.
+
+    Args:
+        read: gives at most so many bytes of the stream; none where it ends.
+        kind: one of `COMPRESSIONS`.
+
+    Raises:
+        OSError, EOFError, zlib.error, lzma.LZMAError: it is damaged, or ends too early; `DAMAGED`.
+    """
+    compressed = read(kind.piece)
+    if not compressed:
+        raise EOFError(f"an empty file is not a {kind.name} file")
+    while compressed:
+        member = kind.member()
+        while not member.eof:
+            if block := member.decompress(compressed, _BLOCK):
+                yield block
+            compressed = b""
+            if member.needs_input and not member.eof:
+                compressed = read(kind.piece)
+                if not compressed:
+                    raise EOFError(f"the file ends inside of {kind.name} data")
+        compressed = member.unused_data
+        while True:
+            if kind.padded:
+                compressed = compressed.lstrip(b"\0")
+            if compressed or not (compressed := read(kind.piece)):
+                break
 
 
 def refuse_other_content(
@@ -112,6 +255,22 @@ def other_content(
         "a name that says what the file holds" if named else f"accepted are {ACCEPTED}",
         typed(_ADVICE[kind], path, compression) if kind in _ADVICE else advice,
     )
+
+
+def content_of(
+    name: str, include: tuple[str, ...], read: Callable[[int], bytes]
+) -> tuple[Format, str]:
+    """What a file holds, and what else it is if it is no text; opened where its name does not say.
+
+    A file whose name does say it is looked at when it is opened to be read.
+    """
+    format = format_of(name)
+    if format is not None:
+        return format, ""
+    if is_source_code(name) or is_included(name, include):
+        is_compressed = compression_of(name) is not None
+        return "text", "" if is_compressed else other_than_text(read(HEAD_BYTES))
+    return format_by_content(read(HEAD), name)
 
 
 def format_by_content(head: bytes, name: str) -> tuple[Format, str]:
@@ -253,3 +412,42 @@ def _unpacked(head: bytes) -> tuple[bytes, Compression | None, str]:
             if len(said) >= HEAD:
                 break
     return bytes(said), compression, other_than_text(bytes(said))
+
+
+def likely_encoding(content: bytes, at: int) -> tuple[str, str]:
+    """In which encoding a text is that is not UTF-8, and what to say of it.
+
+    Args:
+        content: some of it, from the beginning of a character on.
+        at: where it is not UTF-8.
+
+    Returns:
+        ``UTF-8`` where only some bytes are damaged, another name, or empty where none fits.
+    """
+    sample = content[max(0, at - _SAMPLE // 2) : at + _SAMPLE // 2]
+    sample = sample[sample.find(b"\n") + 1 if at > _SAMPLE // 2 else 0 :]
+    shown = f"the bytes {content[at : at + 8].hex(' ')} are"
+    read = sample.decode(errors="replace")
+    if sum(one > "\x7f" for one in read) > 2 * read.count("\ufffd"):
+        return "UTF-8", f"{shown} damaged in a text that is UTF-8 elsewhere"
+    likelihoods = {name: _likelihood(sample, name) for name in _FREQUENT}
+    encoding = max(likelihoods, key=lambda name: likelihoods[name])
+    likelihood = likelihoods[encoding]
+    if likelihood < 0.5:
+        return "", f"{shown} of no encoding that is known here"
+    several = len(sample) - len(sample.translate(None, bytes(range(128, 256)))) >= _FEW_CHARACTERS
+    sure = "very likely" if several and likelihood >= 1 else "perhaps"
+    begin = content.rfind(b"\n", max(0, at - _SHOWN), at) + 1 or max(0, at - _SHOWN)
+    says = content[begin : at + _SHOWN].decode(encoding, "ignore").strip().split("\n")[0]
+    return encoding, f"{shown} {sure} {encoding}, in which it says {says!r}"
+
+
+def _likelihood(sample: bytes, encoding: str) -> float:
+    """How many characters of a text are what they should be; 1 for enough of them."""
+    try:
+        text = codecs.getincrementaldecoder(encoding)().decode(sample)
+    except UnicodeDecodeError:
+        return 0.0
+    frequent, share = _FREQUENT[encoding]
+    others = sum(one > "\x7f" for one in text)
+    return len(re.findall(frequent, text)) / (share * max(1, others))

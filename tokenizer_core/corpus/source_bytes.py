@@ -1,4 +1,4 @@
-"""The bytes of one source file, decompressed, by position; knows nothing of chunks or words.
+"""The bytes of one source file, decompressed, by position.
 
 Plain files are read where they are asked for. Compressed files are a stream: a window of it is
 kept in memory, from the last piece taken up to the furthest byte that was looked at.
@@ -19,13 +19,13 @@ from typing import Any, Protocol
 
 from bpeline.tokenizer_core.bounded_files import open_file
 from bpeline.tokenizer_core.corpus.column_files import ColumnBlocks
-from bpeline.tokenizer_core.corpus.compressed_members import (
+from bpeline.tokenizer_core.corpus.file_kinds import HEAD_BYTES
+from bpeline.tokenizer_core.corpus.first_look import (
     COMPRESSIONS,
     DAMAGED,
     decompressed,
+    refuse_other_content,
 )
-from bpeline.tokenizer_core.corpus.file_kinds import HEAD_BYTES
-from bpeline.tokenizer_core.corpus.first_look import refuse_other_content
 from bpeline.tokenizer_core.corpus.sources import FileState, SourceFile, not_a_regular_file
 from bpeline.tokenizer_core.corpus.text_records import document_blocks
 from bpeline.tokenizer_core.errors import CorpusChanged, CorpusError, UnreadableSource
@@ -166,7 +166,7 @@ def _descriptor_of(file: SourceFile) -> int:
     if abs(age) < settled:
         time.sleep((settled - age) / 1e9)
     try:
-        # Not blocking: somebody may have put a pipe in the file's place, which would never answer.
+        # Not blocking: a pipe may stand in the file's place now, which would never answer.
         return os.open(file.path, _TO_READ)
     except FileNotFoundError as error:
         raise changed(file, "it is gone") from error
@@ -418,7 +418,7 @@ class StreamedBytes:
         with memoryview(self._window) as window:
             text = Text.of(window[begin - self._begin : end - self._begin])
         kept = max(self._begin, end - self._look_back)
-        # Not cut in place: whoever looks at frames from another thread (Dask's profiler does) may
+        # Not cut in place: a thread that looks at frames of others (Dask's profiler does) may
         # still hold the view above, and what is viewed cannot be resized.
         self._window = self._window[kept - self._begin :]
         self._begin = kept

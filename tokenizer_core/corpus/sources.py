@@ -1,4 +1,4 @@
-"""Which files a corpus consists of; finds and names them, never reads their content."""
+"""Which files a corpus consists of, found by the paths, globs and URLs of its sources."""
 
 from __future__ import annotations
 
@@ -15,33 +15,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from bpeline.tokenizer_core.corpus import file_kinds
 from bpeline.tokenizer_core.corpus.file_kinds import (
     ACCEPTED,
     HEAD_BYTES,
-    SEARCHED_FOR,
     Compression,
     Format,
-    compression_of,
-    format_of,
-    is_included,
-    is_refused,
-    is_source_code,
-    is_taken_from_directories,
-    names_its_extension,
-    other_than_text,
-    plain_name,
-    refusal_of,
-    shown_kind,
+    SkippedFiles,
+    Skipping,
 )
-from bpeline.tokenizer_core.corpus.first_look import HEAD, format_by_content, other_content
-from bpeline.tokenizer_core.corpus.own_files import OF_BPELINE, own_files, tells_of_own_files
-from bpeline.tokenizer_core.corpus.skipped_files import SkippedFiles, Skipping
+from bpeline.tokenizer_core.corpus.first_look import content_of, other_content
 from bpeline.tokenizer_core.errors import InvalidOption, MissingSource, UnreadableSource
 from bpeline.tokenizer_core.remote_files import RemoteFile, find_remote_files, read_range
 from bpeline.tokenizer_core.urls import is_url, local_name
 
 _STANDARD_INPUT = "-"
-_READABLE = 0o444  # by everybody: who may read the file need not be asked
+_READABLE = 0o444  # by all users: permissions need not be checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +125,8 @@ class SourceFile:
     @property
     def was_text_once(self) -> bool:
         """Whether earlier releases read it as text, so that what they counted is of no use."""
-        name = plain_name(self.path)
-        by_content = format_of(name) is None and self.format != "text"
+        name = file_kinds.plain_name(self.path)
+        by_content = file_kinds.format_of(name) is None and self.format != "text"
         return by_content or name.endswith((".ndjson", ".jsonlines"))
 
     @property
@@ -208,7 +197,7 @@ def search_sources(sources: Sequence[Source]) -> FoundFiles:
     """
     skipping = Skipping()
     files, shared = _searched(sources, skipping)
-    return FoundFiles(files, skipping.told({file.path for file in files}), shared)
+    return FoundFiles(files, skipping.summary({file.path for file in files}), shared)
 
 
 def search_each(
@@ -224,7 +213,7 @@ def search_each(
     """
     skipping = Skipping()
     found = [_searched(sources, skipping)[0] for sources in searches]
-    return found, skipping.told({file.path for files in found for file in files})
+    return found, skipping.summary({file.path for files in found for file in files})
 
 
 def _searched(
@@ -264,7 +253,7 @@ def _searched(
                 f"type `find {shlex.quote(top)} -mindepth 15 -maxdepth 15` to see where",
             ) from error
         if not paths:
-            raise _missing(pattern, here.told(set()))
+            raise _missing(pattern, here.summary(set()))
         for path, format in paths:
             status = _status_of_text(path)
             file = _source_file(path, format, source, *FileState.of(status))
@@ -282,14 +271,14 @@ def _paths_of(
         if os.path.isdir(absolute):
             yield from _text_files_below(absolute, include, skipping, is_named=True)
         else:
-            format, kind = _content_of(absolute, include, _reader_of(absolute))
-            if kind and not is_refused(absolute):
+            format, kind = content_of(absolute, include, _reader_of(absolute))
+            if kind and not file_kinds.is_refused(absolute):
                 raise other_content(absolute, "", kind)
             yield absolute, format
         return
     if not glob.has_magic(pattern):
         return
-    named = names_its_extension(pattern)
+    named = file_kinds.names_its_extension(pattern)
     base = pattern
     while glob.has_magic(base):
         base = os.path.dirname(base)
@@ -322,21 +311,27 @@ def _is_own(path: str, base: str, own: Callable[[str], dict[str, str]], skipping
 def _own_files(directory: str) -> dict[str, str]:
     try:
         names = set(os.listdir(directory))
-    except OSError:  # whoever may not list it may read a file in it
+    except OSError:  # it may not be listed, but a file in it may be read
         return {}
-    return own_files(names, lambda name: _reader_of(os.path.join(directory, name))(HEAD_BYTES))
+    return file_kinds.own_files(
+        names, lambda name: _reader_of(os.path.join(directory, name))(HEAD_BYTES)
+    )
 
 
 def _is_taken_from_glob(
     path: str, named: bool, include: tuple[str, ...], skipping: Skipping
 ) -> bool:
-    has_extension = bool(os.path.splitext(plain_name(os.path.basename(path)))[1])
-    taken = is_taken_from_directories(path, include) or named or is_included(path, include)
-    if not is_refused(path) and (taken or not has_extension):
+    has_extension = bool(os.path.splitext(file_kinds.plain_name(os.path.basename(path)))[1])
+    taken = (
+        file_kinds.is_taken_from_directories(path, include)
+        or named
+        or file_kinds.is_included(path, include)
+    )
+    if not file_kinds.is_refused(path) and (taken or not has_extension):
         return True
     if os.path.lexists(path) and not os.path.isfile(path):
         return True  # refused by its name
-    skipping.skip(path, shown_kind(path))
+    skipping.skip(path, file_kinds.shown_kind(path))
     return False
 
 
@@ -344,27 +339,11 @@ def _if_text(
     path: str, include: tuple[str, ...], skipping: Skipping
 ) -> Iterator[tuple[str, Format]]:
     """A file that was met, if its name or its first bytes say that it can be read."""
-    format, kind = _content_of(path, include, _reader_of(path))
+    format, kind = content_of(path, include, _reader_of(path))
     if kind:
-        skipping.skip(path, f"{shown_kind(path)} ({kind})")
+        skipping.skip(path, f"{file_kinds.shown_kind(path)} ({kind})")
     else:
         yield path, format
-
-
-def _content_of(
-    name: str, include: tuple[str, ...], read: Callable[[int], bytes]
-) -> tuple[Format, str]:
-    """What a file holds, and what else it is if it is no text; opened where its name does not say.
-
-    A file whose name does say it is looked at when it is opened to be read.
-    """
-    format = format_of(name)
-    if format is not None:
-        return format, ""
-    if is_source_code(name) or is_included(name, include):
-        is_compressed = compression_of(name) is not None
-        return "text", "" if is_compressed else other_than_text(read(HEAD_BYTES))
-    return format_by_content(read(HEAD), name)
 
 
 def _reader_of(path: str) -> Callable[[int], bytes]:
@@ -392,10 +371,10 @@ def _remote_files(source: Source, skipping: Skipping) -> Iterator[SourceFile]:
         if any(part.startswith(".") for part in below.split("/")):
             here.hide(below)
             return False
-        taken = is_taken_from_directories(below, source.include)
+        taken = file_kinds.is_taken_from_directories(below, source.include)
         if not taken:
-            here.skip(below, shown_kind(below))
-        return taken or tells_of_own_files(below)
+            here.skip(below, file_kinds.shown_kind(below))
+        return taken or file_kinds.tells_of_own_files(below)
 
     try:
         files = _not_own(find_remote_files(source.pattern, is_wanted), source, here)
@@ -408,7 +387,7 @@ def _remote_files(source: Source, skipping: Skipping) -> Iterator[SourceFile]:
         ) from error
     taken = [(file, format) for file, format in formats.items() if format is not None]
     if not taken:
-        skipped = here.told(set()).remark
+        skipped = here.summary(set()).remark
         raise MissingSource(
             f"no file matches {source.pattern}{f': {skipped}' if skipped else ''}",
             f"accepted are {ACCEPTED}",
@@ -434,11 +413,17 @@ def _not_own(files: list[RemoteFile], source: Source, skipping: Skipping) -> lis
     @functools.cache
     def own(directory: str) -> dict[str, str]:
         here = names.get(directory, ())
-        return own_files(here, lambda name: _head_of(there[f"{directory}/{name}"], HEAD_BYTES))
+        return file_kinds.own_files(
+            here, lambda name: _head_of(there[f"{directory}/{name}"], HEAD_BYTES)
+        )
 
     left = (file for file in files if not _is_own(file.url, "", own, skipping))
     include = source.include
-    return [one for one in left if not tells_of_own_files(one.url) or is_included(one.url, include)]
+    return [
+        one
+        for one in left
+        if not file_kinds.tells_of_own_files(one.url) or file_kinds.is_included(one.url, include)
+    ]
 
 
 def _head_of(file: RemoteFile, size: int) -> bytes:
@@ -449,15 +434,15 @@ def _remote_format(file: RemoteFile, source: Source, skipping: Skipping) -> Form
     """What a file that a store listed holds; None: it is not read."""
     is_named = os.path.basename(file.url) == os.path.basename(source.pattern)
     if not is_named and glob.has_magic(source.pattern):
-        named = names_its_extension(source.pattern)
+        named = file_kinds.names_its_extension(source.pattern)
         if not _is_taken_from_glob(file.url, named, source.include, skipping):
             return None
 
-    format, kind = _content_of(file.url, source.include, functools.partial(_head_of, file))
-    if kind and is_named and not is_refused(file.url):
+    format, kind = content_of(file.url, source.include, functools.partial(_head_of, file))
+    if kind and is_named and not file_kinds.is_refused(file.url):
         raise other_content(file.url, "", kind)
     if kind and not is_named:
-        skipping.skip(file.url, f"{shown_kind(file.url)} ({kind})")
+        skipping.skip(file.url, f"{file_kinds.shown_kind(file.url)} ({kind})")
         return None
     return format
 
@@ -489,8 +474,8 @@ def _text_files_below(
                 skipping.hide(path)
             elif name in own:
                 skipping.skip(path, own[name])
-            elif not is_taken_from_directories(path[below:], include):
-                skipping.skip(path, shown_kind(path))
+            elif not file_kinds.is_taken_from_directories(path[below:], include):
+                skipping.skip(path, file_kinds.shown_kind(path))
             else:
                 yield from _if_text(path, include, skipping)
 
@@ -538,7 +523,7 @@ def _status_of_text(path: str) -> os.stat_result:
 
 
 def _refuse_by_name(path: str) -> None:
-    if (refusal := refusal_of(path)) is not None:
+    if (refusal := file_kinds.refusal_of(path)) is not None:
         why, advice = refusal
         raise UnreadableSource(f"{path} is not text: {why}", f"accepted are {ACCEPTED}", advice)
 
@@ -560,16 +545,9 @@ def _source_file(
                 "write it with `COPY … TO 'words.parquet'` of DuckDB, or WordCounts.to_arrow",
             )
         format = "counts"
-    return SourceFile(
-        path=path,
-        source=source.label,
-        format=format,
-        compression=compression_of(path),
-        size=size,
-        mtime_ns=mtime_ns,
-        ctime_ns=ctime_ns,
-        inode=inode,
-    )
+    compression = file_kinds.compression_of(path)
+    state = size, mtime_ns, ctime_ns, inode
+    return SourceFile(path, source.label, format, compression, *state)
 
 
 def not_a_regular_file(path: str, mode: int) -> UnreadableSource:
@@ -595,11 +573,13 @@ def _missing(pattern: str, skipped: SkippedFiles) -> MissingSource:
         where = f"the directory {pattern}" if os.path.isdir(pattern) else pattern
         what = f": {skipped.remark}" if skipped.remark else ""
         kind = os.path.splitext(skipped.example)[1] or ".txt"
-        if max(skipped.kinds, key=skipped.kinds.__getitem__, default="").endswith(OF_BPELINE):
+        if max(skipped.kinds, key=skipped.kinds.__getitem__, default="").endswith(
+            file_kinds.OF_BPELINE
+        ):
             kind = ".txt"
         return MissingSource(
             f"{where} holds no text{what}",
-            f"directories are searched for {SEARCHED_FOR}, also compressed",
+            f"directories are searched for {file_kinds.SEARCHED_FOR}, also compressed",
             f"name files of text by their extension: '{os.path.join(pattern, '*' + kind)}'"
             if os.path.isdir(pattern)
             else f"name the files themselves if they are text, or --include '*{kind}'",

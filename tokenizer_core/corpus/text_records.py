@@ -1,4 +1,8 @@
-"""CSV, TSV and JSON files become documents as they are read; never a whole file in memory."""
+"""Rows of files become documents as they are read: lines of JSON, CSV, TSV, arrays, word counts.
+
+A row of word counts is the word in UTF-8, `COUNT_BEGIN`, its count in `COUNT_DIGITS` decimal
+digits, `RECORD_END`.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +13,47 @@ import json
 import re
 import shlex
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from bpeline.tokenizer_core.corpus.file_kinds import RECORD_END, compression_of, typed
-from bpeline.tokenizer_core.corpus.row_fields import (
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from bpeline.tokenizer_core.corpus.file_kinds import (
+    COUNT_BEGIN,
+    COUNT_DIGITS,
+    RECORD_END,
     advised_field,
+    compression_of,
     id_as_json,
+    typed,
     whole_number,
     without_text,
 )
+from bpeline.tokenizer_core.corpus.sources import SourceFile
 from bpeline.tokenizer_core.errors import UnreadableSource
+from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
+from bpeline.tokenizer_core.kernels.scanning.json_lines import scan_json_lines
+from bpeline.tokenizer_core.splitting import SplitPattern, Splitter
+from bpeline.tokenizer_core.text import Text, invalid_utf8_at
+from bpeline.tokenizer_core.vocabulary import find_special_tokens, shown
 
 _AT_ONCE = 1 << 20  # bytes of documents in a block
 _LARGEST_RECORD = 256 << 20  # characters
-_MOST_PARTS = 5_000_000  # of a record: Python takes 70 bytes for each `[]` of three
+MOST_PARTS = 5_000_000  # of a record: Python takes 70 bytes for each `[]` of three
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _NOT_UTF8 = b"\xfe"  # stands for the end mark, and for half a surrogate pair: never UTF-8 either
 _BETWEEN = " \t\r\n"
+
+_BYTES_PER_LINE = 64  # a first guess
+_COLUMNS = 6
+# Texts and numbers that `json.dumps` would write as they stand.
+_AS_IT_IS = re.compile(rb'"[ !#-\[\]-~]*"|0|-?[1-9][0-9]*')
+
+_TAIL = len(COUNT_BEGIN) + COUNT_DIGITS + len(RECORD_END)
 
 
 def document_blocks(
@@ -40,16 +66,13 @@ def document_blocks(
 ) -> Iterator[bytes]:
     """The documents of a file, each with `RECORD_END` behind it, about a megabyte together.
 
-    Bytes that are not UTF-8 stay what they are, for whoever knows the policy for them.
+    Bytes that are not UTF-8 stay what they are: the policy for them is applied later.
 
     Args:
         blocks: the file's bytes, decompressed.
         path, format, field: which file, ``csv``, ``tsv`` or ``json``, and the column or member.
         id_field: the column or member that names the document; empty: none.
         row_ids: takes what it holds, as JSON, before the documents are given.
-
-    Raises:
-        UnreadableSource: no such field, or a file that is not well-formed.
     """
     rows = _csv_rows if format in _DELIMITERS else _json_rows
     waiting, size = [], 0
@@ -272,9 +295,213 @@ def _json_rows(
                 more()
                 continue
             refuse(f"is not JSON: {error}")
-        if end - at > _MOST_PARTS and sum(map(text[at:end].count, ",[{")) > _MOST_PARTS:
-            refuse(f"may have more than {_MOST_PARTS:,} members and elements")
+        if end - at > MOST_PARTS and sum(map(text[at:end].count, ",[{")) > MOST_PARTS:
+            refuse(f"may have more than {MOST_PARTS:,} members and elements")
         if not isinstance(record.get(field), str):
             refuse(without_text(record, field), advised_field(field, record))
         yield record
         at, number, before = end, number + 1, "a record"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScannedLines:
+    """The lines of a chunk that are not blank.
+
+    Attributes:
+        raw: the chunk.
+        lines: int64 ``[n, 2]``, where they stand in it.
+        left: numbers of those that were not read: what `json` makes of them, or refuses, is not
+            known yet.
+    """
+
+    raw: Text
+    lines: NDArray[np.int64]
+    left: NDArray[np.int64]
+    _documents: Text  # of the others, each with a line feed behind it but the last
+    _spans: NDArray[np.int64]
+    _ids: NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls, raw: Text, text_field: str, id_field: str, valid: int, most_parts: int
+    ) -> ScannedLines:
+        """Scan a chunk that begins and ends between lines.
+
+        Args:
+            text_field: the member that is the document.
+            id_field: the member that names it; empty: none.
+            valid: so many of the first bytes are known to be UTF-8.
+            most_parts: commas and opening brackets of a line that is read here.
+        """
+        # No key that is UTF-8 equals a name that cannot be.
+        text_name, id_name = (
+            name.encode(errors="surrogatepass") for name in (text_field, id_field)
+        )
+        names = np.frombuffer(text_name + id_name or b"\0", np.uint8)
+        sizes = len(text_name), len(id_name) if id_field else -1
+        texts = np.empty(raw.size + PADDING, np.uint8)
+        rows = np.empty((raw.size // _BYTES_PER_LINE + 1, _COLUMNS), np.int64)
+        position = written = number = 0
+        while position < raw.size:
+            if number == len(rows):
+                rows = np.concatenate((rows, np.empty_like(rows)))
+            position, written, number = scan_json_lines(
+                raw.data, raw.size, valid, names, *sizes, most_parts,
+                position, texts, written, rows, number,
+            )  # fmt: skip
+        size = max(written - 1, 0)
+        texts[size : size + PADDING] = 0
+        rows = rows[:number]
+        spans, lines, ids = (np.ascontiguousarray(rows[:, at : at + 2]) for at in (0, 2, 4))
+        (left,) = np.nonzero(spans[:, 0] < 0)
+        return cls(raw, lines, left, Text(texts[: size + PADDING], size), spans, ids)
+
+    def with_documents(self, others: Mapping[int, bytes]) -> tuple[Text, NDArray[np.int64]]:
+        """All documents, a line feed between them.
+
+        Args:
+            others: those of the lines that were left.
+
+        Returns:
+            Their text, and int64 ``[n, 2]``, where in it each stands.
+        """
+        if not others:
+            return self._documents, self._spans
+        sizes = self._spans[:, 1] - self._spans[:, 0]
+        pieces = []
+        begin = 0
+        for number, document in others.items():
+            pieces += self._between(begin, number)
+            pieces.append(document)
+            sizes[number] = len(document)
+            begin = number + 1
+        pieces += self._between(begin, len(sizes))
+        ends = np.cumsum(sizes + 1) - 1
+        return Text.of(b"\n".join(pieces)), np.stack((ends - sizes, ends), axis=1)
+
+    def ids(self, others: Mapping[int, bytes]) -> tuple[bytes, ...]:
+        """The ids of all lines, as `id_as_json` gives them.
+
+        Args:
+            others: those of the lines that were left.
+        """
+        content = self.raw.data.data
+        found = []
+        for number, (begin, end) in enumerate(self._ids.tolist()):
+            if number in others:
+                found.append(others[number])
+                continue
+            value = bytes(content[begin:end])
+            if value and not _AS_IT_IS.fullmatch(value):
+                value = id_as_json(json.loads(value.decode()))
+            found.append(value)
+        return tuple(found)
+
+    def _between(self, first: int, last: int) -> list[bytes]:
+        """The documents of lines that were read and have none between them that was left."""
+        if first == last:
+            return []
+        return [self._documents.bytes(int(self._spans[first, 0]), int(self._spans[last - 1, 1]))]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GivenCounts:
+    """The rows of a chunk, each word one pre-token.
+
+    Attributes:
+        text: with the words in it; what stands between them means nothing.
+        spans: int64 ``[n, 2]``: where each word stands in the text, and in the chunk.
+        counts: int64 ``[n]``, 1 or more.
+    """
+
+    text: Text
+    spans: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+    @property
+    def word_bytes(self) -> NDArray[np.uint8]:
+        """The words, one after the other."""
+        inside = np.zeros(self.text.size + 1, np.int8)
+        inside[self.spans[:, 0]] = 1
+        inside[self.spans[:, 1]] -= 1
+        held = np.cumsum(inside[:-1], dtype=np.int8).astype(np.bool_)
+        return np.ascontiguousarray(self.text.data[: self.text.size][held])
+
+
+def given_counts(
+    raw: Text, file: SourceFile, pattern: SplitPattern, special_tokens: tuple[bytes, ...]
+) -> GivenCounts:
+    """The rows in the bytes of a chunk.
+
+    Args:
+        raw: the chunk's bytes.
+        file: where they stand, for messages.
+        pattern: what the tokenizer will cut texts with: it leaves every word whole.
+        special_tokens: no word holds one.
+
+    Raises:
+        UnreadableSource: a word that is not UTF-8, that the pattern cuts or drops, or that holds a
+            special token.
+        PatternExceedsLimit, WorkerLost, SegmenterUnavailable: as `Splitter.mark`.
+    """
+    data = np.array(raw.data[: raw.size])
+    ends = np.flatnonzero(data == RECORD_END[0]) - (_TAIL - 1)
+    begins = np.concatenate((np.zeros(1, np.int64), ends[:-1] + _TAIL))[: len(ends)]
+    tails = sliding_window_view(data, _TAIL, writeable=True)
+    digits = tails[ends][:, len(COUNT_BEGIN) : -len(RECORD_END)] - ord("0")
+    counts = np.zeros(len(ends), np.int64)
+    for column in digits.T:
+        counts = 10 * counts + column
+    tails[ends] = 0
+    text = Text.of(data.tobytes())
+    spans = np.ascontiguousarray(np.stack((begins, ends), axis=1))
+    if (invalid := invalid_utf8_at(text)) >= 0:
+        word = _word_at(invalid, text, spans)
+        raise _refused(file, f"the word {shown(word)} is not UTF-8", "leave such rows out")
+    _refuse_cut(text, spans, file, pattern)
+    found = find_special_tokens(text, 0, text.size, special_tokens)
+    if len(found):
+        word = _word_at(int(found[0, 0]), text, spans)
+        raise _refused(
+            file,
+            f"the word {shown(word)} holds a special token",
+            "leave such rows out, or name other special tokens",
+        )
+    return GivenCounts(text, spans, counts)
+
+
+def _refuse_cut(
+    text: Text, spans: NDArray[np.int64], file: SourceFile, pattern: SplitPattern
+) -> None:
+    starts, dropped = (
+        np.flatnonzero(np.unpackbits(marks.view(np.uint8), bitorder="little"))
+        for marks in Splitter(pattern.within(None)).mark(text, spans)
+    )
+    begins = np.zeros(text.size + 1, np.bool_)
+    begins[spans[:, 0]] = True
+    cut = starts[~begins[starts]]
+    not_whole = np.unique(np.concatenate((cut, dropped)))
+    if not len(not_whole):
+        return
+    rows = np.unique(np.searchsorted(spans[:, 0], not_whole, "right") - 1)
+    words = ", ".join(shown(_word_at(int(spans[row, 0]), text, spans)) for row in rows[:3].tolist())
+    raise _refused(
+        file,
+        f"{len(rows):,} of {len(spans):,} words that were looked at are not one pre-token of the "
+        f"split pattern {pattern.title!r}: {words}",
+        "name the pattern that the words were cut with, as `--pattern '\\S+|\\s+'`, or cut them "
+        "by this one: `bpeline count` and `WordCounts.to_arrow` do",
+    )
+
+
+def _word_at(place: int, text: Text, spans: NDArray[np.int64]) -> bytes:
+    begin, end = spans[np.searchsorted(spans[:, 0], place, "right") - 1].tolist()
+    return text.bytes(begin, end)
+
+
+def _refused(file: SourceFile, what: str, advice: str) -> UnreadableSource:
+    return UnreadableSource(
+        f"{file.path}: {what}",
+        "words in UTF-8, each one pre-token of the split pattern, without special tokens",
+        advice,
+    )

@@ -1,12 +1,11 @@
-"""One chunk becomes word counts: documents, special tokens, held-out sections, words.
+"""Chunks become word counts (documents, special tokens, held-out sections, words), and these a sum.
 
-The one function that workers run; it knows nothing of files, other chunks or threads. Its native
-parts run without Python's interpreter lock.
+Native parts run without Python's interpreter lock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,22 +15,32 @@ from bpeline.tokenizer_core.corpus import (
     Chunk,
     ChunkText,
     Reading,
+    SmallFiles,
+    SourceFile,
     documents_between,
     given_counts,
     sections_of,
     without_copies,
 )
-from bpeline.tokenizer_core.counting.text_counter import TABLE_BYTES, TextCounter, words_of
-from bpeline.tokenizer_core.counting.word_counts import WordCounts, concatenated
-from bpeline.tokenizer_core.counting.word_parts import WordParts
-from bpeline.tokenizer_core.counting.word_tables import WordTable
-from bpeline.tokenizer_core.errors import UnreadableSource
+from bpeline.tokenizer_core.counting.source_weights import weighted
+from bpeline.tokenizer_core.counting.text_streams import TABLE_BYTES, TextCounter, words_of
+from bpeline.tokenizer_core.counting.word_counts import COUNT_LIMIT, WordCounts, concatenated
+from bpeline.tokenizer_core.counting.word_tables import WordParts, WordTable, too_many
+from bpeline.tokenizer_core.errors import InvalidOption, UnreadableSource
+from bpeline.tokenizer_core.kernels.compiling.compilation import are_kept
+from bpeline.tokenizer_core.kernels.counting.words_apart import copy_words, count_apart
+from bpeline.tokenizer_core.kernels.memory.pages import Reused, in_lines
+from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
+from bpeline.tokenizer_core.kernels.tables.word_queue import QUEUE_BYTES
 from bpeline.tokenizer_core.splitting import SplitPattern, Splitter
 from bpeline.tokenizer_core.text import Text
 
 _MOST_BYTES = 2.0**62
 # Bytes between two reports of progress; processes share those of sentences.
 _STRIDE, _SENTENCE_STRIDE, _SLOW_STRIDE = 4 << 20, 2 << 20, 128 << 10
+
+_ROOM = 32  # bytes behind the words, which kernels may read and write
+_COLUMNS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +130,6 @@ def counts_given(chunk: Chunk, raw: Text, reading: Reading) -> ChunkCounts:
     """The word counts that a chunk of a file of such holds; rows of one word are added up.
 
     Nothing is known of the documents that they are of, so none is counted or held out.
-
-    Raises:
-        CorpusError: see `given_counts`; or counts that 64 bits cannot add up.
     """
     given = given_counts(raw, chunk.file, reading.pattern, reading.special_bytes)
     lengths = given.spans[:, 1] - given.spans[:, 0]
@@ -213,3 +219,172 @@ def _count_in_parts(
                 counted = int(sizes[end - 1])
             begin = end
     take(counter.words.rows(pattern), False)
+
+
+class SmallChunks:
+    """Counts small files, some at a time, in memory of its own."""
+
+    @staticmethod
+    def are_kernels_kept() -> bool:
+        """Whether what it calls need not be compiled, which takes two seconds."""
+        return are_kept(count_apart, copy_words)
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading, self._splitter = reading, Splitter(reading.pattern)
+        self._ahead = in_lines(QUEUE_BYTES // 8, np.uint64)
+        self._table = in_lines(0, np.uint64)
+        self._memory, self._rows = Reused(), Reused()
+
+    def read(self, files: Sequence[SourceFile]) -> SmallFiles:
+        """Read files, until the next ones are read; errors as `SmallFiles.read`."""
+        return SmallFiles.read(files, self._reading, self._memory)
+
+    def count(
+        self, small: SmallFiles, chunks: Sequence[Chunk], wanted: Sequence[int]
+    ) -> list[ChunkCounts]:
+        """The word counts of some of the files, in their order.
+
+        Args:
+            chunks: of every file; each is one.
+            wanted: the numbers of those that are counted, ascending.
+        """
+        if not wanted:
+            return []
+        documents, specials = small.documents(self._reading)
+        training, held_out, *_ = self._reading.share_out(small.text, documents)
+        begins, numbers = small.edges[:, 0], np.array(wanted, np.int64)
+        parts = [_rows_between(spans, begins)[numbers] for spans in (documents, specials, held_out)]
+        texts = _rows_between(training, begins)[numbers]
+        sizes = np.concatenate(([0], np.cumsum(training[:, 1] - training[:, 0])))
+        words, ends = self._words(small, training, texts, numbers)
+        of_each = (
+            numbers.tolist(),
+            _slices(words, ends),
+            np.diff(sizes[texts]).ravel().tolist(),
+            *(part.tolist() for part in parts),
+        )
+        return [
+            ChunkCounts(
+                chunk=chunks[number],
+                counts=counts,
+                held_out=[small.text.bytes(*span) for span in held_out[slice(*kept)].tolist()],
+                documents=own[1] - own[0],
+                bytes_counted=size,
+                special_tokens_seen=seen[1] - seen[0],
+                replaced_utf8=0,
+            )
+            for number, counts, size, own, seen, kept in zip(*of_each, strict=True)
+        ]
+
+    def _words(
+        self,
+        small: SmallFiles,
+        training: NDArray[np.int64],
+        texts: NDArray[np.int64],
+        numbers: NDArray[np.int64],
+    ) -> tuple[WordCounts, NDArray[np.int64]]:
+        """The words of some files, one file after the other, and where each one's rows end."""
+        text, begins = small.text, small.edges[numbers, 0]
+        starts, dropped = self._splitter.mark(text, training)
+        # More than there are bytes, and so twice as many as distinct words, but for short texts.
+        entries = 1 << np.frexp(small.edges[numbers, 1] - begins)[1].astype(np.int64)
+        texts = np.column_stack((texts, entries))
+        if len(self._table) < 4 * entries.max():
+            self._table = in_lines(4 * int(entries.max()), np.uint64)
+        rows = self._rows(8 * _COLUMNS * (text.size + 1)).view(np.int64).reshape(-1, _COLUMNS)
+        ends = np.empty(len(texts), np.int64)
+        near = self._table, self._ahead, HASH_KEY
+        count_apart(text.data, starts, dropped, training, texts, *near, rows, ends)
+        rows = rows[: ends[-1]]
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(rows[:, 1], out=offsets[1:])
+        word_bytes = np.empty(int(offsets[-1]) + _ROOM, np.uint8)
+        copy_words(text.data, rows, offsets, word_bytes)
+        positions = rows[:, 0] - np.repeat(begins, np.diff(ends, prepend=0))
+        columns = word_bytes[: offsets[-1]], offsets, rows[:, 2].copy(), positions
+        return WordCounts(*columns, self._reading.pattern), ends
+
+
+def _slices(words: WordCounts, ends: NDArray[np.int64]) -> Iterator[WordCounts]:
+    """`WordCounts.between` for parts that end at these rows."""
+    places = words.offsets[ends].tolist()
+    begin = place = 0
+    for end, behind in zip(ends.tolist(), places, strict=True):
+        yield WordCounts(
+            words.word_bytes[place:behind],
+            words.offsets[begin : end + 1] - place,
+            words.counts[begin:end],
+            words.first_positions[begin:end],
+            words.pattern,
+        )
+        begin, place = end, behind
+
+
+def _rows_between(spans: NDArray[np.int64], begins: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Which spans stand in each of several files: int64 ``[n, 2]``, half-open."""
+    firsts = np.searchsorted(spans[:, 0], begins)
+    return np.column_stack((firsts, np.append(firsts[1:], len(spans))))
+
+
+class WordSum:
+    """Adds `WordCounts` up; memory is that of the distinct words so far and of one part.
+
+    Parts may be added from one thread only. First positions must already be positions in the
+    whole corpus (`WordCounts.shifted`).
+    """
+
+    def __init__(self, pattern: SplitPattern) -> None:
+        self._pattern = pattern
+        self._table = WordTable()
+        self._total = 0
+
+    def add(self, part: WordCounts) -> None:
+        """Add one part."""
+        self._count(part)
+        self._table.add(part)
+
+    def _count(self, part: WordCounts) -> None:
+        if part.pattern != self._pattern:
+            raise InvalidOption(
+                "word counts made by different split patterns cannot be added up",
+                f"every part must have the pattern {self._pattern.name or self._pattern.regex!r}",
+                "count the corpus again with one pattern",
+            )
+        self._total += part.total
+        if self._total > COUNT_LIMIT:
+            raise too_many(self._total)
+
+    def result(self) -> WordCounts:
+        """The sum so far, rows in order of first position; the sum may go on afterwards."""
+        return self._table.rows(self._pattern)
+
+
+def combine_word_counts(
+    parts: Sequence[WordCounts], weights: Sequence[float] | None = None
+) -> WordCounts:
+    """Add up word counts in memory; the first position of a word is its smallest one.
+
+    Args:
+        parts: counts under one pattern, whose first positions are already positions in the whole
+            corpus. A part may also be given several times.
+        weights: a factor for each part, which is then all of one source: its counts are multiplied
+            and rounded as `source_weights.weighted` says before they are added to the others.
+
+    Returns:
+        Each word once, rows in order of first position; no part at all gives empty counts.
+
+    Raises:
+        InvalidOption: different patterns, an impossible weight, or a sum above 2⁶³ − 1.
+    """
+    if not parts:
+        return WordCounts.empty()
+    if weights is not None and len(weights) != len(parts):
+        raise InvalidOption(
+            f"{len(weights)} weights for {len(parts)} word counts",
+            "one weight for each",
+            "leave out weights to count everything once",
+        )
+    words = WordSum(parts[0].pattern)
+    for part, weight in zip(parts, weights or [1.0] * len(parts), strict=True):
+        words.add(weighted(part, weight))
+    return words.result()

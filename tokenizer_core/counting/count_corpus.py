@@ -34,12 +34,19 @@ from bpeline.tokenizer_core.corpus import (
     with_small_together,
     without_copies,
 )
-from bpeline.tokenizer_core.counting.document_copies import Copies, digest_documents, find_copies
-from bpeline.tokenizer_core.counting.part_rows import load_kernels_of_rows
-from bpeline.tokenizer_core.counting.text_counter import TextCounter, words_of
-from bpeline.tokenizer_core.counting.text_streams import count_texts, is_keyed
+from bpeline.tokenizer_core.counting.document_stream import (
+    Duplicates,
+    digest_documents,
+    find_copies,
+)
+from bpeline.tokenizer_core.counting.text_streams import (
+    TextCounter,
+    count_texts,
+    is_keyed,
+    words_of,
+)
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
-from bpeline.tokenizer_core.counting.word_parts import WordParts
+from bpeline.tokenizer_core.counting.word_tables import WordParts, load_kernels_of_rows
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, MissingSource
 from bpeline.tokenizer_core.kernels.compiling.compilation import compile_declared, entry_kernels
 from bpeline.tokenizer_core.kernels.compiling.compiler_memory import give_back_compiler
@@ -55,7 +62,7 @@ from bpeline.tokenizer_core.splitting import (
 
 # Read, checked, marked and counted while it is still in the last cache that cores share.
 _CHUNK_BYTES = 4 << 20
-# Each worker learns the frequent words anew: two of them count 7.5 MB 2 to 4 ms sooner than one,
+# Each worker learns the frequent words: two of them count 7.5 MB 2 to 4 ms sooner than one,
 # which takes a seventh to a quarter less processor time.
 _CHUNKS_FOR_ONE = 1.5
 _SMALL = 1 << 15  # bytes of files, in the mean
@@ -191,11 +198,7 @@ def count_words(
 
 
 def _paths_or_texts(given: Any) -> tuple[Any, Iterable[Any] | None]:
-    """What names files, or else texts.
-
-    Raises:
-        InvalidOption: an iterator whose first string names a file: it could be either.
-    """
+    """What names files, or else texts."""
     if isinstance(given, str | bytes | os.PathLike | Source) or not isinstance(given, Iterable):
         return given, None
     if isinstance(given, list | tuple | set | frozenset):
@@ -296,12 +299,7 @@ class _Abandoned(Exception):
 
 
 class _FilesProgress:
-    """Adds up what worker threads have read, and tells it in the thread that waits for them.
-
-    Args:
-        on_progress: see `count_words`.
-        total_bytes: of the files.
-    """
+    """Adds up what worker threads have read, and tells it in the thread that waits for them."""
 
     def __init__(
         self, on_progress: Callable[[FilesCounted], None] | None, total_bytes: int
@@ -358,8 +356,8 @@ class _FilesProgress:
 class _FilesCounting:
     """A corpus being counted: pieces of work, handed out in order, and the words of all workers.
 
-    While workers count, nobody knows how long the text of a compressed file is, or that of a part
-    of a Parquet file. So the bits of a position are shared out between the number of that stretch
+    While workers count, the length of the text of a compressed file, or of a part of a Parquet
+    file, is not known. So the bits of a position are shared out between the number of that stretch
     and the byte in it, and become bytes of the corpus in the end.
     """
 
@@ -368,7 +366,7 @@ class _FilesCounting:
         files: Sequence[SourceFile],
         reading: Reading,
         chunk_bytes: int,
-        copies: Copies | None,
+        copies: Duplicates | None,
         progress: _FilesProgress,
     ) -> None:
         groups = plan_chunk_groups(files, chunk_bytes)
@@ -415,7 +413,7 @@ class _FilesCounting:
                     loading.append(threads.submit(self._load_what_follows))
                 self._progress.results(shares)
                 self._progress.results(loading)
-            except BaseException:  # of who listens, or interrupted
+            except BaseException:  # of the listener, or interrupted
                 self._fail(0)
                 abandon_matching()
                 raise

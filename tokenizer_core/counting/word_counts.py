@@ -1,6 +1,6 @@
 """Word counts as a value: distinct words, how often each occurs, and where it occurred first.
 
-Knows nothing of files or of counting. Importing it costs nothing slow.
+Importing it costs nothing slow. Other programs get the columns as Arrow tables, and give them so.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.arguments import check_fields, checked
 from bpeline.tokenizer_core.digests import canonical_json, digest_of_bytes
 from bpeline.tokenizer_core.errors import InvalidOption, OutOfRange, WrongKind
+from bpeline.tokenizer_core.optional_libraries import fenced
 from bpeline.tokenizer_core.text import utf8_of
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 COUNT_LIMIT = 2**63 - 1  # counts are int64
 _ROWS_AT_A_TIME = 1 << 16
+
+WORD, COUNT, POSITION = "word", "count", "first_position"
+PATTERN = b"bpeline.pattern"  # in the metadata of a schema
 
 
 def _parsed(pattern: SplitPattern | str | None = None) -> SplitPattern:
@@ -32,11 +36,7 @@ def _parsed(pattern: SplitPattern | str | None = None) -> SplitPattern:
 
 
 def _word_of(word: object) -> bytes:
-    """A word in UTF-8.
-
-    Raises:
-        WrongKind: neither text nor bytes.
-    """
+    """A word in UTF-8."""
     if isinstance(word, bytes):
         return word
     if not isinstance(word, str):
@@ -51,7 +51,9 @@ def _is_whole(count: object) -> bool:
 
 
 _FEWEST_FOR_DIGITS = 1 << 12  # positions; below, NumPy is quick enough
+
 _SEARCHED = 1 << 17  # bytes searched at a time: a copy of them stays in the cache
+
 _BLOCK = 1 << 22  # bytes gathered at a time: bounds the index array of a gather to 32 MiB
 
 
@@ -177,8 +179,6 @@ class WordCounts:
             InvalidPattern: the pattern, or the one that the schema names, cannot be used.
             LibraryFailed: pyarrow cannot read the data.
         """
-        from bpeline.tokenizer_core.counting.arrow_tables import columns_of
-
         batches, named = columns_of(data)
         parsed = _parsed(named if pattern is None else pattern)
         parts = [cls(*columns, parsed) for columns in batches]
@@ -196,8 +196,6 @@ class WordCounts:
 
         Its schema's metadata names the split pattern. The columns are these arrays, not copies.
         """
-        from bpeline.tokenizer_core.counting.arrow_tables import Columns, arrow_of
-
         columns = Columns(self.word_bytes, self.offsets, self.counts, self.first_positions)
         return arrow_of(columns, self.pattern.name or self.pattern.regex)
 
@@ -443,3 +441,108 @@ def gather_words(
         np.take(word_bytes, sources, out=gathered[begin : begin + size])
         row = stop
     return gathered, gathered_offsets
+
+
+class Columns(NamedTuple):
+    """Rows of word counts, in the arrays of `WordCounts`; words may be repeated."""
+
+    word_bytes: NDArray[np.uint8]
+    offsets: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    first_positions: NDArray[np.int64]
+
+
+def arrow_of(columns: Columns, pattern: str) -> Any:
+    """A `pyarrow.Table` over the arrays."""
+    import pyarrow
+
+    rows = len(columns.counts)
+    buffers = [None, pyarrow.py_buffer(columns.offsets), pyarrow.py_buffer(columns.word_bytes)]
+    words = pyarrow.Array.from_buffers(pyarrow.large_binary(), rows, buffers)
+    numbers = [
+        pyarrow.Array.from_buffers(
+            pyarrow.int64(), rows, [None, pyarrow.py_buffer(np.ascontiguousarray(column))]
+        )
+        for column in (columns.counts, columns.first_positions)
+    ]
+    batch = pyarrow.RecordBatch.from_arrays([words, *numbers], names=[WORD, COUNT, POSITION])
+    return pyarrow.Table.from_batches([batch]).replace_schema_metadata({PATTERN: pattern.encode()})
+
+
+def columns_of(data: Any) -> tuple[list[Columns], str | None]:
+    """The rows of whatever exports an Arrow stream, batch by batch; see `WordCounts.from_arrow`.
+
+    Beside them the split pattern that its schema names, None where it names none.
+    """
+    import pyarrow
+
+    with fenced("pyarrow", "reading Arrow data"):
+        if not hasattr(data, "__arrow_c_stream__") and not hasattr(data, "__arrow_c_array__"):
+            raise InvalidOption(
+                f"{type(data).__name__} exports no Arrow data",
+                "tables of pyarrow, polars, DuckDB (`relation.arrow()`), pandas 3",
+                "make a pyarrow.Table of it first, or use WordCounts.from_pairs",
+            )
+        if isinstance(data, pyarrow.RecordBatch):
+            return [_columns_of_batch(data, 0)], _pattern_of_schema(data.schema)
+        found, rows = [], 0
+        reader = pyarrow.RecordBatchReader.from_stream(data)
+        for batch in reader:
+            found.append(_columns_of_batch(batch, rows))
+            rows += batch.num_rows
+        return found, _pattern_of_schema(reader.schema)
+
+
+def _pattern_of_schema(schema: Any) -> str | None:
+    named = (schema.metadata or {}).get(PATTERN)
+    return None if named is None else str(named, "utf-8", "replace")
+
+
+def _columns_of_batch(batch: Any, rows: int) -> Columns:
+    import pyarrow
+
+    missing = [name for name in (WORD, COUNT) if name not in batch.schema.names]
+    if missing:
+        raise InvalidOption(
+            f"there is no column {missing[0]!r}, but {', '.join(batch.schema.names)}",
+            "columns word (string or binary) and count (whole numbers)",
+            "rename them, for instance SELECT token AS word, n AS count",
+        )
+    named = {name: batch.column(name) for name in (WORD, COUNT)}
+    named[POSITION] = batch.column(POSITION) if POSITION in batch.schema.names else None
+    for name, column in named.items():
+        if column is not None and column.null_count:
+            raise InvalidOption(
+                f"the column {name!r} has {column.null_count} nulls",
+                "a word and a count in each row",
+                "leave these rows out",
+            )
+    if not pyarrow.types.is_integer(named[COUNT].type):
+        raise InvalidOption(
+            f"counts are {named[COUNT].type}",
+            "whole numbers",
+            "CAST(count AS BIGINT)",
+        )
+    words = named[WORD].cast(pyarrow.large_binary())
+    _, offsets, content = words.buffers()
+    ends = np.frombuffer(offsets, np.int64)[words.offset : words.offset + len(words) + 1]
+    counts = np.asarray(named[COUNT].cast(pyarrow.int64()).to_numpy(zero_copy_only=False))
+    if len(counts) and (int(counts.min()) < 1 or bool(np.any(ends[1:] == ends[:-1]))):
+        raise InvalidOption(
+            "a word is empty, or a count is below 1",
+            "non-empty words, and counts from 1 to 2⁶³ − 1",
+            "leave these rows out: WHERE count > 0 AND word != ''",
+        )
+    positions = (
+        np.arange(rows, rows + len(counts))
+        if named[POSITION] is None
+        else named[POSITION].cast(pyarrow.int64()).to_numpy(zero_copy_only=False)
+    )
+    held = np.frombuffer(content, np.uint8) if content is not None else np.empty(0, np.uint8)
+    begin = int(ends[0]) if len(ends) else 0
+    return Columns(
+        np.array(held[begin : int(ends[-1])]),
+        np.array(ends - begin, np.int64),
+        np.array(counts, np.int64),
+        np.array(positions, np.int64),
+    )

@@ -1,10 +1,19 @@
-"""Tables of words in memory: they grow, add up word counts of every kind, and become rows."""
+"""Tables of words in memory: they grow, threads share them, and they become rows.
+
+Rows in order of first position are made by threads, each those of a range of positions. Entries
+stay where they are, but for being moved to the front of their table: memory that was never touched
+takes longer than sorting.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,17 +22,19 @@ from bpeline.tokenizer_core.counting.word_counts import (
     COUNT_LIMIT,
     WordCounts,
     order_of_positions,
+    sorted_keys,
 )
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.kernels.counting.word_rows import (
-    ROOM,
-    add_rows,
-    gather_rows,
-    list_words,
+from bpeline.tokenizer_core.kernels.compiling.compilation import compile_declared
+from bpeline.tokenizer_core.kernels.counting import word_rows
+from bpeline.tokenizer_core.kernels.counting.word_table import (
+    POSITION_BYTES,
+    USED,
+    hold_table,
+    let_table_go,
 )
-from bpeline.tokenizer_core.kernels.counting.word_table import POSITION_BYTES, USED
 from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
-from bpeline.tokenizer_core.kernels.memory.pages import in_lines, in_pages
+from bpeline.tokenizer_core.kernels.memory.pages import give_back, in_lines, in_pages
 from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
 from bpeline.tokenizer_core.kernels.tables.word_keys import move_words
 
@@ -39,6 +50,26 @@ _SECOND_ARENA = 2_000_000  # in pages that are touched as they are written
 _ROWS_AT_ONCE = 1 << 16
 # Tables grow one at a time: the smaller and the larger one are there together.
 _growing = threading.Lock()
+
+# Rows of a range are sorted in the second-level cache of a core.
+_ROWS, _MOST_RANGES = 1 << 15, 1 << 10
+_FEW = 1 << 11
+_SAMPLE = 1 << 6  # positions for each range that are looked at
+_CELL_BITS = 12  # cells of positions, of which ranges are made
+_APART = 4  # ranges whose numbers fill a cache line
+_ALL_BITS = 63
+
+Moved = Callable[[NDArray[np.int64]], NDArray[np.int64]]
+
+Result = TypeVar("Result")
+
+# Threads seldom meet at one of so many parts, each of which is theirs for microseconds at a time.
+# A thread alone has several as well: they grow and become rows one after the other, so less of them
+# is in memory twice.
+_PARTS_OF_EACH = 8
+_FEWEST_PART_BITS = 16  # of all parts of one thread; below, one table does
+_MOST_PARTS = 256
+_TOUCHED = 512  # uint64, a small page
 
 
 def _renew_lock() -> None:
@@ -144,7 +175,7 @@ class WordTable:
         for begin in range(0, len(counts), most):
             end = min(begin + most, len(counts))
             self._grow_entries(end - begin)
-            add_rows(
+            word_rows.add_rows(
                 word_bytes,
                 offsets[begin : end + 1],
                 occurrences[begin:end],
@@ -155,34 +186,26 @@ class WordTable:
             )
 
     def rows(self, pattern: SplitPattern) -> WordCounts:
-        """All words, in order of first position; the table keeps them.
-
-        Raises:
-            InvalidOption: a count above 2⁶³ − 1.
-        """
+        """All words, in order of first position; the table keeps them."""
         words, size = len(self), int(self.used["word_bytes"][0])
         numbers, positions = in_pages(words + 1, np.int64), in_pages(words, np.int64)
-        list_words(self.entries, self.arena, numbers, positions)
+        word_rows.list_words(self.entries, self.arena, numbers, positions)
         order = order_of_positions(positions)
         first_positions = in_pages(words, np.int64)
         np.take(positions, order, out=first_positions, mode="clip")
         np.take(numbers, order, out=positions, mode="clip")
         del numbers, order
-        word_bytes = in_pages(size + ROOM, np.uint8)
+        word_bytes = in_pages(size + word_rows.ROOM, np.uint8)
         offsets, counts = in_pages(words + 1, np.int64), in_pages(words, np.int64)
-        end = size + ROOM
+        end = size + word_rows.ROOM
         tables = np.array([self.place], np.int64)
-        gather_rows(tables, 0, positions, 63, word_bytes, offsets, counts, 0, end)
+        word_rows.gather_rows(tables, 0, positions, 63, word_bytes, offsets, counts, 0, end)
         if words and int(counts.min()) < 0:
             raise too_many(int(counts.view(np.uint64).max()))
         return WordCounts(word_bytes[:size], offsets, counts, first_positions, pattern)
 
     def _grow_entries(self, words: int, made: NDArray[np.uint64] | None = None) -> bool:
-        """Grow as far as needed, or as far as allowed: then the answer is False.
-
-        Args:
-            made: see `make_room`.
-        """
+        """Grow as far as needed, or as far as allowed: then the answer is False."""
         wanted = self.bits
         while len(self) + words > FULL * (1 << wanted):
             wanted += 1
@@ -240,9 +263,279 @@ def first_arena(*, for_many: bool = False) -> NDArray[np.uint8]:
     """
     if for_many:
         return in_pages(_SECOND_ARENA, np.uint8)
-    return np.empty(_FIRST_ARENA + ROOM, np.uint8)[:_FIRST_ARENA]
+    return np.empty(_FIRST_ARENA + word_rows.ROOM, np.uint8)[:_FIRST_ARENA]
 
 
 def empty_entries(bits: int) -> NDArray[np.uint64]:
     """2^``bits`` empty entries: uint64 ``[4 · 2^bits]``; none lies in two cache lines."""
     return in_lines(_ENTRY << bits, np.uint64)
+
+
+def rows_of(
+    tables: Sequence[WordTable], pattern: SplitPattern, moved: Moved | None, threads: int
+) -> WordCounts:
+    """All words of tables that have none in common, in order of first position.
+
+    Args:
+        tables: a power of two of them; only their memory is of use afterwards.
+        pattern, moved, threads: see `WordParts.rows`.
+    """
+    rows = _Rows(tables, moved)
+    with _Threads(threads) as at_once:
+        rows.last = max(at_once(rows.pack, range(len(tables))))
+        if rows.are_few or not rows.fit_in_numbers:
+            least = rows.write_all()
+        else:
+            ranges = rows.find_ranges(threads)
+            at_once(rows.count, range(len(tables)))
+            rows.place_ranges()
+            at_once(rows.share_out, range(len(tables)))
+            least = min(at_once(rows.write, range(ranges)))
+    if least < 0:
+        raise too_many(int(rows.counts.view(np.uint64).max()))
+    return WordCounts(
+        rows.word_bytes[: rows.size], rows.offsets, rows.counts, rows.positions, pattern
+    )
+
+
+def load_kernels_of_rows() -> None:
+    """Load, or compile, what makes many words rows, while other threads still count them."""
+    compile_declared(
+        word_rows.pack_entries,
+        word_rows.count_shares,
+        word_rows.share_rows,
+        word_rows.sort_by_digit,
+        word_rows.gather_rows,
+    )
+
+
+class _Rows:
+    """Rows in the making.
+
+    Attributes:
+        positions, counts, offsets, word_bytes: of the rows. Until these are in order, ``positions``
+            has those of the entries of one table after the other.
+        size: bytes of all words.
+        last: no position is above.
+    """
+
+    last = 0
+
+    def __init__(self, tables: Sequence[WordTable], moved: Moved | None) -> None:
+        self._tables, self._moved = tables, moved
+        self._part_bits = (len(tables) - 1).bit_length()
+        self._begins = _begins(map(len, tables))
+        self._bits = max(map(len, tables)).bit_length() + self._part_bits
+        words = self._begins[-1]
+        self.size = sum(int(table.used["word_bytes"][0]) for table in tables)
+        # One after the other, so that most of them lies in large pages.
+        memory = in_pages(8 * (3 * words + 1) + self.size + word_rows.ROOM, np.uint8)
+        columns = memory[: 8 * (3 * words + 1)].view(np.int64)
+        self.positions, self.counts, self.offsets = np.split(columns, [words, 2 * words])
+        self.word_bytes = memory[columns.nbytes :]
+
+    def _of_table(self, part: int) -> NDArray[np.int64]:
+        return self.positions[self._begins[part] : self._begins[part + 1]]
+
+    def pack(self, part: int) -> int:
+        """Move the entries of one table to its front, list their positions; the last of these."""
+        table, positions = self._tables[part], self._of_table(part)
+        word_rows.pack_entries(table.entries, table.arena, positions)
+        give_back(table.entries[4 * len(positions) :])
+        if self._moved is not None:
+            positions[:] = self._moved(positions)
+        return int(positions.max(initial=0))
+
+    @property
+    def are_few(self) -> bool:
+        """Whether ranges of them are not worth making."""
+        return len(self.positions) <= _FEW
+
+    @property
+    def fit_in_numbers(self) -> bool:
+        """Whether one number can hold a position up to the last one, and where its entry is."""
+        return self._bits + self.last.bit_length() <= _ALL_BITS
+
+    def find_ranges(self, threads: int) -> int:
+        """Ranges of positions with about as many words in each, some for each thread; how many."""
+        words = len(self.positions)
+        # As many for each thread, so that all of them end at about the same time.
+        number = min(max(words // (_ROWS * threads), 1) * threads, _MOST_RANGES)
+        sample = np.sort(self.positions[:: max(words // (_SAMPLE * number), 1)])
+        self._shift = max(self.last.bit_length() - _CELL_BITS, 0)
+        cells = np.zeros((self.last >> self._shift) + 1, np.int64)
+        if words:
+            cells[sample[np.arange(1, number) * len(sample) // number] >> self._shift] = 1
+        self._ranges = np.cumsum(cells)
+        number = int(self._ranges[-1]) + 1
+        begins = np.searchsorted(self._ranges, np.arange(number)) << self._shift
+        self._between = [*begins.tolist(), self.last]
+        # Of each range in each table words and bytes; no two tables share a cache line.
+        shape = len(self._tables), -(-number // _APART) * _APART, 2
+        self._shares = in_lines(2 * shape[0] * shape[1], np.int64).reshape(shape)
+        return number
+
+    def count(self, part: int) -> None:
+        """Count the words of one table in each range."""
+        cells = self._ranges, self._shift
+        word_rows.count_shares(
+            self._tables[part].entries, self._of_table(part), *cells, self._shares[part]
+        )
+
+    def place_ranges(self) -> None:
+        """Give each range a place, and in it each table one; the same for their bytes."""
+        words, sizes = self._shares[:, :, 0].T, self._shares[:, :, 1].sum(axis=0)
+        self._first_rows, self._first_bytes = _begins(words.sum(axis=1)), _begins(sizes)
+        words[:] = np.cumsum(words).reshape(words.shape) - words
+        self._numbers = in_pages(len(self.positions), np.int64)
+
+    def share_out(self, part: int) -> None:
+        """Put the rows of one table to those of their ranges."""
+        bits = self._part_bits, self._bits
+        place = self._ranges, self._shift, part, *bits
+        word_rows.share_rows(self._of_table(part), *place, self._shares[part], self._numbers)
+
+    def write(self, number: int) -> int:
+        """The rows of one range; the least of their counts."""
+        mine = slice(*self._first_rows[number : number + 2])
+        numbers, positions = self._numbers[mine], self.positions[mine]
+        first, last = self._between[number : number + 2]
+        least = first << self._bits
+        ordered = sorted_keys(numbers, self._bits, (last - first).bit_length(), positions, least)
+        begin, end = self._first_bytes[number : number + 2]
+        count = self._gather(ordered, self._bits, mine.start, begin, end)
+        np.right_shift(ordered, np.int64(self._bits), out=positions)
+        return count
+
+    def write_all(self) -> int:
+        """All rows, where they are few or positions leave no room for numbers."""
+        numbers = np.concatenate(
+            [
+                np.arange(len(table), dtype=np.int64) << self._part_bits | part
+                for part, table in enumerate(self._tables)
+            ]
+        )
+        order = order_of_positions(self.positions)
+        self.positions[:] = self.positions[order]
+        return self._gather(numbers[order], _ALL_BITS, 0, 0, len(self.word_bytes))
+
+    def _gather(self, numbers: NDArray[np.int64], bits: int, row: int, begin: int, end: int) -> int:
+        places = np.array([table.place for table in self._tables], np.int64)
+        offsets = self.offsets[row : row + len(numbers) + 1]
+        counts = self.counts[row : row + len(numbers)]
+        columns = self.word_bytes, offsets, counts
+        word_rows.gather_rows(places, self._part_bits, numbers, bits, *columns, begin, end)
+        return int(counts.min(initial=0))
+
+
+class _Threads:
+    """Calls a function of numbers in several threads, of which the calling one is one."""
+
+    def __init__(self, number: int) -> None:
+        self._others = number - 1
+        self._pool = ThreadPoolExecutor(self._others) if self._others else None
+
+    def __enter__(self) -> _Threads:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def __call__(self, call: Callable[[int], Result], numbers: Iterable[int]) -> list[Result]:
+        """What the function gives, in any order."""
+        waiting, results = deque(numbers), list[Result]()
+
+        def work() -> None:
+            while waiting:
+                try:
+                    number = waiting.popleft()
+                except IndexError:  # another thread took it
+                    return
+                results.append(call(number))
+
+        working = []
+        if self._pool is not None:
+            working = [self._pool.submit(work) for _ in range(min(self._others, len(waiting) - 1))]
+        work()
+        for one in working:
+            one.result()
+        return results
+
+
+def _begins(sizes: Iterable[int]) -> list[int]:
+    """Where each of several parts of these sizes begins, and where the last one ends."""
+    return [0, *np.cumsum(list(sizes)).tolist()]
+
+
+class WordParts:
+    """Tables of words, and what each of them holds; a word belongs to one of them by its hash.
+
+    Attributes:
+        tables: a power of two of them.
+        used: their records, see `kernels.counting.word_table`.
+        bits: room for about 0.6 · 2^bits words, from the start.
+    """
+
+    def __init__(self, bits: int, threads: int = 1, table_bytes: int | None = None) -> None:
+        """Empty tables.
+
+        Args:
+            bits: for how many words.
+            threads: how many add words.
+            table_bytes: bounds, see `WordTable`: then there is one table, for one thread.
+        """
+        self.bits = max(bits, FEWEST_BITS)
+        if table_bytes is not None:
+            self.tables = [WordTable(bits, table_bytes)]
+            self.used = self.tables[0].used
+        else:
+            each = 1 if threads == 1 and bits < _FEWEST_PART_BITS else _PARTS_OF_EACH
+            part_bits = (min(each * threads, _MOST_PARTS) - 1).bit_length()
+            entries = empty_entries(max(self.bits - part_bits, FEWEST_BITS) + part_bits)
+            self.used = in_lines(USED.itemsize << part_bits, np.uint8).view(USED)
+            self.tables = [
+                WordTable(memory=(part, first_arena(for_many=bits >= _FEWEST_PART_BITS), used))
+                for part, used in zip(
+                    np.split(entries, 1 << part_bits),
+                    np.split(self.used, 1 << part_bits),
+                    strict=True,
+                )
+            ]
+        self._growing = [threading.Lock() for _ in self.tables]
+
+    def make_room(self, part: int, words: int, arena_bytes: int) -> bool:
+        """Make room in a table, see `WordTable.make_room`."""
+        table, larger = self.tables[part], None
+        with self._growing[part]:
+            if len(self.tables) > 1 and len(table) + words > table.limit:
+                # Others wait while words are moved, so fresh memory is touched before.
+                larger = empty_entries(table.bits + 1)
+                larger[::_TOUCHED] = 0
+            with self.held(part):
+                return table.make_room(words, arena_bytes, larger)
+
+    @contextmanager
+    def held(self, part: int) -> Iterator[WordTable]:
+        """A table that no other thread reads or writes meanwhile."""
+        hold_table(self.used, part)
+        try:
+            yield self.tables[part]
+        finally:
+            let_table_go(self.used, part)
+
+    def rows(
+        self,
+        pattern: SplitPattern,
+        moved: Callable[[NDArray[np.int64]], NDArray[np.int64]] | None = None,
+        threads: int = 1,
+    ) -> WordCounts:
+        """All words, in order of first position; the tables are empty then.
+
+        Args:
+            pattern: what made the words.
+            moved: gives first positions (int64) their final values, in the same order.
+            threads: how many of them make rows; each those of a range of positions.
+        """
+        tables, self.tables = self.tables, []
+        return rows_of(tables, pattern, moved, threads)

@@ -1,4 +1,4 @@
-"""Pieces of files become token ids, by many threads, in order; knows no shard."""
+"""Files are cut into pieces, and pieces become token ids, by many threads, in order."""
 
 from __future__ import annotations
 
@@ -6,18 +6,25 @@ import os
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.corpus import (
+    RECORD_END,
+    ChunkGroup,
     ChunkText,
     Reading,
     SmallFiles,
     SourceFile,
+    first_cut,
+    open_source,
+    read_alike_together,
+    read_documents,
+    with_small_together,
 )
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.encoding import (
@@ -31,12 +38,6 @@ from bpeline.tokenizer_core.encoding import (
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.processors import thread_count
 from bpeline.tokenizer_core.shards.shard_formats import smallest_dtype
-from bpeline.tokenizer_core.shards.shard_plan import (
-    AnyPiece,
-    Piece,
-    whole_files,
-    with_small_together,
-)
 from bpeline.tokenizer_core.splitting import Cuts, behind_lines
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.vocabulary import SpecialPolicy, find_special_tokens
@@ -46,8 +47,132 @@ _LEAST_PIECE = 1 << 17
 _SHARE = 8  # pieces per thread, so that all end at about the same time
 _AHEAD = 4  # pieces per thread under way or waiting to be written
 NO_SEPARATOR = "none"  # typed for text files that are one document each
-_PIECES = Piece, SmallFiles
 _VERSION = 6  # raised whenever the same files and settings give other shards than before
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What one thread encodes at a time.
+
+    Attributes:
+        file: where it stands.
+        begin, end: bytes of the file's text; both are legal cuts.
+        spent: bytes on disk that it stands for.
+        unpacked: its bytes, when the file is compressed and they are known already.
+        row_ids: what names its documents, see `SourceBytes.row_ids`.
+        ends_file: whether the file's last document ends with it.
+    """
+
+    file: SourceFile
+    begin: int
+    end: int
+    spent: int
+    unpacked: Text | None = None
+    ends_file: bool = False
+    row_ids: Sequence[bytes] = ()
+
+    def read(self, reading: Reading, id_field: str) -> ChunkText:
+        """Its documents; arguments and errors as `read_documents`."""
+        raw = self.unpacked
+        if raw is None:
+            with closing(open_source(self.file, 0)) as source:
+                raw = source.take(self.begin, self.end)
+        return read_documents(raw, self.file, self.begin, reading, id_field, self.row_ids)
+
+
+AnyPiece: TypeAlias = Piece | SmallFiles
+
+
+def whole_files(
+    files: Iterable[SourceFile], reading: Reading, piece_bytes: int, id_field: str
+) -> Generator[Piece, None, None]:
+    """The pieces of files, the last of which ends each; an empty file has one as well."""
+    for file in files:
+        if not file.is_streamed and file.size <= piece_bytes:
+            yield Piece(file, 0, file.size, file.size, ends_file=True)
+            continue
+        with closing(FileCutter(file, reading, piece_bytes, id_field)) as cutter:
+            yield from cutter.pieces(None)
+
+
+class FileCutter:
+    """Cuts one file from its beginning to its end."""
+
+    def __init__(
+        self,
+        file: SourceFile,
+        reading: Reading,
+        piece_bytes: int,
+        id_field: str = "",
+    ) -> None:
+        self._file, self._id_field = file, id_field
+        self._cuts = reading.quick_cuts(file.format)
+        self._document_cuts = document_cuts(reading, file)
+        self._piece_bytes = piece_bytes
+        self._source = open_source(file, self._cuts.behind, reading.text_field, id_field=id_field)
+        self._spent = 0
+        self.position = 0
+
+    @property
+    def is_at_end(self) -> bool:
+        return self._source.reach(self.position + 1) == self.position
+
+    def next_target(self, shard_bytes: int) -> int:
+        """Where the shard that begins here ends at the earliest."""
+        return (self.position // shard_bytes + 1) * shard_bytes
+
+    def pieces(self, target: int | None) -> Iterator[Piece]:
+        """Pieces from here up to the first document end at or after ``target``, or of the file."""
+        end = None
+        while self.position != end:
+            step = (self.position // self._piece_bytes + 1) * self._piece_bytes
+            cut = first_cut(self._source, self._cuts, step)
+            if end is None and target is not None and cut >= target:
+                # Piece by piece: a compressed file without a separator would be in memory whole.
+                found = first_cut(self._source, self._document_cuts, target, cut)
+                end, target = (None, cut + 1) if found < 0 else (found, target)
+            cut = cut if end is None else min(cut, end)
+            begin, spent, self.position = self.position, self._spent, cut
+            plain = not self._file.is_streamed
+            unpacked = None if plain else self._source.take(begin, cut)
+            row_ids = self._ids_of(unpacked)
+            self._spent = self._source.spent(cut)
+            last = self.is_at_end
+            yield Piece(self._file, begin, cut, self._spent - spent, unpacked, last, row_ids)
+            if last:
+                return
+
+    def skip(self, end: int) -> int:
+        """Go on at ``end``; bytes on disk that were passed."""
+        while self.position < end and self._file.is_streamed:
+            step = min(self._source.reach(self.position + self._piece_bytes), end)
+            if step == self.position:  # the file ends before
+                break
+            self._ids_of(self._source.take(self.position, step))
+            self.position = step
+        spent, self.position = self._spent, end
+        self._spent = self._source.spent(end)
+        return self._spent - spent
+
+    def _ids_of(self, taken: Text | None) -> Sequence[bytes]:
+        """What names the documents that were taken."""
+        if taken is None or not self._id_field or not self._file.is_of_records:
+            return ()
+        rows = np.count_nonzero(taken.data[: taken.size] == RECORD_END[0])
+        return self._source.row_ids(int(rows))
+
+    def close(self) -> None:
+        self._source.close()
+
+
+def document_cuts(reading: Reading, file: SourceFile) -> Cuts:
+    """Where documents of a file end, and nowhere else."""
+    if file.format != "text":
+        return reading.cuts(file.format)
+    return Cuts(special_tokens=reading.special_bytes)
+
+
+_PIECES = Piece, SmallFiles
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,7 +245,7 @@ class FileEncoding:
         id_count: one more than the greatest id of the tokenizer: what a format chooses dtype by.
         id_field: the field of a row or JSON line that names its document, for the index; empty:
             none.
-        special_tokens: of the tokenizer, with their ids, for who reads the ids.
+        special_tokens: of the tokenizer, with their ids, for readers of the ids.
         dropping: gives the ids instead, where merges are left out at random; which ones, the name
             of the file and the place in it decide.
     """
@@ -161,9 +286,20 @@ class FileEncoding:
     def pieces(
         self, files: Iterable[SourceFile], piece_bytes: int
     ) -> Generator[AnyPiece, None, None]:
-        """What whole files are encoded in, in their order."""
-        cut = whole_files if self.dropping is not None else with_small_together
-        yield from cut(files, self.reading, piece_bytes, self.id_field)
+        """What whole files are encoded in, in their order.
+
+        `SmallFiles` stand for several files in a row of one piece each. They are read here, by the
+        caller: one at a time.
+        """
+        reading = self.reading
+        if self.dropping is not None or not read_alike_together(reading):
+            yield from whole_files(files, reading, piece_bytes, self.id_field)
+            return
+        for work in with_small_together(map(ChunkGroup, files), piece_bytes, fewest=1):
+            if isinstance(work, ChunkGroup):
+                yield from whole_files([work.file], reading, piece_bytes, self.id_field)
+            else:
+                yield SmallFiles.read(work, reading)
 
     def key(self, files: Sequence[SourceFile], *place: Any) -> str:
         """Digest of everything that ids of these files (or of a place in one) depend on."""
@@ -364,13 +500,7 @@ def file_encoding_of(
     dropout: float = 0.0,
     seed: int = 0,
 ) -> FileEncoding:
-    """How a tokenizer makes ids of files; for the options see `Tokenizer.encode_files`.
-
-    Raises:
-        InvalidSpecialToken: ``end_of_text`` is no special token of this tokenizer.
-        InvalidOption: no such policy for invalid UTF-8; dropout that this tokenizer cannot have,
-            or together with ``replace``, which moves the places that it depends on.
-    """
+    """How a tokenizer makes ids of files; for the options see `Tokenizer.encode_files`."""
     require_dropout(dropout)
     if dropout and invalid_utf8 != "strict":
         raise InvalidOption(
@@ -412,10 +542,6 @@ def encode_in_order(
 
     Yields:
         ``(piece, EncodedPiece)`` for each piece, anything else as it is, in their order.
-
-    Raises:
-        InvalidOption: less than one thread.
-        UnreadableSource, InvalidUtf8, CorpusChanged: a file cannot be read.
     """
     threads = thread_count(threads)
     if threads == 1:

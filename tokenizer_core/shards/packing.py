@@ -1,4 +1,4 @@
-"""Documents of token shards, shuffled and packed into sequences of one length; encodes nothing.
+"""Documents of token shards, shuffled and packed into sequences of one length.
 
 The result is a directory of token shards in which a sequence takes the place of a document. The
 order of documents is decided by a seed, one file after another is written, and what was finished
@@ -8,7 +8,7 @@ is kept when the same call comes again.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -20,20 +20,19 @@ from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.kernels.tables.random_numbers import STEP, scramble
-from bpeline.tokenizer_core.shards.earlier_shards import EarlierShards
-from bpeline.tokenizer_core.shards.known_formats import shard_format
-from bpeline.tokenizer_core.shards.number_files import NpyFile
-from bpeline.tokenizer_core.shards.packed_parts import (
+from bpeline.tokenizer_core.shards.shard_formats import NpyFile, ShardFormat, shard_format
+from bpeline.tokenizer_core.shards.shard_job import EarlierShards
+from bpeline.tokenizer_core.shards.shard_places import (
+    FileRecord,
+    ShardPlace,
+    ShardRecord,
+    shard_place,
+)
+from bpeline.tokenizer_core.shards.token_shards import (
     PACK_VERSION,
     PART,
     PARTS_HEADER,
     PARTS_SUFFIX,
-)
-from bpeline.tokenizer_core.shards.shard_formats import ShardFormat
-from bpeline.tokenizer_core.shards.shard_places import ShardPlace, shard_place
-from bpeline.tokenizer_core.shards.token_shards import (
-    FileRecord,
-    ShardRecord,
     TokenShards,
 )
 
@@ -75,7 +74,7 @@ def pack_shards(
         seed: decides the order of documents; from 0 to 2⁶⁴ − 1.
         format: that of ``shards`` where nothing is said.
         shard_tokens: ids in a packed shard, about; they are in memory while it is written.
-        on_shard: told of each shard when it is there.
+        on_shard: called with each shard when it is there.
         write: writes all shards, wherever it likes: calls `Packing.write` of an equal packing with
             every number below ``shards_to_write``, and gives what that returned, in order.
 
@@ -91,27 +90,24 @@ def pack_shards(
     """
     layout = shards.format if format is None else shard_format(format)
     place = shard_place(out)
-    earlier = EarlierShards.at(place.files)
+    earlier = EarlierShards.at(place)
     if earlier is not None and not earlier.packed:
         raise InvalidOption(
-            f"{place.files.location} holds documents, and packed sequences would take their place",
+            f"{place.location} holds documents, and packed sequences would take their place",
             "a directory of its own",
-            f"pack_shards(shards, '{place.files.location}/packed', {length})",
+            f"pack_shards(shards, '{place.location}/packed', {length})",
         )
     with place.alone(), tempfile.TemporaryDirectory(prefix="bpeline-packing-") as held:
         # Each packed shard is made of all others: those of a store are fetched once.
         packing = Packing(shards.fetch(held), place, length, seed, layout, shard_tokens)
         records = []
-        for record in _one_by_one(packing) if write is None else write(packing):
+        numbers = range(packing.shards_to_write)
+        for record in map(packing.write, numbers) if write is None else write(packing):
             records.append(record)
             if on_shard is not None:
                 on_shard(record)
         place.publish_manifest(packing.about, records)
-    return TokenShards(place.files.location, layout)
-
-
-def _one_by_one(packing: Packing) -> Iterator[ShardRecord]:
-    return map(packing.write, range(packing.shards_to_write))
+    return TokenShards(place.location, layout)
 
 
 class Packing:
@@ -162,7 +158,7 @@ class Packing:
         tokens = int(self._ends[-1]) if len(self._ends) else 0
         self._tokens = tokens - tokens % length
         self.shards_to_write = -(-self._tokens // shard_tokens)
-        told = shards.manifest
+        manifest = shards.manifest
         same = ("tokenizer", "id_count", "special_tokens", "end_of_text")
         packed = {
             "version": PACK_VERSION,
@@ -170,10 +166,10 @@ class Packing:
             "seed": seed,
             "documents": len(shards),
             "left_out_tokens": tokens % length,
-            "shards": digest_of(told["shards"]),
+            "shards": digest_of(manifest["shards"]),
         }
         self.about = {
-            **{name: told[name] for name in same},
+            **{name: manifest[name] for name in same},
             "shard_format": format.name,
             "dtype": self._dtype,
             "packed": packed,
@@ -191,7 +187,7 @@ class Packing:
         end = min(begin + self._shard_tokens, self._tokens)
         ids, parts = self._gathered(begin, end)
         suffixes = (*self._format.suffixes, PARTS_SUFFIX)
-        paths = [self._place.files.folder / f"{name}{suffix}" for suffix in suffixes]
+        paths = [self._place.folder / f"{name}{suffix}" for suffix in suffixes]
         with ExitStack() as publishing:
             aside = [publishing.enter_context(DURABLE.writing_aside(path)) for path in paths]
             with (

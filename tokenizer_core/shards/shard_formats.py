@@ -1,29 +1,35 @@
 """What a token shard looks like on disk: its files, how they are written and mapped back.
 
-A format is a value, so that one which needs another library can live where that is allowed.
+Parquet: any reader finds the column ``ids``, a list of uint16 or uint32 for each document. Rows of
+documents that were encoded have ``id`` as well, text or null: what names the document, a number in
+digits. Needs pyarrow.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 import struct
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.bounded_files import open_file
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
-from bpeline.tokenizer_core.shards.number_files import (
-    NPY_HEADER,
-    HashedFile,
-    NpyFile,
-    NumbersFile,
-    sha256_of,
-)
+
+if TYPE_CHECKING:
+    import pyarrow
+
+NPY_HEADER = 128  # bytes of a .npy file before its numbers
+_MAGIC = b"\x93NUMPY\x01\x00"
+_LENGTH_BYTES = 2
 
 # The opening of an .idx file of Megatron-LM: magic, version, code of the dtype, sequences, and one
 # more than documents.
@@ -34,6 +40,99 @@ _MEGATRON_UINT16 = 65_500  # ids from which on it keeps them as int32
 _MOST_INT32 = (1 << 31) - 1
 _MAPPED = 1_000  # shards; a process may map some 65,000 files
 _BLOCK = 1 << 17  # numbers at a time, where a file is derived from another part of it
+
+COLUMN = "ids"
+ID = "id"
+_GROUP_TOKENS = 1 << 22  # of a row group, about: what a reader holds at a time
+
+
+class NumbersFile:
+    """A new file, appended to without a buffer in between.
+
+    Attributes:
+        path: which must not exist yet.
+        dtype: of the numbers.
+    """
+
+    def __init__(self, path: Path, dtype: str | np.dtype[Any]) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        self.path, self.dtype = path, np.dtype(dtype)
+        self._descriptor = os.open(path, flags, 0o666)
+
+    def append(self, numbers: NDArray[Any]) -> None:
+        """Write an array in little-endian order."""
+        little = np.ascontiguousarray(numbers, numbers.dtype.newbyteorder("<"))
+        self.write(little.view(np.uint8).data)
+
+    def write(self, content: bytes | memoryview) -> None:
+        """Append bytes."""
+        view = memoryview(content)
+        while view:
+            view = view[os.write(self._descriptor, view) :]
+
+    def write_over(self, begin: int, content: bytes) -> None:
+        """Replace bytes that were written, such as a header that the end decides."""
+        os.pwrite(self._descriptor, content, begin)
+
+    def close(self) -> None:
+        """All is written; release the file."""
+        os.close(self._descriptor)
+
+    def sha256(self) -> str:
+        """Of the file that was closed."""
+        return sha256_of(self.path)
+
+
+class HashedFile(NumbersFile):
+    """A file that is hashed as it grows, while others encode and the bytes are in the caches."""
+
+    def __init__(self, path: Path, dtype: str | np.dtype[Any]) -> None:
+        super().__init__(path, dtype)
+        self._hash = hashlib.sha256()
+
+    def write(self, content: bytes | memoryview) -> None:
+        self._hash.update(content)
+        super().write(content)
+
+    def sha256(self) -> str:
+        return self._hash.hexdigest()
+
+
+class NpyFile(NumbersFile):
+    """A one-dimensional array of NumPy; its header is written when the length is known.
+
+    Args:
+        path, dtype: as above; records of named fields, too.
+        header: bytes that are kept for it.
+    """
+
+    def __init__(self, path: Path, dtype: str | np.dtype[Any], header: int = NPY_HEADER) -> None:
+        super().__init__(path, dtype)
+        self.write(bytes(header))
+        self._header = header
+        self._count = 0
+
+    def append(self, numbers: NDArray[Any]) -> None:
+        super().append(numbers)
+        self._count += len(numbers)
+
+    def close(self) -> None:
+        self.write_over(0, _npy_header(self.dtype, self._count, self._header))
+        super().close()
+
+
+def _npy_header(dtype: np.dtype[Any], count: int, size: int) -> bytes:
+    """The opening of a .npy file, version 1.0, filled up to a length that holds any count."""
+    little = np.lib.format.dtype_to_descr(dtype.newbyteorder("<"))
+    fields = f"{{'descr': {little!r}, 'fortran_order': False, 'shape': ({count},), }}".encode()
+    rest = size - len(_MAGIC) - _LENGTH_BYTES
+    return _MAGIC + rest.to_bytes(_LENGTH_BYTES, "little") + fields.ljust(rest - 1) + b"\n"
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal digits."""
+    with open_file(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class ShardWriter(Protocol):
@@ -223,10 +322,104 @@ def _megatron_dtype(ids: int) -> str:
     return "uint16" if ids < _MEGATRON_UINT16 else "int32"
 
 
+class _ParquetWriter(ShardWriter):
+    """NAME.parquet: row groups of whole documents, zstd."""
+
+    def __init__(self, paths: Sequence[Path], dtype: str, with_ids: bool = False) -> None:
+        import pyarrow
+        import pyarrow.parquet
+
+        self._type = pyarrow.list_(pyarrow.from_numpy_dtype(np.dtype(dtype)))
+        fields = [pyarrow.field(COLUMN, self._type, nullable=False)]
+        names = [ID] if with_ids else []
+        fields += [pyarrow.field(name, pyarrow.string()) for name in names]
+        self._schema = pyarrow.schema(fields)
+        self._file = pyarrow.parquet.ParquetWriter(
+            paths[0], self._schema, compression="zstd", use_dictionary=names, write_statistics=names
+        )
+        self._dtype = dtype
+        self._written = 0  # ids in row groups
+        self._ids: list[NDArray[Any]] = []
+        self._held = 0  # ids not in row groups yet
+        self._ends: list[NDArray[np.int64]] = []
+
+    def add(self, ids: NDArray[Any], ends: NDArray[np.int64]) -> None:
+        self._ids.append(ids)
+        self._held += len(ids)
+        self._ends.append(ends)
+        if self._held >= _GROUP_TOKENS:
+            self._write_group()
+
+    def _write_group(self) -> None:
+        """Write the documents that have ended, keep what is open."""
+        import pyarrow
+
+        ends = np.concatenate(self._ends) - self._written
+        if not len(ends):
+            return
+        ids = np.concatenate(self._ids)
+        edges = np.append(0, ends)
+        complete = int(edges[-1])
+        rows = pyarrow.ListArray.from_arrays(
+            pyarrow.array(edges, pyarrow.int32()), pyarrow.array(ids[:complete]), type=self._type
+        )
+        columns = [rows, *self._columns(len(ends))]
+        self._file.write_table(pyarrow.Table.from_arrays(columns, schema=self._schema))
+        self._written += complete
+        self._ids, self._ends = [ids[complete:]], []
+        self._held = len(ids) - complete
+
+    def _columns(self, rows: int) -> list[pyarrow.Array]:
+        """The columns beside the ids of the next rows."""
+        return []
+
+    def close(self) -> None:
+        if self._ends:
+            self._write_group()
+        self._file.close()
+
+
+class _ParquetRowWriter(_ParquetWriter, RowWriter):
+    """The same with the id of each document."""
+
+    def __init__(self, paths: Sequence[Path], dtype: str) -> None:
+        super().__init__(paths, dtype, with_ids=True)
+        self._waiting: deque[str | None] = deque()
+
+    def name(self, ids: Sequence[bytes], number: int) -> None:
+        self._waiting.extend(map(_id_of, ids) if ids else [None] * number)
+
+    def _columns(self, rows: int) -> list[pyarrow.Array]:
+        import pyarrow
+
+        return [pyarrow.array([self._waiting.popleft() for _ in range(rows)], pyarrow.string())]
+
+
+def _id_of(given: bytes) -> str | None:
+    """What names a document, as text: a number in digits."""
+    if not given:
+        return None
+    value = json.loads(given)
+    return value if isinstance(value, str) else given.decode()
+
+
+def _read_parquet(paths: Sequence[Path], dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """A whole shard in memory."""
+    import pyarrow.parquet
+
+    table = pyarrow.parquet.read_table(paths[0], columns=[COLUMN])
+    chunks: list[pyarrow.ListArray] = table.column(COLUMN).chunks
+    ids = [chunk.flatten().to_numpy(zero_copy_only=False) for chunk in chunks]
+    lengths = [chunk.value_lengths().to_numpy(zero_copy_only=False) for chunk in chunks]
+    edges = np.cumsum(np.concatenate([np.zeros(1, np.int64), *lengths]), dtype=np.int64)
+    return np.concatenate([np.empty(0, dtype), *ids]), edges
+
+
 # NAME.bin: ids; NAME.idx: edges.
 BIN = ShardFormat(
     "bin", (".bin", ".idx"), partial(_TwoFiles, HashedFile), partial(_read, 0), kept=_MAPPED
 )
+
 # The same numbers, each file with a header before them.
 NPY = ShardFormat(
     "npy",
@@ -235,7 +428,27 @@ NPY = ShardFormat(
     partial(_read, NPY_HEADER),
     kept=_MAPPED,
 )
+
 # What Megatron-LM and NeMo read: ``--data-path DIRECTORY/NAME``.
 MEGATRON = ShardFormat(
     "megatron", (".bin", ".idx"), _Megatron, _read_megatron, _megatron_dtype, _MAPPED
 )
+
+PARQUET = ShardFormat(
+    "parquet", (".parquet",), _ParquetWriter, _read_parquet, write_rows=_ParquetRowWriter
+)
+
+_FORMATS = {format.name: format for format in (BIN, NPY, MEGATRON, PARQUET)}
+
+
+def shard_format(format: str | ShardFormat) -> ShardFormat:
+    """A format by its name, or the format that was given."""
+    if isinstance(format, ShardFormat):
+        return format
+    if format not in _FORMATS:
+        raise InvalidOption(
+            f"there are no token shards of the format {format!r}",
+            f"{', '.join(_FORMATS)}, or a ShardFormat",
+            'format="bin"',
+        )
+    return _FORMATS[format]

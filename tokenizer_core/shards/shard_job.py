@@ -1,12 +1,16 @@
 """Files in, token shards out: bounded memory, resumed where it stopped.
 
-One thread plans pieces and writes shards in order, others read and encode pieces ahead of it.
-Knows plans, encodings and shards; no tokenizer.
+One thread plans pieces and writes shards in order, others read and encode pieces ahead of it. Small
+files are whole in a shard together with others. A file larger than a shard is divided among shards
+of its own, each ending where a document ends: at the first separator (or line, for JSON lines) at
+or after the next multiple of the shard's size. A text file without a separator is one document and
+so is never divided.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
@@ -18,30 +22,218 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.corpus import SmallFiles, SourceFile
+from bpeline.tokenizer_core.bounded_files import parse_json, read_bounded
+from bpeline.tokenizer_core.corpus import (
+    Reading,
+    SmallFiles,
+    SourceFile,
+)
 from bpeline.tokenizer_core.durable_files import DURABLE
-from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.shards.document_index import INDEX_SUFFIXES, INDEX_VERSION, IndexWriter
-from bpeline.tokenizer_core.shards.earlier_shards import EarlierShards
-from bpeline.tokenizer_core.shards.file_encoding import EncodedPiece, FileEncoding, encode_in_order
-from bpeline.tokenizer_core.shards.shard_formats import ShardFormat, ShardWriter
-from bpeline.tokenizer_core.shards.shard_places import ShardPlace
-from bpeline.tokenizer_core.shards.shard_plan import (
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer, MissingSource
+from bpeline.tokenizer_core.shards.file_encoding import (
     AnyPiece,
+    EncodedPiece,
     FileCutter,
-    ShardPart,
-    plan_parts,
-    plan_shards,
+    FileEncoding,
+    document_cuts,
+    encode_in_order,
+)
+from bpeline.tokenizer_core.shards.shard_formats import ShardFormat, ShardWriter
+from bpeline.tokenizer_core.shards.shard_places import (
+    FileRecord,
+    ShardPlace,
+    ShardRecord,
+    read_manifest,
 )
 from bpeline.tokenizer_core.shards.token_shards import (
-    FileRecord,
-    ShardRecord,
+    INDEX_SUFFIXES,
+    INDEX_VERSION,
+    SOURCES_BYTES,
+    SOURCES_SUFFIX,
+    IndexWriter,
     TokenShards,
 )
+
+_COMPRESSED_STEP = 2 << 20  # bytes of text in memory while shards are only counted
+_GROWTH = 4  # what text of a compressed file is reckoned to be of its size on disk
+
+_MOST_READ = 256  # shards that are gone, of which files are named: of a store, a request each
 
 SHARD_BYTES = 256 << 20
 # File, spans and ids of its next documents: see `IndexWriter.add`, `RowWriter.name`.
 PlaceDocuments = Callable[[SourceFile, NDArray[np.int64], Sequence[bytes]], None]
+
+
+def plan_shards(
+    files: Sequence[SourceFile], reading: Reading, shard_bytes: int
+) -> Iterator[tuple[list[SourceFile], bool]]:
+    """Runs of files in order, and whether it is one file that is to be divided."""
+    run: list[SourceFile] = []
+    size = 0
+    for file in files:
+        room = file.size * (_GROWTH if file.is_streamed else 1)
+        divided = room > shard_bytes and document_cuts(reading, file).possible
+        if run and (divided or size + room > shard_bytes):
+            yield run, False
+            run, size = [], 0
+        if divided:
+            yield [file], True
+        else:
+            run.append(file)
+            size += room
+    if run:
+        yield run, False
+
+
+@dataclass(frozen=True, slots=True)
+class ShardPart:
+    """Some shards of a job that may be written by themselves.
+
+    Attributes:
+        number: of the first of them.
+        files: which they are made of; exactly one when it is divided.
+        divided: whether shards are parts of that file.
+        begin, end: bytes of the divided file's text; both are where shards end. None is its end.
+    """
+
+    number: int
+    files: tuple[SourceFile, ...]
+    divided: bool
+    begin: int = 0
+    end: int | None = None
+
+
+def plan_parts(
+    files: Sequence[SourceFile], reading: Reading, shard_bytes: int
+) -> Iterator[ShardPart]:
+    """The parts of a job: a shard each, but all shards of a compressed file together.
+
+    Of a plain file little is read. A compressed one is read to its end to know how many shards it
+    makes, and again to encode it, from its beginning.
+    """
+    number = 0
+    for run, divided in plan_shards(files, reading, shard_bytes):
+        if not divided:
+            yield ShardPart(number, tuple(run), False)
+            number += 1
+            continue
+        (file,) = run
+        ends = shard_ends(file, reading, shard_bytes)
+        if file.is_streamed:
+            yield ShardPart(number, (file,), True)
+        else:
+            for place, (begin, end) in enumerate(pairwise([0, *ends])):
+                yield ShardPart(number + place, (file,), True, begin, end)
+        number += len(ends)
+
+
+def shard_ends(file: SourceFile, reading: Reading, shard_bytes: int) -> list[int]:
+    """Where the shards of a divided file end, in bytes of its text."""
+    step = _COMPRESSED_STEP if file.is_streamed else shard_bytes
+    ends = []
+    with closing(FileCutter(file, reading, step)) as cutter:
+        while not cutter.is_at_end:
+            for _ in cutter.pieces(cutter.next_target(shard_bytes)):
+                pass
+            ends.append(cutter.position)
+    return ends
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierShards:
+    """Shards with a manifest.
+
+    Attributes:
+        place: where they are.
+        tokenizer: the digest of the one whose tokens they are.
+        packed: whether they are packed sequences.
+        records: of those whose record is sound.
+    """
+
+    place: ShardPlace
+    tokenizer: str
+    packed: bool
+    records: tuple[ShardRecord, ...]
+
+    @classmethod
+    def at(cls, place: ShardPlace) -> EarlierShards | None:
+        """What is there; None without a manifest."""
+        try:
+            manifest = read_manifest(place)
+        except MissingSource:
+            return None
+        shards = manifest.get("shards")
+        records = map(ShardRecord.of, shards if isinstance(shards, list) else [])
+        return cls(
+            place,
+            str(manifest["tokenizer"]),
+            "packed" in manifest,
+            tuple(record for record in records if record is not None),
+        )
+
+    def require_the_same(self, tokenizer: str, named: Set[str]) -> None:
+        """Refuse to write what would take the place of other tokens than a job's own.
+
+        Args:
+            tokenizer: the digest of the job's.
+            named: the paths of its files.
+        """
+        place = self.place.location
+        if self.tokenizer != tokenizer:
+            raise InvalidOption(
+                f"{place} holds the tokens of another tokenizer, {self.tokenizer[:12]}",
+                f"an empty directory, or one with tokens of this tokenizer, {tokenizer[:12]}",
+                "name another directory",
+            )
+        if self.packed:
+            raise InvalidOption(
+                f"{place} holds packed sequences",
+                "an empty directory, or one with the documents of the same files",
+                "name another directory",
+            )
+        other = ""
+        for path in self._paths(self.records):
+            if path is None or path in named:
+                return
+            other = path
+        if other:
+            raise InvalidOption(
+                f"{place} holds the tokens of other files, such as {other}, and of none that are "
+                "named now",
+                "an empty directory, or one with tokens of the same files, to which some were "
+                "added or of which some are gone",
+                "name another directory, or all files; or remove this one",
+            )
+
+    def say_what_is_gone(self, records: Iterable[ShardRecord], named: Set[str]) -> None:
+        """Warn of files whose tokens are among none of the new ``records``."""
+        kept = {record.name for record in records}
+        gone = [record for record in self.records if record.name not in kept]
+        paths = {path for path in self._paths(gone[:_MOST_READ]) if path is not None}
+        paths -= named
+        if paths:
+            first = ", ".join(sorted(paths)[:3])
+            warnings.warn(
+                f"the tokens of what is not named any more go from {self.place.location}: those of "
+                f"{first}{' and others' if len(paths) > 3 else ''}",
+                stacklevel=2,
+            )
+
+    def _paths(self, records: Sequence[ShardRecord]) -> Iterator[str | None]:
+        """The paths of the files in shards, one by one; None where that cannot be told."""
+        for record in records:
+            names = [one.name for one in record.files if one.name.endswith(SOURCES_SUFFIX)]
+            if not names:  # of a format version without an index
+                yield None
+            for name in names:
+                try:
+                    lines = read_bounded(self.place.path(name), SOURCES_BYTES).splitlines()
+                    paths = [str(parse_json(line)["path"]) for line in lines]
+                except (MissingSource, InvalidTokenizer, ValueError, KeyError, TypeError):
+                    yield None
+                else:
+                    yield from paths
+                self.place.forget(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +254,8 @@ class ShardJob:
         place: where they go.
         format: of the shards.
         shard_bytes: bytes of files that make a shard; documents are whole.
-        on_shard: told of each shard when it is there.
-        on_progress: told of bytes on disk that are behind us.
+        on_shard: called with each shard when it is there.
+        on_progress: called with bytes on disk that are done.
     """
 
     encoding: FileEncoding
@@ -100,9 +292,6 @@ class ShardJob:
         Args:
             write: calls `write_part` of an equal job with every part, in this directory; gives
                 what that returned, in the same order.
-
-        Raises:
-            BpelineError: as `run`, and whatever ``write`` raises.
         """
 
         def written() -> list[ShardRecord]:
@@ -129,7 +318,7 @@ class ShardJob:
             raise InvalidOption(
                 f"shard_bytes is {self.shard_bytes}", "1 or more", "leave shard_bytes out"
             )
-        earlier, named = EarlierShards.at(self.place.files), {file.path for file in self.files}
+        earlier, named = EarlierShards.at(self.place), {file.path for file in self.files}
         if earlier is not None:
             earlier.require_the_same(self.encoding.digest, named)
         with self.place.alone():
@@ -148,7 +337,7 @@ class ShardJob:
             if earlier is not None:
                 earlier.say_what_is_gone(records, named)
             self.place.publish_manifest(about, records)
-        return TokenShards(self.place.files.location, self.format)
+        return TokenShards(self.place.location, self.format)
 
     def _write(self, steps: Iterator[Any], threads: int | None) -> list[ShardRecord]:
         with closing(encode_in_order(self.encoding, steps, threads)) as encoded:
@@ -226,7 +415,7 @@ class ShardJob:
     def _write_shard(self, begin: _Begin, steps: Iterator[Any]) -> Callable[[], ShardRecord]:
         """Write the files of one shard aside; gives what publishes them."""
         suffixes = self.format.suffixes
-        folder = self.place.files.folder
+        folder = self.place.folder
         paths = [folder / f"{begin.name}{suffix}" for suffix in (*suffixes, *INDEX_SUFFIXES)]
         with ExitStack() as publishing:
             aside = [publishing.enter_context(DURABLE.writing_aside(path)) for path in paths]
@@ -292,7 +481,7 @@ class OpenShard:
     Args:
         write: `ShardWriter.add`, or what takes its place.
         encoding: how the ids were made.
-        place: told of documents before they end, where places are to be known.
+        place: called with documents before they end, where places are to be known.
 
     Attributes:
         tokens, documents, size: as in `ShardRecord`, so far.

@@ -1,124 +1,314 @@
-"""Token ids of many documents on disk: shards, their records, one manifest; encodes nothing.
+"""Token ids of many documents on disk, memory-mapped, and where the documents stood.
 
-A directory holds, for each shard, the files of its format (see `shard_formats`), those that tell
-where its documents stood (`document_index`), and
+Beside its ids and its record, a shard of documents has three files, whatever its format:
 
-    NAME.json   its record: what it was made from, its counts, the SHA-256 of each of its files;
-                written last, so it vouches for them
+    NAME.docs.npy        a record for each document: ``source``, a line of the next file; ``begin``
+                         and ``end``, bytes of the (decompressed) text of that file; ``id_end``,
+                         where its line ends in the last file, which begins where the one before
+                         ended
+    NAME.sources.jsonl   a line for each file: path, format, compression, size on disk, and the
+                         label of the source that named it
+    NAME.ids.jsonl       a line of JSON for each document that has an id: that id
 
-and manifest.json with the records of all shards, their sums, the tokenizer's digest and the
-settings. An end-of-text id belongs to the document before it.
+Of a text file begin and end are those of the document, without separators; of JSON lines those of
+its whole line, without the line feed; of files of records (Parquet, Arrow, CSV, …) those of the
+document among the documents of the file's text column, with a byte 255 after each.
+
+A shard of packed sequences has instead
+
+    NAME.parts.npy       a record for each document in it, in order: ``document``, its number in the
+                         shards that were packed; ``first``, the first of its ids that is here;
+                         ``begin``, where that stands in the shard's ids. It goes on up to the next
+                         ``begin``; what does not fit goes on in the next shard.
+
+An end-of-text id belongs to the document before it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.arguments import checked, row_number
-from bpeline.tokenizer_core.bounded_files import json_of, read_bounded
-from bpeline.tokenizer_core.digests import sealed, unsealed
+from bpeline.tokenizer_core.arguments import TextWithNames, check_fields, checked, row_number
+from bpeline.tokenizer_core.bounded_files import open_file, parse_json, read_bounded
+from bpeline.tokenizer_core.corpus import Source, SourceFile, find_source_files, open_source
 from bpeline.tokenizer_core.errors import (
+    CorpusChanged,
     CorruptFile,
     InvalidOption,
     InvalidTokenizer,
-    MissingSource,
 )
-from bpeline.tokenizer_core.sealed_manifests import MANIFEST, read_sealed_manifest
-from bpeline.tokenizer_core.shards.document_index import (
-    INDEX_SUFFIXES,
-    INDEX_VERSION,
-    DocumentIndex,
-    DocumentPlace,
+from bpeline.tokenizer_core.sealed_manifests import MANIFEST
+from bpeline.tokenizer_core.shards.shard_formats import (
+    HashedFile,
+    NpyFile,
+    ShardFormat,
+    sha256_of,
+    shard_format,
 )
-from bpeline.tokenizer_core.shards.files_of_shards import (
-    FilesHere,
-    ShardFiles,
-    StoredFiles,
-    shard_files,
+from bpeline.tokenizer_core.shards.shard_places import (
+    DirectoryPlace,
+    FileRecord,
+    ShardRecord,
+    StorePlace,
+    read_manifest,
+    refuse_corrupt,
+    shard_place,
 )
-from bpeline.tokenizer_core.shards.known_formats import shard_format
-from bpeline.tokenizer_core.shards.number_files import sha256_of
-from bpeline.tokenizer_core.shards.packed_parts import (
-    PACK_VERSION,
-    PARTS_SUFFIX,
-    PackedParts,
-    SequencePart,
-)
-from bpeline.tokenizer_core.shards.shard_formats import ShardFormat
 from bpeline.tokenizer_core.urls import is_url
 
-FORMAT = "bpeline-tokens"
-FORMAT_VERSION = 2  # 1 has no document index
+INDEX_VERSION = 1
+SOURCES_SUFFIX = ".sources.jsonl"
+INDEX_SUFFIXES = (".docs.npy", SOURCES_SUFFIX, ".ids.jsonl")
+PLACE = np.dtype([("source", "<i8"), ("begin", "<i8"), ("end", "<i8"), ("id_end", "<i8")])
+_HEADER = 256  # bytes of a .npy file with these names before its records
+SOURCES_BYTES = 1 << 30
+_SKIP = 2 << 20
+
+PACK_VERSION = 1
+PARTS_SUFFIX = ".parts.npy"
+PART = np.dtype([("document", "<i8"), ("first", "<i8"), ("begin", "<i8")])
+PARTS_HEADER = 256  # bytes of a .npy file with these names before its records
 _KEPT_OF_STORES = 4  # shards on this disk; what is mapped of others stays readable
-_DTYPES = ("uint16", "uint32", "int32")
-_MANIFEST_BYTES = 1 << 30  # half a kilobyte for each shard
 
 
 @dataclass(frozen=True, slots=True)
-class FileRecord:
-    """A file of a shard, as it was written."""
-
-    name: str
-    bytes: int
-    sha256: str
-
-    @classmethod
-    def of(cls, value: Any) -> FileRecord | None:
-        """A record from JSON, or None when it is none."""
-        return cls(**value) if _holds(value, cls, ("name", "sha256"), ("bytes",)) else None
-
-    def is_there(self, files: ShardFiles) -> bool:
-        """Whether the file exists and has its size."""
-        return files.size(self.name) == self.bytes
-
-    def is_intact(self, files: ShardFiles) -> bool:
-        """Whether the file holds what was written."""
-        return self.is_there(files) and sha256_of(files.path(self.name)) == self.sha256
-
-
-@dataclass(frozen=True, slots=True)
-class ShardRecord:
-    """One shard.
+class DocumentPlace:
+    """Where a document stood when it was encoded.
 
     Attributes:
-        name: of its files, without suffix.
-        key: digest of all that its content depends on.
-        end: where it ends in its source, in bytes of text; 0 for a shard of whole files.
-        tokens, documents, bytes: ids (end-of-text ids too), documents, and bytes of their text.
-        files: its files: the ids, what belongs to their format, then the document index.
+        path: of its file, absolute; or a URL.
+        source: the label of the source that named the file.
+        format: ``text``, ``jsonl``, ``parquet``, ….
+        compression: None, ``gz``, ``zst``, ….
+        file_size: bytes of the file, on disk.
+        begin, end: bytes of the file's text, after decompression: the document, or its line.
+        id: what the id field of its line held; None where there was none.
+        field: of a file of records, the column of its text.
     """
 
-    name: str
-    key: str
+    path: TextWithNames
+    source: TextWithNames
+    format: str
+    compression: str | None
+    file_size: int
+    begin: int
     end: int
-    tokens: int
-    documents: int
-    bytes: int
-    files: tuple[FileRecord, ...]
+    id: str | int | float | None = None
+    field: TextWithNames = ""
 
-    @classmethod
-    def of(cls, value: Any) -> ShardRecord | None:
-        """A record from JSON, or None when it is none."""
-        counts = ("end", "tokens", "documents", "bytes")
-        if not _holds(value, cls, ("name", "key"), counts) or not isinstance(value["files"], list):
-            return None
-        files = [FileRecord.of(file) for file in value["files"]]
-        return cls(**{**value, "files": tuple(files)}) if files and None not in files else None
+    def read(self) -> bytes:
+        """The document, or its whole line of JSON, as it stands there now.
 
-    def is_there(self, files: ShardFiles) -> bool:
-        """Whether all files exist and have their sizes."""
-        return all(file.is_there(files) for file in self.files)
+        A compressed file, and one of records, is read from its beginning.
 
-    def is_intact(self, files: ShardFiles) -> bool:
-        """Whether all files hold what was written."""
-        return all(file.is_intact(files) for file in self.files)
+        Raises:
+            CorpusChanged: the file has another size than when it was encoded.
+            MissingSource, UnreadableSource: it cannot be found or read.
+        """
+        (file,) = find_source_files([Source(self.path)])
+        if file.size != self.file_size:
+            raise CorpusChanged(
+                f"{self.path} has {file.size} bytes and had {self.file_size} when it was encoded",
+                "the file as it was",
+                "encode the files again",
+            )
+        with closing(open_source(file, 0, self.field)) as opened:
+            position = 0 if file.is_streamed else self.begin
+            while position < self.begin:
+                step = min(position + _SKIP, self.begin)
+                opened.take(position, step)
+                position = step
+            return opened.take(self.begin, self.end).bytes()
+
+
+class IndexWriter:
+    """Writes the three files of one shard, document by document.
+
+    Args:
+        paths: of the new files, in the order of `INDEX_SUFFIXES`.
+        field: of files of records, the column of their text.
+    """
+
+    def __init__(self, paths: Sequence[Path], field: str = "") -> None:
+        self._field = field
+        self._places = NpyFile(paths[0], PLACE, _HEADER)
+        self._sources, self._ids = (HashedFile(path, "u1") for path in paths[1:])
+        self._path: str | None = None
+        self._number = -1
+        self._id_end = 0
+
+    def add(self, file: SourceFile, spans: NDArray[np.int64], ids: Sequence[bytes]) -> None:
+        """Append documents of one file.
+
+        Args:
+            file: where they stand; all of one file come one after another.
+            spans: int64 ``[n, 2]``: bytes of its text.
+            ids: for each of them JSON in ASCII, empty for none; or nothing at all.
+        """
+        if not len(spans):
+            return
+        if file.path != self._path:
+            self._path, self._number = file.path, self._number + 1
+            self._sources.write(_line_of(file, self._field))
+        places = np.empty(len(spans), PLACE)
+        places["source"] = self._number
+        places["begin"], places["end"] = spans[:, 0], spans[:, 1]
+        sizes = np.fromiter(map(len, ids), np.int64, len(ids)) if ids else np.zeros(1, np.int64)
+        places["id_end"] = self._id_end + np.cumsum(sizes + (sizes > 0))
+        self._id_end = int(places["id_end"][-1])
+        self._places.append(places)
+        self._ids.write(b"".join(id + b"\n" for id in ids if id))
+
+    def close(self) -> None:
+        """All documents are there; release the files."""
+        for file in (self._places, self._sources, self._ids):
+            file.close()
+
+    def digests(self) -> list[str]:
+        """The SHA-256 of each file, when they are closed."""
+        return [file.sha256() for file in (self._places, self._sources, self._ids)]
+
+
+class DocumentIndex:
+    """The index of one shard, memory-mapped.
+
+    Args:
+        paths: in the order of `INDEX_SUFFIXES`.
+        documents: how many there must be.
+
+    Attributes:
+        places: ``[documents]`` records of `PLACE`.
+        sources: for each file what its line says.
+    """
+
+    def __init__(self, paths: Sequence[Path], documents: int) -> None:
+        self._path, (_, sources, self._ids) = paths[0], paths
+        try:
+            mapped = np.load(self._path, mmap_mode="r" if documents else None, allow_pickle=False)
+        except (OSError, ValueError) as error:
+            self._corrupt(f"cannot be read: {error}")
+        if mapped.dtype != PLACE or mapped.shape != (documents,):
+            self._corrupt(f"does not hold the places of {documents} documents")
+        self.places: NDArray[Any] = mapped
+        try:
+            lines = read_bounded(sources, SOURCES_BYTES).splitlines()
+            self.sources: list[dict[str, Any]] = [parse_json(line) for line in lines]
+        except (ValueError, InvalidTokenizer) as error:
+            raise CorruptFile(
+                f"{sources} cannot be read: {error}",
+                "a line of JSON for each file",
+                "encode the files again",
+            ) from error
+
+    def __getitem__(self, number: int) -> DocumentPlace:
+        """Where one document of the shard stood."""
+        source, begin, end, id_end = self.places[number].tolist()
+        id_begin = int(self.places[number - 1]["id_end"]) if number else 0
+        if not (0 <= source < len(self.sources) and 0 <= begin <= end and 0 <= id_begin <= id_end):
+            self._corrupt(f"says of document {number} what cannot be")
+        id: Any = None
+        try:
+            if id_begin < id_end:
+                with open_file(self._ids) as file:
+                    file.seek(id_begin)
+                    id = parse_json(file.read(id_end - id_begin))
+            place = DocumentPlace(**self.sources[source], begin=begin, end=end)
+            return replace(check_fields(place), id=id)
+        except (TypeError, ValueError) as error:
+            self._corrupt(f"says of document {number} what cannot be: {error}")
+
+    def _corrupt(self, problem: str) -> NoReturn:
+        raise CorruptFile(
+            f"{self._path} {problem}", "the files as they were written", "encode the files again"
+        )
+
+
+def _line_of(file: SourceFile, field: str) -> bytes:
+    said: dict[str, Any] = {
+        "path": file.path,
+        "source": file.source,
+        "format": file.format,
+        "compression": file.compression,
+        "file_size": file.size,
+        **({"field": field} if file.is_of_records else {}),
+    }
+    # Names of files need not be UTF-8: what is not, is escaped.
+    return json.dumps(said).encode("ascii") + b"\n"
+
+
+@dataclass(frozen=True, slots=True)
+class SequencePart:
+    """A document, or a piece of one, in a packed sequence.
+
+    Attributes:
+        document: its number in the shards that were packed.
+        first: the first of its ids that is here.
+        begin, end: where it stands in the sequence.
+    """
+
+    document: int
+    first: int
+    begin: int
+    end: int
+
+
+class PackedParts:
+    """The parts of one packed shard.
+
+    Args:
+        path: of its file.
+        tokens: ids of the shard.
+    """
+
+    def __init__(self, path: Path, tokens: int) -> None:
+        try:
+            with open_file(path) as file:
+                parts = np.load(file, allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise _corrupt_parts(path, str(error)) from error
+        if parts.dtype != PART or parts.ndim != 1 or bool(tokens) != bool(len(parts)):
+            raise _corrupt_parts(path, "not the parts of a packed shard")
+        self.documents, self.firsts, begins = (np.array(parts[name]) for name in PART.names or ())
+        self.begins: NDArray[Any] = np.append(begins, tokens)
+        if (
+            (np.diff(self.begins) <= 0).any()
+            or self.begins[0]
+            or (self.firsts < 0).any()
+            or (self.documents < 0).any()
+        ):
+            raise _corrupt_parts(path, "parts do not follow one another")
+
+    def between(self, begin: int, end: int) -> list[SequencePart]:
+        """The parts of the ids in [begin, end), which are not none."""
+        first = int(np.searchsorted(self.begins, begin, side="right")) - 1
+        last = int(np.searchsorted(self.begins, end, side="left"))
+        found = []
+        for at in range(first, last):
+            stands, ends = int(self.begins[at]), int(self.begins[at + 1])
+            before = max(begin - stands, 0)
+            found.append(
+                SequencePart(
+                    int(self.documents[at]),
+                    int(self.firsts[at]) + before,
+                    stands + before - begin,
+                    min(ends, end) - begin,
+                )
+            )
+        return found
+
+
+def _corrupt_parts(path: Path, problem: str) -> CorruptFile:
+    return CorruptFile(
+        f"{path} cannot be read: {problem}", "the file as it was written", "pack the shards again"
+    )
 
 
 class TokenShards:
@@ -152,16 +342,16 @@ class TokenShards:
 
     @checked
     def __init__(self, path: str | Path, format: ShardFormat | None = None) -> None:
-        self._files = shard_files(path)
-        self.location: str = self._files.location
-        self.manifest: dict[str, Any] = read_manifest(self._files)
-        self.manifest_digest: str = sha256_of(self._files.path(MANIFEST))
+        self._place = shard_place(path)
+        self.location: str = self._place.location
+        self.manifest: dict[str, Any] = read_manifest(self._place)
+        self.manifest_digest: str = sha256_of(self._place.path(MANIFEST))
         self.format: ShardFormat = shard_format(format or self.manifest["shard_format"])
         values = self.manifest.get("shards")
         found = list(map(ShardRecord.of, values)) if isinstance(values, list) else [None]
         self.records = tuple(record for record in found if record is not None)
         if len(self.records) < len(found):
-            _corrupt(self.location, f"{MANIFEST} holds a malformed record of a shard")
+            refuse_corrupt(self.location, f"{MANIFEST} holds a malformed record of a shard")
         self.dtype = np.dtype(self.manifest["dtype"]).newbyteorder("<")
         self._edges = np.cumsum([0, *(record.documents for record in self.records)])
         self._read: dict[int, tuple[NDArray[Any], NDArray[Any]]] = {}
@@ -172,11 +362,13 @@ class TokenShards:
         self._parts: dict[int, PackedParts] = {}
         most = _KEPT_OF_STORES if is_url(self.location) else self.format.kept
         self._kept = min(self.format.kept, most)
-        sizes = self._files.sizes()
+        sizes = self._place.sizes()
         for record in self.records:
             there = all(sizes.get(file.name) == file.bytes for file in record.files)
             if not there or len(record.files) != files:
-                _corrupt(self.location, f"{record.name} does not have the size its record says")
+                refuse_corrupt(
+                    self.location, f"{record.name} does not have the size its record says"
+                )
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Other processes, such as workers of a data loader, map the files themselves.
@@ -185,7 +377,7 @@ class TokenShards:
     @property
     def path(self) -> Path:
         """The directory; of a URL this process's temporary one, with what has been fetched."""
-        return self._files.folder
+        return self._place.folder
 
     @property
     def tokenizer_digest(self) -> str:
@@ -205,11 +397,11 @@ class TokenShards:
         """
         for record in self.records:
             for file in record.files:
-                self._files.forget(file.name)  # not an earlier copy, but what the store holds now
-                intact = file.is_intact(self._files)
-                self._files.forget(file.name)
+                self._place.forget(file.name)  # not an earlier copy, but what the store holds now
+                intact = file.is_intact(self._place)
+                self._place.forget(file.name)
                 if not intact:
-                    _corrupt(self.location, f"{file.name} is not what was written")
+                    refuse_corrupt(self.location, f"{file.name} is not what was written")
 
     @checked
     def fetch(self, folder: str | Path) -> TokenShards:
@@ -223,19 +415,19 @@ class TokenShards:
         Raises:
             StorageError, DiskFull: not everything could be fetched.
         """
-        if not isinstance(self._files, StoredFiles):
+        if not isinstance(self._place, StorePlace):
             return self
-        here = FilesHere(Path(folder))
+        here = DirectoryPlace(Path(folder))
         for file in [file for record in self.records for file in record.files]:
             if not file.is_intact(here):
-                self._files.copy(file.name, here.path(file.name))
-        self._files.copy(MANIFEST, here.path(MANIFEST))
+                self._place.copy(file.name, here.path(file.name))
+        self._place.copy(MANIFEST, here.path(MANIFEST))
         return TokenShards(folder, self.format)
 
     @checked
     def file(self, record: FileRecord) -> Path:
         """A file of a shard on this disk."""
-        return self._files.path(record.name)
+        return self._place.path(record.name)
 
     def __len__(self) -> int:
         """How many documents there are."""
@@ -270,12 +462,12 @@ class TokenShards:
         paths = [self.file(file) for file in record.files[: self._of_ids]]
         ids, edges = self.format.read(paths, self.dtype)
         if (len(ids), len(edges)) != (record.tokens, record.documents + 1):
-            _corrupt(self.location, f"{record.name} does not hold as much as its record says")
+            refuse_corrupt(self.location, f"{record.name} does not hold as much as its record says")
         while len(self._read) >= self._kept:
             oldest = next(iter(self._read))
             self._read.pop(oldest, None)
             for file in self.records[oldest].files[: self._of_ids]:
-                self._files.forget(file.name)
+                self._place.forget(file.name)
         self._read[number] = ids, edges
         return ids, edges
 
@@ -336,11 +528,7 @@ class TokenShards:
 
 
 def _beside(location: str, manifest: Mapping[str, Any]) -> tuple[str, ...]:
-    """The suffixes of a shard's files beside those of its format.
-
-    Raises:
-        InvalidTokenizer: this program does not know that version of them.
-    """
+    """The suffixes of a shard's files beside those of its format."""
     if manifest["format_version"] == 1:
         return ()
     packed = manifest.get("packed")
@@ -348,7 +536,7 @@ def _beside(location: str, manifest: Mapping[str, Any]) -> tuple[str, ...]:
         what, version, known = "document index", manifest.get("document_index"), INDEX_VERSION
     else:
         if not isinstance(packed, dict) or type(packed.get("length")) is not int:
-            _corrupt(location, f"{MANIFEST} has malformed fields")
+            refuse_corrupt(location, f"{MANIFEST} has malformed fields")
         what, version, known = "packing", packed.get("version"), PACK_VERSION
     if version != known:
         raise InvalidTokenizer(
@@ -357,73 +545,3 @@ def _beside(location: str, manifest: Mapping[str, Any]) -> tuple[str, ...]:
             "upgrade bpeline",
         )
     return INDEX_SUFFIXES if packed is None else (PARTS_SUFFIX,)
-
-
-def read_record(files: ShardFiles, name: str) -> ShardRecord | None:
-    """The record of a shard that was finished, or None."""
-    try:
-        path = files.path(f"{name}.json")
-        value = json_of(read_bounded(path), path)
-        return ShardRecord.of(unsealed(value) if isinstance(value, dict) else value)
-    except (MissingSource, InvalidTokenizer, ValueError):
-        return None
-
-
-def read_manifest(files: ShardFiles) -> dict[str, Any]:
-    """The manifest of token shards as it is now, its shape checked.
-
-    Raises:
-        MissingSource: there is none.
-        CorruptFile: not a manifest of token shards.
-        InvalidTokenizer: a format version that this program does not know.
-        StorageError: the store does not answer.
-    """
-    files.forget(MANIFEST)
-    location = files.location
-
-    def corrupt(_folder: Path, problem: str) -> NoReturn:
-        _corrupt(location, problem)
-
-    folder = files.path(MANIFEST).parent
-    manifest = read_sealed_manifest(
-        folder, FORMAT, FORMAT_VERSION, corrupt, most_bytes=_MANIFEST_BYTES, called=location
-    )
-    special = manifest.get("special_tokens", {})
-    if not isinstance(special, dict) or not all(type(id) is int for id in special.values()):
-        _corrupt(location, f"{MANIFEST} has malformed special tokens")
-    texts = all(isinstance(manifest.get(field), str) for field in ("tokenizer", "shard_format"))
-    if not texts or manifest.get("dtype") not in _DTYPES:
-        _corrupt(location, f"{MANIFEST} has malformed fields")
-    return manifest
-
-
-def manifest_of(about: Mapping[str, Any], records: Sequence[ShardRecord]) -> bytes:
-    """The content of a manifest: shards, their sums, and what they were made with."""
-    manifest = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        **about,
-        "documents": sum(record.documents for record in records),
-        "tokens": sum(record.tokens for record in records),
-        "bytes": sum(record.bytes for record in records),
-        "shards": [asdict(record) for record in records],
-    }
-    return (json.dumps(sealed(manifest), indent=1) + "\n").encode()
-
-
-def _holds(value: Any, record: type, texts: Sequence[str], counts: Sequence[str]) -> bool:
-    """Whether JSON is an object with a record's fields; the name is a file's, and leads nowhere."""
-    return (
-        isinstance(value, dict)
-        and value.keys() == {field.name for field in fields(record)}
-        and all(isinstance(value[field], str) for field in texts)
-        and all(type(value[field]) is int and value[field] >= 0 for field in counts)
-        and bool(value["name"])
-        and not set(value["name"]) & set("/\\\0")
-    )
-
-
-def _corrupt(location: str, problem: str) -> NoReturn:
-    raise CorruptFile(
-        f"{location}: {problem}", "the files as they were written", "encode the files again"
-    )

@@ -1,10 +1,10 @@
-"""Where text may be cut without changing a single word; knows neither files nor chunks.
+"""Where text may be cut without changing a single word.
 
 A cut is *legal* when counting both sides apart gives the same words as counting them together:
 
 - at the start of a special token, which is a boundary anyway;
 - between two characters of which the split pattern is known to part every occurrence (see
-  `cut_pairs`): for GPT-2's a letter and a comma, for cl100k's a line feed and a letter …;
+  `split_automaton`): for GPT-2's a letter and a comma, for cl100k's a line feed and a letter …;
 - at the end of a sentence, where a pattern cuts sentences one by one (`SentenceBreaks`);
 - behind a line feed, in files of JSON lines;
 - behind the mark that ends a document, in files of records such as Parquet.
@@ -22,8 +22,8 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from bpeline.tokenizer_core.splitting.cut_pairs import CutPairs
-from bpeline.tokenizer_core.splitting.sentences import SentenceBreaks
+from bpeline.tokenizer_core.splitting.segmenters import SentenceBreaks
+from bpeline.tokenizer_core.splitting.split_automaton import CutPairs
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 
 _CONTINUATIONS = bytes(range(0x80, 0xC0))
@@ -82,7 +82,7 @@ class SpacesAndPairs:
 class SpacesFirst:
     """Where text may be cut: before a lone space; where none is near, as `CutPairs` says.
 
-    For one reader who goes through a file from its beginning. Where a cut is found depends on how
+    For one reader that goes through a file from its beginning. Where a cut is found depends on how
     far was looked at a time, so that of a later position can be an earlier one.
 
     Attributes:

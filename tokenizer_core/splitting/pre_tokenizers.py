@@ -1,6 +1,6 @@
-"""Pre-tokenizers of a tokenizer.json as split patterns, exactly or not at all; knows no file.
+"""Pre-tokenizers of a tokenizer.json as split patterns, exactly or not at all.
 
-What comes before cutting is someone else's: normalizing, a space or ``▁`` put before a text, and
+What comes before cutting is not read here: normalizing, a space or ``▁`` put before a text, and
 ``▁`` put for spaces.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, cast
 
 from bpeline.tokenizer_core.errors import InvalidPattern
-from bpeline.tokenizer_core.splitting.named_patterns import NAMED_PATTERNS
+from bpeline.tokenizer_core.splitting.regex_spellings import NAMED_PATTERNS
 from bpeline.tokenizer_core.splitting.regex_syntax import (
     Characters,
     Choice,
@@ -20,11 +20,16 @@ from bpeline.tokenizer_core.splitting.regex_syntax import (
     NotRegular,
     Parts,
     Repeat,
+    class_runs,
     parsed,
 )
-from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
-from bpeline.tokenizer_core.splitting.split_steps import BEHAVIORS, MOST_STEPS, Behavior, SplitStep
-from bpeline.tokenizer_core.splitting.unicode_classes import class_runs
+from bpeline.tokenizer_core.splitting.split_patterns import (
+    BEHAVIORS,
+    MOST_STEPS,
+    Behavior,
+    SplitPattern,
+    SplitStep,
+)
 
 _DEEPEST = 16
 _ACCEPTED = (

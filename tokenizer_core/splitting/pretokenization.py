@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Protocol
@@ -17,23 +18,167 @@ from bpeline.tokenizer_core.kernels.scanning.automaton import (
     PROGRESS,
     mark_by_automaton,
 )
-from bpeline.tokenizer_core.splitting import regex_worker
-from bpeline.tokenizer_core.splitting.cut_pairs import cut_pairs
-from bpeline.tokenizer_core.splitting.mask_kernels import MASK_KERNELS, MaskKernel
-from bpeline.tokenizer_core.splitting.punkt_model import as_text
-from bpeline.tokenizer_core.splitting.regex_processes import mark_by_regex
-from bpeline.tokenizer_core.splitting.segmented_text import mark_by_segmenter
-from bpeline.tokenizer_core.splitting.sentences import Punkt, SentenceBreaks, sentences_between
-from bpeline.tokenizer_core.splitting.split_automaton import SplitAutomaton
-from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
-from bpeline.tokenizer_core.splitting.split_steps import SplitStep, bits_at, mark_in_steps
-from bpeline.tokenizer_core.splitting.unicode_classes import class_table
+from bpeline.tokenizer_core.kernels.scanning.cl100k import mark_cl100k
+from bpeline.tokenizer_core.kernels.scanning.gpt2 import mark_gpt2
+from bpeline.tokenizer_core.kernels.scanning.o200k import mark_o200k
+from bpeline.tokenizer_core.kernels.scanning.superwords import mark_superwords
+from bpeline.tokenizer_core.processors import available_processors
+from bpeline.tokenizer_core.splitting.regex_processes import (
+    SEGMENTER_LIMITS,
+    Cutter,
+    ask,
+    mark_by_regex,
+    mark_matches,
+)
+from bpeline.tokenizer_core.splitting.regex_spellings import KERNELS
+from bpeline.tokenizer_core.splitting.regex_syntax import class_table
+from bpeline.tokenizer_core.splitting.segmenters import (
+    Punkt,
+    SentenceBreaks,
+    as_text,
+    sentences_between,
+)
+from bpeline.tokenizer_core.splitting.split_automaton import (
+    CutPairs,
+    SplitAutomaton,
+    cut_pairs,
+)
+from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern, SplitStep
 from bpeline.tokenizer_core.text import Text
+
+MaskKernel = tuple[Callable[..., bool], tuple[int | bool, ...]]
+_MARKING = {
+    "gpt2": mark_gpt2,
+    "cl100k": mark_cl100k,
+    "o200k": mark_o200k,
+    "superwords": mark_superwords,
+}
+MASK_KERNELS: dict[str, MaskKernel] = {
+    known_by: (_MARKING[kernel], told) for known_by, (kernel, told) in KERNELS.items()
+}
+
+PART = 1 << 17  # bytes: a tenth of a second; the last part of a text keeps one process alone
+_ALIGNED = ~7  # bits of a part's first byte begin a byte of the bitmap
 
 _NOTHING = np.zeros(0, np.uint64)  # no gaps, no memo, no classes
 _FRESH = np.zeros(PROGRESS, np.int64)
 _FRESH[POSITION] = -1
 _FEW_BYTES = 1 << 19  # in which sentences are found sooner than by another process
+
+
+def mark_in_steps(
+    text: Text, spans: NDArray[np.int64], steps: Sequence[tuple[SplitStep, SplitAutomaton]]
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Cut spans by the first step, its pieces by the second and so on: see `Splitter.mark`.
+
+    Args:
+        text, spans: as there; the spans are within the text.
+        steps: each with its automaton.
+    """
+    pieces = spans[spans[:, 0] < spans[:, 1]]
+    pieces = pieces[np.argsort(pieces[:, 0])]
+    left_out = [np.zeros(0, np.int64)]
+    for step, automaton in steps:
+        pieces, dropped = _cut_by(text, pieces, step, automaton)
+        left_out.append(dropped)
+    out = np.concatenate(left_out)
+    return bits_at(text.size, np.append(pieces[:, 0], out)), bits_at(text.size, out)
+
+
+def _cut_by(
+    text: Text, pieces: NDArray[np.int64], step: SplitStep, automaton: SplitAutomaton
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The pieces of pieces, and where those begin that are dropped."""
+    starts = np.zeros(text.size // 64 + 2, np.uint64)
+    gaps = np.zeros(starts.size, np.uint64)
+    automaton.mark(text, np.ascontiguousarray(pieces), starts, gaps)
+    begins = np.flatnonzero(np.unpackbits(starts.view(np.uint8), bitorder="little"))
+    between = gaps.view(np.uint8)[begins >> 3] >> (begins & 7).astype(np.uint8) & 1 > 0
+    matched = between if step.invert else ~between
+    firsts = np.searchsorted(begins, pieces[:, 0])  # every piece begins one
+    limits = np.repeat(pieces[:, 1], np.diff(np.append(firsts, begins.size)))
+    if step.drops:
+        return _up_to(begins, limits, text.size)[~matched], begins[matched]
+    before = np.append(False, matched[:-1])
+    if step.behavior == "Isolated":
+        joined = np.zeros(begins.size, np.bool_)
+    elif step.behavior == "MergedWithPrevious":
+        joined = matched & ~before
+    elif step.behavior == "MergedWithNext":
+        joined = before & ~matched
+    else:
+        joined = before == matched
+    joined[firsts] = False
+    return _up_to(begins[~joined], limits[~joined], text.size), begins[:0]
+
+
+def _up_to(begins: NDArray[np.int64], limits: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    """Pieces that end where the next begins, at the latest at their limits."""
+    return np.stack((begins, np.minimum(np.append(begins[1:], size), limits)), axis=1)
+
+
+def bits_at(size: int, positions: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """A bitmap of a text of so many bytes, as `Splitter.mark` gives it."""
+    flags = np.zeros((size // 64 + 2) * 64, np.bool_)
+    flags[positions] = True
+    return np.packbits(flags, bitorder="little").view(np.uint64)
+
+
+def mark_by_segmenter(
+    text: Text,
+    spans: NDArray[np.int64],
+    segmenter: str,
+    cuts: CutPairs | SentenceBreaks,
+    starts: NDArray[np.uint64],
+) -> None:
+    """Set bits of ``starts`` where segments start; as fast as the segmenter on all processors.
+
+    Args:
+        text, spans, starts: as for `mark_by_regex`.
+        segmenter: what cuts each span by itself: its identity, or `punkt_model.as_text`.
+        cuts: where a span may be divided.
+    """
+    cutter = Cutter(segmenter, True, SEGMENTER_LIMITS)
+    bitmap = starts.view(np.uint8)
+
+    def segment(part: NDArray[np.int64]) -> tuple[int, NDArray[np.uint8]]:
+        base = int(part[0, 0]) & _ALIGNED
+        return base >> 3, ask(cutter, text.data[base : int(part[-1, 1])], part - base)
+
+    parts = list(_parts(text, spans, cuts))
+    if len(parts) == 1:
+        place, marks = segment(parts[0])
+        bitmap[place : place + marks.size] |= marks
+    elif parts:
+        with ThreadPoolExecutor(min(len(parts), available_processors())) as threads:
+            # Neighbours may share a byte of the bitmap, so one thread writes. After an error the
+            # parts that wait are cancelled.
+            for place, marks in threads.map(segment, parts):
+                bitmap[place : place + marks.size] |= marks
+
+
+def _parts(
+    text: Text, spans: NDArray[np.int64], cuts: CutPairs | SentenceBreaks
+) -> Iterator[NDArray[np.int64]]:
+    """Spans, none of them empty, in groups of about `PART` bytes; long ones are divided."""
+    content = text.data[: text.size].data
+    gathered: list[tuple[int, int]] = []
+    size = 0
+    for begin, end in spans[spans[:, 0] < spans[:, 1]].tolist():
+        span, first = content[begin:end], begin
+        while begin < end:
+            cut = end
+            if size + end - begin > PART:
+                found = cuts.first(span, begin - first + max(PART - size, 1), end - first)
+                cut = first + found if found > 0 else end
+            gathered.append((begin, cut))
+            size += cut - begin
+            begin = cut
+            if size >= PART:
+                yield np.array(gathered, np.int64)
+                gathered, size = [], 0
+    if gathered:
+        yield np.array(gathered, np.int64)
 
 
 class ShortText(Protocol):
@@ -157,23 +302,13 @@ class Splitter:
         return starts | bits, (dropped | bits) if dropped.size else bits
 
     def mark_every_byte(self, text: Text, spans: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """The starts that `mark` finds, where every byte belongs to a pre-token.
-
-        Raises:
-            InvalidPattern: the pattern drops text.
-            IndexError, PatternExceedsLimit, WorkerLost, SegmenterUnavailable: as `mark`.
-        """
+        """The starts that `mark` finds, where every byte belongs to a pre-token."""
         if self._drops:
             self.pattern.require_every_byte()
         return self.mark(text, spans)[0]
 
     def edges(self, text: Text) -> NDArray[np.int64]:
-        """Where each pre-token of a text begins, and the size of the text: int64 ``[n + 1]``.
-
-        Raises:
-            InvalidPattern, PatternExceedsLimit, WorkerLost, SegmenterUnavailable: as
-                `mark_every_byte`.
-        """
+        """Where each pre-token of a text begins, and the size of the text: int64 ``[n + 1]``."""
         starts = self.mark_every_byte(text, np.array([[0, text.size]], np.int64))
         return np.append(_positions(starts), text.size)
 
@@ -190,7 +325,7 @@ class Splitter:
     def marking_short_texts(self) -> MarkShort:
         """What marks the pre-tokens of the text in short buffers, of so many bytes.
 
-        The kernels are called directly: what `mark` makes anew for each text takes longer than
+        The kernels are called directly: what `mark` makes for each text takes longer than
         marking a sentence.
         """
 
@@ -244,9 +379,6 @@ def sentence_spans(text: Text, spans: NDArray[np.int64], punkt: Punkt) -> NDArra
 
     Returns:
         int64 ``[m, 2]``, ascending byte ranges.
-
-    Raises:
-        LibraryFailed, SegmenterUnavailable, PatternExceedsLimit, WorkerLost: NLTK failed.
     """
 
     def mark_sentences(filled: NDArray[np.int64]) -> NDArray[np.uint64]:
@@ -254,9 +386,7 @@ def sentence_spans(text: Text, spans: NDArray[np.int64], punkt: Punkt) -> NDArra
         if int(np.diff(filled).sum()) > _FEW_BYTES:
             mark_by_segmenter(text, filled, as_text(punkt.tables), SentenceBreaks(punkt), starts)
         elif len(filled):
-            marks = regex_worker.mark(
-                text.data[: text.size], filled, punkt.spans_in, lambda _: None
-            )
+            marks = mark_matches(text.data[: text.size], filled, punkt.spans_in, lambda _: None)
             starts.view(np.uint8)[: marks.size] |= marks
         return starts
 

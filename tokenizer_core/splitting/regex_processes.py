@@ -1,35 +1,27 @@
-"""Split patterns without a kernel, run in processes of their own; here they are kept and asked.
+"""Split patterns without a kernel, run in processes of their own, within limits.
 
 The ``regex`` package may backtrack for ever, fill the memory or crash on a pattern that a user
-made up, and segmenters are programs of others. In a process with limits (`regex_worker`) all of
-that ends in an error, and as many of them work at once as threads ask. They start when they are
-needed, serve all tokenizers and counters of this process, and end with it, however it ends.
-
-`concurrent.futures.ProcessPoolExecutor` cannot be used for it: its processes run the caller's
-script anew, idle ones outlive a parent that is killed, busy ones hold up its exit, and when one
-dies all that the others do is lost.
+made up, and segmenters are programs of others. In a process with limits all of that ends in an
+error, and as many of them work at once as threads ask. The package's own ``timeout=`` is for a
+whole text, so it could not give time for what is done.
 """
 
 from __future__ import annotations
 
-import atexit
-import json
 import os
 import signal
-import subprocess
-import sys
 import threading
-from collections import defaultdict
-from contextlib import suppress
-from multiprocessing.connection import Pipe
-from pathlib import Path
-from typing import NamedTuple
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache, partial
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
+import regex
 from numpy.typing import NDArray
 
-import bpeline
-from bpeline.tokenizer_core.another_python import required_python
+from bpeline.tokenizer_core import worker_processes
 from bpeline.tokenizer_core.errors import (
     InvalidPattern,
     PatternExceedsLimit,
@@ -37,35 +29,198 @@ from bpeline.tokenizer_core.errors import (
     WorkerLost,
 )
 from bpeline.tokenizer_core.processors import available_processors
-from bpeline.tokenizer_core.splitting.regex_worker import (
+from bpeline.tokenizer_core.worker_processes import (
     DONE,
-    LONGEST_REASON,
+    EXIT_SECONDS,
+    FAILED,
     OUT_OF_MEMORY,
-    Limits,
+    Workers,
 )
-from bpeline.tokenizer_core.text import Text
 
+if TYPE_CHECKING:
+    from bpeline.tokenizer_core.text import Text
+
+_LONGEST_REASON = 4096  # bytes
+_AT_ONCE = 1 << 12  # matches or segments
+_MB = 1e6
 MOST_PROCESSES = 64
-LIMITS = Limits()
-# Segmenters take half a second to two seconds per MB, and memory for their dictionaries.
-SEGMENTER_LIMITS = Limits(60, 20, 60, memory=4 << 30, memory_per_byte=256)
-
-_EXIT_SECONDS = 10  # for a process that has closed its files to be gone, on a busy machine
 _EXCEEDED = {-signal.SIGPROF: "processor time", OUT_OF_MEMORY: "memory"}  # by exit status
 _ADVICE = (
     "rewrite nested repetitions such as (a+)+ so that a text can be matched in one way only, or "
     "use a pattern with a kernel such as 'gpt2'",
     "look for a very long stretch without punctuation in the text",  # to a segmenter
 )
-_FROM = str(Path(bpeline.__file__).parents[1])
-_PURPOSE = "a split pattern without a kernel runs in a process of its own"
-# The child finds what this process would find, and nothing because of the directory it is in.
-_PROGRAM = (
-    "import sys; sys.path[:] = sys.argv[2:]; "
-    "from multiprocessing.connection import Connection; "
-    "from bpeline.tokenizer_core.splitting.regex_worker import serve; "
-    "serve(Connection(int(sys.argv[1])))"
+_workers = Workers(
+    "bpeline.tokenizer_core.splitting.regex_processes",
+    "a split pattern without a kernel runs in a process of its own",
+    "use a pattern with a kernel such as 'gpt2'",
+    MOST_PROCESSES,
 )
+
+
+class Limits(NamedTuple):
+    """What matching one text may take. Natural text takes 0.05 to 0.2 seconds per MB.
+
+    Attributes:
+        seconds: of processor time, for each call.
+        seconds_per_mb: more for each MB of the text.
+        seconds_per_mb_done: more for each MB that is done.
+        memory: bytes.
+        memory_per_byte: more for each byte of the text.
+    """
+
+    seconds: float = 4
+    seconds_per_mb: float = 1
+    seconds_per_mb_done: float = 4
+    memory: int = 512 << 20
+    memory_per_byte: int = 8
+
+    def __str__(self) -> str:
+        return (
+            f"{self.seconds:g} s of processor time and {self.seconds_per_mb:g} s more per MB of "
+            f"text, {self.memory >> 20} MiB and {self.memory_per_byte} bytes per byte of text"
+        )
+
+
+def serve(descriptor: int) -> None:
+    """Answer requests until there are no more.
+
+    A request is a regex or the identity of a segmenter, which of them it is, `Limits`, the number
+    of spans and of bytes, then the spans (int64 ``[n, 2]``) and the text. The answer is what
+    `mark_matches` gives, or text that says what went wrong.
+    """
+    worker_processes.serve(descriptor, partial(_answer, os.getppid()))
+
+
+def _answer(
+    parent: int, request: Any, stream: BinaryIO, allow_memory: Callable[[int], None]
+) -> Iterator[tuple[Any, ...]]:
+    name, is_segmenter, bounds, span_count, size = request
+    spans = np.frombuffer(stream.read(16 * span_count), np.int64).reshape(-1, 2)
+    text = np.frombuffer(stream.read(size), np.uint8)
+    limits = Limits(*bounds)
+    go_on = _timer(parent, limits, size)
+    allow_memory(limits.memory + limits.memory_per_byte * size)
+    try:
+        found_in = (_segments_of if is_segmenter else _matches_of)(name)
+        marks = mark_matches(text, spans, found_in, go_on).tobytes()
+    except MemoryError:
+        raise
+    except BaseException as error:  # what Rust panics with, as Sudachi may, is no Exception
+        reason = f"{type(error).__name__}: {error}".encode(errors="replace")
+        yield FAILED, 0, reason[:_LONGEST_REASON]
+    else:
+        yield DONE, 0, marks
+
+
+def _timer(parent: int, limits: Limits, size: int) -> Callable[[int], None]:
+    """Set a timer whose signal ends this process; gives what sets it again when bytes are done."""
+    end = time.process_time() + limits.seconds + limits.seconds_per_mb * size / _MB
+
+    def go_on(done: int) -> None:
+        if os.getppid() != parent:
+            os._exit(0)  # its answer is not waited for
+        worker_processes.allow_seconds(
+            end + limits.seconds_per_mb_done * done / _MB - time.process_time()
+        )
+
+    go_on(0)
+    return go_on
+
+
+def _matches_of(pattern: str) -> Callable[[str], Iterator[tuple[int, int]]]:
+    compiled = regex.compile(pattern)
+    return lambda characters: map(regex.Match.span, compiled.finditer(characters))
+
+
+def mark_matches(
+    text: NDArray[np.uint8],
+    spans: NDArray[np.int64],
+    found_in: Callable[[str], Iterable[tuple[int, int]]],
+    go_on: Callable[[int], None],
+) -> NDArray[np.uint8]:
+    """Where pre-tokens start.
+
+    Args:
+        text: uint8 ``[size]``, UTF-8 within the spans.
+        spans: int64 ``[n, 2]``, half-open, each cut on its own.
+        found_in: gives where pre-tokens of a string start and end, ascending; what lies between
+            them is one too.
+        go_on: called again and again with how many bytes are done.
+
+    Returns:
+        uint8 ``[ceil((size + 1) / 8)]``: bit ``i & 7`` of byte ``i >> 3`` for byte i of the text.
+    """
+    marked = np.zeros(text.size + 1, np.bool_)
+    for begin, end in spans[spans[:, 0] < spans[:, 1]].tolist():
+        marked[begin] = True
+        characters = str(text[begin:end].data, "utf-8")
+        # Edges ascend, so characters are found among bytes a stretch at a time.
+        character, byte = 0, begin
+        found = iter(found_in(characters))
+        while batch := list(chain.from_iterable(islice(found, _AT_ONCE))):
+            pairs = np.array(batch, np.int64).reshape(-1, 2)
+            edges = pairs[pairs[:, 0] < pairs[:, 1]].ravel()
+            edges = edges[edges < len(characters)] - character
+            if edges.size:
+                furthest = int(edges[-1])
+                stretch = text[byte : min(byte + 4 * furthest + 4, end)]
+                bytes_of = np.flatnonzero((stretch & 0xC0) != 0x80)
+                marked[byte + bytes_of[edges]] = True
+                character += furthest
+                byte += int(bytes_of[furthest])
+            go_on(byte)
+    return np.packbits(marked, bitorder="little")
+
+
+@lru_cache(maxsize=1)
+def _segments_of(identity: str) -> Callable[[str], Iterator[tuple[int, int]]]:
+    """Segments of the segmenter that is meant, whose dictionary is loaded now, or sentences."""
+    from bpeline.tokenizer_core.splitting.segmenters import (
+        PUNKT,
+        SEGMENTERS,
+        of_text,
+        segmenter_named,
+    )
+
+    if identity.startswith(PUNKT):
+        spans: Callable[[str], Iterator[tuple[int, int]]] = of_text(identity).span_tokenize
+        return spans
+    name = identity.partition(",")[0]
+    if SEGMENTERS[name].identity != identity:
+        raise LookupError(f"{SEGMENTERS[name].identity} is installed, not {identity}")
+    lengths_of = segmenter_named(name)
+
+    def segments(characters: str) -> Iterator[tuple[int, int]]:
+        end = 0
+        for length in lengths_of(characters):
+            yield end, (end := end + length)
+        if end != len(characters):
+            raise ValueError(f"segments cover {end} of {len(characters)} characters")
+
+    return segments
+
+
+LIMITS = Limits()
+
+# Segmenters take half a second to two seconds per MB, and memory for their dictionaries.
+SEGMENTER_LIMITS = Limits(60, 20, 60, memory=4 << 30, memory_per_byte=256)
+
+
+def _turns() -> tuple[threading.Semaphore, threading.Semaphore]:
+    """How many regexes, and how many segmenters, run at a time."""
+    return threading.Semaphore(MOST_PROCESSES), threading.Semaphore(available_processors())
+
+
+_free = _turns()
+
+
+def _after_fork() -> None:
+    global _free
+    _free = _turns()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class Cutter(NamedTuple):
@@ -103,23 +258,22 @@ def mark_by_regex(
 
 
 def ask(cutter: Cutter, content: NDArray[np.uint8], spans: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Where pre-tokens start, as a process says: the bitmap of `regex_worker.mark`.
-
-    Raises:
-        PatternExceedsLimit, SegmenterUnavailable, WorkerLost: it cannot say.
-    """
-    workers = _workers
+    """Where pre-tokens start, as a process says: the bitmap of `mark_matches`."""
     name = cutter.name if len(cutter.name) <= 200 else f"{cutter.name[:199]}…"
     pattern = f"the split pattern {name!r}"
     # Those of one segmenter stay together: its dictionary is loaded once in each.
-    idle = workers.idle[cutter.name if cutter.is_segmenter else ""]
-    with workers.free[cutter.is_segmenter]:
+    kind = cutter.name if cutter.is_segmenter else ""
+    size = content.size // 8 + 1
+    with _free[cutter.is_segmenter]:
         for _ in range(2):
-            worker = workers.take(idle)
+            worker = _workers.take(kind)
             try:
-                answer = worker.ask(cutter, content, spans)
+                worker.ask([*cutter, len(spans), content.size], spans.tobytes(), content.data)
+                outcome, _, answer = worker.receive(size)
+                if outcome == DONE and len(answer) != size:
+                    raise EOFError
             except (EOFError, OSError):
-                status = workers.end(worker, grace=_EXIT_SECONDS)
+                status = _workers.end(worker, grace=EXIT_SECONDS)
                 if status in _EXCEEDED:
                     raise PatternExceedsLimit(
                         f"{pattern} took more {_EXCEEDED[status]} than it may on this text",
@@ -128,22 +282,22 @@ def ask(cutter: Cutter, content: NDArray[np.uint8], spans: NDArray[np.int64]) ->
                     ) from None
                 if worker.abandoned:
                     break
-            except BaseException:  # interrupted: an answer may still come, to nobody
-                workers.end(worker)
+            except BaseException:  # interrupted: an answer may still come
+                _workers.end(worker)
                 raise
             else:
-                idle.append(worker)
-                if answer[0] == DONE:
-                    return np.frombuffer(answer, np.uint8, offset=1)
+                _workers.give_back(worker, kind)
+                if outcome == DONE:
+                    return np.frombuffer(answer, np.uint8)
                 raise (SegmenterUnavailable if cutter.is_segmenter else InvalidPattern)(
-                    f"{pattern} cannot cut this text: {answer[1:].decode(errors='replace')}",
+                    f"{pattern} cannot cut this text: {str(answer, 'utf-8', 'replace')}",
                     "a segmenter must be as it was when this process began",
                     "start anew if packages were installed since, or use another pattern",
                 )
     raise WorkerLost(
         f"the process that runs {pattern} ended "
         f"{'because of an interruption' if worker.abandoned else 'twice'} (exit status {status})",
-        _PURPOSE,
+        _workers.purpose,
         "look for what kills processes on this machine (memory?), or use a pattern with a kernel "
         "such as 'gpt2'",
     )
@@ -152,100 +306,6 @@ def ask(cutter: Cutter, content: NDArray[np.uint8], spans: NDArray[np.int64]) ->
 def abandon_matching() -> None:
     """End all that is being matched for threads of this process, which get `WorkerLost`.
 
-    For those who are interrupted and would wait for threads: a pattern may take minutes.
+    For interruptions: threads would be waited for, and a pattern may take minutes.
     """
-    for worker in _workers.all.difference(*_workers.idle.values()):
-        worker.abandoned = True
-        worker.process.kill()  # the thread that waits for it sees that and does the rest
-
-
-class _Worker:
-    """A process; one thread at a time. The pipe is closed when nobody refers to it any more."""
-
-    def __init__(self, python: str) -> None:
-        self.abandoned = False
-        self.pipe, theirs = Pipe()
-        with theirs:
-            self.process = subprocess.Popen(
-                [python, "-I", "-c", _PROGRAM, str(theirs.fileno()), _FROM, *sys.path],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-            )
-
-    def ask(self, cutter: Cutter, content: NDArray[np.uint8], spans: NDArray[np.int64]) -> bytes:
-        """Its answer. Bytes, and nothing that is unpickled: what it runs may have harmed it.
-
-        Raises:
-            EOFError, OSError: the process is gone, or answers nonsense.
-        """
-        header = json.dumps([*cutter, len(spans)]).encode() + b"\n"
-        self.pipe.send_bytes(b"".join((header, spans.tobytes(), content.data)))
-        size = content.size // 8 + 2
-        answer = self.pipe.recv_bytes(size + LONGEST_REASON)
-        if not answer or (answer[0] == DONE and len(answer) != size):
-            raise EOFError
-        return answer
-
-
-class _Workers:
-    """All workers of this process: some idle, some lent to a thread."""
-
-    def __init__(self) -> None:
-        self.all: set[_Worker] = set()
-        self.idle: defaultdict[str, list[_Worker]] = defaultdict(list)
-        self.free = threading.Semaphore(MOST_PROCESSES), threading.Semaphore(available_processors())
-        self._ended = False
-
-    def take(self, idle: list[_Worker]) -> _Worker:
-        """An idle one, or a new one."""
-        with suppress(IndexError):
-            worker = idle.pop()
-            worker.abandoned = False  # it was, perhaps, when it had answered the call before
-            return worker
-        python = required_python(_PURPOSE, "use a pattern with a kernel such as 'gpt2'")
-        try:
-            if self._ended:
-                raise OSError("this process is about to exit")
-            worker = _Worker(python)
-        except OSError as error:
-            raise WorkerLost(
-                f"no process could be started from {python!r}: {error}",
-                _PURPOSE,
-                "use a pattern with a kernel such as 'gpt2'",
-            ) from error
-        self.all.add(worker)
-        return worker
-
-    def end(self, worker: _Worker, *, grace: float = 0) -> int:
-        """Kill it; its exit status, after ``grace`` seconds in which it may end on its own."""
-        self.all.discard(worker)
-        with suppress(subprocess.TimeoutExpired):
-            worker.process.wait(grace)
-        worker.process.kill()
-        return worker.process.wait()
-
-    def end_all(self, *, for_good: bool = False) -> None:
-        """End idle and busy workers; ``for_good``: none are started afterwards."""
-        self._ended = for_good
-        for idle in list(self.idle.values()):
-            idle.clear()
-        for worker in list(self.all):
-            self.end(worker)
-
-
-_workers = _Workers()
-
-
-def _after_fork() -> None:
-    """Leave all workers to the process that started them: this one is a fork of that."""
-    global _workers
-    for worker in _workers.all:
-        worker.pipe.close()
-        worker.process.returncode = 0
-    _workers = _Workers()
-
-
-os.register_at_fork(after_in_child=_after_fork)
-atexit.register(lambda: _workers.end_all(for_good=True))
+    _workers.abandon()

@@ -1,20 +1,59 @@
-"""Split patterns that are programs with dictionaries, for languages without spaces: which, whose.
+"""Programs that cut text: jieba and Sudachi with their dictionaries, NLTK's Punkt for sentences.
 
-Knows their names, versions and dictionaries; runs none of them (`segmenting` does). They belong to
-optional packages, of which nothing is imported here.
+They belong to optional packages, which are imported when they are used, as a rule in processes of
+their own (`regex_processes`): these may take the memory of their dictionaries, and nothing that
+another part of a program set in a library can change what it does there. Punkt decides about the
+end of a sentence by the words before and after it, so text may be cut at the ends of sentences
+(`SentenceBreaks`).
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
-from dataclasses import dataclass, replace
+import re
+import sys
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
+from bpeline.tokenizer_core.bounded_files import read_bounded
 from bpeline.tokenizer_core.digests import digest_of
-from bpeline.tokenizer_core.errors import SegmenterUnavailable
+from bpeline.tokenizer_core.errors import InvalidOption, SegmenterUnavailable
+from bpeline.tokenizer_core.optional_libraries import fenced
+
+if TYPE_CHECKING:
+    from bpeline.tokenizer_core.text import Text
+
+Lengths = Callable[[str], Iterable[int]]
+
+# jieba takes as long for an English word as for a Chinese one, and there are fewer of them.
+_BLOCKS_REMEMBERED = 1 << 16
+_LONGEST_REMEMBERED = 64
+# Sudachi refuses more than 49,149 bytes, and more than 65,535 once normalized, which makes one
+# character of three bytes up to 33.
+_LONGEST_LINE = 1024
+_END_OF_SENTENCE = re.compile(r"[。．！？!?]+[」』）)]*")
+_PAUSE = re.compile(r"[、，,;；:：\s]+")
+
+PUNKT = "punkt"
+
+# The files of a trained model, as NLTK's `punkt_tab` has them.
+PUNKT_TABLES = "abbrev_types.txt", "collocations.tab", "ortho_context.tab", "sent_starters.txt"
+
+# White space as Punkt has it, a word that may end a sentence, white space; then a word with its
+# end. Of so few characters that a window of bytes decides, wherever reading began.
+_BEFORE = re.compile(r"(?<=[ \t\n\r\v\f])([^\W_]{1,20}[.?!]\s{0,6}[ \t\n\r\v\f])\Z")
+_BEHIND = re.compile(r"([^\W_][^\s\ufffd]{0,23})\s")
+_END = re.compile(rb"[.?!][^.?!\w]{0,18}?[ \t\n\r\v\f](?=[\w\x80-\xff])")
+_END_OF_TEXT = re.compile(r"[.?!]\s{0,6}[ \t\n\r\v\f](?=[^\W_])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,26 +79,19 @@ class Segmenter:
 
     @property
     def identity(self) -> str:
-        """What decides its segments: name, versions of the packages, digest of the dictionary.
-
-        Raises:
-            SegmenterUnavailable: it is not installed.
-        """
+        """What decides its segments: name, versions of the packages, digest of the dictionary."""
         return _identity(self)
 
     @property
     def shown(self) -> str:
-        """Package and version, for people.
-
-        Raises:
-            SegmenterUnavailable: it is not installed.
-        """
+        """Package and version, for people."""
         return self.identity.split(", ")[1]
 
 
 # What `jieba.cut` looks at together: it has this expression, and gives every other character by
 # itself, but a line end of two.
 JIEBA_BLOCKS = "[\u4e00-\u9fd5a-zA-Z0-9+#&._%\\-]+|\\r\\n|[\\s\\S]"
+
 # As `jieba.cut` does: words that are not in the dictionary by its HMM.
 _JIEBA = Segmenter(
     name="jieba",
@@ -74,8 +106,10 @@ _JIEBA = Segmenter(
     extra="chinese",
     parts_at_spaces=True,
 )
+
 # Sudachi looks at all it is given, so it is given lines.
 LINES = "[^\\r\\n]+|\\r\\n|[\\r\\n]"
+
 # Split mode C, the longest units; mode A, the shortest, has a name of its own.
 _SUDACHI = Segmenter(
     name="sudachi",
@@ -91,6 +125,7 @@ _SUDACHI = Segmenter(
     extra="japanese",
     parts_at_spaces=False,
 )
+
 SEGMENTERS = {
     "jieba": _JIEBA,
     "jieba-no-hmm": replace(_JIEBA, name="jieba-no-hmm"),
@@ -124,3 +159,297 @@ def _digest_of_files(data: tuple[tuple[str, str], ...]) -> str:
         with (Path(spec.submodule_search_locations[0]) / place).open("rb") as file:
             digests.append(hashlib.file_digest(file, "sha256").hexdigest())
     return digest_of(digests)
+
+
+_LINE = re.compile(LINES)
+
+
+def segmenter_named(name: str) -> Lengths:
+    """What turns text into the lengths of its segments, which cover it, in characters.
+
+    Args:
+        name: one of `tokenizer_core.splitting.segmenters.SEGMENTERS`.
+
+    Raises:
+        ImportError, OSError: a library or its dictionary cannot be found.
+    """
+    if name.startswith("jieba"):
+        return _jieba(hmm=name == "jieba")
+    return _sudachi(shortest=name == "sudachi-a")
+
+
+def _jieba(hmm: bool) -> Lengths:
+    import jieba
+
+    # By itself it would read its dictionary from a file in the directory for temporary files,
+    # which anybody may have put there, and write one.
+    tokenizer = jieba.Tokenizer()
+    directory = Path(jieba.__file__).parent
+    with (directory / "dict.txt").open("rb") as dictionary:
+        tokenizer.FREQ, tokenizer.total = tokenizer.gen_pfdict(dictionary)
+    tokenizer.initialized = True
+    blocks = re.compile(JIEBA_BLOCKS)
+
+    @functools.lru_cache(maxsize=_BLOCKS_REMEMBERED)
+    def remembered(block: str) -> list[int]:
+        return [len(segment) for segment in tokenizer.cut(block, HMM=hmm)]
+
+    def lengths(text: str) -> Iterator[int]:
+        for block in blocks.findall(text):
+            if len(block) == 1:
+                yield 1
+            elif block.isascii() and len(block) <= _LONGEST_REMEMBERED:
+                yield from remembered(block)
+            else:
+                yield from map(len, tokenizer.cut(block, HMM=hmm))
+
+    return lengths
+
+
+def _sudachi(shortest: bool) -> Lengths:
+    from sudachipy import Dictionary, SplitMode
+
+    mode = SplitMode.A if shortest else SplitMode.C
+    tokenizer = Dictionary(dict="core").tokenizer(mode=mode)
+
+    def lengths(text: str) -> Iterator[int]:
+        for line in _LINE.findall(text):
+            if line[0] in "\r\n":
+                yield len(line)
+                continue
+            for part in parts_of_line(line):
+                begin = 0
+                # A character may become several, whose morphemes but one are empty.
+                for end in [morpheme.end() for morpheme in tokenizer.tokenize(part)]:
+                    if end > begin:
+                        yield end - begin
+                        begin = end
+
+    return lengths
+
+
+def parts_of_line(line: str, longest: int = _LONGEST_LINE) -> Iterator[str]:
+    """A line in parts that can be segmented: behind a sentence, else a pause, else anywhere.
+
+    Args:
+        line: without line ends.
+        longest: characters of a part.
+    """
+    begin = 0
+    while len(line) - begin > longest:
+        window = line[begin : begin + longest]
+        ends = [found.end() for found in _END_OF_SENTENCE.finditer(window)]
+        ends = ends or [found.end() for found in _PAUSE.finditer(window)]
+        end = begin + (ends[-1] if ends else longest)
+        yield line[begin:end]
+        begin = end
+    yield line[begin:]
+
+
+def as_text(tables: tuple[str, ...]) -> str:
+    """A model as text, for a process that cuts; see `Punkt.tables`."""
+    return "\0".join((PUNKT, *tables))
+
+
+def of_text(text: str) -> Any:
+    """The tokenizer of the model that `as_text` wrote."""
+    return tokenizer_of(tuple(text.split("\0")[1:]))
+
+
+def directories_of(language: str) -> list[Path]:
+    """Where NLTK looks for the tables of a language, first things first."""
+    from nltk import data
+
+    return [Path(place, "tokenizers/punkt_tab", language) for place in data.path]
+
+
+@functools.lru_cache(maxsize=4)
+def tokenizer_of(tables: tuple[str, ...]) -> Any:
+    """The tokenizer with the tables of a language; untrained without any."""
+    from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
+
+    parameters = PunktParameters()
+    if tables:
+        abbreviations, collocations, contexts, starters = (
+            [line for line in text.replace("\r\n", "\n").split("\n") if line] for text in tables
+        )
+        parameters.abbrev_types = set(abbreviations)
+        parameters.collocations = {tuple(line.split("\t")) for line in collocations}
+        parameters.sent_starters = set(starters)
+        for line in contexts:
+            word, number = line.rsplit("\t", 1)
+            parameters.ortho_context[word] = int(number)
+    return PunktSentenceTokenizer(parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class Punkt:
+    """Punkt, untrained or with the tables of a language.
+
+    Attributes:
+        name: ``punkt``, with a colon and the digest of the tables where there are some.
+        tables: the content of `PUNKT_TABLES`; empty for the untrained model, and where only the
+            name is known, of word counts that were stored.
+    """
+
+    name: str = PUNKT
+    tables: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+    @classmethod
+    def of_tables(cls, tables: tuple[str, ...]) -> Punkt:
+        """The model with these tables; the untrained one without any."""
+        return cls(f"{PUNKT}:{digest_of(list(tables))}", tables) if tables else cls()
+
+    @classmethod
+    def named(cls, asked: str) -> Punkt:
+        """The model for ``punkt``, ``punkt:LANGUAGE`` or ``punkt:DIRECTORY``.
+
+        Raises:
+            InvalidOption: another name, or NLTK or the tables are not installed.
+        """
+        kind, _, language = asked.partition(":")
+        if kind != PUNKT or asked == f"{PUNKT}:":
+            raise InvalidOption(
+                f"there is no way to find sentences called {asked!r}",
+                "expected: none, lines, punkt, punkt:LANGUAGE or punkt:DIRECTORY",
+                "use 'lines' where each line is a sentence",
+            )
+        # A module that is not there is None in `sys.modules`.
+        if sys.modules.get("nltk.tokenize.punkt", 0) is None or find_spec("nltk") is None:
+            raise InvalidOption(
+                "sentences by Punkt need NLTK, which is not installed",
+                "sentences can also be 'lines' or 'none'",
+                "type: pip install 'bpeline[nltk]'",
+            )
+        return cls.of_tables(_tables_of(language)) if language else cls()
+
+    @classmethod
+    def asked(cls, sentences: str) -> Punkt | None:
+        """`named`; None for ``none`` and ``lines``, where words are those of the whole text."""
+        return None if sentences in ("none", "lines") else cls.named(sentences)
+
+    def spans_in(self, text: str) -> Iterator[tuple[int, int]]:
+        """Where the sentences of a text begin and end, in characters.
+
+        Raises:
+            LibraryFailed: NLTK raised an error.
+        """
+        with fenced("NLTK", "finding sentences"):
+            yield from tokenizer_of(self.tables).span_tokenize(text)
+
+    def ends_between(self, words: str) -> bool:
+        """Whether a sentence ends in front of the last of a few words."""
+        with fenced("NLTK", "finding the end of a sentence"):
+            return bool(tokenizer_of(self.tables).text_contains_sentbreak(words))
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceBreaks:
+    """Where text may be cut so that Punkt finds the same sentences in both parts as in the whole.
+
+    That is behind a word of letters and digits that ends a sentence, before another word. Punkt
+    decides by these two words: what it would add to the sentence before, or read together with the
+    word before, are other characters.
+
+    Attributes:
+        punkt: the model.
+        form: the Unicode form that texts are brought to before sentences are found.
+    """
+
+    punkt: Punkt
+    form: Literal["", "NFC", "NFD", "NFKC", "NFKD"] = ""
+
+    LOOK = 128  # bytes on either side of a position by which it is judged
+
+    def first(self, content: bytes | memoryview, begin: int, end: int) -> int:
+        """The first legal cut at a position in [begin, end), or -1; see `CutPairs.first`."""
+        for match in _END.finditer(content, max(begin - self.LOOK, 0), end):
+            if begin <= (cut := match.end()) < end:
+                around = content[max(cut - self.LOOK, 0) : cut], content[cut : cut + self.LOOK]
+                if self._ends(*(bytes(side).decode(errors="replace") for side in around)):
+                    return cut
+        return -1
+
+    def last_in(self, text: str, begin: int, end: int) -> int:
+        """The last legal cut before a character at a position in [begin, end), or -1.
+
+        The text before ``begin - 1``, and the last word, which may go on, do not matter.
+        """
+        begin = max(begin, 1)
+        for match in reversed([*_END_OF_TEXT.finditer(text, begin - 1, max(begin, end))]):
+            cut = match.end()
+            before = text[max(cut - self.LOOK, begin - 1) : cut]
+            if cut < end and self._ends(before, text[cut : min(cut + self.LOOK, end)]):
+                return cut
+        return -1
+
+    def _ends(self, before: str, behind: str) -> bool:
+        last, following = _BEFORE.search(before), _BEHIND.match(behind)
+        if last is None or following is None:
+            return False
+        words = last[1] + following[1]
+        formed = not self.form or unicodedata.normalize(self.form, words) == words
+        return formed and self.punkt.ends_between(words)
+
+
+def line_spans(text: Text, begin: int, end: int) -> NDArray[np.int64]:
+    """The lines in [begin, end) that are not empty: int64 ``[n, 2]``, ascending byte ranges."""
+    breaks = np.flatnonzero(text.data[begin:end] == ord("\n")) + begin
+    edges = np.concatenate(([begin], np.repeat(breaks, 2), [end])).reshape(-1, 2)
+    edges[1:, 0] += 1
+    return np.ascontiguousarray(edges[edges[:, 0] < edges[:, 1]])
+
+
+def sentences_between(
+    text: Text,
+    spans: NDArray[np.int64],
+    mark: Callable[[NDArray[np.int64]], NDArray[np.uint64]],
+) -> NDArray[np.int64]:
+    """The sentences in spans of a text, without the white space between them.
+
+    Args:
+        mark: sets a bit where a sentence, or white space between two, begins in a span.
+
+    Returns:
+        int64 ``[n, 2]``, ascending byte ranges.
+    """
+    spans = spans[spans[:, 0] < spans[:, 1]]
+    spans = spans[np.argsort(spans[:, 0])]
+    begins = np.flatnonzero(np.unpackbits(mark(spans).view(np.uint8), bitorder="little"))
+    if not begins.size:
+        return np.empty((0, 2), np.int64)
+    firsts = np.searchsorted(begins, spans[:, 0])  # every span begins one
+    limits = np.repeat(spans[:, 1], np.diff(np.append(firsts, begins.size)))
+    ends = np.minimum(np.append(begins[1:], text.size), limits)
+    pieces = np.stack((begins, ends), axis=1)
+    # No sentence begins with white space but the first one.
+    is_gap = np.zeros(len(pieces), np.bool_)
+    lead = text.data[begins]
+    may_be_space = (lead <= 32) | np.isin(lead, _LEADS_OF_SPACES)
+    may_be_space[firsts] = False
+    for number in np.flatnonzero(may_be_space).tolist():
+        is_gap[number] = text.bytes(*pieces[number].tolist()).decode()[0].isspace()
+    for number in firsts.tolist():
+        is_gap[number] = text.bytes(*pieces[number].tolist()).decode().isspace()
+    return np.ascontiguousarray(pieces[~is_gap])
+
+
+_LEADS_OF_SPACES = np.frombuffer(b"\xc2\xe1\xe2\xe3", np.uint8)
+
+
+def _tables_of(language: str) -> tuple[str, ...]:
+    """The tables in a directory, or of a language in NLTK's search path."""
+    directory = Path(language).expanduser()
+    if "/" not in language:
+        with fenced("NLTK", "looking for the tables of Punkt"):
+            places = directories_of(language)
+        directory = next((place for place in places if place.is_dir()), Path(places[0]))
+    missing = [name for name in PUNKT_TABLES if not (directory / name).is_file()]
+    if missing:
+        raise InvalidOption(
+            f"the tables of Punkt for {language!r} are not installed: there is no "
+            f"{directory / missing[0]}",
+            f"a directory with {', '.join(PUNKT_TABLES)}, or a language of NLTK's punkt_tab",
+            "type: python -m nltk.downloader punkt_tab",
+        )
+    return tuple(read_bounded(directory / name).decode() for name in PUNKT_TABLES)

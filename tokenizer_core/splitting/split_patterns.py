@@ -1,15 +1,14 @@
-"""Split patterns: named, a user's own, their digests and exports; knows not how they are run."""
+"""Split patterns: named, a user's own, or several steps; their digests and exports."""
 
 from __future__ import annotations
 
 import difflib
-import functools
 import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, NoReturn, cast
+from functools import cached_property, lru_cache
+from typing import Any, Literal, NoReturn, TypeAlias, cast, get_args
 
 import regex as regex_package
 
@@ -19,38 +18,35 @@ from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.errors import (
     InvalidOption,
     InvalidPattern,
-    PatternExceedsLimit,
     SegmenterUnavailable,
 )
-from bpeline.tokenizer_core.splitting.cut_pairs import CutPairs, cut_pairs
-from bpeline.tokenizer_core.splitting.named_patterns import (
+from bpeline.tokenizer_core.splitting.regex_spellings import (
     CUTTING_LESS,
     DROPPING_PATTERNS,
+    KERNELS,
     NAMED_PATTERNS,
+    NAMES,
     OTHER_SPELLINGS,
     SAME_PATTERNS,
+    compile_regex,
+    no_pattern,
+    respelled_for_export,
+    with_gaps_matched,
 )
-from bpeline.tokenizer_core.splitting.regex_export import respelled_for_export, with_gaps_matched
-from bpeline.tokenizer_core.splitting.regex_limits import (
-    MOST_WRITTEN_OUT,
-    set_operator,
-    size_written_out,
+from bpeline.tokenizer_core.splitting.regex_syntax import unicode_classes_digest
+from bpeline.tokenizer_core.splitting.segmenters import SEGMENTERS, Punkt, Segmenter, SentenceBreaks
+from bpeline.tokenizer_core.splitting.split_automaton import (
+    CutPairs,
+    SplitAutomaton,
+    cut_pairs,
+    split_automaton,
 )
-from bpeline.tokenizer_core.splitting.segmenters import SEGMENTERS, Segmenter
-from bpeline.tokenizer_core.splitting.sentences import Punkt, SentenceBreaks
-from bpeline.tokenizer_core.splitting.split_automaton import SplitAutomaton, split_automaton
-from bpeline.tokenizer_core.splitting.split_steps import BEHAVIORS, MOST_STEPS, Behavior, SplitStep
-from bpeline.tokenizer_core.splitting.unicode_classes import unicode_classes_digest
 
-__all__ = ["MAX_REGEX_BYTES", "NAMED_PATTERNS", "SplitPattern"]
-
-MAX_REGEX_BYTES = 4096
 # These look into no other class than letters, numbers and white space, so that the digest of
 # those alone says which characters they mean.
 _OF_THREE_CLASSES = ("gpt2", "cl100k", "llama3", "qwen2")
 
 _BETWEEN = {False: "kept", True: "dropped"}  # text between matches
-_NAMES = (*NAMED_PATTERNS, *SAME_PATTERNS, *DROPPING_PATTERNS, *SEGMENTERS)
 # These are more than their regexes, which without the name cut otherwise.
 _MORE_THAN_REGEX = {
     **DROPPING_PATTERNS,
@@ -58,6 +54,12 @@ _MORE_THAN_REGEX = {
 }
 _SPELLINGS = OTHER_SPELLINGS | {text: name for name, text in NAMED_PATTERNS.items()}
 _LIKE_A_NAME = re.compile(r"(?:[A-Za-z0-9_-]+(?:\.[0-9]+)?)?")
+
+Behavior: TypeAlias = Literal[
+    "Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"
+]
+BEHAVIORS: tuple[str, ...] = get_args(Behavior)
+MOST_STEPS = 32
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ class SplitPattern:
             object.__setattr__(self, "name", known)
             object.__setattr__(self, "regex", _regex_of(known))
             _ = known in SEGMENTERS and SEGMENTERS[known].identity  # refuses what is missing
-        elif self.regex in _NAMES:
+        elif self.regex in NAMES:
             raise InvalidPattern(
                 f"{self.regex!r} is the name of a split pattern, and was given as a regex",
                 "a regex; this one would cut at that one word and nowhere else",
@@ -126,11 +128,11 @@ class SplitPattern:
             InvalidOption: there is no pattern of this name.
             SegmenterUnavailable: what it stands for is not installed.
         """
-        if name not in _NAMES:
-            close = difflib.get_close_matches(name, _NAMES, 1, 0.4) or ["gpt2"]
+        if name not in NAMES:
+            close = difflib.get_close_matches(name, NAMES, 1, 0.4) or ["gpt2"]
             raise InvalidOption(
                 f"there is no split pattern named {name!r}",
-                f"names are {', '.join(_NAMES)}; anything else must be a regex",
+                f"names are {', '.join(NAMES)}; anything else must be a regex",
                 f"write {close[0]!r}",
             )
         name = SAME_PATTERNS.get(name, name)
@@ -159,7 +161,7 @@ class SplitPattern:
         """A pattern from a name, a regex or a pattern.
 
         A string of letters, digits, ``-`` and ``_`` alone (and a version such as ``3.5`` at its
-        end) is a name: as a regex it would cut at one literal word, which nobody means;
+        end) is a name: as a regex it would cut at one literal word;
         ``SplitPattern(regex=...)`` takes it nevertheless. The JSON text of `as_record` says a
         pattern of several steps.
 
@@ -170,7 +172,7 @@ class SplitPattern:
         if isinstance(pattern, SplitPattern):
             return pattern
         if not isinstance(pattern, str):
-            raise _no_pattern(pattern)
+            raise no_pattern(pattern)
         if _LIKE_A_NAME.fullmatch(pattern):
             return cls.named(pattern)
         record = _record_in(pattern)
@@ -252,7 +254,7 @@ class SplitPattern:
             )
         return pattern
 
-    # What the regex is compiled to belongs to whoever owns the pattern, such as a tokenizer: the
+    # What the regex is compiled to belongs to the owner of the pattern, such as a tokenizer: the
     # caches below only spare equal patterns the work, and forget.
 
     def __getstate__(self) -> dict[str, Any]:
@@ -267,7 +269,7 @@ class SplitPattern:
         """
         if self.steps:
             self._refuse_one_regex()
-        return _compile(self.regex)
+        return compile_regex(self.regex)
 
     @property
     def _sole_regex(self) -> str | None:
@@ -309,11 +311,9 @@ class SplitPattern:
         runs them; ``segmenter: `` and the program with its version (1 to 3 MB/s); else ``regex: ``
         and the reason why it is left to that package (5 to 20 MB/s).
         """
-        from bpeline.tokenizer_core.splitting.mask_kernels import MASK_KERNELS
-
         if self.sentences is not None:
             return "sentences: NLTK's Punkt"
-        if (self.name or self.regex) in MASK_KERNELS:
+        if (self.name or self.regex) in KERNELS:
             return "kernel"
         if self.segmenter is not None:
             return f"segmenter: {self.segmenter.shown}"
@@ -474,7 +474,7 @@ def _checked(steps: tuple[SplitStep, ...]) -> str:
             "cut by one regex, such as 'gpt2'",
         )
     for step in steps:
-        _compile(step.regex)
+        compile_regex(step.regex)
         _ = step.automaton
     return json.dumps([step.described() for step in steps], ensure_ascii=False)
 
@@ -499,7 +499,7 @@ def _regex_of(name: str) -> str:
     return NAMED_PATTERNS.get(name) or _MORE_THAN_REGEX[name]
 
 
-@functools.lru_cache(maxsize=64)
+@lru_cache(maxsize=64)
 def _characters_digest(pattern: str) -> str:
     made = split_automaton(pattern)
     if isinstance(made, SplitAutomaton):
@@ -507,63 +507,53 @@ def _characters_digest(pattern: str) -> str:
     return str(regex_package.__version__)
 
 
-def _no_pattern(pattern: object) -> InvalidPattern:
-    return InvalidPattern(
-        f"the split pattern is {pattern!r}",
-        f"names are {', '.join(_NAMES)}; anything else must be a regex",
-        "write 'gpt2'",
-    )
+@dataclass(frozen=True, slots=True)
+class SplitStep:
+    """Cuts a piece at the matches of a regex.
 
+    Attributes:
+        regex: known to compile, and read alike by Oniguruma.
+        behavior: what becomes of a match: dropped, a piece, part of what stands before or after it
+            unless that is a match, or one piece with the matches beside it.
+        invert: what lies between matches counts as match, and matches as what lies between.
+    """
 
-@functools.lru_cache(maxsize=64)
-def _compile(pattern: str) -> Any:
-    if not isinstance(pattern, str) or not pattern:
-        raise _no_pattern(pattern)
-    try:
-        size = len(pattern.encode())
-    except UnicodeEncodeError:
-        size = MAX_REGEX_BYTES + 1
-    if size > MAX_REGEX_BYTES:
-        raise InvalidPattern(
-            f"the split pattern of {len(pattern)} characters is too long or not UTF-8",
-            f"a regex may take up to {MAX_REGEX_BYTES} bytes of UTF-8",
-            "use Unicode properties such as \\p{Han} instead of listing characters",
-        )
-    _refuse_what_is_not_meant(pattern)
-    try:
-        compiled = regex_package.compile(pattern)
-    except (regex_package.error, ValueError, RecursionError, OverflowError) as error:
-        raise InvalidPattern(
-            f"the split pattern {pattern!r} does not compile: {error}",
-            f"names are {', '.join(_NAMES)}; anything else must be a regex in the syntax "
-            "of Python's `regex` package",
-            "write 'gpt2', or mend the regex at the position named",
-        ) from error
-    if compiled.flags & regex_package.REVERSE:
-        raise InvalidPattern(
-            f"the split pattern {pattern!r} searches backwards",
-            "pre-tokens are found from the left",
-            "remove (?r) from the regex",
-        )
-    return compiled
+    regex: str
+    behavior: Behavior
+    invert: bool = False
 
+    def described(self) -> dict[str, Any]:
+        """The step as in a tokenizer.json."""
+        return {
+            "type": "Split",
+            "pattern": {"Regex": self.regex},
+            "behavior": self.behavior,
+            "invert": self.invert,
+        }
 
-def _refuse_what_is_not_meant(pattern: str) -> None:
-    """Refuse what `regex` would compile to something else, or for minutes."""
-    if (operator := set_operator(pattern)) is not None:
+    @property
+    def drops(self) -> bool:
+        return self.behavior == "Removed"
+
+    @property
+    def automaton(self) -> SplitAutomaton:
+        """The tables that find the matches.
+
+        Raises:
+            InvalidPattern: there are none, or Oniguruma reads the regex differently.
+        """
+        made = split_automaton(self.regex)
+        respelled = respelled_for_export(self.regex)
+        if isinstance(made, SplitAutomaton) and respelled == self.regex:
+            return made
         raise InvalidPattern(
-            f"the split pattern has a set with an operator: {operator[:200]!r}",
-            "sets of characters, ranges and classes; Python's `regex` reads &&, --, || and ~~ in "
-            "them as literals",
-            "write [a-z&&[^aeiou]] and [a-z--[aeiou]] as (?:(?![aeiou])[a-z]), [\\w&&\\p{Greek}] "
-            "as (?:(?=\\p{Greek})\\w), [a||b] as [ab]; or, for the literals, \\&, \\- and \\|",
-        )
-    size = size_written_out(pattern)
-    if size is None or size > MOST_WRITTEN_OUT:
-        raise PatternExceedsLimit(
-            f"the split pattern {pattern[:200]!r} is too large when its repetitions are written out"
-            if size is not None
-            else f"the split pattern {pattern[:200]!r} has comments in free spacing",
-            f"repetitions that come to at most {MOST_WRITTEN_OUT} parts, and no comments with (?x)",
-            "write (?:a+)+ as a+, use smaller counts, remove the comments",
+            f"one of several splits has the regex {self.regex[:200]!r}, which is beyond an "
+            f"automaton: {made}"
+            if isinstance(made, str)
+            else f"one of several splits has the regex {self.regex[:200]!r}, which tokenizers "
+            "(Oniguruma) reads differently",
+            "regexes without look-behind, back-references and \\w, that never match nothing",
+            "ask for a tokenizer.json without it"
+            if isinstance(made, str)
+            else f"write {respelled[:200]!r}",
         )
