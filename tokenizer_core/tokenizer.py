@@ -28,7 +28,6 @@ from bpeline.tokenizer_core.encoding import (
     EncodingWithOffsets,
     ExplainedPreToken,
     Explainer,
-    FindingEncoder,
     LegalCuts,
     OnInvalid,
     PartingEncoder,
@@ -44,6 +43,7 @@ from bpeline.tokenizer_core.encoding import (
     cut_stream,
     encode_batch,
     encode_long,
+    encoder_finding,
     encoding_with_offsets,
     listed,
     longest_prefix,
@@ -598,6 +598,7 @@ class Tokenizer:
         invalid_utf8: Literal["strict", "replace", "ignore"] = "strict",
         text_field: str = "text",
         id_field: str = "id",
+        allowed_special: AllowedSpecial | None = None,
         format: str | ShardFormat = "bin",
         shard_bytes: int = SHARD_BYTES,
         dropout: float = 0.0,
@@ -623,6 +624,8 @@ class Tokenizer:
                 ``ignore`` leaves them out.
             text_field: the member of a JSON line, or the column, that holds documents.
             id_field: the one that names them, for `TokenShards.place`; rows need not have it.
+            allowed_special: special tokens found in documents, as for `encode`; ``"none"`` for text
+                of strangers.
             format: ``bin``, ``npy``, ``megatron`` (what Megatron-LM's own writer leaves),
                 ``parquet``, or a format of your own: see `shard_formats`.
             shard_bytes: bytes of text that make a shard, about; no document is divided.
@@ -654,6 +657,7 @@ class Tokenizer:
             id_field,
             dropout,
             seed,
+            allowed_special,
         )
         layout, files = shard_format(format), find_source_files(sources_of(paths))
         job = ShardJob(
@@ -671,6 +675,7 @@ class Tokenizer:
         end_of_text: str | None = None,
         invalid_utf8: Literal["strict", "replace", "ignore"] = "strict",
         text_field: str = "text",
+        allowed_special: AllowedSpecial | None = None,
         on_progress: Callable[[int], None] | None = None,
     ) -> DocumentIds:
         """Encode files that fit in memory as ids, on all processors; writes nothing.
@@ -682,7 +687,13 @@ class Tokenizer:
             vocab of at most 65,536 ids, else uint32.
         """
         encoding = file_encoding_of(
-            self, separator, end_of_text, invalid_utf8, text_field, id_field=""
+            self,
+            separator,
+            end_of_text,
+            invalid_utf8,
+            text_field,
+            id_field="",
+            allowed_special=allowed_special,
         )
         return gather_files(encoding, find_source_files(sources_of(paths)), threads, on_progress)
 
@@ -985,14 +996,10 @@ class Tokenizer:
         """The encoder of a call, and the special tokens at which its text is cut first."""
         allowed = self._default if allowed_special is None else allowed_special
         policy = self._policies.of(allowed, on_special)
-        encoder = self.encoder
         if not self._finds_special:
-            return encoder, policy
-        ignored = self._special_ids.difference(policy.allowed.values())
-        if ignored:
-            assert isinstance(encoder, FindingEncoder)
-            encoder = encoder.ignoring(ignored)
-        return encoder, replace(policy, allowed={})
+            return self.encoder, policy
+        finding = encoder_finding(self.spec, self.encoder, policy.allowed)
+        return finding, replace(policy, allowed={})
 
     @cached_property
     def _policies(self) -> SpecialPolicies:

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from .padding import pad as pad
     from .preparation import TextPreparation as TextPreparation
     from .prepared_encoding import PreparedEncoder as PreparedEncoder
+    from .prepared_encoding import encoder_finding as encoder_finding
     from .prepared_encoding import refuse_places as refuse_places
     from .reachability import tokens_not_made_by_merges as tokens_not_made_by_merges
     from .reachability import unreachable_tokens as unreachable_tokens

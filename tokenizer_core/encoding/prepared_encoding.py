@@ -7,7 +7,7 @@ Added tokens are found, what lies between them is normalized and given its prefi
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import NoReturn
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.encoding.decoding import lengths_by_id
 from bpeline.tokenizer_core.encoding.encoder import (
     Encoder,
+    FindingEncoder,
     LegalCuts,
     PartingEncoder,
     PlacedIds,
@@ -30,7 +31,7 @@ from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.normalization import in_pieces
 from bpeline.tokenizer_core.splitting import AsciiSpaces, Cuts
 from bpeline.tokenizer_core.text import Text
-from bpeline.tokenizer_core.vocabulary import TokenizerSpec
+from bpeline.tokenizer_core.vocabulary import AddedToken, TokenizerSpec
 
 _TOGETHER = 1 << 16  # characters of pieces that are encoded together
 _VISIBLE = "".join(map(chr, range(0x21, 0x7F)))
@@ -212,6 +213,25 @@ class PreparedEncoder(Encoder):
         stops = np.cumsum(lengths) + (all_spans[0, 0] if len(all_spans) else 0)
         places = np.stack((stops - lengths, stops), axis=1)
         return PlacedIds(ids, places, np.ones(len(ids), np.bool_))
+
+
+def encoder_finding(spec: TokenizerSpec, encoder: Encoder, special: Mapping[str, int]) -> Encoder:
+    """An encoder that finds exactly these special tokens by itself.
+
+    Args:
+        encoder: that of the tokenizer.
+        special: token → id.
+    """
+    if not spec.finds_special:
+        if not special:
+            return encoder
+        tokens = [AddedToken(id_, token, special=True) for token, id_ in special.items()]
+        return PreparedEncoder(spec, encoder, TextPreparation(tokens))
+    ignored = frozenset(spec.special_tokens.values()).difference(special.values())
+    if not ignored:
+        return encoder
+    assert isinstance(encoder, FindingEncoder)
+    return encoder.ignoring(ignored)
 
 
 def _gathered(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -33,6 +33,7 @@ from bpeline.tokenizer_core.encoding import (
     Places,
     PreparedEncoder,
     TokenizerParts,
+    encoder_finding,
     require_dropout,
 )
 from bpeline.tokenizer_core.errors import InvalidOption
@@ -246,6 +247,8 @@ class FileEncoding:
         id_field: the field of a row or JSON line that names its document, for the index; empty:
             none.
         special_tokens: of the tokenizer, with their ids, for readers of the ids.
+        found: special tokens found in documents, where they are not those of the tokenizer's
+            encoder.
         dropping: gives the ids instead, where merges are left out at random; which ones, the name
             of the file and the place in it decide.
     """
@@ -259,6 +262,7 @@ class FileEncoding:
     id_count: int = 0
     id_field: str = "id"
     special_tokens: tuple[tuple[str, int], ...] = ()
+    found: tuple[str, ...] | None = None
     dropping: DropoutEncoder | None = None
 
     @property
@@ -270,13 +274,15 @@ class FileEncoding:
             "invalid_utf8": self.reading.invalid_utf8,
             "text_field": self.reading.text_field,
             "id_field": self.id_field or None,
-            **self._dropout,
+            **self._unusual,
         }
 
     @property
-    def _dropout(self) -> dict[str, Any]:
+    def _unusual(self) -> dict[str, Any]:
+        """Settings that older manifests do not have."""
         one = self.dropping
-        return {} if one is None else {"dropout": one.dropout, "dropout_seed": one.seed}
+        dropout = {} if one is None else {"dropout": one.dropout, "dropout_seed": one.seed}
+        return dropout if self.found is None else {**dropout, "allowed_special": [*self.found]}
 
     def piece_of(self, size: int, threads: int | None) -> int:
         """Bytes of a piece, so that files of ``size`` bytes keep all threads busy to the end."""
@@ -312,7 +318,7 @@ class FileEncoding:
                 "dtype": self.dtype,
                 "place": place,
                 "id_field": self.id_field,
-                **self._dropout,
+                **self._unusual,
                 "files": [[file.path, file.source, file.format, *file.state] for file in files],
             }
         )
@@ -499,9 +505,16 @@ def file_encoding_of(
     id_field: str = "id",
     dropout: float = 0.0,
     seed: int = 0,
+    allowed_special: str | Collection[str] | None = None,
 ) -> FileEncoding:
     """How a tokenizer makes ids of files; for the options see `Tokenizer.encode_files`."""
     require_dropout(dropout)
+    if dropout and allowed_special is not None:
+        raise InvalidOption(
+            "dropout was asked for together with allowed_special",
+            "with dropout special tokens are text",
+            "leave allowed_special out",
+        )
     if dropout and invalid_utf8 != "strict":
         raise InvalidOption(
             f"dropout was asked for together with --invalid-utf8 {invalid_utf8}",
@@ -511,9 +524,11 @@ def file_encoding_of(
     separators = [separator] if isinstance(separator, str) else separator or ()
     spec = tokenizer.spec
     settings = spec.pattern, tuple(separators), invalid_utf8, text_field
-    reading = EncodedReading(
-        *settings, encoder=tokenizer.encoder, sentences=spec.algorithm.sentence_kind
-    )
+    wanted = spec.allowed_special if allowed_special is None else allowed_special
+    special = SpecialPolicy.of(spec.special_tokens, wanted, "text").allowed
+    encoder = encoder_finding(spec, tokenizer.encoder, special)
+    usual = dict(spec.special_tokens) if spec.finds_special else {}
+    reading = EncodedReading(*settings, encoder=encoder, sentences=spec.algorithm.sentence_kind)
     end = -1
     if end_of_text is not None:
         policy = SpecialPolicy.of(spec.special_tokens, {end_of_text}, "text")
@@ -521,7 +536,7 @@ def file_encoding_of(
     count = spec.largest_id + 1
     dtype = smallest_dtype(count)
     return FileEncoding(
-        tokenizer.encoder,
+        encoder,
         spec.digest,
         reading,
         end,
@@ -529,6 +544,7 @@ def file_encoding_of(
         id_count=count,
         id_field=id_field,
         special_tokens=tuple(spec.special_tokens.items()),
+        found=None if special == usual else tuple(sorted(special)),
         dropping=DropoutEncoder(spec, dropout, seed) if dropout else None,
     )
 
