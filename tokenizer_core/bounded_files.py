@@ -206,6 +206,9 @@ def parse_toml(content: bytes) -> dict[str, Any]:
     return tables
 
 
+_NESTED = frozenset((dict, list))
+
+
 def _not_deep(value: Any) -> Any:
     """The same value, which no recursive function finds too deep."""
     level = [value]
@@ -213,8 +216,10 @@ def _not_deep(value: Any) -> Any:
         level = [
             member
             for part in level
-            for member in (part.values() if type(part) is dict else part)
-            if type(member) in (dict, list)
+            for members in (part.values() if type(part) is dict else part,)
+            if not _NESTED.isdisjoint(map(type, members))  # of long lists of strings soon said
+            for member in members
+            if type(member) in _NESTED
         ]
         if not level:
             return value

@@ -98,5 +98,3 @@ def test_hidden_tokens_are_not_among_the_ids() -> None:
     ids = TokenIds(table, frozenset({4}))
     assert ids == {b"a": 9, b"abb": 7}
     assert [ids.find(token) for token in (b"a", b"bb", b"abb", b"x", b"")] == [9, -1, 7, -1, -1]
-    tokens, numbers = ids.listed()
-    assert dict(zip(tokens, numbers.tolist(), strict=True)) == ids

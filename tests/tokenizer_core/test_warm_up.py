@@ -38,7 +38,7 @@ from bpeline.tokenizer_core.splitting import SUPERWORDS, SplitPattern
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training import train_bpe, train_parity_bpe
-from bpeline.tokenizer_core.vocabulary import AddedToken, TokenizerSpec, find_merges
+from bpeline.tokenizer_core.vocabulary import AddedToken, TokenizerSpec, TokenTable, find_merges
 from bpeline.tokenizer_core.vocabulary.special_tokens import SpecialTokenMatcher
 from bpeline.tokenizer_core.corpus.reading import hold_out
 from bpeline.tokenizer_core.kernels.counting.word_rows import DIGIT_BITS, sort_by_digit
@@ -94,6 +94,7 @@ tokenizer.merge_gains(WordCounts.from_mapping({b"abab": 2}))
 derive_merges(np.arange(256), {256: b"ab"})
 WordCache.empty(256, 512).enlarged(512, 512)
 find_merges(vocab, b"ab", np.ones(2, np.int64))
+TokenTable.sound(b"a", np.ones(1, np.int64), np.array([3])).joins(np.array([3]), np.array([3]), 9)
 measure_spans(np.zeros(64, np.uint8), np.zeros((1, 2), np.int64), np.zeros(SUMS, np.int64))
 
 letters = "".join(map(chr, range(0x4E00, 0x4F00))).encode()

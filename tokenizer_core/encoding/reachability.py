@@ -22,7 +22,8 @@ def unreachable_tokens(encoder: Encoder, ids: Mapping[bytes, int]) -> dict[bytes
     spans = spans_of_lengths(list(texts))
     behind = np.full(len(spans), -1, np.int64)
     encoded, ends = encoder.encode(Text.of(b"".join(texts)), spans, behind)
-    return _not_themselves(list(texts), np.array([*texts.values()], np.int64), encoded, ends)
+    tokens, numbers = list(texts), np.array([*texts.values()], np.int64)
+    return {tokens[index]: int(numbers[index]) for index in _others(numbers, encoded, ends)}
 
 
 def _is_utf8(token: bytes) -> bool:
@@ -36,20 +37,21 @@ def _is_utf8(token: bytes) -> bool:
 def tokens_not_made_by_merges(encoder: Encoder, ids: Mapping[bytes, int]) -> dict[bytes, int]:
     """Tokens that, taken as one pre-token, are not encoded as themselves, with their ids."""
     if isinstance(ids, TokenIds):
-        tokens, numbers = ids.listed()
+        table = ids.table
+        numbers = table.ids
+        others = _others(numbers, *encoder.encode_rows(table.words, np.append(0, table.ends)))
+        tokens = dict(zip(others, table.tokens_of(numbers[others]), strict=True))
+        others = [index for index in others if int(numbers[index]) not in ids.hidden]
     else:
-        tokens, numbers = list(ids), np.array([*ids.values()], np.int64)
-    return _not_themselves(tokens, numbers, *encoder.encode_words(tokens))
+        tokens, numbers = dict(enumerate(ids)), np.array([*ids.values()], np.int64)
+        others = _others(numbers, *encoder.encode_words(list(ids)))
+    return {tokens[index]: int(numbers[index]) for index in others}
 
 
-def _not_themselves(
-    tokens: list[bytes],
-    ids: NDArray[np.int64],
-    encoded: NDArray[np.uint32],
-    ends: NDArray[np.int64],
-) -> dict[bytes, int]:
-    lengths = np.diff(ends, prepend=0)
-    themselves = lengths == 1
+def _others(
+    ids: NDArray[np.int64], encoded: NDArray[np.uint32], ends: NDArray[np.int64]
+) -> list[int]:
+    """Indices of the texts that are not encoded as the one id."""
+    themselves = np.diff(ends, prepend=0) == 1
     themselves[themselves] = encoded[ends[themselves] - 1] == ids[themselves]
-    others = np.flatnonzero(~themselves).tolist()
-    return {tokens[index]: int(ids[index]) for index in others}
+    return np.flatnonzero(~themselves).tolist()

@@ -144,7 +144,8 @@ def _byte_bpe(
         return whole and not pattern.parts(content)
 
     _refuse_unknown(ordinary, model, path)
-    merged = np.intersect1d(merges.results, [*added.values()]).tolist()
+    numbers = np.array([*added.values()], np.int64)
+    merged = numbers[np.isin(numbers, merges.results)].tolist()
     pipeline = pipeline.with_model_tokens(in_vocab, merged, is_met)
     _refuse_unspelled(pipeline, in_vocab, path)
     vocab = _with_added(ordinary, {id_: content.encode() for content, id_ in added.items()})
@@ -252,7 +253,11 @@ def _refuse_unknown(vocab: Mapping[int, bytes], model: dict[str, Any], path: Pat
     """Refuse flags that make more of a text with unknown bytes than to leave these out."""
     flags = ("unk_token", "byte_fallback", "ignore_merges")
     given = [flag for flag in flags if model.get(flag) not in (None, False)]
-    if given and len({*vocab.values()} & _SINGLE_BYTES) < 256:
+    if isinstance(vocab, TokenTable):
+        has_all = vocab.byte_ids().min() >= 0
+    else:
+        has_all = {*vocab.values()} >= _SINGLE_BYTES
+    if given and not has_all:
         refuse(path, f"sets {given[0]}, and some bytes are no tokens",
                f"a token for each of the 256 bytes, or none of {', '.join(flags)}")  # fmt: skip
 
@@ -329,11 +334,12 @@ def _refuse_moved(added: tuple[AddedToken, ...], named: Any, path: Path) -> None
 
 def _read_merges(merges: Any, vocab: Mapping[int, bytes], path: Path) -> MergeList:
     """Merges as pairs, or as ``"a b"`` in older files, where a version may stand first."""
-    if isinstance(merges, list) and merges and isinstance(merges[0], str):
-        merges = [one for one in merges if not str(one).startswith("#version")]
     kinds = set(map(type, merges)) if isinstance(merges, list) else {None}
     if kinds == {str}:
-        content = "\n".join(merges).encode("utf-8", "surrogatepass")
+        joined = "\n".join(merges)
+        if "#version" in joined:
+            joined = "\n".join(one for one in merges if not one.startswith("#version"))
+        content = joined.encode("utf-8", "surrogatepass")
         return read_merges_txt(merges_text(content, path), vocab, path)
     if kinds - {list} or set(map(len, merges)) - {2}:
         refuse(path, "has merges that are no pairs")

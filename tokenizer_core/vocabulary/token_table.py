@@ -13,7 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.kernels.encoding.whole_words import fill_whole_words, find_whole_words
+from bpeline.tokenizer_core.kernels.encoding.whole_words import (
+    fill_whole_words,
+    find_joined_words,
+    find_whole_words,
+)
 from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
 from bpeline.tokenizer_core.text import Text
 
@@ -121,15 +125,13 @@ class TokenTable(Mapping[int, bytes]):
         """
         places = np.zeros(int(self.ids.max()) + 1, np.int64)
         places[self.ids] = np.arange(len(self.ids))
-        parts = np.empty(2 * len(left), np.int64)
-        parts[::2], parts[1::2] = places[left], places[right]
-        lengths = self.lengths[parts]
-        ends = np.cumsum(lengths)
-        if not len(parts) or ends[-1] > most:
-            return np.full(len(left), -1, np.int64)
-        source = np.repeat(self.begins[parts] - (ends - lengths), lengths)
-        text = Text.of(self.words[source + np.arange(len(source))].tobytes()).data
-        return self.find(text, (ends - lengths)[::2], ends[1::2])
+        left, right = places[left], places[right]
+        found = np.full(len(left), -1, np.int64)
+        if self.lengths[left].sum() + self.lengths[right].sum() <= most:
+            room = np.zeros(2 * int(self.lengths.max()) + 16, np.uint8)
+            tables = self.ends, room, self.words, self._table, HASH_KEY
+            find_joined_words(left, right, *tables, found)
+        return found
 
     def id_of(self, token: bytes) -> int:
         """The id of a token, or −1."""
@@ -193,41 +195,35 @@ class TokenTable(Mapping[int, bytes]):
 class TokenIds(Mapping[bytes, int]):
     """token → id of a table.
 
-    Args:
+    Attributes:
         table: the tokens.
         hidden: ids of tokens that are left out.
     """
 
-    __slots__ = ("_hidden", "_made", "_table")
+    __slots__ = ("_made", "hidden", "table")
 
     def __init__(self, table: TokenTable, hidden: Set[int]) -> None:
-        self._table = table
-        self._hidden = hidden
+        self.table = table
+        self.hidden = hidden
         self._made: dict[bytes, int] | None = None
 
     @property
     def _ids(self) -> dict[bytes, int]:
         made = self._made
         if made is None:
-            tokens = self._table.view
-            hidden = self._hidden
+            tokens = self.table.view
+            hidden = self.hidden
             made = {token: id_ for id_, token in tokens.items() if id_ not in hidden}
             self._made = made
         return made
-
-    def listed(self) -> tuple[list[bytes], NDArray[np.int64]]:
-        """All tokens, and their ids, int64 ``[n]``."""
-        ids = self._table.ids
-        ids = ids[~np.isin(ids, [*self._hidden])]
-        return self._table.tokens_of(ids), ids
 
     def __getitem__(self, token: bytes) -> int:
         return self._ids[token]
 
     def find(self, token: bytes) -> int:
         """The id of one token, or −1; quick for a few tokens."""
-        id_ = self._table.id_of(token)
-        return -1 if id_ in self._hidden else id_
+        id_ = self.table.id_of(token)
+        return -1 if id_ in self.hidden else id_
 
     def __contains__(self, token: object) -> bool:
         return token in self._ids
@@ -236,7 +232,7 @@ class TokenIds(Mapping[bytes, int]):
         return iter(self._ids)
 
     def __len__(self) -> int:
-        return len(self._table) - len(self._hidden)
+        return len(self.table) - len(self.hidden)
 
     def __repr__(self) -> str:
         return repr(self._ids)

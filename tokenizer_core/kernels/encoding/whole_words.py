@@ -74,6 +74,38 @@ def find_whole_words(
         ids[i] = word_id(entries, shift, key, place, base + begins[i], length)
 
 
+@entry_kernel
+def find_joined_words(
+    left: I64s,
+    right: I64s,
+    ends: I64s,
+    room: U8s,
+    words: U8s,
+    table: U64s,
+    hash_key: U64s,
+    ids: I64s,
+) -> None:
+    """Look up what pairs of words of a table join to.
+
+    Args:
+        left, right: int64 ``[n]``: numbers of words of the table.
+        ends: int64: where each word of the table ends.
+        room: uint8, for the longest two words, with 16 readable bytes behind.
+        words, table, hash_key: as for `fill_whole_words`, filled.
+        ids: int64 ``[n]``: receives the id of each, or −1.
+    """  # fmt: skip
+    key = key_in(hash_key)
+    entries, shift, place = table.ctypes.data, table_shift(table), words.ctypes.data
+    for i in range(len(left)):
+        length = np.int64(0)
+        for number in (left[i], right[i]):
+            begin = ends[number - 1] if number > 0 else np.int64(0)
+            for at in range(begin, ends[number]):
+                room[length] = words[at]
+                length += 1
+        ids[i] = word_id(entries, shift, key, place, room.ctypes.data, length)
+
+
 @kernel
 def whole_word(workspace: Record, word: I64, length: I64) -> I64:
     """The id of a word that is one token as a whole, or −1."""
