@@ -1,7 +1,4 @@
-"""Another Python beside this one: where one is, and one that imports our modules and ends with us.
-
-Knows how it is begun, and how it learns that this one has ended; not what it runs.
-"""
+"""Another Python process: where a Python is, and one that imports our modules and ends with us."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The directory of machine code, which nobody else may have a hand in; knows nothing of kernels.
+"""The directory of machine code, which only this user can write to.
 
 What is kept there is loaded as code. So every directory on the path must be one that only this user
 and root can change: no link, owned by them, and not writable by others; a sticky one (as /tmp) may
 be, because nobody can rename or remove there what another user made. The path is walked from the
-root by descriptors each time, without following links, and what is then done is done through the
-last one: nothing that is put in the way meanwhile is ever read, changed or removed.
+root by descriptors each time, without following links, and files are read, written and removed
+through the last one: a link or a directory that is put in the way meanwhile is never used.
 """
 
 from __future__ import annotations

@@ -1,59 +1,54 @@
-"""The companion algorithms, one line each; imports none of them before it is asked for.
+"""The algorithms beside byte-level BPE, one entry each; a module is imported at its first use.
 
-A folder of `tokenizer_core.algorithms` holds everything of its algorithm. Its face offers `KIND`,
-the algorithm's value (a subclass of `Algorithm`), and `coders`, the encoder and the decoder of a
-`TokenizerSpec`; its module ``explained`` says how words came to their tokens. Without its folder
-and its line here all others work as before.
+The module of an algorithm in `tokenizer_core.algorithms` offers `KIND`, the class of its value (a
+subclass of `Algorithm`), `coders`, the encoder and the decoder of a `TokenizerSpec`, and
+`explained`, which says how words came to their tokens. Remove the files whose names begin with the
+module's name, and the entry, and all other algorithms work as before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 from bpeline.tokenizer_core.errors import InvalidTokenizer
 from bpeline.tokenizer_core.vocabulary import BYTE_BPE, Algorithm
 
-FOLDERS = "bpeline.tokenizer_core.algorithms"
+ROOM = "bpeline.tokenizer_core.algorithms"
 
 
 @dataclass(frozen=True, slots=True)
 class Companion:
-    """An algorithm besides byte-level BPE.
+    """An algorithm besides byte-level BPE."""
 
-    Attributes:
-        folder: where it lives.
-        formats: the file formats that it brings along, and their modules in the folder.
-        huggingface_model: the type of model that its format ``huggingface`` reads and writes.
-        gguf_model: the type of tokenizer in GGUF files that its module ``gguf_model`` reads.
-        sentencepiece_writer: the module that writes its tokenizers as a .model.
-    """
+    module: str
+    format: str = ""  # the file format that only this algorithm has
+    files: str = ""  # the module that reads and writes files of the algorithm
+    huggingface_model: str = ""  # the type of model in tokenizer.json that ``files`` reads
+    gguf_model: str = ""  # the type of tokenizer in GGUF files that ``files`` reads
 
-    folder: str
-    formats: Mapping[str, str] = field(default_factory=dict)
-    huggingface_model: str = ""
-    gguf_model: str = ""
-    sentencepiece_writer: str = ""
+    @property
+    def home(self) -> Any:
+        """The module of the algorithm."""
+        return import_module(f"{ROOM}.{self.module}")
 
-    def part(self, module: str = "") -> Any:
-        """The folder's face, or one of its modules."""
-        return import_module(".".join(filter(None, (FOLDERS, self.folder, module))))
+    @property
+    def reader(self) -> Any:
+        """The module of its files."""
+        return import_module(f"{ROOM}.{self.files}")
 
 
 COMPANIONS: dict[str, Companion] = {
-    "char-bpe": Companion(
-        "character_bpe",
-        {"subword-nmt": "codes_file"},
-        sentencepiece_writer="sentencepiece_file",
-    ),
-    "greedy-longest": Companion("greedy", {"greedy": "token_list"}),
-    "wordpiece": Companion("wordpiece", {"wordpiece": "vocab_file"}, huggingface_model="WordPiece"),
-    "frequency-bpe": Companion("frequency_bpe", {"frequency-bpe": "json_files"}),
+    "char-bpe": Companion("character_bpe", "subword-nmt", "character_bpe"),
+    "greedy-longest": Companion("greedy", "greedy", "greedy"),
+    "wordpiece": Companion("wordpiece", "wordpiece", "wordpiece", huggingface_model="WordPiece"),
+    "frequency-bpe": Companion("frequency_bpe", "frequency-bpe", "frequency_bpe"),
     "sentencepiece-bpe": Companion(
         "sentencepiece_bpe",
-        {"sentencepiece": "model_file"},
+        "sentencepiece",
+        "sentencepiece_bpe_files",
         huggingface_model="BPE",
         gguf_model="llama",
     ),
@@ -62,11 +57,10 @@ COMPANIONS: dict[str, Companion] = {
 
 LAST_READ_BY = {"superword-bpe": "0.2.0"}  # algorithms that were removed
 
-# The formats that companions bring along, and the modules that read and write them.
 FORMATS_OF_COMPANIONS = {
-    name: ".".join((FOLDERS, companion.folder, module))
+    companion.format: f"{ROOM}.{companion.files}"
     for companion in COMPANIONS.values()
-    for name, module in companion.formats.items()
+    if companion.format
 }
 
 
@@ -74,7 +68,7 @@ def kind_of(name: str) -> type[Algorithm]:
     """The class of an algorithm's value."""
     if name == BYTE_BPE.name:
         return type(BYTE_BPE)
-    kind: type[Algorithm] = COMPANIONS[name].part().KIND
+    kind: type[Algorithm] = COMPANIONS[name].home.KIND
     return kind
 
 
@@ -85,17 +79,17 @@ def coders_of(spec: Any) -> Any:
         InvalidTokenizer: the vocab does not suit the algorithm.
         InvalidOption: a library is missing.
     """
-    return COMPANIONS[spec.algorithm.name].part().coders(spec)
+    return COMPANIONS[spec.algorithm.name].home.coders(spec)
 
 
 def of_huggingface_model(kind: str) -> Companion | None:
-    """Who reads and writes a type of model of a tokenizer.json; None for a type of nobody."""
+    """The algorithm of a type of model in tokenizer.json, or None."""
     found = (one for one in COMPANIONS.values() if kind and one.huggingface_model == kind)
     return next(found, None)
 
 
 def of_gguf_model(kind: str) -> Companion | None:
-    """Who reads a type of tokenizer of GGUF files; None for a type of nobody."""
+    """The algorithm of a type of tokenizer in GGUF files, or None."""
     found = (one for one in COMPANIONS.values() if kind and one.gguf_model == kind)
     return next(found, None)
 

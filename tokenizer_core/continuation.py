@@ -1,8 +1,7 @@
 """A tokenizer of others continued: words become the ids it makes of them, and these are merged on.
 
 For tokenizers whose merges cannot be replayed one by one (`training.extension` does that): merges
-in any order, tokens that no merge makes, words taken whole, characters instead of bytes. Knows no
-files and no corpus.
+in any order, tokens that no merge makes, words taken whole, characters instead of bytes.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ def continue_merges(
     min_word_count: int = 1,
     on_progress: OnProgress | None = None,
 ) -> Tokenizer:
-    """A tokenizer with more merges, learned from new words, behind those of ``base``.
+    """A tokenizer with more merges, learned from new words, after those of ``base``.
 
     Every word becomes the ids that ``base`` makes of it; again and again the most frequent pair of
     ids becomes a new id. Ids of new tokens follow the highest one in use, and merges all that there
@@ -320,7 +319,7 @@ def _rows(tokenizer: Tokenizer, words: list[bytes], counts: WordCounts) -> _Rows
     if isinstance(tokenizer.algorithm, SentencePieceBpe):
         barred[_stand_ins(tokenizer)] = True
     of_word = np.repeat(np.arange(len(words)), np.diff(ends, prepend=0))
-    # A row begins with a word, at a barred id and behind one; such an id is a row of its own.
+    # A row begins with a word, at a barred id and after one; such an id is a row of its own.
     begins = np.zeros(len(ids) + 1, np.bool_)
     begins[0] = begins[-1] = True
     begins[1:-1] = of_word[1:] != of_word[:-1]

@@ -1,6 +1,6 @@
 """Calls into libraries that a user may leave out: what they raise becomes one error of ours.
 
-Knows no library; each has its own door, which says what is done there.
+Each library has its own door, which says what is done there.
 """
 
 from __future__ import annotations

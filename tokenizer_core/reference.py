@@ -1,8 +1,7 @@
 """The whole algorithm in plain Python: documentation and oracle, never a fallback.
 
-Where a kernel and this file disagree, this file is right. It knows nothing of files, threads or
-speed. One idea per function, in the order of the data: text → pre-tokens → word counts → merges →
-token ids → text.
+Where a kernel and this file disagree, this file is right. One idea per function, in the order of
+the data: text → pre-tokens → word counts → merges → token ids → text.
 
     >>> counts = {"low_": 5, "lower_": 2, "newest_": 6, "widest_": 3}
     >>> words = {word.encode(): count for word, count in counts.items()}

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.errors import InvalidUtf8, WrongKind
 from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
-from bpeline.tokenizer_core.kernels.scanning.utf8 import invalid_utf8
+from bpeline.tokenizer_core.kernels.scanning.characters import invalid_utf8
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""The tokenizer as people use it: text to ids and back. Knows no training and no file format."""
+"""The tokenizer as people use it: text to ids and back."""
 
 from __future__ import annotations
 
@@ -45,7 +45,6 @@ from bpeline.tokenizer_core.encoding import (
     encode_long,
     encoder_finding,
     encoding_with_offsets,
-    listed,
     longest_prefix,
     pad,
     refuse_one_text,
@@ -53,6 +52,7 @@ from bpeline.tokenizer_core.encoding import (
     whole_characters,
 )
 from bpeline.tokenizer_core.errors import InvalidOption, UnknownToken, WrongKind
+from bpeline.tokenizer_core.kernels.memory.python_objects import listed
 from bpeline.tokenizer_core.processors import thread_count
 from bpeline.tokenizer_core.shards import (
     SHARD_BYTES,
@@ -192,7 +192,6 @@ class Tokenizer:
         # Plain attributes: a property that keeps its value makes all others slower to find.
         self._made_encoder: Encoder | None = None
         self._made_decoder: Decoder | None = None
-        self._encode_at_once: Callable[[str], list[int] | None] | None = None
         if not isinstance(spec.algorithm, ByteBpe):
             made, self._made_decoder = coders_of(spec)
             self._made_encoder = self._prepared(made)
@@ -208,14 +207,12 @@ class Tokenizer:
     @property
     def encoder(self) -> Encoder:
         """The engine underneath, for those who have spans of bytes rather than strings."""
-        made = self._made_encoder
-        if made is None:
+        if self._made_encoder is None:
             merging = byte_pair_encoder(self.spec, self._cache_words)
             absent = self.spec.byte_ids < 0
             whole = AbsentBytesEncoder(merging, absent) if absent.any() else merging
-            made = self._made_encoder = self._prepared(whole)
-        self._encode_at_once = made.encode_at_once
-        return made
+            self._made_encoder = self._prepared(whole)
+        return self._made_encoder
 
     def _prepared(self, encoder: Encoder) -> Encoder:
         """An encoder of texts as an imported tokenizer prepares them."""
@@ -425,13 +422,9 @@ class Tokenizer:
             allowed_special = self._default
         # The same objects, which these words are: an array would be compared item by item.
         if on_special is _TEXT and allowed_special is self._plain:
-            if self._encode_at_once is not None and type(text) is str:
-                ids = self._encode_at_once(text)
-                if ids is not None:
-                    return ids
             content = utf8_of(text)
             if len(content) <= SHORT_TEXT:
-                return self.encoder.encode_short(content)
+                return (self._made_encoder or self.encoder).encode_short(content)
         else:
             content = utf8_of(text)
         return listed(self._ids_of(content, allowed_special, on_special))

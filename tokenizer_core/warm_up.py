@@ -1,6 +1,11 @@
-"""Every entry kernel compiled before it is needed, for the one signature that it declares.
+"""Entry kernels compiled before they are needed: all of them, or those of a training meanwhile.
 
 The machine code goes where `kernels.compiling.machine_code` keeps it, so later processes load it.
+
+Compiling is three quarters Python, which threads cannot share. The first training of a machine lets
+another process compile meanwhile what comes after counting, from the first kernel on; when it has
+counted it takes part, from the last on. Neither compiles what the other does: a kernel is compiled
+by the process that comes first, and the other loads it.
 """
 
 from __future__ import annotations
@@ -8,29 +13,34 @@ from __future__ import annotations
 import queue
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
 from tempfile import TemporaryFile
-from typing import IO
+from typing import IO, Any
 
 import bpeline
-from bpeline.tokenizer_core.another_python import python_to_run
+from bpeline.tokenizer_core.another_python import another_python, python_to_run
 from bpeline.tokenizer_core.errors import BpelineError
+from bpeline.tokenizer_core.processors import available_processors
 
 _PROCESSES = 2  # the compiler works in one thread at a time
 _CORE = "bpeline.tokenizer_core"
 # What takes longest, so that processes that share the work end at about the same time.
 _LONGEST = (
-    f"{_CORE}.algorithms.wordpiece.kernels.merge_score",
+    f"{_CORE}.algorithms.kernels.wordpiece",
     f"{_CORE}.kernels.encoding.encode_text",
     f"{_CORE}.kernels.merging.merge_step",
     f"{_CORE}.kernels.scanning.cl100k",
 )
+_AHEAD = """
+from bpeline.tokenizer_core.warm_up import compile_after_counting
+compile_after_counting()
+"""
 # Compiles the kernels of each module that is named to it, and answers how many there are.
 _PROGRAM = """
 import sys
@@ -158,4 +168,94 @@ def _not_compiled(module: str, said: str) -> BpelineError:
         f"the kernels of {module} cannot be compiled: {said.strip()[-400:]}",
         "the versions of numba and llvmlite in constraints.txt",
         "bpeline doctor",
+    )
+
+
+@contextmanager
+def compiling_ahead() -> Iterator[Callable[[], None]]:
+    """Compile in another process what byte-level training needs after counting, if need be.
+
+    Nothing depends on it: what it does not compile is compiled where it is needed. It ends with
+    the block, and with this process.
+
+    Yields:
+        What takes part in the work, and returns when all of it is done. To be called once, when
+        words are counted.
+    """
+    needed = available_processors() > 1 and _is_needed()
+    process = another_python(_AHEAD) if needed else None
+    if process is None:
+        yield lambda: None
+        return
+    try:
+        yield _compile_from_the_last
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def compile_after_counting() -> None:
+    """Compile, or load, what byte-level training needs after counting, in the order of its need."""
+    from bpeline.tokenizer_core.kernels.compiling.compilation import compile_declared
+
+    compile_declared(*kernels_after_counting())
+
+
+def _compile_from_the_last() -> None:
+    from bpeline.tokenizer_core.kernels.compiling.compilation import are_kept, compile_declared
+
+    for kernel in reversed(kernels_after_counting()):
+        if not are_kept(kernel):
+            compile_declared(kernel)
+
+
+def _is_needed() -> bool:
+    """Whether one process can compile for the other, and there is something left to compile."""
+    from bpeline.tokenizer_core.kernels.compiling import compilation
+    from bpeline.tokenizer_core.kernels.compiling.machine_code import cache_directory
+
+    if compilation.IS_PLAIN or cache_directory() is None:
+        return False
+    return not compilation.are_kept(*kernels_after_counting())
+
+
+def kernels_after_counting() -> tuple[Any, ...]:
+    """The entry kernels that learning, evaluating and publishing call, in the order of their need.
+
+    Those that counting calls as well are left out.
+    """
+    from bpeline.tokenizer_core.kernels.counting.word_rows import join_values, mark_rows
+    from bpeline.tokenizer_core.kernels.encoding.decode_ids import join_tokens, measure_spans
+    from bpeline.tokenizer_core.kernels.encoding.encode_text import encode_spans
+    from bpeline.tokenizer_core.kernels.encoding.encode_word import add_gains
+    from bpeline.tokenizer_core.kernels.encoding.token_tables import (
+        keep_merges,
+        measure_tokens,
+        spell_tokens,
+    )
+    from bpeline.tokenizer_core.kernels.encoding.token_trie import fill_trie
+    from bpeline.tokenizer_core.kernels.encoding.word_cache import (
+        fill_whole_words,
+        find_whole_words,
+        move_kept,
+        move_long,
+    )
+    from bpeline.tokenizer_core.kernels.memory.python_objects import append_to_lists
+    from bpeline.tokenizer_core.kernels.merging.merge_layout import (
+        collect_dense_pairs,
+        count_dense_pairs,
+        lay_out_words,
+    )
+    from bpeline.tokenizer_core.kernels.merging.merge_queue import queue_new_pairs
+    from bpeline.tokenizer_core.kernels.merging.merge_step import learn
+    from bpeline.tokenizer_core.kernels.scanning.find_passages import hash_windows
+    from bpeline.tokenizer_core.kernels.tables.pair_tables import fill_merges, fill_slots
+
+    return (
+        *(lay_out_words, count_dense_pairs, fill_slots, collect_dense_pairs),
+        *(queue_new_pairs, learn, measure_tokens, spell_tokens, fill_whole_words),
+        *(hash_windows, keep_merges, fill_trie),
+        *(encode_spans, move_kept, move_long, measure_spans, join_tokens, fill_merges, add_gains),
+        *(join_values, mark_rows),
+        *(append_to_lists, find_whole_words),
     )

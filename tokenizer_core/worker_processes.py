@@ -62,13 +62,17 @@ class Worker:
         with theirs:
             theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
             self.pipe.settimeout(silence)
-            self.process = subprocess.Popen(
-                [python, "-I", "-c", program, str(theirs.fileno()), _FROM, *sys.path],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-            )
+            try:
+                self.process = subprocess.Popen(
+                    [python, "-I", "-c", program, str(theirs.fileno()), _FROM, *sys.path],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                )
+            except BaseException:
+                self.pipe.close()
+                raise
 
     def ask(self, asked: Any, *contents: Any) -> None:
         """Send a request: JSON, then bytes.

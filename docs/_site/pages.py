@@ -42,10 +42,9 @@ _API = {
 }
 _METRICS = (
     "metrics.CompressionReport",
-    "metrics.VocabFigures",
-    "token_distribution.TokenDistribution",
+    "metrics.TokenDistribution",
     "tokens_in_use.TokenUsage",
-    "parity.Parity",
+    "suite.Parity",
     "serving_cost.ServingCost",
     "robustness.Effect",
 )

@@ -149,16 +149,13 @@ def _native_code() -> Iterator[Finding]:
 
 
 def _fast_paths() -> Iterator[Finding]:
-    """What is written for the insides of Numba and of CPython, where these are other versions."""
+    """What is written for the insides of Numba, where it is another version."""
     from bpeline.tokenizer_core.kernels.compiling import compilation
-    from bpeline.tokenizer_core.kernels.memory import python_lists
 
-    if not compilation.internals_are_known():
-        advice = f"type {_install('numba')}"
-        yield Finding("note", "fast kernels", f"OFF: {compilation.WITHOUT_INTERNALS}", advice)
-    if python_lists.int_facts() is None:
-        found = f"OFF: {python_lists.LAYOUT_UNKNOWN}"
-        yield Finding("note", "fast decoding", found, "use CPython 3.11 to 3.14 to decode faster")
+    if reason := compilation.why_plain():
+        switched = reason.startswith("BPELINE_PLAIN_NUMBA")
+        advice = "unset BPELINE_PLAIN_NUMBA" if switched else f"type {_install('numba')}"
+        yield Finding("note", "fast kernels", f"OFF: {reason}", advice)
 
 
 def _kernels() -> Finding:

@@ -21,8 +21,7 @@ from bpeline.registry.records import CorpusInput, RunRecord
 from bpeline.registry.tracking import STEP_IS_IDS, run_link
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import FoundFiles, Source, search_sources
-from bpeline.tokenizer_core.digests import digest_of
-from bpeline.tokenizer_core.sealed_manifests import MANIFEST
+from bpeline.tokenizer_core.digests import MANIFEST, digest_of
 from bpeline.tokenizer_core.shards import ShardRecord, TokenShards, separators_of, shard_place
 from bpeline.tokenizer_core.tables import Table
 from bpeline.tokenizer_core.tokenizer import Tokenizer

@@ -80,7 +80,7 @@ def with_morphology(
 
     Args:
         first, second: what is compared.
-        path: see `tokenizer_core.evaluation.morphology.read_gold`.
+        path: see `tokenizer_core.evaluation.metrics.read_gold`.
 
     Raises:
         InvalidOption: not such a file.

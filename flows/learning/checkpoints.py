@@ -19,6 +19,7 @@ from bpeline.registry.workspace import (
     sharing,
 )
 from bpeline.tokenizer_core.derived import with_reserved_slots
+from bpeline.tokenizer_core.digests import MANIFEST
 from bpeline.tokenizer_core.errors import (
     CorruptFile,
     InvalidOption,
@@ -27,7 +28,6 @@ from bpeline.tokenizer_core.errors import (
 )
 from bpeline.tokenizer_core.formats import bpeline
 from bpeline.tokenizer_core.merging import NOTHING, PrunedWords, TrainingProgress, load_checkpoint
-from bpeline.tokenizer_core.sealed_manifests import MANIFEST
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 LEARNING_VERSION = 1  # increase it when the same counts and settings make another tokenizer

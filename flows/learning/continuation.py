@@ -12,10 +12,9 @@ from bpeline.registry.loading import holds_version, load_tokenizer
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.registry.workspace import Workspace, share_directory
 from bpeline.tokenizer_core.continuation import continue_merges
-from bpeline.tokenizer_core.digests import digest_of
+from bpeline.tokenizer_core.digests import MANIFEST, digest_of
 from bpeline.tokenizer_core.formats import bpeline
 from bpeline.tokenizer_core.merging import prune
-from bpeline.tokenizer_core.sealed_manifests import MANIFEST
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training import merges_for, train_superbpe
 

@@ -25,8 +25,8 @@ from bpeline.registry.evaluation import MOST_HELD_OUT, missing_text, share_to_wa
 from bpeline.tokenizer_core.bounded_files import MAX_FILE_BYTES, json_of, read_bounded
 from bpeline.tokenizer_core.corpus import Reading, Source, SourceFile, find_source_files
 from bpeline.tokenizer_core.counting import documents_of
+from bpeline.tokenizer_core.digests import MANIFEST
 from bpeline.tokenizer_core.errors import BpelineError, MissingSource
-from bpeline.tokenizer_core.sealed_manifests import MANIFEST
 from bpeline.tokenizer_core.urls import is_url
 
 MOST_PROPOSED = 30

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 
 from bpeline.flows.requests import BYTE_BPE, TrainingRequest
 from bpeline.registry.tracking import MlflowTracker
-from bpeline.tokenizer_core.ahead import compiling_ahead
+from bpeline.tokenizer_core.warm_up import compiling_ahead
 
 
 @contextmanager

@@ -26,7 +26,7 @@ files of a version, in the workspace and among the artifacts of its MLflow run:
     training      {dead, rare, junk, f95_by_size: [[size, count]]} of the words trained on, or null
     robustness    what became of the figures when the text was changed, see `Robustness`, or null
     robustness_by_language  {language: the same}, of several that have ten documents or more; {}
-    suggested     {knee, well_used}: vocab sizes, or null; the rules are `compression_curve.knee`
+    suggested     {knee, well_used}: vocab sizes, or null; the rules are `metrics.knee`
                   and `TokenUsage.largest_well_used`
     chosen_sizes  {name: {vocab_size, said, at_edge, model: {title, label, sizes}, smallest,
                   largest, reached, near: [low, high], near_share, set, measured_on, curve: [[size,

@@ -32,7 +32,6 @@ from bpeline.tokenizer_core.evaluation import (
     evaluate_texts,
     of_slice,
     slices_of,
-    token_change,
     token_changes,
 )
 
@@ -69,7 +68,7 @@ class SetMeasurement:
         first, second = (
             np.concatenate([one.tokens[text] for text in part.texts]) for one in (before, self)
         )
-        return token_change(first, second)
+        return token_changes(first, [second])[0]
 
     def as_record(self) -> dict[str, Any]:
         """JSON values."""

@@ -55,7 +55,7 @@ def load_tokenizer(
             or at least 8 of its first digits, or a path (``./here`` or a ``Path``), as a string
             with what its files do not say (``./ranks.tiktoken,pattern=cl100k``). With
             ``:8000`` behind it, the same tokenizer with its first merges alone, 8,000 tokens
-            together, each under its id (`tokenizer_core.derived.smaller_sizes.of_size`).
+            together, each under its id (`tokenizer_core.derived.of_size`).
         workspace: where files are kept; None takes ``BPELINE_HOME``, else ``.bpeline`` here.
         expect_digest: refuse any other tokenizer. An alias can be moved by whoever may write to
             the registry; a job that must not notice pins the digest. It is the version's, as

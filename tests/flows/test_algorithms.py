@@ -22,10 +22,10 @@ from bpeline.flows.running import EVALUATE, StepKind
 from bpeline.flows.trainings.run import TrainingRun
 from bpeline.registry import load_tokenizer
 from bpeline.tokenizer_core import Tokenizer, count_words
-from bpeline.tokenizer_core.algorithms.character_bpe.trainer import train_char_bpe
-from bpeline.tokenizer_core.algorithms.frequency_bpe.trainer import train_frequency_bpe
-from bpeline.tokenizer_core.algorithms.greedy.trainer import greedy_longest
-from bpeline.tokenizer_core.algorithms.wordpiece.trainer import train_wordpiece
+from bpeline.tokenizer_core.algorithms.character_bpe import train_char_bpe
+from bpeline.tokenizer_core.algorithms.frequency_bpe import train_frequency_bpe
+from bpeline.tokenizer_core.algorithms.greedy import greedy_longest
+from bpeline.tokenizer_core.algorithms.wordpiece import train_wordpiece
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.formats.known import format_named
 from bpeline.tokenizer_core.shards.token_shards import TokenShards

@@ -9,7 +9,7 @@ from pathlib import Path
 from click.testing import Result
 
 from bpeline.flows.cli.compress import compress
-from bpeline.tokenizer_core.algorithms.byte_pair_compression import block_compression as compression
+from bpeline.tokenizer_core.algorithms import byte_pair_compression as compression
 
 Command = Callable[..., Result]
 

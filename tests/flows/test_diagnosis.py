@@ -248,7 +248,6 @@ def test_the_state_of_the_kernels_cache_is_told(
 
 def test_fast_paths_that_are_off_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     from bpeline.tokenizer_core.kernels.compiling import compilation
-    from bpeline.tokenizer_core.kernels.memory import python_lists
 
     def told() -> dict[str, diagnosis.Finding]:
         found = (one for one in diagnosis.examine() if one.subject.startswith("fast "))
@@ -256,8 +255,9 @@ def test_fast_paths_that_are_off_are_told(monkeypatch: pytest.MonkeyPatch) -> No
 
     assert told() == {}
     monkeypatch.setattr(compilation, "TRIED", ((0, 1), (0, 2)))
-    monkeypatch.setattr(python_lists, "int_facts", lambda: None)
-    assert told().keys() == {"fast kernels", "fast decoding"}
+    assert told().keys() == {"fast kernels"}
+    monkeypatch.setenv("BPELINE_PLAIN_NUMBA", "1")
+    assert told()["fast kernels"].advice == "unset BPELINE_PLAIN_NUMBA"
     for finding in told().values():
         assert finding.state == "note"
         assert finding.found.startswith("OFF: ")

@@ -125,7 +125,7 @@ def test_text_of_the_same_kind_has_no_drift_in_twenty_splits(
     from bpeline.registry.records.references import ByAlias
     from bpeline.registry.versions.lineage import Lineage
     from bpeline.tokenizer_core.counting.chunk_counts import combine_word_counts
-    from bpeline.tokenizer_core.evaluation.word_drift import sample_of
+    from bpeline.tokenizer_core.evaluation.drift import sample_of
 
     registry = open_registry(make=False)
     version = resolve(registry, ByAlias("news", "champion"))

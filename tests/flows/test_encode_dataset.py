@@ -20,6 +20,7 @@ from bpeline.flows.encoding.datasets import EncodedDataset
 from bpeline.registry import export, load_tokenizer, open_registry
 from bpeline.registry.workspace import Workspace, keep_standard_input
 from bpeline.tokenizer_core.corpus import Source, search_sources
+from bpeline.tokenizer_core.digests import MANIFEST
 from bpeline.tokenizer_core.errors import (
     InvalidOption,
     MissingSource,
@@ -27,7 +28,6 @@ from bpeline.tokenizer_core.errors import (
     UnknownVersion,
     WorkspaceLocked,
 )
-from bpeline.tokenizer_core.sealed_manifests import MANIFEST
 from bpeline.tokenizer_core.shards.shard_places import DirectoryPlace
 from bpeline.tokenizer_core.shards.token_shards import TokenShards
 

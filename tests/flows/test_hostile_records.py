@@ -29,8 +29,8 @@ from bpeline.registry.workspace.store_records import known_stores
 from bpeline.registry.workspace.workspace import Workspace
 from bpeline.tokenizer_core import bounded_files
 from bpeline.tokenizer_core.errors import BpelineError
-from bpeline.tokenizer_core.evaluation.morphology import read_gold
-from bpeline.tokenizer_core.evaluation.named_shapes import model_shape
+from bpeline.tokenizer_core.evaluation.metrics import read_gold
+from bpeline.tokenizer_core.evaluation.serving_cost import model_shape
 from bpeline.tokenizer_core.formats import read_manifest
 from bpeline.tokenizer_core.merging.checkpoint import load_checkpoint
 from bpeline.tokenizer_core.shards.token_shards import TokenShards

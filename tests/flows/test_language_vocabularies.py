@@ -12,16 +12,16 @@ import pytest
 
 from bpeline.flows.train_languages import vocabulary_of
 from bpeline.tokenizer_core import count_words
-from bpeline.tokenizer_core.algorithms.character_bpe.subword_text import (
+from bpeline.tokenizer_core.algorithms.character_bpe import train_char_bpe
+from bpeline.tokenizer_core.algorithms.character_bpe_text import (
     SubwordText,
     read_vocabulary,
 )
-from bpeline.tokenizer_core.algorithms.character_bpe.trainer import train_char_bpe
-from bpeline.tokenizer_core.algorithms.wordpiece.trainer import train_wordpiece
+from bpeline.tokenizer_core.algorithms.wordpiece import train_wordpiece
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.derived import RestrictedEncoding, token_counts
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.evaluation.language_choices import compare_choices
+from bpeline.tokenizer_core.evaluation.comparison import compare_choices
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training.bpe import train_bpe
 

@@ -20,7 +20,7 @@ from bpeline.flows.running.progress import (
     listening,
     step_line,
 )
-from bpeline.tokenizer_core.merging.progress import TrainingProgress
+from bpeline.tokenizer_core.merging.checkpoint import TrainingProgress
 from bpeline.tokenizer_core.redaction import TextWithoutSecrets
 
 AT = TrainingProgress(

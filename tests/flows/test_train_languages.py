@@ -15,7 +15,7 @@ from bpeline.registry import load_tokenizer
 from bpeline.registry.opening import open_registry
 from bpeline.registry.versions.languages import language_counts
 from bpeline.tokenizer_core import count_words
-from bpeline.tokenizer_core.algorithms.character_bpe.trainer import train_char_bpe
+from bpeline.tokenizer_core.algorithms.character_bpe import train_char_bpe
 from bpeline.tokenizer_core.derived import RestrictedEncoding, token_counts
 
 pytestmark = pytest.mark.fake_mlflow

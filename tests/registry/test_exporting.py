@@ -26,7 +26,7 @@ from bpeline.registry.exports.exporting import export_version
 from bpeline.registry.loading.version_files import write_exports
 from bpeline.registry.opening import Registry
 from bpeline.registry.tracking.mlflow_runs import Runs
-from bpeline.tokenizer_core.algorithms.character_bpe.trainer import train_char_bpe
+from bpeline.tokenizer_core.algorithms.character_bpe import train_char_bpe
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.errors import (
     InvalidOption,

@@ -53,4 +53,4 @@ def interrupting(warm: Path) -> Interrupted:
     return interrupted
 
 
-SAVE = ("bpeline.tokenizer_core.merging.checkpoint_schedule", "save_checkpoint")
+SAVE = ("bpeline.tokenizer_core.merging.checkpoint", "save_checkpoint")

@@ -29,7 +29,7 @@ from bpeline.flows.running.termination import terminable
 from bpeline.registry import environment
 from bpeline.registry.certify import sample_texts as certificate_texts
 from bpeline.tokenizer_core.errors import BpelineError
-from bpeline.tokenizer_core.merging import checkpoint_schedule, learning
+from bpeline.tokenizer_core.merging import checkpoint, learning
 
 MERGES_PER_CHECKPOINT = 20
 _FOR_EVER = ExitStack()
@@ -42,7 +42,7 @@ def prepare() -> None:
     learning.CheckpointSchedule = lambda path, blank, saved, _every: schedule(  # type: ignore
         path, blank, saved, MERGES_PER_CHECKPOINT
     )
-    checkpoint_schedule._SECONDS = float("inf")
+    checkpoint._SECONDS = float("inf")
     # Exports are compared with other programs on thousands of texts: here on some.
     certificate_texts.MIXED, certificate_texts.MOST_TOKENS = 20, 50  # type: ignore[misc]
     _FOR_EVER.enter_context(compiled_once())

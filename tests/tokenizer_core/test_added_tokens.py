@@ -191,24 +191,4 @@ def test_short_texts_have_the_ids_of_long_ones(contents: list[str]) -> None:
         content = text.encode()
         expected = Encoder.encode_short(encoder, content)
         assert encoder.encode_short(content) == expected
-        assert encoder.encode_at_once(text) in (None, expected)
         inner._may_wait = False  # from the second text on
-
-
-@pytest.mark.parametrize(
-    ("contents", "beginning"),
-    [
-        ([], b""),
-        (["<a>"], b"<a>"),
-        (["<|endoftext|>"], b"<|endof"),
-        (["<|end|>", "<|e|>", "<|pad|>"], b"<|"),
-        (["<s>", "[INST]"], b""),
-        (["é", "ê"], b"\xc3"),
-        (["<\0a", "<\0b"], b"<"),
-        (["\0a", "\0ab"], b""),
-    ],
-)
-def test_what_all_begin_with(contents: list[str], beginning: bytes) -> None:
-    tokens = [AddedToken(number, content) for number, content in enumerate(contents)]
-    matcher = AddedTokenMatcher(tokens, [content.encode() for content in contents])
-    assert matcher.beginning == int.from_bytes(beginning, "little")

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from bpeline.tokenizer_core import ahead
-from bpeline.tokenizer_core.ahead import compiling_ahead
+from bpeline.tokenizer_core import warm_up
 from bpeline.tokenizer_core.errors import BpelineError
+from bpeline.tokenizer_core.kernels.compiling.compilation import IS_PLAIN
+from bpeline.tokenizer_core.warm_up import compiling_ahead
+
+kept = pytest.mark.skipif(IS_PLAIN, reason="with public functions of Numba nothing is kept")
 
 USED = """
 import sys
@@ -25,7 +28,7 @@ for module in modules_of_kernels():
         if one.signatures:
             print(module, one.py_func.__name__)
 """
-AHEAD = "from bpeline.tokenizer_core.ahead import compile_after_counting as c; c()"
+AHEAD = "from bpeline.tokenizer_core.warm_up import compile_after_counting as c; c()"
 COUNT = """
 from bpeline.tokenizer_core.counting import compile_counting
 from bpeline.tokenizer_core.splitting import SplitPattern
@@ -59,6 +62,7 @@ def kernels_of(work: str, directory: Path) -> set[str]:
     return {line for line in ended.stdout.splitlines() if ".kernels." in line}
 
 
+@kept
 @pytest.mark.night
 def test_it_is_what_a_training_compiles_after_counting(tmp_path: Path) -> None:
     kernels_of(AHEAD, tmp_path)  # so that the training finds all kept, and takes part in nothing
@@ -72,9 +76,9 @@ def test_it_is_what_a_training_compiles_after_counting(tmp_path: Path) -> None:
 
 
 def let_compile_by(program: str, monkeypatch: pytest.MonkeyPatch, *, needed: bool = True) -> None:
-    monkeypatch.setattr(ahead, "_PROGRAM", program)
-    monkeypatch.setattr(ahead, "_is_needed", lambda: needed)
-    monkeypatch.setattr(ahead, "available_processors", lambda: 2)
+    monkeypatch.setattr(warm_up, "_AHEAD", program)
+    monkeypatch.setattr(warm_up, "_is_needed", lambda: needed)
+    monkeypatch.setattr(warm_up, "available_processors", lambda: 2)
 
 
 def test_it_ends_with_the_training_and_with_the_process_that_trains(
@@ -129,32 +133,33 @@ def _runs(process: int) -> bool:
 def test_nothing_is_started_where_code_is_kept_or_no_core_is_idle(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ahead, "another_python", lambda _: pytest.fail("started"))
+    monkeypatch.setattr(warm_up, "another_python", lambda _: pytest.fail("started"))
     let_compile_by("", monkeypatch, needed=False)
     with compiling_ahead():
         pass
     let_compile_by("", monkeypatch, needed=True)
-    monkeypatch.setattr(ahead, "available_processors", lambda: 1)
+    monkeypatch.setattr(warm_up, "available_processors", lambda: 1)
     with compiling_ahead():
         pass
 
 
 TAKE_PART = """
 import sys
-from bpeline.tokenizer_core import ahead
+from bpeline.tokenizer_core import warm_up
 from bpeline.tokenizer_core.kernels.compiling.compilation import are_kept
 from bpeline.tokenizer_core.kernels.counting.word_table import hold_table, let_table_go
 
-ahead._PROGRAM = "import time; time.sleep(60)"  # never comes to the first
-ahead.available_processors = lambda: 2
-ahead.kernels_after_counting = lambda: (hold_table, let_table_go)
-with ahead.compiling_ahead() as take_part:
+warm_up._AHEAD = "import time; time.sleep(60)"  # never comes to the first
+warm_up.available_processors = lambda: 2
+warm_up.kernels_after_counting = lambda: (hold_table, let_table_go)
+with warm_up.compiling_ahead() as take_part:
     print(are_kept(hold_table), are_kept(let_table_go), end=" ")
     take_part()
     print(are_kept(hold_table, let_table_go))
 """
 
 
+@kept
 def test_who_has_counted_takes_part(tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", TAKE_PART],

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.evaluation.bootstrap import resampled_change
+from bpeline.tokenizer_core.evaluation.measuring import resampled_change
 
 
 def test_two_documents_give_the_interval_of_their_four_draws() -> None:

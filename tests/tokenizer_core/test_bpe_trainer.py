@@ -17,8 +17,8 @@ from tokenizers import models, pre_tokenizers, trainers
 from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken
-from bpeline.tokenizer_core.merging import progress
-from bpeline.tokenizer_core.merging.progress import TrainingProgress
+from bpeline.tokenizer_core.merging import checkpoint
+from bpeline.tokenizer_core.merging.checkpoint import TrainingProgress
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.training.bpe import (
     LearnedMerges,
@@ -199,7 +199,7 @@ def test_a_rare_word_of_foreign_letters_comes_after_everything_else() -> None:
 def test_progress_is_told_in_order_and_ends_with_the_last_merge(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(progress, "_REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(checkpoint, "_REPORT_SECONDS", 0.0)
     seen: list[TrainingProgress] = []
     counts = WordCounts.from_mapping(library_words())
     learned = learn_merges(counts, 2000, on_progress=seen.append)

@@ -16,27 +16,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bpeline.tokenizer_core import reference_characters as oracle
-from bpeline.tokenizer_core.algorithms.character_bpe.subword_text import (
+from bpeline.tokenizer_core.algorithms import reference, wordpiece
+from bpeline.tokenizer_core.algorithms.character_bpe import train_char_bpe
+from bpeline.tokenizer_core.algorithms.character_bpe_text import (
     SubwordText,
     read_vocabulary,
 )
-from bpeline.tokenizer_core.algorithms.character_bpe.trainer import train_char_bpe
-from bpeline.tokenizer_core.algorithms.frequency_bpe.codec import FrequencyBpe
-from bpeline.tokenizer_core.algorithms.frequency_bpe.trainer import train_frequency_bpe
-from bpeline.tokenizer_core.algorithms.wordpiece import reference as wordpiece_reference
-from bpeline.tokenizer_core.algorithms.wordpiece import scoring_engine
-from bpeline.tokenizer_core.algorithms.wordpiece.scoring_engine import (
-    LikelihoodEngine,
+from bpeline.tokenizer_core.algorithms.frequency_bpe import FrequencyBpe, train_frequency_bpe
+from bpeline.tokenizer_core.algorithms.wordpiece import (
     Score,
     ScoringEngine,
+    train_wordpiece,
+    wordpiece_base,
 )
-from bpeline.tokenizer_core.algorithms.wordpiece.trainer import train_wordpiece, wordpiece_base
 from bpeline.tokenizer_core.counting import WordCounts, count_texts, count_words
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, InvalidSpecialToken
 from bpeline.tokenizer_core.merging import merge_engine
-from bpeline.tokenizer_core.merging.character_words import words_that_go_on
-from bpeline.tokenizer_core.merging.progress import TrainingProgress
+from bpeline.tokenizer_core.merging.checkpoint import TrainingProgress
+from bpeline.tokenizer_core.merging.learning import words_that_go_on
 from bpeline.tokenizer_core.splitting import pre_tokens
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
@@ -45,7 +42,7 @@ TOY = {"low": 5, "lower": 2, "newest": 6, "widest": 3}
 WORDS = st.dictionaries(
     st.text("abé中🀄", min_size=1, max_size=7), st.integers(1, 3), min_size=1, max_size=9
 )
-SCORES = {"ratio": wordpiece_reference.ratio, "gain": wordpiece_reference.gain}
+SCORES = {"ratio": reference.ratio, "gain": reference.gain}
 
 
 def counted(words: dict[str, int], pattern: str = "whitespace") -> WordCounts:
@@ -79,7 +76,7 @@ def test_character_bpe_equals_the_reference(
 ) -> None:
     options = {"joined": joined, "tie_break": tie_break, "min_count": min_count}
     tokenizer = train_char_bpe(counted(words), 12, **options)  # type: ignore[arg-type]
-    expected = oracle.train_characters(words, 12, "</w>", **options)  # type: ignore[arg-type]
+    expected = reference.train_characters(words, 12, "</w>", **options)  # type: ignore[arg-type]
     assert merges_of(tokenizer) == [f"{left} {right}" for left, right, _ in expected]
     text = " ".join(words)
     assert tokenizer.decode(tokenizer.encode(text)) == text
@@ -158,7 +155,7 @@ def test_wordpiece_equals_the_reference_on_text(score: str, english_and_code: st
     words: dict[str, int] = {}
     for word in english_and_code[:12_000].split():
         words[word] = words.get(word, 0) + 1
-    learned = wordpiece_reference.train_wordpiece(words, 60, "##", score, min_count=3)
+    learned = reference.train_wordpiece(words, 60, "##", score, min_count=3)
     alphabet = {word[0] for word in words} | {"##" + c for word in words for c in word[1:]}
     tokenizer = train_wordpiece(
         counted(words),
@@ -176,7 +173,7 @@ def test_wordpiece_equals_the_reference_on_text(score: str, english_and_code: st
 @settings(max_examples=200, deadline=None)
 @given(WORDS, st.sampled_from(["ratio", "gain", "likelihood"]), st.integers(1, 3))
 def test_wordpiece_equals_the_reference(words: dict[str, int], score: str, min_count: int) -> None:
-    learned = wordpiece_reference.train_wordpiece(words, 10, "##", score, min_count)
+    learned = reference.train_wordpiece(words, 10, "##", score, min_count)
     alphabet = {word[0] for word in words} | {"##" + c for word in words for c in word[1:]}
     tokenizer = train_wordpiece(
         counted(words),
@@ -199,7 +196,7 @@ def test_the_two_scores_are_two() -> None:
 def test_frequency_bpe_numbers_tokens_by_frequency_and_loses_none() -> None:
     words = {"Hello": 1, "World": 1, ",": 1, "Hey": 1, "Wow": 1, "wow": 4}
     tokenizer = train_frequency_bpe(counted(words, "wordpunct"), 6, sentences="lines")
-    learned = oracle.train_characters(words, 6, "</w>", min_count=1)
+    learned = reference.train_characters(words, 6, "</w>", min_count=1)
     algorithm = tokenizer.algorithm
     assert isinstance(algorithm, FrequencyBpe)
     assert algorithm.merged_frequencies == {left + right: n for left, right, n in learned}
@@ -214,9 +211,9 @@ def test_frequency_bpe_numbers_tokens_by_frequency_and_loses_none() -> None:
     assert tokenizer.token_to_id("<unk>") not in tokenizer.encode(text)
 
 
-def reference_segmentation(words: dict[str, int], learned: oracle.Learned) -> list[str]:
+def reference_segmentation(words: dict[str, int], learned: reference.Learned) -> list[str]:
     """The symbols of all words, each word once, when all merges are applied in order."""
-    from bpeline.tokenizer_core.reference_characters import merge_characters
+    from bpeline.tokenizer_core.algorithms.reference import merge_characters
 
     merges = [(left, right) for left, right, _ in learned]
     return [symbol for word in words for symbol in merge_characters(word, merges, "</w>")]
@@ -240,7 +237,7 @@ def test_what_cannot_be_trained_is_refused() -> None:
 def test_wordpiece_equals_the_reference_until_no_pair_is_left(
     words: dict[str, int], score: str, min_count: int
 ) -> None:
-    learned = wordpiece_reference.train_wordpiece(words, 99, "##", score, min_count)
+    learned = reference.train_wordpiece(words, 99, "##", score, min_count)
     tokenizer = train_wordpiece(counted(words), 999, score=score, min_count=min_count)  # type: ignore[arg-type]
     alphabet = {word[0] for word in words} | {"##" + c for word in words for c in word[1:]}
     tokens = [tokenizer.vocab[id_].decode() for id_ in range(tokenizer.vocab_size)]
@@ -258,11 +255,7 @@ def test_growing_and_grouping_anew_change_nothing(
     rows = words_that_go_on(counted(words), "##").words
 
     def learned(at_once: int) -> list[list[int]]:
-        engine: LikelihoodEngine | ScoringEngine
-        if score == "likelihood":
-            engine = LikelihoodEngine(rows, min_count=min_count)
-        else:
-            engine = ScoringEngine(rows, score=score, min_count=min_count)
+        engine = ScoringEngine(rows, score=score, min_count=min_count)
         goal = 0
         while engine.learn(goal):
             goal += at_once
@@ -272,7 +265,7 @@ def test_growing_and_grouping_anew_change_nothing(
     assert len(whole) > 500
     for name, small in (("_FIRST_TOKENS", 8), ("_FIRST_PAIRS", 8)):
         monkeypatch.setattr(merge_engine, name, small)
-    monkeypatch.setattr(scoring_engine, "_MORE_GROUPS", 8)
+    monkeypatch.setattr(wordpiece, "_MORE_GROUPS", 8)
     assert learned(97) == whole
 
 

@@ -24,7 +24,7 @@ from bpeline.tokenizer_core.counting.chunk_counts import (
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, U64s
-from bpeline.tokenizer_core.kernels.scanning.fingerprint import fingerprint_spans
+from bpeline.tokenizer_core.kernels.scanning.find_passages import fingerprint_spans
 from bpeline.tokenizer_core.kernels.tables.word_keys import find_entry, table_shift
 from bpeline.tokenizer_core.splitting.cuts import Cuts
 from bpeline.tokenizer_core.splitting.pretokenization import pre_tokens

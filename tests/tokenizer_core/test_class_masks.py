@@ -9,11 +9,13 @@ import pytest
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel
-from bpeline.tokenizer_core.kernels.memory.addresses import mask_continuations, mask_non_ascii
-from bpeline.tokenizer_core.kernels.memory.simd import HAS_SIMD
+from bpeline.tokenizer_core.kernels.memory.addresses import (
+    HAS_SIMD,
+    mask_continuations,
+    mask_non_ascii,
+)
 from bpeline.tokenizer_core.kernels.memory.types import I64, U8s, U64s
-from bpeline.tokenizer_core.kernels.scanning.class_pages import classes_by_page
-from bpeline.tokenizer_core.kernels.scanning.class_ranges import classes_by_range
+from bpeline.tokenizer_core.kernels.scanning.classes import classes_by_page, classes_by_range
 from bpeline.tokenizer_core.splitting.regex_syntax import CODE_POINTS, class_table
 from bpeline.tokenizer_core.text import Text
 

@@ -65,7 +65,7 @@ def test_a_pattern_outlives_many_others(monkeypatch: pytest.MonkeyPatch) -> None
     text = "abc cab " * 1_000  # a long text, which asks the pattern itself
     expected = tokenizer.encode(text)
     compiled, cut_pairs = pattern.compiled, pattern.cut_pairs
-    for cache in (automata.split_automaton, split_patterns._compile, split_patterns.cut_pairs):
+    for cache in (automata.split_automaton, split_patterns.compile_regex, split_patterns.cut_pairs):
         cache.cache_clear()  # as the 17th, the 65th and the 17th other pattern do
         monkeypatch.setattr(split_patterns, cache.__name__, None)
     assert tokenizer.encode(text) == expected

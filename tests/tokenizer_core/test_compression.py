@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bpeline.tokenizer_core.algorithms.byte_pair_compression import reference as reference
-from bpeline.tokenizer_core.algorithms.byte_pair_compression.block_compression import (
+from bpeline.tokenizer_core.algorithms import reference
+from bpeline.tokenizer_core.algorithms.byte_pair_compression import (
     compress,
     compress_block,
     expand,

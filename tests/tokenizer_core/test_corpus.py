@@ -19,6 +19,7 @@ from bpeline.tokenizer_core.errors import (
     MissingSource,
     UnreadableSource,
 )
+from bpeline.tokenizer_core.formats import bpeline
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
@@ -187,6 +188,7 @@ def test_what_bpeline_wrote_is_skipped_where_it_is_not_named(tmp_path: Path) -> 
     make(tmp_path, "other/shard-00000-0123456789ab.json")
     tokenizer = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
     tokenizer.save(tmp_path / "data" / "made", format="bpeline")
+    bpeline.save_for_readers(tokenizer, tmp_path / "data" / "made")
     for folder, format in (("data/tokens", "bin"), ("data/rows", "parquet"), (".", "bin")):
         tokenizer.encode_files(tmp_path / "a.txt", tmp_path / folder, format=format)
     for pattern in (".", "**/*", "*"):

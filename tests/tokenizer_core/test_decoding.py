@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.encoding import decoding
 from bpeline.tokenizer_core.encoding.decoding import Decoder
 from bpeline.tokenizer_core.errors import UnknownToken
-from bpeline.tokenizer_core.kernels.memory import python_lists
-from bpeline.tokenizer_core.word_encoding.word_decoder import WordDecoder
+from bpeline.tokenizer_core.word_encoding.word_algorithm import WordDecoder
 
 VOCAB = {byte: bytes([byte]) for byte in range(256)} | {
     300: "é".encode(),
@@ -36,10 +35,8 @@ def joined(vocab: dict[int, bytes], ids: list[int]) -> bytes:
     return b"".join([vocab[id_] for id_ in ids])
 
 
-@pytest.fixture(params=["as it is", "lists cannot be read"])
-def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Decoder:
-    if request.param != "as it is":
-        monkeypatch.setattr(decoding, "int_facts", lambda: None)
+@pytest.fixture
+def decoder() -> Decoder:
     return Decoder(VOCAB)
 
 
@@ -223,24 +220,49 @@ def test_threads_do_not_share_the_memory_they_decode_into() -> None:
     assert not wrong
 
 
-def test_the_layout_of_lists_is_known_on_this_python() -> None:
-    """Where it is not, decoding of lists is slower and as right: the tests above hold both ways."""
-    facts = python_lists.int_facts()
-    assert facts is None or facts[0] == id(int)
+class Pretender:
+    """An id by what `index` says, which is Python and may do anything."""
+
+    def __init__(self, ids: list[Any], does: str) -> None:
+        self.ids, self.does = ids, does
+
+    def __index__(self) -> int:
+        if self.does == "fail":
+            raise RuntimeError("no id")
+        if self.does == "empty":
+            self.ids.clear()
+        elif self.does == "decode":
+            assert Decoder(VOCAB).text([66] * 50, "replace") == "B" * 50
+        return 65
 
 
-@pytest.mark.parametrize("unlike", [("implementation", "pypy"), ("version_info", (3, 99, 0))])
-def test_an_unknown_python_is_not_read(
-    unlike: tuple[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name, value = unlike
-    if name == "implementation":
-        monkeypatch.setattr(python_lists.sys.implementation, "name", value)
-    else:
-        monkeypatch.setattr(python_lists.sys, name, value)
-    python_lists.int_facts.cache_clear()
-    try:
-        assert python_lists.int_facts() is None
-    finally:
-        monkeypatch.undo()
-        python_lists.int_facts.cache_clear()
+@pytest.mark.parametrize(
+    ("item", "error"),
+    [
+        (True, UnknownToken), (False, UnknownToken), (np.True_, UnknownToken),
+        (65.0, UnknownToken), (np.float64(65), UnknownToken), ("A", UnknownToken),
+        (None, UnknownToken), (-1, UnknownToken), (1 << 31, UnknownToken),
+        (1 << 63, UnknownToken), (-(1 << 63), UnknownToken), (1 << 200, UnknownToken),
+        (Pretender([], "fail"), RuntimeError),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("place", [0, 20, 39])
+def test_items_that_are_no_ids(item: Any, error: type[Exception], place: int) -> None:
+    ids = [65] * 40
+    ids[place] = item
+    for decode in (Decoder(VOCAB).decode, lambda ids: Decoder(VOCAB).text(ids, "replace")):
+        with pytest.raises(error):
+            decode(ids)
+
+
+@pytest.mark.parametrize("item", [np.uint32(65), np.int8(65), Pretender([], "decode")])
+def test_items_that_are_as_good_as_ids(item: Any) -> None:
+    ids = [65] * 40 + [item]
+    assert Decoder(VOCAB).decode(ids) == b"A" * 41
+    assert Decoder(VOCAB).text(ids, "replace") == "A" * 41
+
+
+def test_a_list_that_an_item_of_it_empties() -> None:
+    ids: list[Any] = [66] * 40
+    ids[1] = Pretender(ids, "empty")
+    assert Decoder(VOCAB).decode(ids) in (b"", b"BA")

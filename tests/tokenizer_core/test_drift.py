@@ -15,16 +15,19 @@ from bpeline.tokenizer_core import SplitPattern, Tokenizer, WordCounts, train_bp
 from bpeline.tokenizer_core.counting.chunk_counts import combine_word_counts
 from bpeline.tokenizer_core.errors import EmptyCorpus
 from bpeline.tokenizer_core.evaluation import drift
-from bpeline.tokenizer_core.evaluation.drift import Figure, OwnText, TextDrift, drift_of
-from bpeline.tokenizer_core.evaluation.metric_names import BYTES_PER_TOKEN
-from bpeline.tokenizer_core.evaluation.metrics import evaluate
-from bpeline.tokenizer_core.evaluation.word_drift import (
+from bpeline.tokenizer_core.evaluation.drift import (
+    Figure,
+    OwnText,
+    TextDrift,
     counts_in,
     divergence_draws,
+    drift_of,
     new_frequent_words,
     sample_of,
     word_divergence,
 )
+from bpeline.tokenizer_core.evaluation.metric_names import BYTES_PER_TOKEN
+from bpeline.tokenizer_core.evaluation.metrics import evaluate
 
 GPT2 = SplitPattern.named("gpt2")
 WORDS = st.dictionaries(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
-from bpeline.tokenizer_core.encoding import long_texts
+from bpeline.tokenizer_core.encoding import batch_encoding
 from bpeline.tokenizer_core.encoding.merge_encoding import BytePairEncoder, derive_merges
 from bpeline.tokenizer_core.errors import InvalidUtf8
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel
@@ -341,12 +341,12 @@ def test_the_next_start_is_the_next_set_bit() -> None:
 def test_long_texts_have_the_ids_of_one_piece_with_any_number_of_threads(
     trained: MakeTokenizer, mixed_text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(long_texts, "PART", 300)
+    monkeypatch.setattr(batch_encoding, "PART", 300)
     content = mixed_text.encode()
     for pattern in ("gpt2", "cl100k", "o200k"):
         tokenizer = trained(pattern)
         whole = tokenizer.encoder.encode_whole(Text.of(content))
-        assert len(list(long_texts._edges(content, tokenizer.pattern))) > 500, (
+        assert len(list(batch_encoding._edges(content, tokenizer.pattern))) > 500, (
             "the text must be cut often"
         )
         for threads in (1, 3):
@@ -359,7 +359,7 @@ def test_long_texts_have_the_ids_of_one_piece_with_any_number_of_threads(
 def test_broken_utf8_is_found_wherever_it_stands(
     trained: MakeTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(long_texts, "PART", 64)
+    monkeypatch.setattr(batch_encoding, "PART", 64)
     content = "one дом 漢字 more ".encode() * 40
     for at in range(5, len(content), 37):
         broken = content[:at] + b"\xff" + content[at:]

@@ -11,19 +11,22 @@ import regex
 
 from bpeline.tokenizer_core import Tokenizer, WordCounts, train_bpe
 from bpeline.tokenizer_core.errors import EmptyCorpus
-from bpeline.tokenizer_core.evaluation.bootstrap import resampled_change
+from bpeline.tokenizer_core.evaluation.drift import divergence
+from bpeline.tokenizer_core.evaluation.measuring import resampled_change
 from bpeline.tokenizer_core.evaluation.metric_names import (
     BYTES_PER_TOKEN,
     CONFIDENCES,
     NAMES,
     POWER_OF_TOKENS,
     SPEEDS,
-    figures_of,
 )
 from bpeline.tokenizer_core.evaluation.metrics import evaluate
-from bpeline.tokenizer_core.evaluation.parity import parity
-from bpeline.tokenizer_core.evaluation.suite import Evaluation, EvaluationText, evaluate_texts
-from bpeline.tokenizer_core.evaluation.word_drift import divergence
+from bpeline.tokenizer_core.evaluation.suite import (
+    Evaluation,
+    EvaluationText,
+    evaluate_texts,
+    parity,
+)
 from bpeline.tokenizer_core.splitting.regex_spellings import NAMED_PATTERNS
 
 GREEK = "Η ζωή είναι ωραία, και η θάλασσα μπλε. " * 40
@@ -87,7 +90,7 @@ def test_every_slice_measures_as_by_itself(
             *((found.opponents[label].slices[name], other) for label, other in others.items()),
         ]:
             alone = evaluate(one, together)
-            expected = figures_of(alone)
+            expected = alone.metrics
             assert measured.metrics.keys() == expected.keys() == set(NAMES.values())
             for speed in SPEEDS:
                 del expected[speed]

@@ -167,4 +167,4 @@ def test_a_library_of_somebody_else_says_what_comes_out_not_how(tmp_path: Path) 
 
 def test_every_companion_explains_itself() -> None:
     for name, companion in COMPANIONS.items():
-        assert callable(companion.part("explained").explained), name
+        assert callable(companion.home.explained), name

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
-from bpeline.tokenizer_core.derived.smaller_sizes import of_size
+from bpeline.tokenizer_core.derived import of_size
 from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, InvalidTokenizer
 from bpeline.tokenizer_core.formats import gguf
 from bpeline.tokenizer_core.tokenizer import Tokenizer

@@ -10,12 +10,9 @@ from pathlib import Path
 import pytest
 
 from bpeline.tokenizer_core import count_words
-from bpeline.tokenizer_core import reference_characters as oracle
-from bpeline.tokenizer_core.algorithms.character_bpe.codec import CharacterBpe
-from bpeline.tokenizer_core.algorithms.character_bpe.trainer import train_char_bpe
-from bpeline.tokenizer_core.algorithms.greedy import reference as greedy_reference
-from bpeline.tokenizer_core.algorithms.greedy.codec import GreedyLongest
-from bpeline.tokenizer_core.algorithms.greedy.trainer import greedy_longest
+from bpeline.tokenizer_core.algorithms import reference
+from bpeline.tokenizer_core.algorithms.character_bpe import CharacterBpe, train_char_bpe
+from bpeline.tokenizer_core.algorithms.greedy import GreedyLongest, greedy_longest
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
 from bpeline.tokenizer_core.tokenizer import Tokenizer
@@ -71,10 +68,10 @@ def test_a_word_the_book_lacks_falls_into_parts_it_has(
     _, by_merges, greedy = trained
     merges = [(left.decode(), right.decode()) for left, right in by_merges.merges]
     vocab = {token.decode() for token in by_merges.vocab.values()}
-    expected = oracle.merge_characters(word, merges, END)
+    expected = reference.merge_characters(word, merges, END)
     assert tokens_of(by_merges, word) == [one if one in vocab else "<unk>" for one in expected]
     found = tokens_of(greedy, word)
-    assert found == greedy_reference.longest_anywhere(word, longest_first(greedy), END, "</u>")
+    assert found == reference.longest_anywhere(word, longest_first(greedy), END, "</u>")
     if word.isascii():
         assert "".join(found) == word + END
         assert greedy.decode(greedy.encode(word)) == word
@@ -123,9 +120,9 @@ def test_special_tokens_and_marks_stay(tmp_path: Path) -> None:
 def as_the_program(words: dict[str, int], merges: int) -> tuple[list[str], dict[str, list[str]]]:
     """Tokens of a program that does not separate training from encoding, the longest first, and
     its splits of the words it knows."""
-    learned = oracle.train_characters(words, merges, END)
+    learned = reference.train_characters(words, merges, END)
     pairs = [(left, right) for left, right, _ in learned]
-    splits = {word: oracle.merge_characters(word, pairs, END) for word in words}
+    splits = {word: reference.merge_characters(word, pairs, END) for word in words}
     frequencies: dict[str, int] = {}
     for word, split in splits.items():
         for token in split:
@@ -155,14 +152,14 @@ def test_as_trained_goes_as_programs_that_do_not_separate_training(
     assert sum(tokens_of(plain, word) != split for word, split in splits.items()) > 20
     for word in ("mountains", "Ilikeeatingapples!", "unstated", "x" * 9):
         assert word not in words
-        expected = greedy_reference.longest_anywhere(word, ordered, END, "</u>")
+        expected = reference.longest_anywhere(word, ordered, END, "</u>")
         assert tokens_of(made, word) == expected
     # With its list of tokens alone, words that it knows are cut as it cuts unknown ones.
     listed = tmp_path / "tokens.txt"
     listed.write_text("\n".join(ordered), encoding="utf-8")
     bare = Tokenizer.load(listed, "greedy", end_of_word=END)
     for word in splits:
-        expected = greedy_reference.longest_anywhere(word, ordered, END, "</u>")
+        expected = reference.longest_anywhere(word, ordered, END, "</u>")
         assert tokens_of(bare, word) == expected
     both = " ".join(["statement", "unstated", *list(splits)[:50]])
     assert tokens_of(made, both) == [t for word in both.split() for t in tokens_of(made, word)]

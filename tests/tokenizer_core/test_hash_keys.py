@@ -28,7 +28,7 @@ from bpeline.tokenizer_core.kernels.tables.word_keys import INLINE
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training import train_bpe
-from bpeline.tokenizer_core.vocabulary.merge_list import find_merges
+from bpeline.tokenizer_core.vocabulary.token_table import find_merges
 
 GPT2 = SplitPattern.named("gpt2")
 WORDS = 2_000

@@ -13,9 +13,9 @@ from amounts import Amounts, numbers
 from audited import events_outside
 from mutations import try_changes
 
-from bpeline.tokenizer_core.algorithms.character_bpe.codec import CharacterBpe
-from bpeline.tokenizer_core.algorithms.frequency_bpe.codec import FrequencyBpe
-from bpeline.tokenizer_core.algorithms.wordpiece.codec import WordPiece
+from bpeline.tokenizer_core.algorithms.character_bpe import CharacterBpe
+from bpeline.tokenizer_core.algorithms.frequency_bpe import FrequencyBpe
+from bpeline.tokenizer_core.algorithms.wordpiece import WordPiece
 from bpeline.tokenizer_core.formats.known import FORMATS
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.tokenizer import Tokenizer
@@ -56,8 +56,9 @@ for path in good.iterdir():  # kernels are compiled, libraries and formats impor
     told = TOLD.get(path.name, {})
     Tokenizer.load(path / FILED.get(path.name, ""), path.name, **told).encode("abc the é")
 import sentencepiece, tokenizers  # which run what has no encoder here
-from bpeline.tokenizer_core.algorithms.foreign import coders, foreign_spec, libraries
-list(map(libraries._installed, ("sentencepiece", "tokenizers")))
+from bpeline.tokenizer_core.algorithms import foreign_libraries
+from bpeline.tokenizer_core.algorithms.foreign import coders, foreign_spec
+list(map(foreign_libraries._installed, ("sentencepiece", "tokenizers")))
 loaded = refused = 0
 """
 ACT = """

@@ -34,7 +34,7 @@ from tokenizers import (
     trainers,
 )
 
-from bpeline.tokenizer_core.algorithms.foreign import libraries
+from bpeline.tokenizer_core.algorithms import foreign_libraries
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.derived import of_size, plan_pruning
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidPattern, InvalidTokenizer
@@ -374,8 +374,8 @@ def test_without_the_library_it_is_refused_by_name_and_told_how_to_get_it(
     def version(name: str) -> str:
         raise PackageNotFoundError(name)
 
-    libraries._installed.cache_clear()
-    monkeypatch.setattr(libraries, "version", version)
+    foreign_libraries._installed.cache_clear()
+    monkeypatch.setattr(foreign_libraries, "version", version)
     with pytest.raises(InvalidTokenizer, match="the model Unigram") as refused:
         Tokenizer.load(path)
     assert "pip install 'bpeline[foreign]'" in refused.value.next_step

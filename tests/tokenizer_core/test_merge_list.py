@@ -9,7 +9,7 @@ import pytest
 
 from bpeline.tokenizer_core import Tokenizer
 from bpeline.tokenizer_core.errors import InvalidTokenizer
-from bpeline.tokenizer_core.vocabulary.merge_list import MergeList, find_merges
+from bpeline.tokenizer_core.vocabulary.token_table import MergeList, find_merges
 
 LONG = b"abcdefghijklmnopqrstuvwxyz"
 VOCAB = {i: bytes([i]) for i in range(256)} | {

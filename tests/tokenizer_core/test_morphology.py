@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from bpeline.tokenizer_core import Tokenizer, WordCounts, train_bpe
-from bpeline.tokenizer_core.algorithms.character_bpe.trainer import train_char_bpe
-from bpeline.tokenizer_core.algorithms.wordpiece.trainer import train_wordpiece
+from bpeline.tokenizer_core.algorithms.character_bpe import train_char_bpe
+from bpeline.tokenizer_core.algorithms.wordpiece import train_wordpiece
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.evaluation.morphology import (
+from bpeline.tokenizer_core.evaluation.metrics import (
     BoundaryScores,
     GoldWord,
     boundary_scores,

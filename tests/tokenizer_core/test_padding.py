@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from bpeline.tokenizer_core.encoding.padding import pad
+from bpeline.tokenizer_core.encoding.batch_encoding import pad
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 

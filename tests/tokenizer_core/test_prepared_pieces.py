@@ -19,18 +19,18 @@ from tempting_texts import tempting_texts
 from tokenizers import AddedToken as TheirToken
 from tokenizers import normalizers
 
-from bpeline.tokenizer_core.algorithms.foreign.streams import cuts_of
+from bpeline.tokenizer_core.algorithms.foreign import cuts_of
 from bpeline.tokenizer_core.encoding import (
     PartingEncoder,
     PreparedEncoder,
     TextPreparation,
+    batch_encoding,
     prepared_encoding,
-    text_stream,
 )
-from bpeline.tokenizer_core.encoding import prepared_pieces as pieces_module
-from bpeline.tokenizer_core.encoding.prepared_pieces import prepared_pieces
+from bpeline.tokenizer_core.encoding.prepared_encoding import prepared_pieces
 from bpeline.tokenizer_core.errors import InvalidSpecialToken
-from bpeline.tokenizer_core.normalization import Normalizer, in_pieces, text_in_pieces
+from bpeline.tokenizer_core.normalization import Normalizer, in_pieces
+from bpeline.tokenizer_core.normalization.normalizers import _APART
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.vocabulary import (
@@ -137,7 +137,7 @@ def test_each_step_makes_of_pieces_what_it_makes_of_the_whole(
 @pytest.mark.night
 def test_no_character_that_texts_are_parted_before_joins_the_one_before() -> None:
     """Every character, by Unicode's own decompositions; clusters by `regex`."""
-    apart = regex.compile(f"(?V1){text_in_pieces._APART}")
+    apart = regex.compile(f"(?V1){_APART}")
     joins = {chr(point) for point in (*range(0x1161, 0x1176), *range(0x11A8, 0x11C3))}
     for point in range(0x110000):
         parts = unicodedata.decomposition(chr(point)).split()
@@ -186,7 +186,7 @@ def test_added_tokens_normalizer_and_prefix_in_pieces(
                 (made.bytes(*span).decode(), id_)
                 for span, id_ in zip(spans.tolist(), behind.tolist(), strict=True)
             ]
-            monkeypatch.setattr(pieces_module, "_ENOUGH", random_.choice([1, 8]))
+            monkeypatch.setattr(prepared_encoding, "_ENOUGH", random_.choice([1, 8]))
             pieces = cut(text, random_)
             made_parts = prepared_pieces(preparation, new, pieces, unsought, EveryPlace())
             got = [(part, id_) for part, id_, _ in made_parts]
@@ -243,7 +243,7 @@ def assert_streams(
     random_, texts = random.Random(seed), tempting_texts(seed)
     for _ in range(30 + amounts.laws):
         enough = random_.choice([1, 5, 60])
-        for module in (text_stream, pieces_module):
+        for module in (batch_encoding, prepared_encoding):
             monkeypatch.setattr(module, "_ENOUGH", enough)
         monkeypatch.setattr(prepared_encoding, "_TOGETHER", enough)
         text = random_text(random_, more) + next(texts) + random_text(random_, more)
@@ -386,8 +386,8 @@ def test_what_its_library_runs_is_parted_between_white_space(
             read += 1
             yield "the ab\n" * 200
 
-    monkeypatch.setattr(pieces_module, "_ENOUGH", 2_000)
-    monkeypatch.setattr(text_stream, "_ENOUGH", 2_000)
+    monkeypatch.setattr(prepared_encoding, "_ENOUGH", 2_000)
+    monkeypatch.setattr(batch_encoding, "_ENOUGH", 2_000)
     monkeypatch.setattr(prepared_encoding, "_TOGETHER", 2_000)
     next(tokenizer.encode_iterable(pieces()))
     assert read < 10
@@ -413,7 +413,7 @@ def test_what_is_forbidden_is_found_across_pieces(tmp_path: Path) -> None:
     policy = SpecialPolicy({}, ("<|end|>",))
     long = "x" * ((1 << 16) - 3)
     with pytest.raises(InvalidSpecialToken, match="end"):
-        list(text_stream.whole_characters([long, "<|e", "nd|>"], policy))
+        list(batch_encoding.whole_characters([long, "<|e", "nd|>"], policy))
     with pytest.raises(TypeError, match="bytes"):
         list(tokenizer.encode_iterable(["a", b"b"]))  # type: ignore[list-item]
 

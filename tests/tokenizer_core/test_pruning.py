@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
-from bpeline.tokenizer_core.derived.pruning import (
+from bpeline.tokenizer_core.derived import (
     RARE,
     UNREACHABLE,
     PrunePlan,

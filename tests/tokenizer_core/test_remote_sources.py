@@ -24,7 +24,6 @@ from record_files import as_arrow_stream, as_parquet
 from s3_server import SECRET, S3Server
 
 from bpeline.tokenizer_core import count_words, remote_files
-from bpeline.tokenizer_core.bounded_downloads import TooMuch, receiving
 from bpeline.tokenizer_core.corpus import chunking, search_sources, source_bytes
 from bpeline.tokenizer_core.corpus.source_bytes import open_source
 from bpeline.tokenizer_core.corpus.sources import Source, SourceFile, find_source_files
@@ -34,7 +33,7 @@ from bpeline.tokenizer_core.errors import (
     MissingSource,
     UnreadableSource,
 )
-from bpeline.tokenizer_core.remote_files import RangeReader, describe
+from bpeline.tokenizer_core.remote_files import RangeReader, TooMuch, describe, receiving
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 fsspec = pytest.importorskip("fsspec")

@@ -13,8 +13,12 @@ from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, InvalidSpecialToken
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
-from bpeline.tokenizer_core.training.bpe import learn_merges, settings_digest, train_bpe
-from bpeline.tokenizer_core.training.required_tokens import required_merges
+from bpeline.tokenizer_core.training.bpe import (
+    learn_merges,
+    required_merges,
+    settings_digest,
+    train_bpe,
+)
 from bpeline.tokenizer_core.vocabulary.numbering import TIE_BREAKS, byte_order, token_bytes
 
 WORDS = {b"low": 5, b" lower": 2, b" newest": 6, b" widest": 3, b"abcabc": 4}

@@ -9,8 +9,8 @@ import pytest
 
 from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel
-from bpeline.tokenizer_core.kernels.encoding.run_merges import MOST_RUNS, encode_runs
-from bpeline.tokenizer_core.kernels.encoding.workspace_record import workspace_at
+from bpeline.tokenizer_core.kernels.encoding.encode_word import MOST_RUNS, encode_runs
+from bpeline.tokenizer_core.kernels.encoding.word_cache import workspace_at
 from bpeline.tokenizer_core.kernels.memory.types import I64, I64s, U8s, U32s
 from tests.tokenizer_core.test_encoding import encoder_of, ids_by_reference, random_merges
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bpeline.tokenizer_core.algorithms.character_bpe.trainer import train_char_bpe
-from bpeline.tokenizer_core.algorithms.frequency_bpe.trainer import train_frequency_bpe
+from bpeline.tokenizer_core.algorithms.character_bpe import train_char_bpe
+from bpeline.tokenizer_core.algorithms.frequency_bpe import train_frequency_bpe
 from bpeline.tokenizer_core.corpus.sources import find_source_files, sources_of
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.shards.file_encoding import file_encoding_of
@@ -19,7 +19,7 @@ from bpeline.tokenizer_core.shards.shard_formats import BIN
 from bpeline.tokenizer_core.shards.shard_job import ShardJob
 from bpeline.tokenizer_core.shards.shard_places import shard_place
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.vocabulary.algorithm import Sentences
+from bpeline.tokenizer_core.vocabulary.tokenizer_spec import Sentences
 
 SEPARATOR = "\n<|end|>\n"
 WORDS = {b"low": 5, b"lower": 2, b"newest": 6, b"widest": 3, b".": 9, "é".encode(): 2}

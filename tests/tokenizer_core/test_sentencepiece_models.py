@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bpeline.tokenizer_core.algorithms.sentencepiece_bpe.model_proto import (
+from bpeline.tokenizer_core.algorithms.sentencepiece_model import (
     BYTE,
     CONTROL,
     NORMAL,

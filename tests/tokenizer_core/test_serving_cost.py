@@ -11,10 +11,10 @@ from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation import (
     MODEL_SHAPES,
     ModelShape,
-    ServingCost,
     bytes_per_token_at,
     cheapest_size,
 )
+from bpeline.tokenizer_core.evaluation.serving_cost import ServingCost
 
 TARGET = MODEL_SHAPES["marin-moe"]
 

@@ -14,11 +14,6 @@ from bpeline.tokenizer_core.encoding import merge_encoding
 from bpeline.tokenizer_core.encoding.encoding_memory import SHORT_TEXT
 from bpeline.tokenizer_core.encoding.merge_encoding import BytePairEncoder
 from bpeline.tokenizer_core.kernels.encoding.encode_text import encode_span
-from bpeline.tokenizer_core.kernels.memory.python_lists import (
-    bytes_are_known,
-    list_facts,
-    text_facts,
-)
 from bpeline.tokenizer_core.splitting import SUPERWORDS
 from bpeline.tokenizer_core.splitting.pretokenization import MASK_KERNELS
 from bpeline.tokenizer_core.text import Text
@@ -29,10 +24,6 @@ PIECES = [
     "a", "B", " ", "  ", "\n", "\r\n", "'s", "'LL", "1", "2345", "…", "ä", "漢", "🙂", "/",
     "\u0301", "I'm", "it's", "\t", "\u3000", "e", "the ", " and", "!?", "\x00",
 ]  # fmt: skip
-at_once = pytest.mark.skipif(
-    not (bytes_are_known() and text_facts() and list_facts()),
-    reason="objects of this Python are not read where they lie",
-)
 
 
 def encoder_of(pattern: str, text: str, cache_words: int | None = None) -> BytePairEncoder:
@@ -43,7 +34,7 @@ def encoder_of(pattern: str, text: str, cache_words: int | None = None) -> ByteP
         )
     encoder = tokenizer.encoder
     assert isinstance(encoder, BytePairEncoder)
-    assert (encoder._short_kernel is not None) == bool(bytes_are_known() and text_facts())
+    assert encoder._short_kernel is not None
     encoder._may_wait = False
     return encoder
 
@@ -86,19 +77,12 @@ def test_only_bytes_are_read_where_they_lie(english_and_code: str) -> None:
     for other in (bytearray(b"some text"), memoryview(b"some text"), "some text", Bytes(b"some")):
         with pytest.raises(TypeError, match=type(other).__name__):
             encoder.encode_short(other)  # type: ignore[arg-type]
-    for other in (bytearray(b"some text"), Bytes(b"some text"), Str("some text"), None, [], 5):
-        assert encoder.encode_at_once(other) is None  # type: ignore[arg-type]
-
-
-class Str(str):
-    __slots__ = ()
 
 
 class Bytes(bytes):
     __slots__ = ()
 
 
-@at_once
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_texts_of_all_widths(pattern: str, english_and_code: str) -> None:
     """Python keeps characters in one, two or four bytes: each kind is read by loops of its own."""
@@ -111,46 +95,19 @@ def test_texts_of_all_widths(pattern: str, english_and_code: str) -> None:
         for most in (7, 11, 16, 19, len(letters)):
             text = "".join(generator.choices(letters[:most], k=size))
             expected = encoder.encode_whole(Text.of(text.encode())).tolist()
-            assert encoder.encode_at_once(text) == expected, text
-            assert encoder.encode_at_once(text.encode()) == expected, text
-            for place in range(0, size + 1, 1 + size // 3):
-                broken = text[:place] + generator.choice("\ud800\udbff\udc00\udfff") + text[place:]
-                assert encoder.encode_at_once(broken) is None
+            assert encoder.encode_short(text.encode()) == expected, text
 
 
-@at_once
-def test_texts_that_might_not_fit_are_left_to_others(english_and_code: str) -> None:
+@pytest.mark.parametrize("size", [SHORT_TEXT - 1, SHORT_TEXT, SHORT_TEXT + 1])
+def test_texts_around_the_longest(size: int, english_and_code: str) -> None:
     encoder = encoder_of("gpt2", english_and_code[:50_000])
-    encoder.encode_short(b"")
-    for letter, most in (("a", 1), ("ä", 2), ("漢", 3), ("🙂", 4)):
-        longest = letter * (SHORT_TEXT // most)
-        expected = encoder.encode_whole(Text.of(longest.encode())).tolist()
-        assert encoder.encode_at_once(longest) == expected
-        assert encoder.encode_at_once(longest + letter) is None
-    assert encoder.encode_at_once(b"a" * SHORT_TEXT) is not None
-    assert encoder.encode_at_once(b"a" * (SHORT_TEXT + 1)) is None
+    content = (english_and_code[:size].encode())[:size].decode(errors="ignore").encode()
+    content += b"a" * (size - len(content))
+    expected = encoder.encode_whole(Text.of(content)).tolist()
+    for _ in range(2):
+        assert encoder.encode_short(content) == expected
 
 
-@at_once
-def test_bytes_that_are_sought(english_and_code: str) -> None:
-    encoder = encoder_of("gpt2", english_and_code[:50_000])
-    encoder.encode_short(b"")
-    generator = random.Random(3)
-    for sought in (b"<", b"<|", b"<|end", b"<|endof"[:7], "é".encode()):
-        number = int.from_bytes(sought, "little")
-        for _ in range(200):
-            text = "".join(generator.choices(["<", "|", "end", "o", "f", " ", "é"], k=9))
-            for content in (text, text.encode()):
-                found = encoder.encode_at_once(content, number)
-                assert (found is None) == (sought in text.encode()), (sought, text)
-        for length in range(70):
-            text = "x" * length
-            assert encoder.encode_at_once(text, number) == encoder.encode_at_once(text)
-            assert encoder.encode_at_once(text + sought.decode(), number) is None
-            assert encoder.encode_at_once(sought[:-1] + text.encode(), number) is not None
-
-
-@at_once
 def test_threads_share_what_encodes_at_once(english_and_code: str) -> None:
     """Nobody else runs while a text is encoded; and the cache of words is replaced all the time."""
     encoder = encoder_of("cl100k", english_and_code[:50_000], cache_words=128)
@@ -165,8 +122,6 @@ def test_threads_share_what_encodes_at_once(english_and_code: str) -> None:
             place = (number + offset) % len(texts)
             content = texts[place].encode()
             wrong += encoder.encode_short(content) != expected[place]
-            ids = encoder.encode_at_once(texts[place])
-            wrong += ids is not None and ids != expected[place]
         return wrong
 
     try:
@@ -199,8 +154,10 @@ def test_arrays_of_short_texts(letter: str, english_and_code: str) -> None:
         assert tokenizer.count(text) == len(expected)
 
 
-def test_objects_that_lie_elsewhere(english_and_code: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge_encoding, "text_facts", lambda: None)
+def test_without_the_interpreters_lock_texts_share_no_workspace(
+    english_and_code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merge_encoding, "_LOCKED", False)
     tokenizer = train_from_iterator([english_and_code[:50_000]], vocab_size=600)
     encoder = tokenizer.encoder
     assert isinstance(encoder, BytePairEncoder)
@@ -209,7 +166,7 @@ def test_objects_that_lie_elsewhere(english_and_code: str, monkeypatch: pytest.M
         expected = encoder.encode_whole(Text.of(text.encode())).tolist()
         for _ in range(2):
             assert tokenizer.encode(text) == encoder.encode_short(text.encode()) == expected
-        assert encoder.encode_at_once(text) is None
+    assert encoder._at_once is None
 
 
 def test_a_few_texts_are_not_compiled_for(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bpeline.tokenizer_core.algorithms.character_bpe.trainer import train_char_bpe
-from bpeline.tokenizer_core.algorithms.wordpiece.codec import WordPiece
+from bpeline.tokenizer_core.algorithms.character_bpe import train_char_bpe
+from bpeline.tokenizer_core.algorithms.wordpiece import WordPiece
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
-from bpeline.tokenizer_core.derived.smaller_sizes import of_size
+from bpeline.tokenizer_core.derived import of_size
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training.bpe import train_bpe

@@ -99,7 +99,7 @@ def test_a_forked_process_leaves_the_copies_of_its_parent(
     copies = {path.name for path in folder.glob("*.bin")}
     child = os.fork()
     if child == 0:  # where copies go, what is forgotten, and the end of the object
-        there._files.forget(there.records[-1].files[0].name)
+        there._place.forget(there.records[-1].files[0].name)
         elsewhere = there.path.parent == folder
         del there
         os._exit(0 if elsewhere else 1)

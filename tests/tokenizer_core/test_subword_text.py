@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from bpeline.tokenizer_core.algorithms.character_bpe.codec import CharacterBpe
-from bpeline.tokenizer_core.algorithms.character_bpe.subword_text import (
+from bpeline.tokenizer_core.algorithms.character_bpe import CharacterBpe
+from bpeline.tokenizer_core.algorithms.character_bpe_text import (
     SubwordText,
     read_vocabulary,
 )
-from bpeline.tokenizer_core.algorithms.wordpiece.codec import WordPiece
+from bpeline.tokenizer_core.algorithms.wordpiece import WordPiece
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 

@@ -18,7 +18,7 @@ from bpeline.tokenizer_core.splitting import SUPERWORDS, SplitPattern
 from bpeline.tokenizer_core.splitting.pretokenization import Splitter
 from bpeline.tokenizer_core.splitting.regex_processes import mark_by_regex
 from bpeline.tokenizer_core.text import Text
-from bpeline.tokenizer_core.training.superwords import superword_lines, train_superbpe
+from bpeline.tokenizer_core.training.extension import superword_lines, train_superbpe
 
 PIECES = [
     *("a", " ", "  ", "   ", "\n", "\r\n", "1", "22", "٣", "Ⅷ", "/", "//", "!", "?", "…", "“", "”"),

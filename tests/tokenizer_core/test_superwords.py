@@ -20,7 +20,7 @@ from bpeline.tokenizer_core.splitting import (
     SplitPattern,
     pre_tokens,
 )
-from bpeline.tokenizer_core.training.superwords import (
+from bpeline.tokenizer_core.training.extension import (
     may_be_superword,
     superword_lines,
     train_superbpe,

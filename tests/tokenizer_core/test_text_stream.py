@@ -19,8 +19,8 @@ from bpeline.tokenizer_core import (
     train_frequency_bpe,
     train_wordpiece,
 )
-from bpeline.tokenizer_core.encoding import text_stream
-from bpeline.tokenizer_core.encoding.text_stream import cut_stream
+from bpeline.tokenizer_core.encoding import batch_encoding
+from bpeline.tokenizer_core.encoding.batch_encoding import cut_stream
 from bpeline.tokenizer_core.splitting import Punkt, SentenceBreaks, sentence_spans
 from bpeline.tokenizer_core.splitting.regex_spellings import NAMED_PATTERNS
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
@@ -42,7 +42,7 @@ def test_streams_of_tempting_texts_are_cut_to_the_same_ids(
     texts = tempting_texts(11)
     cut = 0
     for piece, enough in ((1, 3), (3, 20), (40, 60), (500, 200)):
-        monkeypatch.setattr(text_stream, "_ENOUGH", enough)
+        monkeypatch.setattr(batch_encoding, "_ENOUGH", enough)
         for _ in range(40):
             parts = [next(texts) for _ in range(4)]
             parts += random_.choices([*specials, "<|", "。", "' ", "\ud83d\udc4d", "\udc4d"], k=3)

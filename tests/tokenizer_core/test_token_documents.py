@@ -13,20 +13,22 @@ import pytest
 from corpus_files import GPT2, write
 
 from bpeline.tokenizer_core import Tokenizer, WordCounts, train_bpe
-from bpeline.tokenizer_core.algorithms.character_bpe.trainer import train_char_bpe
-from bpeline.tokenizer_core.algorithms.wordpiece.trainer import train_wordpiece
+from bpeline.tokenizer_core.algorithms.character_bpe import train_char_bpe
+from bpeline.tokenizer_core.algorithms.wordpiece import train_wordpiece
 from bpeline.tokenizer_core.corpus import DecontaminationSet, SingleDocuments, open_source
 from bpeline.tokenizer_core.corpus.chunking import ChunkGroup, read_again, read_chunks
 from bpeline.tokenizer_core.corpus.documents import ChunkText
 from bpeline.tokenizer_core.corpus.reading import Reading
 from bpeline.tokenizer_core.counting.chunk_counts import count_chunk
-from bpeline.tokenizer_core.evaluation import made_tokens, token_documents
-from bpeline.tokenizer_core.evaluation.made_tokens import NOWHERE, MadeTokens, MergeTree
-from bpeline.tokenizer_core.evaluation.token_documents import (
+from bpeline.tokenizer_core.evaluation import tokens_in_use
+from bpeline.tokenizer_core.evaluation.tokens_in_use import (
+    NOWHERE,
+    MadeTokens,
+    MergeTree,
     TrainingDocuments,
     made_in_one_document,
+    token_use,
 )
-from bpeline.tokenizer_core.evaluation.tokens_in_use import token_use
 from bpeline.tokenizer_core.splitting.pretokenization import pre_tokens
 
 END = "<|end|>"
@@ -108,7 +110,7 @@ def test_tokens_made_in_one_document_are_those_whose_merges_fire_in_one(
     tokenizer: Tokenizer, documents: list[str], tmp_path: Path, batch: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(token_documents, "_BYTES_AT_A_TIME", batch)
+    monkeypatch.setattr(tokens_in_use, "_BYTES_AT_A_TIME", batch)
     text = chunk_of(tmp_path / "a.txt", END.join(documents))
     expected = alone(tokenizer, documents)
     assert found(tokenizer, text) == expected
@@ -185,17 +187,17 @@ def test_no_text_holds_nothing(tokenizer: Tokenizer, tmp_path: Path) -> None:
 def test_reading_ends_when_nothing_is_left(
     tokenizer: Tokenizer, documents: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(token_documents, "_BYTES_AT_A_TIME", 100)
+    monkeypatch.setattr(tokens_in_use, "_BYTES_AT_A_TIME", 100)
     text = chunk_of(tmp_path / "a.txt", END.join([" the", " the", *documents]))
     batches = []
-    encoded = token_documents._encoded
+    encoded = tokens_in_use._encoded
 
     def counting(*arguments: object) -> object:
         for one in encoded(*arguments):  # type: ignore[arg-type]
             batches.append(one)
             yield one
 
-    monkeypatch.setattr(token_documents, "_encoded", counting)
+    monkeypatch.setattr(tokens_in_use, "_encoded", counting)
     assert found(tokenizer, text, ids={tokenizer.token_to_id(b" the")}) == set()
     assert len(batches) < 10
 
@@ -213,7 +215,7 @@ def made_by_each(tokenizer: Tokenizer, words: WordCounts) -> list[set[int]]:
 def test_made_tokens_are_where_their_merges_fire(
     tokenizer: Tokenizer, words: WordCounts, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(made_tokens, "_WORDS_AT_A_TIME", batch)
+    monkeypatch.setattr(tokens_in_use, "_WORDS_AT_A_TIME", batch)
     made, each = MadeTokens.of(tokenizer, words), made_by_each(tokenizer, words)
     values = np.random.default_rng(3).integers(0, 50, len(words))
     smallest, largest = made.smallest(values), made.largest(values)

@@ -17,7 +17,7 @@ from bpeline.tokenizer_core.kernels.encoding.token_tables import (
     stand_together,
     stay_together,
 )
-from bpeline.tokenizer_core.kernels.encoding.workspace_record import key_of, workspace_at
+from bpeline.tokenizer_core.kernels.encoding.word_cache import key_of, workspace_at
 from bpeline.tokenizer_core.kernels.memory.types import I64s, U8s
 from bpeline.tokenizer_core.kernels.tables.pair_tables import PairTable
 from bpeline.tokenizer_core.reference import Pair, merge_word

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from bpeline.tokenizer_core.encoding import merge_encoding
 from bpeline.tokenizer_core.encoding.merge_encoding import _trie
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel
+from bpeline.tokenizer_core.kernels.encoding import token_trie
 from bpeline.tokenizer_core.kernels.encoding.token_tables import INFO, LENGTH_SHIFT, NOTHING, TOKEN
 from bpeline.tokenizer_core.kernels.encoding.token_trie import CELLS, NO_SYMBOL, longest_token
 from bpeline.tokenizer_core.kernels.memory.types import I64s, U8s, U64s
@@ -150,7 +150,7 @@ def test_cells_are_mostly_in_use() -> None:
 
 
 def test_a_vocab_of_too_many_nodes_is_merged_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge_encoding, "MAX_NODES", 1_000)
+    monkeypatch.setattr(token_trie, "MAX_NODES", 1_000)
     merges = [(b"a", b"b"), (b"ab", b"c")]
     encoder = encoder_of(merges)
     assert "trie" not in encoder._tables

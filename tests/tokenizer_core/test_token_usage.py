@@ -9,7 +9,7 @@ import pytest
 
 from bpeline.tokenizer_core import Tokenizer, WordCounts, train_bpe
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.evaluation.compression_curve import knee
+from bpeline.tokenizer_core.evaluation.metrics import knee
 from bpeline.tokenizer_core.evaluation.tokens_in_use import token_usage, token_use
 
 SPECIALS = ["<|end|>", "<|pad|>"]
@@ -55,7 +55,7 @@ def test_the_count_of_most_tokens_is_given_at_every_size(
 
 
 def test_other_algorithms_are_refused() -> None:
-    from bpeline.tokenizer_core.algorithms.character_bpe.trainer import train_char_bpe
+    from bpeline.tokenizer_core.algorithms.character_bpe import train_char_bpe
 
     words = WordCounts.from_mapping({b"low": 2}, "whitespace")
     other = train_char_bpe(words, 1)

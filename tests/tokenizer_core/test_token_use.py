@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from bpeline.tokenizer_core import Tokenizer, WordCounts, train_bpe
-from bpeline.tokenizer_core.evaluation.tokens_in_use import TokenUse, byte_counts, token_use
+from bpeline.tokenizer_core.evaluation.tokens_in_use import TokenUse, _byte_counts, token_use
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_bytes_are_counted_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_WORDS_AT_A_TIME", 2)
     many = 2**60 + 1
     words = WordCounts.from_mapping({b"ab": many, b"bb": 3, b"\xff": 1, b"a": 1})
-    counts = byte_counts(words)
+    counts = _byte_counts(words)
     assert {byte: n for byte, n in enumerate(counts.tolist()) if n} == {
         ord("a"): many + 1, ord("b"): many + 6, 0xFF: 1,
     }  # fmt: skip

@@ -7,10 +7,14 @@ from collections import Counter
 import pytest
 
 from bpeline.tokenizer_core import Tokenizer, WordCounts, train_bpe
-from bpeline.tokenizer_core.algorithms.wordpiece.trainer import train_wordpiece
+from bpeline.tokenizer_core.algorithms.wordpiece import train_wordpiece
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.evaluation.token_words import MakingWord, making_words, rows_holding
-from bpeline.tokenizer_core.evaluation.tokens_in_use import token_use
+from bpeline.tokenizer_core.evaluation.tokens_in_use import (
+    MakingWord,
+    making_words,
+    rows_holding,
+    token_use,
+)
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bpeline.tokenizer_core import reference
-from bpeline.tokenizer_core.encoding import text_stream
-from bpeline.tokenizer_core.encoding.text_stream import cut_stream
+from bpeline.tokenizer_core.encoding import batch_encoding
+from bpeline.tokenizer_core.encoding.batch_encoding import cut_stream
 from bpeline.tokenizer_core.errors import (
     InvalidOption,
     InvalidSpecialToken,
@@ -195,7 +195,7 @@ def test_a_stream_has_the_ids_of_the_whole(
     allowed: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(text_stream, "_ENOUGH", 20)
+    monkeypatch.setattr(batch_encoding, "_ENOUGH", 20)
     random_ = random.Random(3)
     for _ in range(100):
         begin = random_.randrange(len(mixed_text))

@@ -10,17 +10,15 @@ from itertools import product
 import pytest
 import regex
 
-from bpeline.tokenizer_core.kernels.scanning.character_classes import (
+from bpeline.tokenizer_core.kernels.scanning.classes import (
+    ALTERNATING,
     CASELESS,
+    CLASS_RANGES,
     LOWER,
     MARK,
     NUMBER,
     UPPER,
     WHITE_SPACE,
-)
-from bpeline.tokenizer_core.kernels.scanning.class_ranges import (
-    ALTERNATING,
-    CLASS_RANGES,
     _sequences,
 )
 from bpeline.tokenizer_core.splitting import regex_syntax

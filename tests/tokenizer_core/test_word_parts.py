@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -155,10 +156,19 @@ def test_a_part_grows_into_memory_that_is_there_before_others_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     words = WordParts(10, 2)
-    bits = words.tables[3].bits
-    monkeypatch.setattr(word_tables, "empty_entries", no_memory)  # which a table asks for itself
+    bits, asked = words.tables[3].bits, list[int]()
+    entries_of = word_tables.empty_entries
+
+    def once(bits: int) -> Any:  # a table that asks for entries itself gets none
+        if asked:
+            raise MemoryError
+        asked.append(bits)
+        return entries_of(bits)
+
+    monkeypatch.setattr(word_tables, "empty_entries", once)
     assert words.make_room(3, words.tables[3].limit + 1, 0)
     assert words.tables[3].bits == bits + 1
+    assert asked == [bits + 1]
 
 
 def test_threads_go_on_after_one_that_got_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:

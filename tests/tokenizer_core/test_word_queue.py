@@ -9,8 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
-from bpeline.tokenizer_core.kernels.memory.addresses import load_u64
-from bpeline.tokenizer_core.kernels.memory.simd import HAS_SIMD
+from bpeline.tokenizer_core.kernels.memory.addresses import HAS_SIMD, load_u64
 from bpeline.tokenizer_core.kernels.memory.types import I64, I64s, U8s, U64s
 from bpeline.tokenizer_core.kernels.tables.hashing import HashKey
 from bpeline.tokenizer_core.kernels.tables.word_keys import ENTRY, INLINE, LONG

@@ -18,7 +18,7 @@ from bpeline.tokenizer_core.counting.text_streams import TextCounter, words_of
 from bpeline.tokenizer_core.counting.word_counts import COUNT_LIMIT, WordCounts, order_of_positions
 from bpeline.tokenizer_core.counting.word_tables import WordParts, WordTable, empty_entries
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.kernels.counting.word_walk import (
+from bpeline.tokenizer_core.kernels.counting.word_table import (
     ALL_COUNTED,
     FRESH,
     NOWHERE,

@@ -1,4 +1,4 @@
-"""The companions of byte-level BPE, each with everything of it in a folder of its own."""
+"""The algorithms beside byte-level BPE, one module each, with their file formats and kernels."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from .byte_pair_compression import compression_steps as compression_steps
     from .byte_pair_compression import expand as expand
     from .character_bpe import CharacterBpe as CharacterBpe
-    from .character_bpe import SubwordText as SubwordText
     from .character_bpe import character_base as character_base
     from .character_bpe import train_char_bpe as train_char_bpe
+    from .character_bpe_text import SubwordText as SubwordText
     from .frequency_bpe import FrequencyBpe as FrequencyBpe
     from .frequency_bpe import frequency_base as frequency_base
     from .frequency_bpe import train_frequency_bpe as train_frequency_bpe
     from .greedy import GreedyLongest as GreedyLongest
     from .greedy import greedy_longest as greedy_longest
-    from .sentencepiece_bpe import WHOLE_TEXT as WHOLE_TEXT
     from .sentencepiece_bpe import SentencePieceBpe as SentencePieceBpe
+    from .sentencepiece_bpe_encoder import WHOLE_TEXT as WHOLE_TEXT
     from .visible_training import VisibleStep as VisibleStep
     from .visible_training import lines_of as lines_of
     from .visible_training import steps_of as steps_of

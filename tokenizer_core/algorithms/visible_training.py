@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from bpeline.tokenizer_core.algorithms.reference import count_pairs, count_tokens, score_of
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.merging import Course, words_that_go_on
@@ -36,25 +37,18 @@ class VisibleMerge(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class VisibleStep:
-    """The words after some merges.
+    """The words after some merges."""
 
-    Attributes:
-        number: of merges; 0 before the first.
-        merge: the last merge; None before the first.
-        count: how often its pair occurred then. ``aaa`` counts (a, a) twice.
-        tokens: token → how often it occurs now, in order of sight.
-        words: each word in its tokens, and its count, in order of sight.
-        pairs: how often each pair of neighbours occurs now, in order of sight.
-        scores: of the same pairs, what the next merge is chosen by; that is ``pairs`` itself but
-            for WordPiece.
-    """
-
-    number: int
-    merge: VisibleMerge | None
-    count: int
-    tokens: dict[str, int]
+    number: int  # of merges; 0 before the first
+    merge: VisibleMerge | None  # the last merge; None before the first
+    count: int  # how often its pair occurred then. ``aaa`` counts (a, a) twice.
+    tokens: dict[str, int]  # token → how often it occurs now, in order of sight
+    # each word in its tokens, and its count, in order of sight
     words: tuple[tuple[tuple[str, ...], int], ...] = ()
+    # how often each pair of neighbours occurs now, in order of sight
     pairs: dict[tuple[str, str], int] = field(default_factory=dict)
+    # of the same pairs, what the next merge is chosen by; that is ``pairs`` itself but for
+    # WordPiece
     scores: dict[tuple[str, str], float] = field(default_factory=dict)
 
     @property
@@ -158,8 +152,6 @@ def visible_steps(
     """The state before the first merge and after each one.
 
     Args:
-        words: the symbols of each word and its count.
-        merges: in the order in which they were learned.
         score: of WordPiece; None where the count of a pair is what counts.
     """
     present = [(list(symbols), count) for symbols, count in words]
@@ -178,15 +170,10 @@ def _step(
     present: list[tuple[list[str], int]],
     score: Score | None,
 ) -> VisibleStep:
-    tokens = _counted(present)
-    pairs: dict[tuple[str, str], int] = {}
-    for symbols, count in present:
-        for pair in pairwise(symbols):
-            pairs[pair] = pairs.get(pair, 0) + count
+    tokens = count_tokens(present)
+    pairs = count_pairs(present)
     scores: dict[tuple[str, str], float] = dict(pairs)
     if score is not None:
-        from bpeline.tokenizer_core.algorithms.wordpiece import score_of
-
         total = sum(tokens.values())
         for pair, together in pairs.items():
             scores[pair] = score_of(score, present, pair, together, tokens, total)
@@ -219,11 +206,3 @@ def _shown(step: VisibleStep, pair: tuple[str, str]) -> str:
     count, score = step.pairs[pair], step.scores[pair]
     scored = "" if score == count else f" (score {score:.4g})"
     return f"{pair[0]} + {pair[1]} {count}{scored}"
-
-
-def _counted(words: list[tuple[list[str], int]]) -> dict[str, int]:
-    tokens: dict[str, int] = {}
-    for symbols, count in words:
-        for symbol in symbols:
-            tokens[symbol] = tokens.get(symbol, 0) + count
-    return tokens

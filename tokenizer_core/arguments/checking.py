@@ -2,7 +2,7 @@
 
 A function marked `checked` is never entered with an argument of another type than its annotation
 names, so nobody has to write, or to forget, a check of types for a parameter. Ranges, and whatever
-else a function asks of a value, are its own to check. Knows no function.
+else a function asks of a value, are its own to check.
 """
 
 from __future__ import annotations

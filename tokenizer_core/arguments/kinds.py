@@ -3,7 +3,7 @@
 Some more is taken than a type checker would: NumPy's numbers where numbers are declared (they
 become Python's), a path as text where a `Path` is, and other rows of values, such as generators
 and arrays, where a sequence is (they become a list). A ``bool`` is no number, a string is no
-sequence of strings, a set has no order, and NaN is no ``float``. Knows no function.
+sequence of strings, a set has no order, and NaN is no ``float``.
 """
 
 from __future__ import annotations

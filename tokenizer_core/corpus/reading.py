@@ -16,14 +16,15 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.corpus.file_kinds import RECORD_END
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.kernels.scanning.find_cuts import cut_out, cut_sections
 from bpeline.tokenizer_core.kernels.scanning.find_passages import (
     FILTER_WORDS,
     WINDOW,
+    cut_out,
+    cut_sections,
     find_passages,
+    fingerprint_spans,
     hash_windows,
 )
-from bpeline.tokenizer_core.kernels.scanning.fingerprint import fingerprint_spans
 from bpeline.tokenizer_core.splitting import (
     AnyPairs,
     CutPairs,

@@ -28,7 +28,7 @@ from bpeline.tokenizer_core.counting.word_counts import COUNT_LIMIT, WordCounts,
 from bpeline.tokenizer_core.counting.word_tables import WordParts, WordTable, too_many
 from bpeline.tokenizer_core.errors import InvalidOption, UnreadableSource
 from bpeline.tokenizer_core.kernels.compiling.compilation import are_kept
-from bpeline.tokenizer_core.kernels.counting.words_apart import copy_words, count_apart
+from bpeline.tokenizer_core.kernels.counting.word_table import copy_words, count_apart
 from bpeline.tokenizer_core.kernels.memory.pages import Reused, in_lines
 from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
 from bpeline.tokenizer_core.kernels.tables.word_queue import QUEUE_BYTES

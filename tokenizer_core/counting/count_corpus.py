@@ -49,7 +49,6 @@ from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.counting.word_tables import WordParts, load_kernels_of_rows
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, MissingSource
 from bpeline.tokenizer_core.kernels.compiling.compilation import compile_declared, entry_kernels
-from bpeline.tokenizer_core.kernels.compiling.compiler_memory import give_back_compiler
 from bpeline.tokenizer_core.kernels.memory.pages import Reused
 from bpeline.tokenizer_core.kernels.scanning.automaton import mark_by_automaton
 from bpeline.tokenizer_core.processors import thread_count
@@ -226,14 +225,23 @@ def compile_counting(pattern: SplitPattern) -> None:
     What some files alone need, JSON lines and those with special tokens among them, is compiled
     when the first of them is read.
     """
-    from bpeline.tokenizer_core.kernels.counting import word_rows, word_table, word_walk
-    from bpeline.tokenizer_core.kernels.scanning import fingerprint, utf8
-    from bpeline.tokenizer_core.kernels.scanning.find_cuts import cut_sections, find_cut
+    from bpeline.tokenizer_core.kernels.counting import word_rows as rows
+    from bpeline.tokenizer_core.kernels.counting import word_table
+    from bpeline.tokenizer_core.kernels.scanning.characters import invalid_utf8
+    from bpeline.tokenizer_core.kernels.scanning.find_passages import (
+        cut_sections,
+        find_cut,
+        fingerprint_spans,
+    )
     from bpeline.tokenizer_core.kernels.tables import word_keys
 
-    for module in (utf8, fingerprint, word_walk, word_table, word_rows, word_keys):
-        compile_declared(*entry_kernels(module))
-    compile_declared(cut_sections)
+    compile_declared(
+        *(invalid_utf8, fingerprint_spans, cut_sections),
+        *entry_kernels(word_table),
+        *(rows.add_rows, rows.list_words, rows.pack_entries, rows.count_shares, rows.share_rows),
+        *(rows.sort_by_digit, rows.gather_rows),
+        *entry_kernels(word_keys),
+    )
     known_by = pattern.name or pattern.regex
     if known_by in MASK_KERNELS:
         compile_declared(MASK_KERNELS[known_by][0])
@@ -419,7 +427,6 @@ class _FilesCounting:
                 raise
         if self._errors:
             raise self._errors[min(self._errors)]
-        self._give_back_compiler()  # which may have loaded what counts
         moved = self._bytes_of_corpus if len(self._lengths) > 1 else None
         return words.rows(self._reading.pattern, moved, workers)
 
@@ -431,11 +438,6 @@ class _FilesCounting:
         """
         if self._size >= self._chunk_bytes:
             load_kernels_of_rows()
-        self._give_back_compiler()
-
-    def _give_back_compiler(self) -> None:
-        if self._size >= _LARGE:
-            give_back_compiler()
 
     def _count_share(self, words: WordParts) -> None:
         """What one worker does: count one piece of work after the other."""

@@ -22,7 +22,7 @@ from bpeline.tokenizer_core.corpus import (
     read_chunks,
     sections_of,
 )
-from bpeline.tokenizer_core.kernels.scanning.fingerprint import fingerprint_spans
+from bpeline.tokenizer_core.kernels.scanning.find_passages import fingerprint_spans
 from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.text import Text
 

@@ -18,7 +18,7 @@ from bpeline.tokenizer_core.corpus import Reading, TextBatch, batches_of, docume
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.counting.word_tables import WordParts, empty_entries
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
-from bpeline.tokenizer_core.kernels.counting.word_walk import (
+from bpeline.tokenizer_core.kernels.counting.word_table import (
     ALL_COUNTED,
     FRESH,
     NOWHERE,

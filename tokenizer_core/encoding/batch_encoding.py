@@ -1,19 +1,25 @@
-"""Many texts encoded in few kernel calls, by several threads; the order of the texts is kept."""
+"""Many texts, long texts and texts that come in pieces, encoded in few kernel calls."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal, NoReturn
 
 import numpy as np
+import regex
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.encoding.encoder import Encoder
-from bpeline.tokenizer_core.encoding.id_lists import divided
+from bpeline.tokenizer_core.arguments import whole_number
+from bpeline.tokenizer_core.encoding.encoder import Encoder, LegalCuts
 from bpeline.tokenizer_core.encoding.merge_encoding import spans_of_lengths
-from bpeline.tokenizer_core.errors import WrongKind
+from bpeline.tokenizer_core.errors import InvalidOption, WrongKind
+from bpeline.tokenizer_core.kernels.memory.python_objects import divided
 from bpeline.tokenizer_core.processors import thread_count
-from bpeline.tokenizer_core.text import Text, utf8_of
+from bpeline.tokenizer_core.splitting import Cuts, SplitPattern
+from bpeline.tokenizer_core.text import Text, refuse_invalid_utf8, utf8_of
 from bpeline.tokenizer_core.vocabulary import SpecialPolicy, spans_between
 
 _BATCH_BYTES = 1 << 20  # text that a thread takes at a time
@@ -97,3 +103,386 @@ def in_batches(contents: Iterable[bytes], least: int) -> Iterator[list[bytes]]:
             batch, size = [], 0
     if batch:
         yield batch
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodingWithOffsets:
+    """Token ids of a text, each with its place. All ranges are half-open.
+
+    Attributes:
+        ids: the token ids.
+        byte_offsets: int64 ``[n, 2]``: bytes of the text in UTF-8; byte-level BPE's lie end to end.
+        char_offsets: int64 ``[n, 2]``: characters (code points) of the text, so that
+            ``text[begin:end]`` shows the token. A token that holds part of a character has the
+            offsets of the characters it touches; its neighbour with the rest has them too.
+    """
+
+    ids: list[int]
+    byte_offsets: NDArray[np.int64]
+    char_offsets: NDArray[np.int64]
+
+
+def encoding_with_offsets(
+    text: str, ids: NDArray[np.uint32], byte_offsets: NDArray[np.int64]
+) -> EncodingWithOffsets:
+    """Characters of tokens from their bytes.
+
+    Args:
+        text: what was encoded, as the caller gave it.
+        byte_offsets: int64 ``[n, 2]``: the bytes of each token; an empty range is a mark that is
+            not in the text.
+    """
+    leads = (np.frombuffer(utf8_of(text), np.uint8) & 0xC0) != 0x80
+    before = np.concatenate((np.zeros(1, np.int64), np.cumsum(leads, dtype=np.int64)))
+    char_offsets = np.empty_like(byte_offsets)
+    filled = byte_offsets[:, 0] < byte_offsets[:, 1]
+    # the character that byte belongs to
+    char_offsets[:, 0] = before[byte_offsets[:, 0] + filled] - filled
+    char_offsets[:, 1] = before[byte_offsets[:, 1]]
+    if len(text) != before[-1]:
+        char_offsets = _positions_with_pairs(text)[char_offsets]
+    return EncodingWithOffsets(ids.tolist(), byte_offsets, char_offsets)
+
+
+def beginning_of(text: str, characters: int) -> str:
+    """The prefix of ``text`` that is so many characters of what is encoded.
+
+    Surrogates stay as the caller gave them; no pair is split.
+    """
+    if text.isascii():
+        return text[:characters]
+    return text[: int(_positions_with_pairs(text)[characters])]
+
+
+def _positions_with_pairs(text: str) -> NDArray[np.int64]:
+    """Where each character of the encoded text begins in ``text``, and where the last one ends.
+
+    A high and a low surrogate are two characters of a ``str`` and one of its UTF-8.
+    """
+    points = np.frombuffer(str.encode(text, "utf-32-le", "surrogatepass"), np.uint32)
+    high, low = points >> 10 == 0xD800 >> 10, points >> 10 == 0xDC00 >> 10
+    second_of_pair = np.concatenate((np.zeros(1, np.bool_), high[:-1] & low[1:]))
+    return np.append(np.flatnonzero(~second_of_pair), len(points))
+
+
+_LONGEST = 1 << 31  # ids of a row
+Side = Literal["left", "right"]
+
+
+def pad(
+    batch: Sequence[Sequence[int] | NDArray[Any]],
+    max_length: int | None = None,
+    pad_id: int = 0,
+    pad_to: int | None = None,
+    pad_side: Side = "right",
+    cut_side: Side = "right",
+) -> tuple[NDArray[np.uint32], NDArray[np.bool_]]:
+    """Cut and pad sequences of ids to one length.
+
+    Args:
+        batch: sequences of ids.
+        max_length: longer sequences are cut to it; None cuts none.
+        pad_id: what stands where a sequence has ended.
+        pad_to: the length of the rows, at least; by default the longest sequence that is left.
+        pad_side: on which side ids are added: ``right``, or ``left`` as generation wants it.
+        cut_side: on which side ids are dropped.
+
+    Returns:
+        ids, uint32 ``[n, length]``; and a mask, bool ``[n, length]``: False where it is padding.
+
+    Raises:
+        InvalidOption: a negative length, ``pad_to`` above ``max_length``, another side, or a
+            padding id that is no uint32.
+    """
+    if max_length is not None:
+        max_length = whole_number("max_length", max_length, 0)
+    if pad_to is not None:
+        pad_to = whole_number("pad_to", pad_to, 0)
+        if pad_to > _LONGEST:
+            raise InvalidOption(f"pad_to is {pad_to}", f"0 to {_LONGEST}", "leave pad_to out")
+    if max_length is not None and pad_to is not None and pad_to > max_length:
+        raise InvalidOption(
+            f"max_length is {max_length} and pad_to is {pad_to}",
+            "lengths from 0 upwards, pad_to not above max_length",
+            "leave pad_to out to pad to the longest sequence",
+        )
+    if not 0 <= whole_number("pad_id", pad_id, 0, "write pad_id=0") < 1 << 32:
+        raise InvalidOption(f"pad_id is {pad_id}", "an id", "pad_id=0")
+    for side in (pad_side, cut_side):
+        if not isinstance(side, str) or side not in ("left", "right"):
+            raise InvalidOption(f"a side is {side!r}", "accepted: 'left', 'right'", "leave it out")
+    kept = [_cut(ids, max_length, cut_side) for ids in batch]
+    length = max(map(len, kept), default=0)
+    length = length if pad_to is None else max(length, pad_to)
+    ids = np.full((len(kept), length), pad_id, np.uint32)
+    mask = np.zeros((len(kept), length), np.bool_)
+    for row, sequence in enumerate(kept):
+        begin = length - len(sequence) if pad_side == "left" else 0
+        ids[row, begin : begin + len(sequence)] = sequence
+        mask[row, begin : begin + len(sequence)] = True
+    return ids, mask
+
+
+def _cut(
+    ids: Sequence[int] | NDArray[Any], max_length: int | None, side: Side
+) -> Sequence[int] | NDArray[Any]:
+    if max_length is None or len(ids) <= max_length:
+        return ids
+    return ids[len(ids) - max_length :] if side == "left" else ids[:max_length]
+
+
+PART = 1 << 20  # bytes; measured: LOG.md
+
+
+def encode_long(
+    encoder: Encoder,
+    content: bytes,
+    pattern: SplitPattern | None,
+    threads: int | None = 1,
+    check_utf8: bool = False,
+) -> NDArray[np.uint32]:
+    """Token ids of a text: uint32.
+
+    Args:
+        pattern: the encoder's; where its cuts are unknown (`cut_pairs`), or None is given, the
+            text is one part.
+        check_utf8: whether that it is UTF-8 must be checked first.
+
+    Raises:
+        InvalidOption: less than one thread.
+        InvalidUtf8: as asked for with ``check_utf8``.
+    """
+
+    def encode_part(edges: tuple[int, int]) -> NDArray[np.uint32]:
+        begin, end = edges
+        text = Text.of(whole[begin:end])
+        if check_utf8:
+            refuse_invalid_utf8(text, begin)
+        return encoder.encode_whole(text)
+
+    threads = thread_count(threads)
+    whole = memoryview(content)
+    edges = list(pairwise(_edges(content, pattern)))
+    if len(edges) == 1:
+        return encode_part(edges[0]).copy()  # the array it is cut from is much larger
+    workers = min(threads, len(edges))
+    if workers == 1:
+        return _joined(map(encode_part, edges), len(content))
+    with ThreadPoolExecutor(workers) as pool:
+        return _joined(pool.map(encode_part, edges), len(content))
+
+
+def _joined(parts: Iterable[NDArray[np.uint32]], most: int) -> NDArray[np.uint32]:
+    """The parts, at most ``most`` ids, in one array; memory that no id reaches is never touched."""
+    ids = np.empty(most, np.uint32)
+    written = 0
+    for part in parts:
+        ids[written : written + len(part)] = part
+        written += len(part)
+    ids.resize(written, refcheck=False)  # gives the rest back where it stands
+    return ids
+
+
+def _edges(content: bytes, pattern: SplitPattern | None) -> Iterator[int]:
+    begin, size = 0, len(content)
+    yield begin
+    # Asked only of long texts: it may have to be made.
+    pairs = pattern.cut_pairs if pattern is not None and size >= 2 * PART else None
+    while pairs is not None and size - begin >= 2 * PART:
+        begin = pairs.first(content, begin + PART, size)
+        if begin < 0:
+            break
+        yield begin
+    yield size
+
+
+_ENOUGH = 1 << 16  # characters gathered before a cut is looked for
+
+
+def cut_stream(
+    pieces: Iterable[str], policy: SpecialPolicy, cuts: LegalCuts | None
+) -> Iterator[str]:
+    """Join ``pieces`` and cut the whole anew.
+
+    Memory is bounded by the distance between legal cuts: those of ``cuts`` (with None, none are
+    known), and the start of an allowed special token.
+    Where there is none, everything is kept; a cut is then looked for each time the text has
+    doubled.
+
+    Raises:
+        WrongKind: a piece is not a string.
+        InvalidSpecialToken: a forbidden special token, even across pieces.
+    """
+    special = _any_of(policy.allowed)
+    gathered: list[str] = []
+    size = 0
+    enough = _ENOUGH
+    for piece in pieces:
+        if not isinstance(piece, str):
+            _refuse_piece(piece)
+        gathered.append(piece)
+        size += len(piece)
+        if size < enough:
+            continue
+        text = "".join(gathered)
+        policy.refuse_forbidden(text)
+        cut = _last_cut(text, special, policy.longest, cuts)
+        if cut:
+            yield text[:cut]
+        gathered = [text[cut:]]
+        size = len(gathered[0])
+        enough = max(_ENOUGH, 2 * size)
+    text = "".join(gathered)
+    policy.refuse_forbidden(text)
+    if text:
+        yield text
+
+
+def whole_characters(pieces: Iterable[str], policy: SpecialPolicy) -> Iterator[str]:
+    """The same text in parts of some size, none of which ends within a pair of surrogates.
+
+    Raises:
+        WrongKind: a piece is not a string.
+        InvalidSpecialToken: a forbidden special token, even across pieces.
+    """
+    gathered: list[str] = []
+    size, before = 0, ""
+
+    def part(text: str) -> str:
+        nonlocal before
+        policy.refuse_forbidden(before + text)
+        before = (before + text)[-policy.longest :] if policy.forbidden else ""
+        return utf8_of(text).decode()
+
+    for piece in pieces:
+        if not isinstance(piece, str):
+            _refuse_piece(piece)
+        gathered.append(piece)
+        size += len(piece)
+        if size < _ENOUGH:
+            continue
+        text = "".join(gathered)
+        end = len(text) - ("\ud800" <= text[-1] <= "\udbff")
+        gathered, size = [text[end:]], len(text) - end
+        if end:
+            yield part(text[:end])
+    if text := "".join(gathered):
+        yield part(text)
+
+
+def _any_of(tokens: Iterable[str]) -> regex.Pattern[str] | None:
+    longest_first = sorted(tokens, key=len, reverse=True)
+    return regex.compile("|".join(map(regex.escape, longest_first))) if longest_first else None
+
+
+def _last_cut(
+    text: str, special: regex.Pattern[str] | None, longest: int, cuts: LegalCuts | None
+) -> int:
+    """The last legal cut that text yet to come cannot make illegal, or 0.
+
+    A special token that starts within the last ``longest - 1`` characters may still be growing,
+    so only what starts before them is decided.
+    """
+    decided = len(text) - max(longest, 1) + 1
+    last = behind = 0  # start and end of the last special token that is decided
+    if special is not None:
+        for match in special.finditer(text):
+            if match.start() >= decided:
+                break
+            last, behind = match.span()
+    if cuts is not None:
+        last = max(last, cuts.last_in(text, behind + 1, decided))
+    return last
+
+
+def _refuse_piece(piece: object) -> NoReturn:
+    raise WrongKind(
+        f"a piece of a text is a str, and not of type {type(piece).__name__}",
+        "accepted: an iterable of strings",
+        'write encode_iterable(["a ", "text"])',
+    )
+
+
+_SEARCHED = 1 << 12  # bytes of a stretch without a cut in which every end is tried
+
+Ends = Callable[[bytes], NDArray[np.int64]]
+
+
+def longest_prefix(
+    content: bytes, max_tokens: int, ends_of: Ends, longest_token: int, cuts: Cuts
+) -> str:
+    """The longest prefix of at most ``max_tokens`` tokens that splits no character.
+
+    A longer prefix can take fewer tokens than a shorter one, so token ends alone do not answer.
+    But at a legal cut tokens of both sides are independent: the prefix ends
+    in the last stretch between two cuts in front of which some token is left to spend, and there
+    every end is tried, the last one first. What is returned has been encoded and counted.
+
+    Args:
+        content: UTF-8.
+        max_tokens: not negative.
+        ends_of: gives int64 ``[n]``, where each token of a text ends, in bytes.
+        longest_token: bytes of the longest token of the vocab.
+        cuts: where the text may be cut, and which special tokens are allowed.
+
+    Raises:
+        InvalidOption: ``max_tokens`` is negative.
+    """
+    max_tokens = whole_number("max_tokens", max_tokens, 0, "write max_tokens=512")
+    if max_tokens == 0:
+        return ""
+    # No prefix that fits is longer than that many tokens of the greatest length.
+    content = content[: _character_end(content, max_tokens * longest_token)]
+    ends = ends_of(content)
+    if len(ends) <= max_tokens:
+        return content.decode()
+    spent = 0 if max_tokens == 1 else int(ends[max_tokens - 2])
+    begin = _last_cut_at_token(content, ends[: max_tokens - 1], cuts)
+    end = _first_cut(content, spent + 1, len(content), cuts)
+    end = len(content) if end < 0 else end
+    if end - begin > _SEARCHED:
+        end = min(end, int(ends[max_tokens - 1]))
+    left = max_tokens - int(np.searchsorted(ends, begin, side="right"))
+    # Only with a pattern whose cuts are not what they promise is nothing found behind ``begin``.
+    for size in _character_ends(content, 0, end):
+        if size <= begin or len(ends_of(content[begin:size])) <= left:
+            prefix = content[:size]
+            if len(ends_of(prefix)) <= max_tokens:
+                return prefix.decode()
+    return ""
+
+
+def _last_cut_at_token(content: bytes, ends: NDArray[np.int64], cuts: Cuts) -> int:
+    """The last legal cut among ends of tokens, or 0."""
+    if cuts.pairs is None:
+        return 0
+    return next((e for e in reversed(ends.tolist()) if _first_cut(content, e, e + 1, cuts) == e), 0)
+
+
+def _first_cut(content: bytes, begin: int, end: int, cuts: Cuts) -> int:
+    """The first cut in [begin, end) that is one also where the text ends soon behind it, or -1.
+
+    The start of a special token is none: a prefix may end within it.
+    """
+    while cuts.pairs is not None and begin < end:
+        begin = cuts.pairs.first(content, begin, end)
+        if begin < 0 or cuts.first(content, begin, begin + 1) == begin:
+            return begin
+        begin += 1
+    return -1
+
+
+def _character_end(content: bytes, position: int) -> int:
+    """The last end of a character at or before a position."""
+    if position >= len(content):
+        return len(content)
+    while content[position] & 0xC0 == 0x80:
+        position -= 1
+    return position
+
+
+def _character_ends(content: bytes, begin: int, end: int) -> Iterator[int]:
+    """Ends of characters in (begin, end], descending."""
+    while (end := _character_end(content, end)) > begin:
+        yield end
+        end -= 1

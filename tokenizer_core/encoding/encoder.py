@@ -1,4 +1,4 @@
-"""The seam between a tokenizer and the algorithm that makes its ids; knows no algorithm."""
+"""The protocols between a tokenizer and the algorithms that make its ids."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.encoding.id_lists import listed
+from bpeline.tokenizer_core.kernels.memory.python_objects import listed
 from bpeline.tokenizer_core.splitting import Cuts
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.vocabulary import TokenizerSpec
@@ -51,9 +51,9 @@ class Encoder(Protocol):
     def lending(
         self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]
     ) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.int64]]]:
-        """`encode`, for who has done with the ids when the block ends: others may lie there then.
+        """Like `encode`, but the arrays are valid only inside the `with` block.
 
-        So that ids of many long texts do not take fresh memory for each.
+        Ids of many long texts then do not take fresh memory for each.
         """
         yield self.encode(text, spans, behind)
 
@@ -79,16 +79,6 @@ class Encoder(Protocol):
     def cuts_of_files(self, cuts: Cuts) -> Cuts:
         """Of ``cuts``, legal for the split pattern, those where ids do not depend on each other."""
         return cuts
-
-    def encode_at_once(self, text: str | bytes, sought: int = 0) -> list[int] | None:
-        """Token ids of a short text, as soon as can be; None where another method is to be asked.
-
-        Args:
-            text: of any type and length, for all that the caller knows; bytes are valid UTF-8.
-            sought: the answer is None where these bytes occur in the UTF-8, up to seven of them as
-                a little-endian number; 0: whatever occurs.
-        """
-        return None
 
     def encode_short(self, content: bytes) -> list[int]:
         """Token ids of UTF-8 text of at most `SHORT_TEXT` bytes, as soon as can be."""

@@ -1,4 +1,4 @@
-"""What threads write to while they encode, together or each alone; knows no merges."""
+"""What threads write to while they encode: shared tables of words, and workspaces of their own."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.encoding.id_lists import Numbers, listed
-from bpeline.tokenizer_core.kernels.compiling.compilation import machine_code
 from bpeline.tokenizer_core.kernels.encoding.encode_text import encode_span
 from bpeline.tokenizer_core.kernels.encoding.encode_word import (
     LONG_SCRATCH,
@@ -29,7 +27,7 @@ from bpeline.tokenizer_core.kernels.encoding.word_cache import (
 )
 from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
 from bpeline.tokenizer_core.kernels.memory.pages import filled_from_begin
-from bpeline.tokenizer_core.kernels.memory.text_objects import TEXTS
+from bpeline.tokenizer_core.kernels.memory.python_objects import TOGETHER, listed
 from bpeline.tokenizer_core.kernels.scanning.automaton import PROGRESS
 from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
 from bpeline.tokenizer_core.kernels.tables.word_keys import ENTRY
@@ -192,7 +190,7 @@ class SharedWords:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew; who is encoding goes on with what it knows."""
+        """Replace the table by an empty one; calls that are encoding keep theirs."""
         self.table = WordCache.empty(min(_FIRST_SLOTS, self._most_slots), self._most_slots)
 
     def after(self, full: WordCache) -> WordCache:
@@ -226,7 +224,7 @@ class ShortBuffers:
     __slots__ = ("_marks", "_span", "_text", "ids", "marks", "progress", "span", "text")
 
     def __init__(self) -> None:
-        self.text = np.zeros(SHORT_TEXT + PADDING + 8, np.uint8)
+        self.text = np.zeros(SHORT_TEXT + PADDING, np.uint8)
         self.span = np.zeros((1, 2), np.int64)
         self.marks = np.zeros(SHORT_TEXT // 64 + 2, np.uint64)
         self.progress = np.zeros(PROGRESS, np.int64)
@@ -263,15 +261,14 @@ class TextsAtOnce:
     It never changes after it is made, so that threads may put another in its place.
 
     Args:
-        workspace: what encodes; nobody else uses it.
+        workspace: what encodes; used for nothing else.
         kernel: one of `short_texts`.
         cutting: the table of classes, and the options of the kernel.
-        numbers: the ints of all ids.
-        texts: of `text_facts`.
+        ints: those of all ids; see `append_ids`.
 
     Attributes:
         address: of one `SHORT`.
-        encode: machine code of the kernel.
+        encode: the kernel.
         words: the table of words in use.
     """
 
@@ -282,28 +279,24 @@ class TextsAtOnce:
         workspace: Workspace,
         kernel: ShortKernel,
         cutting: tuple[NDArray[np.uint8], tuple[int, ...]],
-        numbers: Numbers,
-        texts: tuple[int, int],
+        ints: list[int],
     ) -> None:
         buffers, classes = workspace.short, cutting[0]
-        layout = np.zeros(1, TEXTS)
-        layout["str_type"], layout["bytes_type"] = id(str), id(bytes)
-        layout["ascii_begin"], layout["others_begin"] = texts
-        record = np.zeros(1, SHORT)
+        record, room = np.zeros(1, SHORT), np.zeros(TOGETHER, np.int64)
         for field, array in (
             ("text", buffers.text),
             ("marks", buffers.marks),
             ("ids", buffers.ids),
             ("classes", classes),
             ("workspace", workspace.record),
-            ("texts", layout),
+            ("room_for_ints", room),
         ):
             record[field] = array.ctypes.data
-        record["room"], record["numbers"] = SHORT_TEXT, numbers.address
+        record["room"], record["ints"] = SHORT_TEXT, id(ints)
         record["digits"], record["first"], record["second"] = cutting[1]
-        self._held = workspace, classes, numbers, layout, record
+        self._held = workspace, classes, ints, record, room
         self.address: int = record.ctypes.data
-        self.encode = machine_code(kernel)
+        self.encode = kernel
         self.words = workspace.words
 
 

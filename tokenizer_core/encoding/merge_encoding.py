@@ -1,10 +1,8 @@
-"""Byte pair encoding of spans of text by kernels, in many threads at once.
-
-Knows tables and workspaces; nothing of strings, special tokens' names or files.
-"""
+"""Byte pair encoding of spans of text by kernels, in many threads at once, and its tables."""
 
 from __future__ import annotations
 
+import sysconfig
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from threading import get_ident
@@ -23,50 +21,17 @@ from bpeline.tokenizer_core.encoding.encoding_memory import (
     at_cache_line,
     scratch_for,
 )
-from bpeline.tokenizer_core.encoding.id_lists import numbers_to
 from bpeline.tokenizer_core.kernels.compiling.compilation import are_kept
-from bpeline.tokenizer_core.kernels.encoding.encode_text import (
-    DONE,
-    NEEDS_SCRATCH,
-    PROGRESS,
-    encode_span,
-    encode_spans,
+from bpeline.tokenizer_core.kernels.encoding import (
+    encode_text,
+    encode_word,
+    short_texts,
+    token_tables,
+    token_trie,
 )
-from bpeline.tokenizer_core.kernels.encoding.encode_word import add_gains
-from bpeline.tokenizer_core.kernels.encoding.encode_word import (
-    derive_merges as derive_merges_by_kernel,
-)
-from bpeline.tokenizer_core.kernels.encoding.short_texts import (
-    LISTED,
-    NOT_LISTED,
-    encode_short_cl100k,
-    encode_short_gpt2,
-    encode_short_o200k,
-)
-from bpeline.tokenizer_core.kernels.encoding.token_tables import (
-    BYTES,
-    INFO,
-    LENGTH_SHIFT,
-    MAX_TOKENS,
-    SHORTER_SHIFT,
-    TOKEN,
-    keep_merges,
-    measure_tokens,
-    spell_tokens,
-)
-from bpeline.tokenizer_core.kernels.encoding.token_trie import (
-    CELLS,
-    MAX_NODES,
-    MOST_SYMBOLS,
-    NO_SYMBOL,
-    UNKNOWN,
-    fill_trie,
-)
-from bpeline.tokenizer_core.kernels.encoding.whole_words import fill_whole_words
-from bpeline.tokenizer_core.kernels.encoding.word_cache import ROOM
-from bpeline.tokenizer_core.kernels.encoding.workspace_record import WORKSPACE
+from bpeline.tokenizer_core.kernels.encoding.word_cache import ROOM, WORKSPACE, fill_whole_words
 from bpeline.tokenizer_core.kernels.memory.pages import HUGE_PAGE, LINE, in_lines
-from bpeline.tokenizer_core.kernels.memory.python_lists import bytes_are_known, text_facts
+from bpeline.tokenizer_core.kernels.memory.python_objects import ints_to
 from bpeline.tokenizer_core.kernels.scanning.cl100k import mark_cl100k
 from bpeline.tokenizer_core.kernels.scanning.gpt2 import mark_gpt2
 from bpeline.tokenizer_core.kernels.scanning.o200k import mark_o200k
@@ -79,13 +44,15 @@ from bpeline.tokenizer_core.vocabulary import MergeIds
 DEFAULT_CACHE_WORDS = 1 << 21  # at most 144 bytes each: 288 MiB, as they fill
 MAX_CACHE_WORDS = 1 << 24
 
+# One workspace for the short texts of all threads needs the interpreter's lock.
+_LOCKED = not sysconfig.get_config_var("Py_GIL_DISABLED")
 # Kernels for short texts are compiled where there are many: the others do as well for a few.
 _CALLS_BEFORE_COMPILING = 64
 _calls_left: dict[Callable[..., int], int] = {}
 _SHORT_KERNELS: dict[Callable[..., bool], ShortKernel] = {
-    mark_gpt2: encode_short_gpt2,
-    mark_cl100k: encode_short_cl100k,
-    mark_o200k: encode_short_o200k,
+    mark_gpt2: short_texts.encode_short_gpt2,
+    mark_cl100k: short_texts.encode_short_cl100k,
+    mark_o200k: short_texts.encode_short_o200k,
 }
 _MAX_TOKEN_TEXT = 1 << 26  # bytes of all tokens together
 _LEAST_LARGE = 1 << 20  # bytes of all tables that are worth large pages, some of which stay empty
@@ -135,7 +102,7 @@ class BytePairEncoder(Encoder):
         self._record, self._tables = merge_tables(byte_ids, self.merge_ids, ranks)
         self._splitter = splitter or Splitter(pattern)
         self._mark_short = self._splitter.marking_short_texts()
-        masks = self._splitter.masks if bytes_are_known() and text_facts() else None
+        masks = self._splitter.masks if _LOCKED else None
         self._short_kernel = None if masks is None else _SHORT_KERNELS.get(masks[0])
         self._mask_options = (0, 0, 0) if masks is None else (*masks[1], 0, 0, 0)[:3]
         self._may_wait = True
@@ -152,7 +119,7 @@ class BytePairEncoder(Encoder):
     def merges_once(self) -> bool:
         """Whether each merge makes a token of its own, behind those of its parts, and is used."""
         tokens = self._tables.get("tokens")
-        return tokens is not None and len(tokens) == TOKEN // 8 * (BYTES + self.merges)
+        return tokens is not None and len(tokens) == _words_of_tokens(self.merges)
 
     def take_whole(self, ids: Mapping[bytes, int]) -> None:
         """Make words one token each, whatever their merges say.
@@ -211,7 +178,7 @@ class BytePairEncoder(Encoder):
         self._leave_words()
 
     def _leave_words(self) -> None:
-        """Nobody at rest keeps the memory of a table of words that is out of use."""
+        """Drop idle workspaces, so that a table of words that is out of use can be freed."""
         self._idle.clear()
         self._at_once = None
 
@@ -268,45 +235,46 @@ class BytePairEncoder(Encoder):
     ) -> NDArray[np.int64]:
         """Write the ids of spans; the number of ids up to the end of each."""
         ends = np.empty(len(spans), np.int64)
-        state = np.zeros(1, PROGRESS)
+        state = np.zeros(1, encode_text.PROGRESS)
         state["position"] = -1
         while True:
             fields = workspace.fields
-            reason = encode_spans(text.data, marks, spans, behind, fields, ids, ends, state)
-            if reason == DONE:
+            reason = encode_text.encode_spans(
+                text.data, marks, spans, behind, fields, ids, ends, state
+            )
+            if reason == encode_text.DONE:
                 return ends
-            if reason == NEEDS_SCRATCH:
+            if reason == encode_text.NEEDS_SCRATCH:
                 workspace.grow_scratch(int(state["needed"][0]))
             else:
                 self._make_room(workspace)
 
-    def encode_at_once(self, text: str | bytes, sought: int = 0) -> list[int] | None:
-        at_once = self._at_once
-        if at_once is None:
-            return None
-        ids: list[int] = []
-        state = at_once.encode(at_once.address, id(text), id(ids), sought)
-        if state == LISTED:
-            return ids
-        if state == NOT_LISTED:
-            return None
-        self._words.after(at_once.words)
-        self._leave_words()
-        return ids
-
     def encode_short(self, content: bytes) -> list[int]:
         if type(content) is not bytes:
             raise TypeError(f"expected bytes, not {type(content).__name__}")
-        if self._at_once is None:
-            if self._may_wait and _is_one_of_few(self._short_kernel or encode_span):
-                return super().encode_short(content)
-            self._may_wait = False
-            self._at_once = self._new_at_once()
-        ids = self.encode_at_once(content)
-        if ids is not None:
-            return ids
-        if self._at_once is not None or len(content) > SHORT_TEXT:
+        at_once, size = self._at_once, len(content)
+        if at_once is None or size > SHORT_TEXT:
+            return self._encode_without_kernel(content)
+        ids: list[int] = []
+        if state := at_once.encode(at_once.address, id(content), size, id(ids)):
+            if state == short_texts.NO_MEMORY:
+                raise MemoryError
+            self._words.after(at_once.words)
+            self._leave_words()
+        return ids
+
+    def _encode_without_kernel(self, content: bytes) -> list[int]:
+        """`encode_short` where no kernel is ready that does all of it."""
+        may_wait, kernel = self._may_wait, self._short_kernel or encode_text.encode_span
+        if len(content) > SHORT_TEXT or (may_wait and _is_one_of_few(kernel)):
             return super().encode_short(content)
+        self._may_wait = False
+        ints = ints_to(self._highest_id)
+        if self._short_kernel is not None and ints is not None:
+            cutting = self._splitter.classes, self._mask_options
+            workspace = self._new_workspace()
+            self._at_once = TextsAtOnce(workspace, self._short_kernel, cutting, ints)
+            return self.encode_short(content)
         workspace = self._borrow()
         # On any exception the workspace is lost, not the text of another call in it.
         ids, full = workspace.short.encode(content, self._mark_short, workspace.fields)
@@ -314,13 +282,6 @@ class BytePairEncoder(Encoder):
             self._make_room(workspace)
         self._idle[get_ident()] = workspace
         return ids
-
-    def _new_at_once(self) -> TextsAtOnce | None:
-        texts, numbers = text_facts(), numbers_to(self._highest_id)
-        if self._short_kernel is None or texts is None or numbers is None:
-            return None
-        cutting = self._splitter.classes, self._mask_options
-        return TextsAtOnce(self._new_workspace(), self._short_kernel, cutting, numbers, texts)
 
     def gains(
         self, words: NDArray[np.uint8], offsets: NDArray[np.int64], counts: NDArray[np.int64]
@@ -335,7 +296,7 @@ class BytePairEncoder(Encoder):
         begins, ends = offsets[:-1], offsets[1:]
         filled = begins < ends
         # Another table than that of `encode`: which merges fire, not only what they leave.
-        add_gains(
+        encode_word.add_gains(
             np.require(words, np.uint8, ["C", "W"]),
             begins[filled],
             ends[filled],
@@ -396,7 +357,7 @@ def derive_merges(byte_ids: NDArray[np.int64], tokens: Mapping[int, bytes]) -> M
     in_order = sorted(tokens, key=lambda id_: len(tokens[id_]))
     words, results = [tokens[id_] for id_ in in_order], np.array(in_order, np.int64)
     left, right = np.empty((2, len(words)), np.int64)
-    derive_merges_by_kernel(
+    encode_word.derive_merges(
         np.frombuffer(bytearray(b"".join(words)), np.uint8),
         np.ascontiguousarray(spans_of_lengths(words)[:, 1]),
         results,
@@ -448,36 +409,43 @@ def _token_tables(
     indices[merges[2]] = 0
     made = int(np.count_nonzero(indices == 0))
     indices[merges[2]] = -1
-    if BYTES + made > MAX_TOKENS:
+    if token_tables.BYTES + made > token_tables.MAX_TOKENS:
         return None
     pair_bits = _bits_for(made)
     pair_shift = np.uint64(64 - pair_bits)
     pairs = np.zeros(9 << (pair_bits - 3), np.uint64)  # slots, and a byte for each
-    kept, tokens = np.empty(made, np.int32), at_cache_line(TOKEN // 8 * (BYTES + made))
-    number = keep_merges(byte_ids, *merges, pair_shift, HASH_KEY, indices, kept, pairs, tokens)
+    kept, tokens = np.empty(made, np.int32), at_cache_line(_words_of_tokens(made))
+    number = token_tables.keep_merges(
+        byte_ids, *merges, pair_shift, HASH_KEY, indices, kept, pairs, tokens
+    )
     if number < 0:
         return None
     left, right, results = (column[kept[:number]] for column in merges)
     ids = np.concatenate((byte_ids, results))
     left, right = indices[left].astype(np.int64), indices[right].astype(np.int64)
     ends = np.empty(len(ids), np.int64)
-    measure_tokens(left, right, ends)
+    token_tables.measure_tokens(left, right, ends)
     if ends[-1] > _MAX_TOKEN_TEXT:
         return None
     text = np.empty(int(ends[-1]) + 8, np.uint8)
-    spell_tokens(left, right, ends, text)
+    token_tables.spell_tokens(left, right, ends, text)
     lengths = np.diff(ends, prepend=0)
     built = _trie(text, ends, left)
     if built is None:
         return None
     trie, shorter = built
-    tokens = tokens[: TOKEN // 8 * len(ids)]
-    infos = tokens.reshape(-1, TOKEN // 8)[:, INFO // 8]
+    tokens = tokens[: token_tables.TOKEN // 8 * len(ids)]
+    infos = tokens.reshape(-1, token_tables.TOKEN // 8)[:, token_tables.INFO // 8]
     infos[:] = ids.astype(np.uint64)
-    infos |= lengths.astype(np.uint64) << LENGTH_SHIFT
-    infos |= shorter.astype(np.uint64) << SHORTER_SHIFT
+    infos |= lengths.astype(np.uint64) << token_tables.LENGTH_SHIFT
+    infos |= shorter.astype(np.uint64) << token_tables.SHORTER_SHIFT
     record["pair_shift"] = pair_shift
     return _side_by_side({"pairs": pairs, "tokens": tokens, "trie": trie})
+
+
+def _words_of_tokens(merges: int) -> int:
+    """The size of a table of the tokens of all bytes and of merges, in uint64."""
+    return token_tables.TOKEN // 8 * (token_tables.BYTES + merges)
 
 
 def _side_by_side(tables: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -502,21 +470,21 @@ def _trie(
     """A `token_trie`, and the next shorter token that each begins with; None: too many nodes.
 
     Args:
-        text, ends, heads: see `fill_trie`.
+        text, ends, heads: see `token_trie.fill_trie`.
     """
     nodes_of, shorter = np.empty((2, len(ends)), np.int32)
-    spelled = np.empty(MOST_SYMBOLS, np.int64)
-    begin = CELLS // 8
+    spelled = np.empty(token_trie.MOST_SYMBOLS, np.int64)
+    begin = token_trie.CELLS // 8
     nodes, used = _NODES_PER_TOKEN * len(ends), 0
     while used == 0:
-        if nodes > MAX_NODES:
+        if nodes > token_trie.MAX_NODES:
             return None
         cells = (nodes + nodes // 8 >> 16) + 1 << 16
         parents, tokens, lengths, children, places, bases = np.empty((6, nodes), np.int32)
-        trie = np.full(begin + cells, NO_SYMBOL, np.uint64)
-        trie[:begin].view(np.uint16)[:] = UNKNOWN
+        trie = np.full(begin + cells, token_trie.NO_SYMBOL, np.uint64)
+        trie[:begin].view(np.uint16)[:] = token_trie.UNKNOWN
         free, taken = np.zeros((2, cells // 64), np.uint64)
-        used = fill_trie(
+        used = token_trie.fill_trie(
             text,
             ends,
             heads,

@@ -1,13 +1,14 @@
-"""Texts prepared as an imported tokenizer prescribes, and encoded; knows no algorithm.
+"""Texts prepared as an imported tokenizer prescribes, whole or in pieces, and encoded.
 
-Added tokens are found, what lies between them is normalized and given its prefix: see
-`TextPreparation`. Each span is a text of its own for that.
+In HuggingFace's order: added tokens are found in the text as it is given; each piece between them
+is normalized; the added tokens that are sought in normalized text are found in each such piece;
+each piece that is left gets its prefix. Each span is a text of its own for that.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import NoReturn
@@ -25,13 +26,377 @@ from bpeline.tokenizer_core.encoding.encoder import (
 )
 from bpeline.tokenizer_core.encoding.encoding_memory import SHORT_TEXT
 from bpeline.tokenizer_core.encoding.merge_encoding import BytePairEncoder, spans_of_lengths
-from bpeline.tokenizer_core.encoding.preparation import TextPreparation, joined
-from bpeline.tokenizer_core.encoding.prepared_pieces import prepared_pieces
-from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.normalization import in_pieces
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
+from bpeline.tokenizer_core.normalization import InPieces, in_pieces
 from bpeline.tokenizer_core.splitting import AsciiSpaces, Cuts
 from bpeline.tokenizer_core.text import Text
-from bpeline.tokenizer_core.vocabulary import AddedToken, TokenizerSpec
+from bpeline.tokenizer_core.vocabulary import (
+    AddedToken,
+    AddedTokenMatcher,
+    PiecePrefix,
+    TokenizerSpec,
+    shown,
+)
+
+Normalize = Callable[[bytes], bytes]
+
+_NO_ID_BEHIND = np.full(1, -1, np.int64)
+_LONGEST_CHARACTER = 4  # bytes
+_PROBE = b"a"
+
+
+_OF_SPANS = -2
+
+
+class TextPreparation:
+    """Added tokens, a normalizer and a prefix, made ready for any number of texts and threads.
+
+    Args:
+        added_tokens: what is found in texts.
+        normalize: UTF-8 to UTF-8; None: texts stay as they are.
+        prefix: what is put in front of pieces; None: nothing.
+
+    Raises:
+        InvalidTokenizer: two added tokens with the same content or id; or the normalizer leaves
+            nothing of one, or makes two the same (``tokenizers`` then finds one at random).
+    """
+
+    __slots__ = ("_normalize", "contents", "late", "prefix", "raw", "tokens")
+
+    def __init__(
+        self,
+        added_tokens: Sequence[AddedToken],
+        normalize: Normalize | None = None,
+        prefix: PiecePrefix | None = None,
+    ) -> None:
+        self._normalize = normalize
+        #: What is found in texts.
+        self.tokens = tuple(added_tokens)
+        #: What is put in front of pieces, or None.
+        self.prefix = prefix
+        #: id → the bytes as which each added token is found: what tokenizers shows of it, too.
+        self.contents = {token.id: self._sought(token) for token in added_tokens}
+        if len(self.contents) < len(added_tokens):
+            _refuse("two added tokens have the same id", "give each an id of its own")
+        #: Finds the added tokens of texts as they are given, and of normalized ones.
+        self.raw = self._matcher([token for token in added_tokens if not token.normalized])
+        self.late = self._matcher([token for token in added_tokens if token.normalized])
+
+    def prepare(
+        self, text: Text, unsought: frozenset[int] = frozenset()
+    ) -> tuple[Text, NDArray[np.int64], NDArray[np.int64]]:
+        """A text as an `Encoder` takes it.
+
+        Args:
+            text: valid UTF-8.
+            unsought: ids of added tokens that are ordinary text in this one (tokenizers can switch
+                off those that are special, by ``encode_special_tokens``).
+
+        Returns:
+            a text, the same one where nothing in it changes; spans, int64 ``[n, 2]``: its pieces
+            (some may be empty); and int64 ``[n]``: the id of the added token behind each piece,
+            or −1.
+        """
+        whole = np.array([[0, text.size]], np.int64)
+        return self.prepare_spans(text, whole, _NO_ID_BEHIND, unsought)[:3]
+
+    @property
+    def only_cuts(self) -> bool:
+        """Whether texts are cut at what is sought in them as they are, and otherwise stay."""
+        return self._normalize is None and self.prefix is None and not self.late.tokens
+
+    def whole(self, content: bytes) -> bytes | None:
+        """What `prepare` makes of a text that is one piece; None where that is not said at once.
+
+        Args:
+            content: valid UTF-8.
+        """
+        if not content or self.raw.may_be_in(content):
+            return None
+        made = content if self._normalize is None else self._normalize(content)
+        if not made or self.late.may_be_in(made):
+            return None
+        if self.prefix is None:
+            return made
+        return self.with_prefix(made, lambda: self.begins_as_given(content))
+
+    def prepare_spans(
+        self,
+        text: Text,
+        spans: NDArray[np.int64],
+        behind: NDArray[np.int64],
+        unsought: frozenset[int] = frozenset(),
+    ) -> tuple[Text, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Spans of a text, each of them a text of its own; see `prepare`.
+
+        Args:
+            spans: int64 ``[n, 2]``, in order. behind: int64 ``[n]``: the id behind each, or −1.
+
+        Returns:
+            as `prepare`; and int64 ``[n]``: which of the pieces is the last of each span.
+        """
+        given, starts = text, spans[:, 0]
+        # Numbers below those of ids say of which span a piece is the last.
+        numbered = _OF_SPANS - np.arange(len(spans))
+        spans, after = self.raw.cut(text, spans, numbered, unsought)
+        if self._normalize is not None:
+            text, spans = _replaced(text, spans, self._normalized(text, spans))
+        spans, after = self.late.cut(text, spans, after, unsought)
+        last = np.flatnonzero(after <= _OF_SPANS)
+        if self.prefix is not None:
+            firsts = dict(zip([0, *(last[:-1] + 1).tolist()], starts.tolist(), strict=False))
+            text, spans = _replaced(text, spans, self._prefixed(given, text, spans, firsts))
+        after = after.copy()
+        after[last] = behind
+        return text, spans, after, last
+
+    def _sought(self, token: AddedToken) -> bytes:
+        content = token.content.encode()
+        if not token.normalized or self._normalize is None:
+            return content
+        return self._normalize(content)
+
+    def _matcher(self, tokens: list[AddedToken]) -> AddedTokenMatcher:
+        found: dict[bytes, AddedToken] = {}
+        for token in tokens:
+            content = self.contents[token.id]
+            if not content:
+                _refuse(
+                    f"the normalizer leaves nothing of the added token {shown(token.content)}",
+                    "remove it from added_tokens, or set its normalized to false",
+                )
+            other = found.setdefault(content, token)
+            if other is not token:
+                _refuse(
+                    f"the added tokens {shown(other.content)} and {shown(token.content)} are the "
+                    "same once they are normalized, and tokenizers finds one at random",
+                    "remove one from added_tokens, or set normalized of one to false",
+                )
+        return AddedTokenMatcher(tokens, list(found))
+
+    def _normalized(self, text: Text, spans: NDArray[np.int64]) -> list[bytes | None]:
+        """What becomes of each piece; None where it stays."""
+        assert self._normalize is not None
+        pieces: list[bytes | None] = []
+        for begin, end in spans.tolist():
+            given = text.bytes(begin, end)
+            made = self._normalize(given) if given else given
+            pieces.append(None if made == given else made)
+        return pieces
+
+    def _prefixed(
+        self, given: Text, text: Text, spans: NDArray[np.int64], firsts: Mapping[int, int]
+    ) -> list[bytes | None]:
+        """What becomes of each piece; None where it stays.
+
+        Args:
+            firsts: which pieces begin a text, and where it stood in the one that was given.
+        """
+        pieces: list[bytes | None] = []
+        for number, (begin, end) in enumerate(spans.tolist()):
+            piece = text.bytes(begin, end)
+
+            def begins(number: int = number) -> bool:
+                at = firsts.get(number, -1)
+                return at >= 0 and self.begins_as_given(given.bytes(at, at + _LONGEST_CHARACTER))
+
+            made = self.with_prefix(piece, begins)
+            pieces.append(None if made == piece else made)
+        return pieces
+
+    def with_prefix(self, piece: bytes, begins: Callable[[], bool]) -> bytes:
+        """A normalized piece with its prefix.
+
+        Args:
+            begins: whether the text begins with it.
+        """
+        assert self.prefix is not None
+        mark = self.prefix.text.encode()
+        made = piece.replace(b" ", mark) if self.prefix.replaces_spaces else piece
+        if not piece or made.startswith(mark):
+            return made
+        scheme = self.prefix.scheme
+        return mark + made if scheme == "always" or (scheme == "first" and begins()) else made
+
+    def begins_as_given(self, beginning: bytes) -> bool:
+        """Whether the normalized text begins with what its first character became.
+
+        Args:
+            beginning: UTF-8 of its first character, and perhaps more.
+
+        Where that is dropped, tokenizers does not take the text for the beginning. (Where an added
+        token is exactly what a normalizer put before the text, it takes what follows for it, too.)
+        """
+        if self._normalize is None:
+            return True
+        first = beginning[:_LONGEST_CHARACTER].decode(errors="ignore")[0].encode()
+        return self._normalize(first + _PROBE) != self._normalize(_PROBE)
+
+
+def _replaced(
+    text: Text, spans: NDArray[np.int64], pieces: list[bytes | None]
+) -> tuple[Text, NDArray[np.int64]]:
+    """A text of pieces alone, where one is not None; else the text that was given."""
+    if all(piece is None for piece in pieces):
+        return text, spans
+    parts = [
+        text.bytes(begin, end) if piece is None else piece
+        for piece, (begin, end) in zip(pieces, spans.tolist(), strict=True)
+    ]
+    return joined(parts)
+
+
+def joined(parts: Sequence[bytes]) -> tuple[Text, NDArray[np.int64]]:
+    """The text of some parts, and the span of each: int64 ``[n, 2]``."""
+    if len(parts) == 1:
+        return Text.of(parts[0]), np.array([[0, len(parts[0])]], np.int64)
+    ends = np.cumsum([len(part) for part in parts], dtype=np.int64)
+    begins = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
+    return Text.of(b"".join(parts)), np.stack((begins, ends), axis=1)
+
+
+def _refuse(happened: str, next_step: str) -> None:
+    raise InvalidTokenizer(happened, "every added token has an id and a text of its own", next_step)
+
+
+GOES_ON = -2  # stands where the id behind a piece would, while the piece has not ended
+_ENOUGH = 1 << 16  # characters held before a cut is looked for
+
+Part = tuple[str, int]
+
+
+def prepared_pieces(
+    preparation: TextPreparation,
+    new_normalizer: Callable[[], InPieces] | None,
+    contents: Iterable[str],
+    unsought: frozenset[int],
+    cuts: LegalCuts | None,
+    longest: int = 0,
+) -> Iterator[tuple[str, int, bool]]:
+    """What `TextPreparation.prepare` makes of the whole, in parts that can be encoded apart.
+
+    Args:
+        new_normalizer: makes the normalizer of one piece; None where there is none.
+        contents: parts of one text, of whole characters.
+        unsought: ids of added tokens that are ordinary text.
+        cuts: where the encoder's ids are independent; None: pieces stay whole.
+        longest: characters of the longest piece that may be one token: such a one is not parted.
+
+    Yields:
+        a text, perhaps empty, the id of the added token behind it, or −1, and whether it is a
+        whole piece.
+    """
+    parts = _Preparation(preparation, new_normalizer, unsought).parts(contents)
+    held: list[str] = []
+    least = max(_ENOUGH, longest + 1)
+    size, enough, whole = 0, least, True
+    for part, end in parts:
+        held.append(part)
+        size += len(part)
+        if end != GOES_ON:
+            yield "".join(held), end, whole
+            held, size, enough, whole = [], 0, least, True
+        elif size >= enough and cuts is not None:
+            text = "".join(held)
+            place = max(cuts.last_in(text, 1, size), 0)
+            if place:
+                yield text[:place], -1, False
+                whole = False
+            held, size = [text[place:]], size - place
+            enough = max(least, 2 * size)
+
+
+class _Preparation:
+    """The preparation of one text.
+
+    Everything in it yields parts of text, each with the id behind it, or `GOES_ON`.
+    """
+
+    def __init__(
+        self,
+        preparation: TextPreparation,
+        new_normalizer: Callable[[], InPieces] | None,
+        unsought: frozenset[int],
+    ) -> None:
+        self._preparation, self._new_normalizer = preparation, new_normalizer
+        self._unsought = unsought
+        self._beginning = ""  # of the text as it was given
+        self._is_first = True  # the piece at hand begins the text
+
+    def parts(self, contents: Iterable[str]) -> Iterator[Part]:
+        raw = _Finding(self._preparation.raw, self._unsought)
+        self._new_piece()
+        for content in contents:
+            self._beginning = self._beginning or content[:1]
+            yield from self._normalized(raw.feed(content))
+        yield from self._normalized(raw.finish(-1))
+
+    def _new_piece(self) -> None:
+        self._normalizer = None if self._new_normalizer is None else self._new_normalizer()
+        self._late = _Finding(self._preparation.late, self._unsought)
+        self._start = ""  # of the piece of normalized text, while its prefix is not decided
+        self._started = False
+
+    def _normalized(self, found: Iterable[Part]) -> Iterator[Part]:
+        for part, end in found:
+            made = part if self._normalizer is None else self._normalizer.feed(part)
+            if end == GOES_ON:
+                yield from self._prefixed(self._late.feed(made))
+                continue
+            if self._normalizer is not None:
+                made += self._normalizer.finish()
+            yield from self._prefixed(self._late.feed(made))
+            yield from self._prefixed(self._late.finish(end))
+            self._new_piece()
+
+    def _prefixed(self, found: Iterable[Part]) -> Iterator[Part]:
+        prefix = self._preparation.prefix
+        for part, end in found:
+            made = part
+            if prefix is not None:
+                mark = prefix.text
+                made = self._start + (part.replace(" ", mark) if prefix.replaces_spaces else part)
+                self._start = ""
+                if not self._started and len(made) < len(mark) and end == GOES_ON:
+                    self._start, made = made, ""
+                elif not self._started and made:
+                    self._started = True
+                    made = self._preparation.with_prefix(made.encode(), self._begins).decode()
+            yield made, end
+            if end != GOES_ON:
+                self._started = self._is_first = False
+
+    def _begins(self) -> bool:
+        return self._is_first and self._preparation.begins_as_given(self._beginning.encode())
+
+
+class _Finding:
+    """Added tokens in a text that comes in parts."""
+
+    def __init__(self, matcher: AddedTokenMatcher, unsought: frozenset[int]) -> None:
+        self._matcher, self._unsought = matcher, unsought
+        self._held, self._enough = b"", 0
+
+    def feed(self, part: str) -> Iterator[Part]:
+        self._held += part.encode()
+        if len(self._held) <= self._enough:
+            return
+        place = self._matcher.last_cut(Text.of(self._held))
+        self._enough = 0 if place else 2 * len(self._held)
+        decided, self._held = self._held[:place], self._held[place:]
+        if decided:
+            yield from self._cut(decided, GOES_ON)
+
+    def finish(self, end: int) -> Iterator[Part]:
+        yield from self._cut(self._held, end)
+
+    def _cut(self, content: bytes, end: int) -> Iterator[Part]:
+        span = np.array([[0, len(content)]], np.int64)
+        behind = np.full(1, end, np.int64)
+        spans, ids = self._matcher.cut(Text.of(content), span, behind, self._unsought)
+        for (begin, stop), id_ in zip(spans.tolist(), ids.tolist(), strict=True):
+            yield content[begin:stop].decode(), id_
+
 
 _TOGETHER = 1 << 16  # characters of pieces that are encoded together
 _VISIBLE = "".join(map(chr, range(0x21, 0x7F)))
@@ -62,7 +427,6 @@ class PreparedEncoder(Encoder):
         self._cutting = preparation.raw if preparation.only_cuts and not unsought else None
         # Without it in a text nothing is to be done; −1: it tells nothing.
         self._first_byte = -1 if self._cutting is None else self._cutting.first_byte
-        self._beginning = 0 if self._cutting is None else self._cutting.beginning
 
     def ignoring(self, special: frozenset[int]) -> PreparedEncoder:
         return PreparedEncoder(self._spec, self.inner, self._preparation, special)
@@ -163,11 +527,6 @@ class PreparedEncoder(Encoder):
             text, spans = joined([part.encode() for part, _ in together])
             behind = np.array([id_ for _, id_ in together], np.int64)
             yield (inner if whole else of_parts).encode(text, spans, behind)[0]
-
-    def encode_at_once(self, text: str | bytes, sought: int = 0) -> list[int] | None:
-        if sought or not self._beginning:
-            return None
-        return self.inner.encode_at_once(text, self._beginning)
 
     def encode_short(self, content: bytes) -> list[int]:
         if self._first_byte >= 0 and self._first_byte not in content:

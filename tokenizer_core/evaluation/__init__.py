@@ -9,18 +9,17 @@ from bpeline.lazy_names import lazy_names
 if TYPE_CHECKING:
     from .comparison import DivergingMerge as DivergingMerge
     from .comparison import DocumentComparison as DocumentComparison
+    from .comparison import LanguageChoices as LanguageChoices
+    from .comparison import Passage as Passage
+    from .comparison import PassageSample as PassageSample
     from .comparison import Segmentation as Segmentation
     from .comparison import VocabDifference as VocabDifference
     from .comparison import WordChange as WordChange
     from .comparison import changed_ids as changed_ids
+    from .comparison import compare_choices as compare_choices
     from .comparison import compare_measured as compare_measured
-    from .comparison import compare_on as compare_on
     from .comparison import compare_vocabs as compare_vocabs
     from .comparison import first_diverging_merge as first_diverging_merge
-    from .compression_curve import Curve as Curve
-    from .compression_curve import bytes_per_token_at as bytes_per_token_at
-    from .compression_curve import has_curve as has_curve
-    from .compression_curve import knee as knee
     from .drift import CONTINUED as CONTINUED
     from .drift import DIVERGENCE as DIVERGENCE
     from .drift import DRIFT_DEFINITIONS as DRIFT_DEFINITIONS
@@ -29,12 +28,12 @@ if TYPE_CHECKING:
     from .drift import NEW_COST as NEW_COST
     from .drift import TOKENS_PER_WORD as TOKENS_PER_WORD
     from .drift import Figure as Figure
+    from .drift import NewWord as NewWord
     from .drift import OwnText as OwnText
     from .drift import TextDrift as TextDrift
+    from .drift import TextSample as TextSample
     from .drift import drift_of as drift_of
-    from .language_choices import LanguageChoices as LanguageChoices
-    from .language_choices import compare_choices as compare_choices
-    from .made_tokens import MadeTokens as MadeTokens
+    from .drift import sample_of as sample_of
     from .measuring import Measured as Measured
     from .metric_names import ALL as ALL
     from .metric_names import BYTES_PER_TOKEN as BYTES_PER_TOKEN
@@ -61,16 +60,17 @@ if TYPE_CHECKING:
     from .metric_names import depends_on_text as depends_on_text
     from .metric_names import of_slice as of_slice
     from .metrics import DEFINITIONS as DEFINITIONS
+    from .metrics import RARE as RARE
     from .metrics import CompressionReport as CompressionReport
+    from .metrics import Curve as Curve
+    from .metrics import boundary_scores as boundary_scores
+    from .metrics import bytes_per_token_at as bytes_per_token_at
     from .metrics import evaluate as evaluate
-    from .morphology import boundary_scores as boundary_scores
-    from .morphology import read_gold as read_gold
-    from .named_shapes import NamedShape as NamedShape
-    from .named_shapes import model_shape as model_shape
-    from .passages import Passage as Passage
-    from .passages import PassageSample as PassageSample
+    from .metrics import fragment_tokens as fragment_tokens
+    from .metrics import has_curve as has_curve
+    from .metrics import knee as knee
+    from .metrics import read_gold as read_gold
     from .perturbations import PERTURBATIONS as PERTURBATIONS
-    from .perturbations import Perturbation as Perturbation
     from .robustness import Robustness as Robustness
     from .robustness import may_be_perturbed as may_be_perturbed
     from .robustness import measure_robustness as measure_robustness
@@ -79,8 +79,9 @@ if TYPE_CHECKING:
     from .serving_cost import MULTIPLE as MULTIPLE
     from .serving_cost import CheapestSize as CheapestSize
     from .serving_cost import ModelShape as ModelShape
-    from .serving_cost import ServingCost as ServingCost
+    from .serving_cost import NamedShape as NamedShape
     from .serving_cost import cheapest_size as cheapest_size
+    from .serving_cost import model_shape as model_shape
     from .serving_cost import sizes_between as sizes_between
     from .suite import Change as Change
     from .suite import Evaluation as Evaluation
@@ -93,23 +94,17 @@ if TYPE_CHECKING:
     from .suite import gini_of_texts as gini_of_texts
     from .suite import slices_of as slices_of
     from .suite import slices_shown as slices_shown
-    from .suite import token_change as token_change
     from .suite import token_changes as token_changes
-    from .token_distribution import RARE as RARE
-    from .token_documents import TrainingDocuments as TrainingDocuments
-    from .token_documents import made_in_one_document as made_in_one_document
-    from .token_fragments import FragmentTokens as FragmentTokens
-    from .token_fragments import fragment_tokens as fragment_tokens
-    from .token_words import MakingWord as MakingWord
-    from .token_words import making_words as making_words
-    from .token_words import rows_holding as rows_holding
     from .tokens_in_use import JUNK_SHARE as JUNK_SHARE
+    from .tokens_in_use import MadeTokens as MadeTokens
+    from .tokens_in_use import MakingWord as MakingWord
     from .tokens_in_use import TokenUsage as TokenUsage
     from .tokens_in_use import TokenUse as TokenUse
+    from .tokens_in_use import TrainingDocuments as TrainingDocuments
+    from .tokens_in_use import made_in_one_document as made_in_one_document
+    from .tokens_in_use import making_words as making_words
+    from .tokens_in_use import rows_holding as rows_holding
     from .tokens_in_use import token_usage as token_usage
     from .tokens_in_use import token_use as token_use
-    from .word_drift import NewWord as NewWord
-    from .word_drift import TextSample as TextSample
-    from .word_drift import sample_of as sample_of
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

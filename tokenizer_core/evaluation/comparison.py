@@ -1,70 +1,57 @@
-"""Two tokenizers side by side: vocabs, merges, and what both make of the same documents."""
+"""Tokenizers side by side: vocabs, merges, words and passages, and one for several languages."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from itertools import pairwise, zip_longest
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import reduce
+from itertools import islice, pairwise, zip_longest
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.counting import WordCounts
-from bpeline.tokenizer_core.errors import EmptyCorpus
-from bpeline.tokenizer_core.evaluation.bootstrap import Interval, resampled_change
-from bpeline.tokenizer_core.evaluation.measuring import Measured, measure
+from bpeline.tokenizer_core.derived import token_counts
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.evaluation.measuring import Interval, Measured, resampled_change
+from bpeline.tokenizer_core.tables import Table
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.word_encoding import WordEncoder
 
+LONGEST = 400  # bytes of a passage
+_MOST_KEPT = 1024  # passages that are looked at
 _WORDS_AT_A_TIME = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class VocabDifference:
-    """What two vocabs share. Tokens stand in the order of their ids.
+    """What two vocabs share. Tokens are in the order of their ids."""
 
-    Attributes:
-        added: tokens that only the second has.
-        removed: tokens that only the first has.
-        moved: tokens of both whose ids differ: (token, first id, second id).
-        shared: how many tokens both have, moved ones included.
-        changed_ids: see `changed_ids`.
-    """
-
-    added: tuple[bytes, ...]
-    removed: tuple[bytes, ...]
-    moved: tuple[tuple[bytes, int, int], ...]
-    shared: int
-    changed_ids: int
+    added: tuple[bytes, ...]  # tokens that only the second has
+    removed: tuple[bytes, ...]  # tokens that only the first has
+    moved: tuple[tuple[bytes, int, int], ...]  # tokens of both, with the first and the second id
+    shared: int  # how many tokens both have, moved ones included
+    changed_ids: int  # see `changed_ids`
 
 
 @dataclass(frozen=True, slots=True)
 class DivergingMerge:
-    """The first place where two lists of merges differ.
+    """The first place where two lists of merges differ; None where a list has ended."""
 
-    Attributes:
-        rank: counted from 0; so many merges are the same.
-        first, second: the merge there, or None where the list has ended.
-    """
-
-    rank: int
+    rank: int  # from 0: so many merges are the same
     first: tuple[bytes, bytes] | None
     second: tuple[bytes, bytes] | None
 
 
 @dataclass(frozen=True, slots=True)
 class WordChange:
-    """A word that the two cut differently.
-
-    Attributes:
-        word: its bytes.
-        count: its occurrences in the documents.
-        first, second: its tokens.
-    """
+    """A word that the two cut differently, with its tokens."""
 
     word: bytes
-    count: int
+    count: int  # occurrences in the documents
     first: tuple[bytes, ...]
     second: tuple[bytes, ...]
 
@@ -82,41 +69,29 @@ class Segmentation:
     where one normalizes text, its places inside words are in proportion to what became of them.
 
     Attributes:
-        words, occurrences: distinct words, and all of them.
-        changed_words, changed_occurrences: of these, cut at other places by the second.
         stability: of the places inside words where either cuts, the share where both do, over all
             occurrences; 1 when neither cuts anywhere.
-        worse: the words that cost most, dearest first.
-        better: the words that save most, best first.
-        same_cost: the most frequent of those that take as many tokens, but other ones.
     """
 
-    words: int
+    words: int  # distinct ones
     occurrences: int
-    changed_words: int
+    changed_words: int  # cut at other places by the second
     changed_occurrences: int
     stability: float
-    worse: tuple[WordChange, ...]
-    better: tuple[WordChange, ...]
-    same_cost: tuple[WordChange, ...]
+    worse: tuple[WordChange, ...]  # those that cost most, dearest first
+    better: tuple[WordChange, ...]  # those that save most, best first
+    same_cost: tuple[WordChange, ...]  # as many tokens, but other ones; most frequent first
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentComparison:
-    """What both make of the same documents.
-
-    Attributes:
-        documents, bytes: how much text.
-        first_tokens, second_tokens: how many tokens it takes.
-        change: second / first − 1 of these; below 0 the second compresses better.
-        segmentation: word by word.
-    """
+    """What both make of the same documents."""
 
     documents: int
     bytes: int
     first_tokens: int
     second_tokens: int
-    change: Interval
+    change: Interval  # second / first − 1 of tokens; below 0 the second compresses better
     segmentation: Segmentation
 
 
@@ -148,38 +123,14 @@ def first_diverging_merge(first: Tokenizer, second: Tokenizer) -> DivergingMerge
     return None
 
 
-def compare_on(
-    first: Tokenizer, second: Tokenizer, documents: Iterable[bytes], shown: int = 20
-) -> DocumentComparison:
-    """Encode documents with both. Special tokens in them are ordinary text.
-
-    Args:
-        documents: UTF-8; a few MiB of them are in memory at a time.
-        shown: how many words each list of `Segmentation` holds at most.
-
-    Raises:
-        EmptyCorpus: the documents hold no text.
-        InvalidUtf8: a document is not UTF-8.
-    """
-    texts = (document for document in documents if document)
-    before, after = measure([first, second], texts)
-    if not before.text.bytes:
-        raise EmptyCorpus(
-            "there is no text to compare on",
-            "at least one document with text",
-            "name files to compare on: `--on FILE`",
-        )
-    return compare_measured(first, second, before, after, shown)
-
-
 def compare_measured(
     first: Tokenizer, second: Tokenizer, before: Measured, after: Measured, shown: int = 20
 ) -> DocumentComparison:
-    """The same of documents that both have been measured on.
+    """What both make of documents that both have been measured on.
 
     Args:
         before, after: of ``first`` and ``second``, on the same documents.
-        shown: as for `compare_on`.
+        shown: how many words each list of `Segmentation` holds at most.
     """
     return DocumentComparison(
         documents=before.text.documents,
@@ -187,19 +138,14 @@ def compare_measured(
         first_tokens=before.tokens,
         second_tokens=after.tokens,
         change=resampled_change(before.document_tokens, after.document_tokens).interval(),
-        segmentation=compare_words(first, second, before.words, shown),
+        segmentation=_compare_words(first, second, before.words, shown),
     )
 
 
-def compare_words(
-    first: Tokenizer, second: Tokenizer, words: WordCounts, shown: int = 20
+def _compare_words(
+    first: Tokenizer, second: Tokenizer, words: WordCounts, shown: int
 ) -> Segmentation:
-    """Which words the two cut differently, and what that costs.
-
-    Args:
-        words: pre-tokens of the first tokenizer's pattern with their counts.
-        shown: how many words of each kind to show at most.
-    """
+    """Which words of the first tokenizer's pattern the two cut differently, and what that costs."""
     changed = np.zeros(len(words), bool)
     costs = np.zeros(len(words), np.int64)
     either = both = 0
@@ -209,7 +155,9 @@ def compare_words(
         mine, my_tokens = _boundaries(first, part, first)
         theirs, their_tokens = _boundaries(second, part, first)
         ends, kept = part.offsets[1:], np.isin(mine, theirs)
-        first_cuts, second_cuts, shared = (_cuts(one, part) for one in (mine, theirs, mine[kept]))
+        first_cuts, second_cuts, shared = (
+            _cuts_inside(one, part) for one in (mine, theirs, mine[kept])
+        )
         either += first_cuts + second_cuts - shared
         both += shared
         other = np.concatenate((mine[~kept], theirs[~np.isin(theirs, mine)]))
@@ -251,12 +199,7 @@ def _boundaries(
 def _scaled(
     places: NDArray[np.int64], ends: NDArray[np.int64], offsets: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Where tokens end in words that were normalized before: in proportion, and in order.
-
-    Args:
-        places: int64, where tokens end if all are joined. ends: int64, tokens up to each word's
-            end. offsets: int64 ``[words + 1]``.
-    """
+    """Where tokens end in words that were normalized before: in proportion, and in order."""
     tokens = np.diff(ends, prepend=0)
     filled = tokens > 0
     stops = np.zeros(len(ends) + 1, np.int64)
@@ -268,8 +211,8 @@ def _scaled(
     return np.unique(np.concatenate((scaled, words_ends)))
 
 
-def _cuts(places: NDArray[np.int64], words: WordCounts) -> int:
-    """How many of some places lie inside words, over all occurrences of these."""
+def _cuts_inside(places: NDArray[np.int64], words: WordCounts) -> int:
+    """How many of some places are inside words, over all occurrences of these."""
     ends = words.offsets[1:]
     inside = places[~np.isin(places, ends)]
     return int(words.counts[np.searchsorted(ends, inside)].sum())
@@ -286,7 +229,7 @@ def _encoded(
 
 
 def _spans_of(words: WordCounts) -> tuple[Text, NDArray[np.int64], NDArray[np.int64]]:
-    """Words as spans of one text, nothing behind them."""
+    """Words as spans of one text, without ids after them."""
     spans = np.stack((words.offsets[:-1], words.offsets[1:]), axis=1)
     return Text.of(words.word_bytes.tobytes()), spans, np.full(len(words), -1, np.int64)
 
@@ -312,3 +255,242 @@ def _changes(
         WordChange(word, count, mine, theirs)
         for (word, count), mine, theirs in zip(chosen.items(), *tokens, strict=True)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class PassageToken:
+    """A token in its place."""
+
+    token: bytes
+    changed: bool  # the other tokenizer has no token of just this place
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A piece of a document, cut by both."""
+
+    text: str
+    first: tuple[PassageToken, ...]
+    second: tuple[PassageToken, ...]
+
+    @property
+    def cost(self) -> int:
+        """Tokens that the second takes more than the first."""
+        return len(self.second) - len(self.first)
+
+
+@dataclass(slots=True)
+class PassageSample:
+    """Keeps a passage of documents that go by: of all while they are few, then of every n-th.
+
+    Which ones are kept depends on the order of the documents alone.
+    """
+
+    _kept: list[bytes] = field(default_factory=list)
+    _every: int = 1
+    _seen: int = 0
+
+    def watching(self, documents: Iterable[bytes]) -> Iterator[bytes]:
+        """The same documents; call it for each text, one after the other."""
+        for document in documents:
+            if self._seen % self._every == 0:
+                self._keep(document)
+            self._seen += 1
+            yield document
+
+    def _keep(self, document: bytes) -> None:
+        self._kept.append(middle_of(document))
+        if len(self._kept) == _MOST_KEPT:
+            self._kept = self._kept[::2]
+            self._every *= 2
+
+    def compared(self, first: Tokenizer, second: Tokenizer, shown: int = 3) -> list[Passage]:
+        """The passages of which the second takes most tokens more, then those with most fewer.
+
+        Passages that one of the two normalizes are left out: its tokens have no places in them.
+
+        Args:
+            first, second: special tokens in passages are ordinary text to those trained here, and
+                are found by those that were imported, as their own libraries do.
+            shown: how many of either kind at most; those that cost as much are left out.
+        """
+        texts = [kept.decode(errors="replace") for kept in dict.fromkeys(self._kept) if kept]
+        costs = [
+            len(theirs) - len(mine)
+            for mine, theirs in zip(
+                first.encode_batch(texts), second.encode_batch(texts), strict=True
+            )
+        ]
+        order = sorted(range(len(texts)), key=lambda place: (-costs[place], texts[place]))
+        dearer = (texts[place] for place in order if costs[place] > 0)
+        cheaper = (texts[place] for place in reversed(order) if costs[place] < 0)
+        return [
+            passage
+            for kind in (dearer, cheaper)
+            for passage in islice(_passages(first, second, kind), shown)
+        ]
+
+
+def middle_of(document: bytes) -> bytes:
+    """About `LONGEST` bytes from the middle of a document, in whole words where there are spaces.
+
+    The middle, because documents of one source often begin alike.
+    """
+    if len(document) <= LONGEST:
+        return document
+    begin = (len(document) - LONGEST) // 2
+    piece = document[begin : begin + LONGEST]
+    space, last = piece.find(b" "), piece.rfind(b" ")
+    if 0 <= space < last and last - space > LONGEST // 2:
+        return piece[space:last]
+    return piece.decode(errors="ignore").encode()  # without the halves of characters at its ends
+
+
+def _passages(first: Tokenizer, second: Tokenizer, texts: Iterable[str]) -> Iterator[Passage]:
+    for text in texts:
+        try:
+            placed = [one.encode_with_offsets(text) for one in (first, second)]
+        except InvalidOption:  # one of them normalizes this text
+            continue
+        places = [list(map(tuple, one.byte_offsets.tolist())) for one in placed]
+        sides = [
+            tuple(
+                PassageToken(tokenizer.vocab[id_], place not in other)
+                for id_, place in zip(found.ids, mine, strict=True)
+            )
+            for tokenizer, found, mine, other in (
+                (first, placed[0], places[0], set(places[1])),
+                (second, placed[1], places[1], set(places[0])),
+            )
+        ]
+        yield Passage(text, *sides)
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageFigures:
+    """One language under one choice."""
+
+    tokens: int  # of the tokenizer, without special tokens and the unknown one
+    used: int  # those that occur in the words of this language
+    unseen: int  # the others
+    tokens_per_word: float  # mean over all occurrences of words
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """All languages under one choice."""
+
+    languages: Mapping[str, LanguageFigures]
+    ids: int  # of the tokenizer, or of all of them together
+    overlap: int  # tokens that occur in the words of every language
+    split_alike: int  # shared words that are cut into the same tokens in every language
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageChoices:
+    """One tokenizer for several languages, or one for each, on the same words.
+
+    Joint: their words are counted together, and equal words are cut alike. Separate: each language
+    has a smaller vocabulary of its own, all of which it uses. (Sennrich et al. 2016, section 3.2.)
+    """
+
+    joint: Choice
+    separate: Choice
+    shared_words: int  # distinct words that every language has
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return asdict(self)
+
+    def as_text(self) -> str:
+        """The table for a terminal."""
+        joint, apart = self.joint, self.separate
+        figures: list[tuple[str, float, float]] = [("ids in all", joint.ids, apart.ids)]
+        for name, mine in joint.languages.items():
+            theirs = apart.languages[name]
+            figures += [
+                (f"{name}: tokens", mine.tokens, theirs.tokens),
+                (f"{name}: used in its words", mine.used, theirs.used),
+                (f"{name}: unseen in its words", mine.unseen, theirs.unseen),
+                (f"{name}: tokens per word", mine.tokens_per_word, theirs.tokens_per_word),
+            ]
+        alike = f"of {self.shared_words:,} shared words, cut alike"
+        figures += [
+            ("used in every language", joint.overlap, apart.overlap),
+            (alike, joint.split_alike, apart.split_alike),
+        ]
+        rows = [(title, _shown(first), _shown(second)) for title, first, second in figures]
+        return "\n".join(Table(("", "joint", "separate"), rows).lines())
+
+
+@checked
+def compare_choices(
+    words: Mapping[str, WordCounts], joint: Tokenizer, separate: Mapping[str, Tokenizer]
+) -> LanguageChoices:
+    """Compare a tokenizer of all languages with one of each, on the words they were trained on.
+
+    Raises:
+        InvalidOption: no language, or other ones.
+    """
+    if not words or words.keys() != separate.keys():
+        raise InvalidOption(
+            f"there are words of {', '.join(words) or 'no language'}, and tokenizers of "
+            f"{', '.join(separate) or 'none'}",
+            "words and a tokenizer of each language",
+            "give both the same names",
+        )
+    shared = reduce(set.intersection, (set(counts.words()) for counts in words.values()))
+    listed = sorted(shared)
+    together = dict.fromkeys(words, joint)
+    return LanguageChoices(
+        _choice(words, together, listed, joint.vocab_size),
+        _choice(words, separate, listed, sum(one.vocab_size for one in separate.values())),
+        len(listed),
+    )
+
+
+def _choice(
+    words: Mapping[str, WordCounts],
+    tokenizers: Mapping[str, Tokenizer],
+    shared: list[bytes],
+    ids: int,
+) -> Choice:
+    figures, used = {}, []
+    for name, counts in words.items():
+        tokenizer = tokenizers[name]
+        occurrences = token_counts(tokenizer, counts)
+        tokens = _tokens_of_text(tokenizer)
+        found = tokens[occurrences[tokens] > 0]
+        used.append({tokenizer.vocab[id_] for id_ in found.tolist()})
+        figures[name] = LanguageFigures(
+            len(tokens),
+            len(found),
+            len(tokens) - len(found),
+            int(occurrences.sum()) / counts.total,
+        )
+    cuts = [_cuts(tokenizers[name], shared) for name in words]
+    alike = sum(all(cut == others[0] for cut in others) for others in zip(*cuts, strict=True))
+    return Choice(figures, ids, len(reduce(set.intersection, used)), alike)
+
+
+def _tokens_of_text(tokenizer: Tokenizer) -> NDArray[np.int64]:
+    unknown = getattr(tokenizer.algorithm, "unknown", None)
+    return np.array(
+        [
+            id_
+            for id_, token in tokenizer.vocab.items()
+            if not tokenizer.is_special(id_) and (unknown is None or token != unknown.encode())
+        ],
+        np.int64,
+    )
+
+
+def _cuts(tokenizer: Tokenizer, words: list[bytes]) -> list[list[bytes]]:
+    """The tokens of each word."""
+    ids, ends = tokenizer.encoder.encode_words(words)
+    tokens = [tokenizer.vocab[id_] for id_ in ids.tolist()]
+    return [tokens[begin:end] for begin, end in pairwise([0, *ends.tolist()])]
+
+
+def _shown(figure: float) -> str:
+    return f"{figure:,}" if isinstance(figure, int) else f"{figure:.4f}"

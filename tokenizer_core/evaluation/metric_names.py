@@ -1,23 +1,19 @@
-"""The names of figures: in MLflow, in rules of promotion, in ``evaluation.json``. Computes nothing.
+"""The names of figures: in MLflow, in rules of promotion, in ``evaluation.json``.
 
-What stands before the slash groups charts and tables; of a slice that is the metric, so that its
-charts stand side by side: ``compression/bytes_per_token`` of german is ``bytes_per_token/german``.
+What is before the slash groups charts and tables; of a slice that is the metric, so that its charts
+are side by side: ``compression/bytes_per_token`` of german is ``bytes_per_token/german``.
 """
 
 from __future__ import annotations
 
-from operator import attrgetter
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from bpeline.tokenizer_core.evaluation.metrics import CompressionReport
+from typing import Literal
 
 ALL = "all"  # the slice that is everything
 Label = Literal["language", "domain"]
 LABELS: tuple[Label, ...] = ("language", "domain")
 CONFIDENCE = 0.95  # where none is named
 CONFIDENCES = (0.8, 0.9, 0.95, 0.99)  # of the intervals that are kept
-FEWEST_RESAMPLED = 10  # documents; an interval from fewer would promise what it cannot keep
+FEWEST_RESAMPLED = 10  # documents of which there is an interval
 TOO_FEW_DOCUMENTS = f"too few documents to tell chance from difference (under {FEWEST_RESAMPLED})"
 
 # Of new text and of a version's own: with less, drift is not judged; see docs/drift.md.
@@ -101,6 +97,7 @@ SHOWN_PER_SLICE = (
     "vocabulary/utilization",
 )
 
+ROBUSTNESS_FIGURES = ("inflation", "stability", "agreement")
 # What is worth a chart of robustness; ``evaluation.json`` has all families and kinds.
 SHOWN_ROBUSTNESS = (
     "robustness/case_inflation",
@@ -108,7 +105,6 @@ SHOWN_ROBUSTNESS = (
     "robustness/styling_inflation",
     "robustness/white_space_inflation",
 )
-
 
 # What a version is, or what its training read: the same whatever text it is measured on.
 _OF_NO_TEXT = (
@@ -122,20 +118,6 @@ CHANGED_IDS = "ids/changed_meaning"  # ids that are another token, or none, in t
 def depends_on_text(name: str) -> bool:
     """Whether a metric says something only together with the texts it was measured on."""
     return not name.startswith(_OF_NO_TEXT)
-
-
-def figures_of(report: CompressionReport) -> dict[str, float]:
-    """Every figure by its name; those that mean something."""
-    figures = {name: attrgetter(key)(report) for key, name in NAMES.items()}
-    return {name: float(figure) for name, figure in figures.items() if figure is not None}
-
-
-ROBUSTNESS_FIGURES = ("inflation", "stability", "agreement")
-
-
-def robustness_name(family: str, figure: str) -> str:
-    """The name of a figure of a family of perturbations."""
-    return f"robustness/{family}_{figure}"
 
 
 def of_slice(name: str, slice_name: str) -> str:

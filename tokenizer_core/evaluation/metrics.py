@@ -1,41 +1,244 @@
-"""How well a tokenizer compresses held-out documents, in figures with their denominators."""
+"""The figures of one tokenizer: on documents, of its vocab, at smaller sizes, against morphs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import accumulate
+from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.arguments import checked
+from bpeline.tokenizer_core.bounded_files import read_file
 from bpeline.tokenizer_core.charts import curves_in_notebook
+from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.encoding import unreachable_tokens
-from bpeline.tokenizer_core.errors import EmptyCorpus, WrongKind
-from bpeline.tokenizer_core.evaluation.compression_curve import Curve, curves_of, gains_on
+from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, WrongKind
 from bpeline.tokenizer_core.evaluation.measuring import Measured, measure
-from bpeline.tokenizer_core.evaluation.token_distribution import (
-    RARE,
-    RENYI_ORDER,
-    TokenDistribution,
-    token_distribution,
-)
-from bpeline.tokenizer_core.evaluation.token_fragments import fragment_tokens
+from bpeline.tokenizer_core.evaluation.metric_names import NAMES
 from bpeline.tokenizer_core.tables import Table
 from bpeline.tokenizer_core.text import utf8_of
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
-WORD_DEFINITION = "a maximal run of characters that are not white space (str.split)"
-LINE_DEFINITION = "what ends at a line feed or at the end of a document"
-_HIGH = [bytes([byte]) for byte in range(0x80, 0x100)]
-# What figures rest on beside their formulas; kept with them.
+_RENYI_ORDER = 2.5
+RARE = 100  # occurrences; rarer tokens are learned badly (Gowda & May 2020)
+_COMMON_SHARE = 0.95
+_MIDDLE = 0.03, 0.83  # of the observed tokens by rank
+# Kept with the figures that rest on them.
 DEFINITIONS = {
-    "renyi_order": RENYI_ORDER,
+    "renyi_order": _RENYI_ORDER,
     "rare_below": RARE,
-    "word_definition": WORD_DEFINITION,
-    "line_definition": LINE_DEFINITION,
+    "word_definition": "a maximal run of characters that are not white space (str.split)",
+    "line_definition": "what ends at a line feed or at the end of a document",
 }
+_FIRST_SIZE = 512
+_FEWEST_POINTS = 4  # of a curve that has a knee
+_LARGEST_GOLD = 64 << 20  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TokenDistribution:
+    """Figures of counts c_v over a vocab V: T = Σ c_v, p_v = c_v / T, V⁺ = {v: c_v > 0}.
+
+    Attributes:
+        distinct_tokens: |V⁺|.
+        unused_tokens: |V| − |V⁺|.
+        rare_tokens: tokens with 0 < c_v < `RARE`.
+        f95: the greatest count that at least 95 % of V reach (Gowda & May 2020).
+        type_token_ratio: |V⁺| / T.
+        shannon_entropy: H = −Σ p_v log₂ p_v, in bits.
+        shannon_efficiency: H / log₂|V|.
+        renyi_efficiency: H₂.₅ / log₂|V|, H_α = log₂(Σ p_v^α) / (1 − α) (Zouhar et al. 2023).
+        renyi_efficiency_observed: H₂.₅ / log₂|V⁺|; 0 when only one token occurs.
+        imbalance: D = ½ Σ_v |p_v − 1/|V|| over V (Gowda & May 2020); 0 is even.
+        percentile_frequency: Σ p_v over the ranks of V⁺ from 3 % to 83 %, most frequent first.
+        average_rank: Σ p_v · rank(v), the most frequent token having rank 1 (Limisiewicz 2023).
+    """
+
+    distinct_tokens: int
+    unused_tokens: int
+    rare_tokens: int
+    f95: int
+    type_token_ratio: float
+    shannon_entropy: float
+    shannon_efficiency: float
+    renyi_efficiency: float
+    renyi_efficiency_observed: float
+    imbalance: float
+    percentile_frequency: float
+    average_rank: float
+
+
+def f95(counts: NDArray[np.int64], vocab_size: int) -> int:
+    """The greatest count that at least 95 % of a vocab reach, of counts in descending order."""
+    common = math.ceil(_COMMON_SHARE * vocab_size)
+    return int(counts[common - 1]) if common <= len(counts) else 0
+
+
+def token_distribution(occurrences: NDArray[np.int64], vocab_size: int) -> TokenDistribution:
+    """The figures of a count for each token.
+
+    Args:
+        occurrences: int64, by id; entries that are no id are 0. At least one is not.
+        vocab_size: |V|, at least 2.
+    """
+    counts = np.sort(occurrences[occurrences > 0])[::-1]
+    tokens, distinct = int(counts.sum()), len(counts)
+    shares = counts / tokens
+    shannon = max(0.0, float(-(shares * np.log2(shares)).sum()))
+    renyi = float(np.log2((shares**_RENYI_ORDER).sum()) / (1 - _RENYI_ORDER))
+    first, last = (int(distinct * share) for share in _MIDDLE)
+    return TokenDistribution(
+        distinct_tokens=distinct,
+        unused_tokens=vocab_size - distinct,
+        rare_tokens=int((counts < RARE).sum()),
+        f95=f95(counts, vocab_size),
+        type_token_ratio=distinct / tokens,
+        shannon_entropy=shannon,
+        shannon_efficiency=shannon / math.log2(vocab_size),
+        renyi_efficiency=renyi / math.log2(vocab_size),
+        renyi_efficiency_observed=renyi / math.log2(distinct) if distinct > 1 else 0.0,
+        imbalance=float(
+            (np.abs(shares - 1 / vocab_size).sum() + (vocab_size - distinct) / vocab_size) / 2
+        ),
+        percentile_frequency=float(shares[first:last].sum()),
+        average_rank=float((shares * np.arange(1, distinct + 1)).sum()),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentTokens:
+    """Ordinary tokens that are not UTF-8 alone, as (id, bytes) in the order of ids.
+
+    Attributes:
+        parts: hold only parts of characters; the bytes above 0x7F are among them.
+        mixed: hold a part of a character and whole characters, such as a space and the first byte
+            of a letter: a model that predicts one commits itself to a character it has not chosen.
+    """
+
+    parts: tuple[tuple[int, bytes], ...]
+    mixed: tuple[tuple[int, bytes], ...]
+
+
+def fragment_tokens(ids: Mapping[bytes, int]) -> FragmentTokens:
+    """Find the ordinary tokens that hold parts of characters."""
+    parts: list[tuple[int, bytes]] = []
+    mixed: list[tuple[int, bytes]] = []
+    for token, id_ in sorted(ids.items(), key=lambda one: one[1]):
+        try:
+            token.decode()
+        except UnicodeDecodeError:
+            whole = token.decode(errors="ignore")  # what is left without the parts
+            (mixed if whole else parts).append((id_, token))
+    return FragmentTokens(tuple(parts), tuple(mixed))
+
+
+class Curve(tuple[tuple[int, float], ...]):
+    """(vocab size, value) in order of size; in a notebook it is drawn.
+
+    Example:
+        >>> Curve([(512, 2.5), (1024, 3.0)])
+        512: 2.5, 1,024: 3
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return ", ".join(f"{size:,}: {value:.6g}" for size, value in self)
+
+    def _repr_html_(self) -> str:
+        return curves_in_notebook({"": self}) or "no curve"
+
+
+def has_curve(tokenizer: Tokenizer) -> bool:
+    """Whether the gains of merges give the compression of smaller sizes."""
+    return tokenizer.merges_words and not tokenizer.byte_pairs.has_whole_words
+
+
+def gains_on(tokenizer: Tokenizer, words: WordCounts) -> NDArray[np.int64] | None:
+    """`Tokenizer.merge_gains`; None where there is no curve. Those of several texts add up."""
+    return tokenizer.merge_gains(words) if has_curve(tokenizer) else None
+
+
+def curve_sizes(tokenizer: Tokenizer) -> list[int]:
+    """512, 1024, 2048, … as far as the merges reach, and the size itself."""
+    full = tokenizer.vocab_size
+    without_merges = full - len(tokenizer.merges)
+    sizes = [_FIRST_SIZE << doubling for doubling in range(full.bit_length())]
+    return [size for size in sizes if without_merges <= size < full] + [full]
+
+
+def _curves_of(tokenizer: Tokenizer, size: int, gains: NDArray[np.int64]) -> tuple[Curve, Curve]:
+    """`CompressionReport.curve` and ``merge_gain`` of a text of so many bytes."""
+    sizes = curve_sizes(tokenizer)
+    tokens = _tokens_at(tokenizer, size, gains, sizes)
+    gain = (
+        (sizes[i], 1e6 * (tokens[i - 1] - tokens[i]) / (sizes[i] - sizes[i - 1]) / tokens[-1])
+        for i in range(1, len(sizes))
+    )
+    return Curve((at, size / left) for at, left in zip(sizes, tokens, strict=True)), Curve(gain)
+
+
+def bytes_per_token_at(
+    tokenizer: Tokenizer, size: int, gains: NDArray[np.int64], sizes: Sequence[int]
+) -> Curve:
+    """(vocab size, bytes per token) at given sizes: merges are a prefix order.
+
+    Args:
+        size: bytes of the text.
+        gains: int64 ``[n_merges]`` on that text, from `Tokenizer.merge_gains`.
+
+    Raises:
+        InvalidOption: a size that the merges do not reach.
+    """
+    full = tokenizer.vocab_size
+    least = full - len(gains)
+    for at in sizes:
+        if not least <= at <= full:
+            raise InvalidOption(
+                f"{at:,} ids were asked for",
+                f"the tokenizer has {least:,} without merges, and {full:,} with all",
+                f"choose sizes from {least:,} to {full:,}",
+            )
+    tokens = _tokens_at(tokenizer, size, gains, sizes)
+    return Curve((at, size / left) for at, left in zip(sizes, tokens, strict=True))
+
+
+def _tokens_at(
+    tokenizer: Tokenizer, size: int, gains: NDArray[np.int64], sizes: Sequence[int]
+) -> list[int]:
+    saved = np.concatenate(([0], np.cumsum(gains)))
+    merges = [at - tokenizer.vocab_size + len(gains) for at in sizes]
+    return [size - int(saved[number]) for number in merges]
+
+
+def knee(curve: Sequence[tuple[int, float]]) -> int | None:
+    """The vocab size after which growing pays least: Kneedle (Satopää et al. 2011), offline.
+
+    Both axes are scaled to 0 … 1, the vocab size logarithmically; the knee is the point of the
+    curve that lies highest above the line from its first point to its last. It depends on where
+    the curve ends, so it says where this curve bends and no more.
+
+    Returns:
+        None for fewer than four points or a curve that nowhere lies above that line.
+    """
+    if len(curve) < _FEWEST_POINTS:
+        return None
+    xs = [math.log2(size) for size, _ in curve]
+    ys = [value for _, value in curve]
+    if ys[-1] <= ys[0]:
+        return None
+    heights = [
+        (y - ys[0]) / (ys[-1] - ys[0]) - (x - xs[0]) / (xs[-1] - xs[0])
+        for x, y in zip(xs, ys, strict=True)
+    ]
+    highest = max(range(len(heights)), key=heights.__getitem__)
+    return curve[highest][0] if heights[highest] > 1e-9 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +251,13 @@ class CompressionReport:
     Attributes:
         bytes_per_token: B / T, the compression; higher is better.
         chars_per_token: C / T.
-        fertility: T / W, with words as `WORD_DEFINITION` says.
+        fertility: T / W; words are what is between white space.
         tokens_per_line: T / L.
         compression_ratio_vs_bytes: 1 − T / B.
         vocab_utilization: |V⁺| / |V|, V⁺ the tokens that occur, V the vocab with special tokens.
         unreachable_tokens: ordinary tokens v with encode(decode(v)) ≠ [v].
-        undecodable_tokens: ordinary tokens that are not UTF-8 alone, so that nothing can be said.
             None with other algorithms than byte-level BPE, whose tokens are parts of words.
+        undecodable_tokens: ordinary tokens that are not UTF-8 alone, see `FragmentTokens`.
         mixed_fragment_tokens: those of them that hold whole characters beside a part of one.
         roundtrip_failures: documents d with decode(encode(d)) ≠ d; of byte-level BPE anything but
             0 is a defect, other algorithms keep words and not what is between them.
@@ -77,7 +280,8 @@ class CompressionReport:
         curve: (vocab size, bytes per token) at 512, 1024, 2048, … and the size itself, as if
             training had stopped there (the size itself alone for one with ``ignore_merges``
             whose merges do not make every token, and for other algorithms).
-        merge_gain: see `compression_curve.curves_of`; empty where there is no curve.
+        merge_gain: (vocab size, tokens that one merge saves of a million that the whole tokenizer
+            makes): the mean over the merges since the size before; empty where there is no curve.
         bytes, chars, words, lines, tokens, documents: the denominators.
         pre_tokens, distinct_pre_tokens: further denominators.
         vocab_size: |V|.
@@ -139,6 +343,12 @@ class CompressionReport:
         drawn = curves_in_notebook({"": self.curve})
         return f"{Table((), list(facts.items())).html(measured_on)}{drawn}"
 
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Every figure by the name of its metric; those that mean something."""
+        figures = {name: attrgetter(key)(self) for key, name in NAMES.items()}
+        return {name: float(figure) for name, figure in figures.items() if figure is not None}
+
     def as_dict(self) -> dict[str, Any]:
         """Everything as JSON values, with the definitions the figures rest on."""
         return asdict(self) | {
@@ -183,35 +393,29 @@ def evaluate(tokenizer: Tokenizer, documents: Iterable[str | bytes]) -> Compress
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VocabFigures:
-    """What can be said of a tokenizer without any text.
+    """What can be said of a tokenizer without any text."""
 
-    Attributes:
-        unreachable, undecodable, mixed: as in `CompressionReport`.
-        lengths: int64: bytes of every ordinary token.
-        unknown, high_bytes: ids of the unknown token, and of single bytes above 0x7F.
-    """
-
-    unreachable: int | None
+    unreachable: int | None  # this and the next two: as in `CompressionReport`
     undecodable: int
     mixed: int
-    lengths: NDArray[np.int64]
-    unknown: list[int]
-    high_bytes: list[int]
+    lengths: NDArray[np.int64]  # bytes of every ordinary token
+    unknown: list[int]  # the id of the unknown token
+    high_bytes: list[int]  # ids of single bytes above 0x7F
 
 
 def vocab_figures(tokenizer: Tokenizer) -> VocabFigures:
     """Look at the vocab of a tokenizer; once for all texts."""
     ordinary = tokenizer.spec.ids
     unknown = getattr(tokenizer.algorithm, "unknown", None)
-    by_bytes = tokenizer.merges_words
     fragments = fragment_tokens(ordinary)
+    high = (bytes([byte]) for byte in range(0x80, 0x100))
     return VocabFigures(
-        len(unreachable_tokens(tokenizer.encoder, ordinary)) if by_bytes else None,
+        len(unreachable_tokens(tokenizer.encoder, ordinary)) if tokenizer.merges_words else None,
         len(fragments.parts) + len(fragments.mixed),
         len(fragments.mixed),
         np.fromiter(map(len, ordinary), np.int64, len(ordinary)),
         [] if unknown is None else [tokenizer.token_to_id(unknown)],
-        [ordinary[byte] for byte in _HIGH if byte in ordinary],
+        [ordinary[byte] for byte in high if byte in ordinary],
     )
 
 
@@ -243,7 +447,7 @@ def report(
     bits = tokens * distribution.shannon_entropy  # the length of their code
     curve, merge_gain = Curve([(tokenizer.vocab_size, size / tokens)]), Curve()
     if gains is not None:
-        curve, merge_gain = curves_of(tokenizer, size, gains)
+        curve, merge_gain = _curves_of(tokenizer, size, gains)
     return CompressionReport(
         bytes_per_token=size / tokens,
         chars_per_token=text.chars / tokens,
@@ -270,13 +474,113 @@ def report(
         decode_mb_per_second=size / 1e6 / max(measured.decode_seconds, 1e-9),
         curve=curve,
         merge_gain=merge_gain,
-        bytes=size,
-        chars=text.chars,
-        words=text.words,
-        lines=text.lines,
         tokens=tokens,
-        documents=text.documents,
         pre_tokens=pre_tokens.total,
         distinct_pre_tokens=len(pre_tokens),
         vocab_size=tokenizer.vocab_size,
+        **asdict(text),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GoldWord:
+    """A word and the morphs it consists of; joined, these are the word."""
+
+    word: str
+    morphs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundaryScores:
+    """Boundaries inside words, counted over all words together (micro-averaged).
+
+    Precision and recall are those of Morfessor's evaluation (Virpioja et al. 2011) and of
+    MorphScore (Arnett et al. 2025).
+    """
+
+    words: int
+    gold: int  # boundaries between morphs
+    found: int  # places where a token ends inside a word
+    right: int  # those of them that are boundaries between morphs
+    whole: int  # words in one token
+
+    @property
+    def precision(self) -> float:
+        """right / found; NaN where no word is cut."""
+        return self.right / self.found if self.found else float("nan")
+
+    @property
+    def recall(self) -> float:
+        """right / gold; NaN where no word has two morphs."""
+        return self.right / self.gold if self.gold else float("nan")
+
+    @property
+    def f1(self) -> float:
+        """2 · right / (found + gold), the harmonic mean of both."""
+        both = self.found + self.gold
+        return 2 * self.right / both if both else float("nan")
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The figures by their names; those that are known."""
+        figures = {
+            "morphology/boundary_precision": self.precision,
+            "morphology/boundary_recall": self.recall,
+            "morphology/boundary_f1": self.f1,
+            "morphology/words_in_one_token": self.whole / self.words if self.words else self.f1,
+            "morphology/words": float(self.words),
+        }
+        return {name: value for name, value in figures.items() if value == value}
+
+
+def boundary_scores(tokenizer: Tokenizer, gold: Iterable[GoldWord]) -> BoundaryScores:
+    """Encode each word as it stands in a text, after a space, and compare its cuts with the gold.
+
+    The space is no part of the word: where a tokenizer joins it to the first token, or makes it a
+    token of its own, is no boundary. A token that ends within a character is one that is wrong.
+    """
+    words = morphs = found = right = whole = 0
+    for one in gold:
+        places = tokenizer.encode_with_offsets(f" {one.word}").byte_offsets
+        size = len(one.word.encode())
+        cuts = {end - 1 for end in places[:, 1].tolist()} & set(range(1, size))
+        boundaries = set(accumulate(len(morph.encode()) for morph in one.morphs[:-1]))
+        words += 1
+        morphs += len(boundaries)
+        found += len(cuts)
+        right += len(cuts & boundaries)
+        whole += not cuts
+    return BoundaryScores(words, morphs, found, right, whole)
+
+
+def read_gold(path: Path) -> list[GoldWord]:
+    """Read a segmentation; empty lines and those that begin with ``#`` are left out.
+
+    Raises:
+        InvalidOption: no such file, too large, not UTF-8, or a line that is something else.
+    """
+    try:
+        lines = read_file(path, _LARGEST_GOLD, pipes=True).decode().split("\n")
+    except (OSError, ValueError) as error:
+        raise _unusable(path, getattr(error, "strerror", None) or str(error)) from error
+    gold = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        word, tab, segmented = line.rstrip("\r").partition("\t")
+        morphs = tuple(segmented.split())
+        if not tab or "".join(morphs) != word or not word:
+            raise _unusable(path, f"line {number} is {line[:80]!r}")
+        gold.append(GoldWord(word, morphs))
+    if not gold:
+        raise _unusable(path, "it has no word")
+    return gold
+
+
+def _unusable(path: Path, reason: str) -> InvalidOption:
+    return InvalidOption(
+        f"the morphs in {path} cannot be used: {reason}",
+        "accepted is UTF-8 with a word, a tab and its morphs with spaces between them on each "
+        "line, where the morphs together are the word: unhappiness<tab>un happi ness",
+        f"mend {path}",
     )

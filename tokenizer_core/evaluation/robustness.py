@@ -1,7 +1,7 @@
 """What a tokenizer makes of perturbed documents: more tokens, and other boundaries between them.
 
 Every kind of `PERTURBATIONS` is applied to the same documents, and all tokenizers encode the
-result. Knows no files, no versions and no rules. Definitions: docs/evaluation.md.
+result. Definitions: docs/evaluation.md.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.digests import digest_of_bytes
 from bpeline.tokenizer_core.errors import EmptyCorpus
-from bpeline.tokenizer_core.evaluation.bootstrap import (
+from bpeline.tokenizer_core.evaluation.measuring import (
+    TextSize,
     percentile_interval,
     resampled_sums,
 )
@@ -28,18 +29,15 @@ from bpeline.tokenizer_core.evaluation.metric_names import (
     CONFIDENCE,
     FEWEST_RESAMPLED,
     ROBUSTNESS_FIGURES,
-    robustness_name,
 )
 from bpeline.tokenizer_core.evaluation.perturbations import (
     EDITION,
     FAMILIES,
     PERTURBATIONS,
-    Perturbation,
-)
-from bpeline.tokenizer_core.evaluation.perturbed_text import (
     CharacterText,
     EditedText,
     Mask,
+    Perturbation,
     Places,
 )
 from bpeline.tokenizer_core.evaluation.suite import EvaluationText
@@ -58,10 +56,8 @@ _Counts = NDArray[np.int64]
 class Estimate:
     """A figure with the ends of its interval.
 
-    Attributes:
-        value: on all documents.
-        low, high: the 95 % percentile interval, by resampling documents; None where fewer than
-            `FEWEST_RESAMPLED` of them were changed.
+    The 95 % percentile interval by resampling documents; None where fewer than `FEWEST_RESAMPLED`
+    of them were changed.
     """
 
     value: float
@@ -71,20 +67,13 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What a kind did to the documents, whoever encodes them.
-
-    Attributes:
-        family, rate: of the kind.
-        changes: edits.
-        documents: how many have one.
-        bytes, chars: of all documents afterwards.
-    """
+    """What a kind did to the documents."""
 
     family: str
     rate: float
-    changes: int
-    documents: int
-    bytes: int
+    changes: int  # edits
+    documents: int  # how many have one
+    bytes: int  # this and the next: of all documents afterwards
     chars: int
 
 
@@ -117,28 +106,18 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class FamilyEffect:
-    """The kinds of a family that changed something, together.
+    """The kinds of a family that changed something, together."""
 
-    Attributes:
-        inflation: the mean of theirs.
-        stability, agreement: over their boundaries together.
-    """
-
-    inflation: Estimate
+    inflation: Estimate  # the mean of theirs; the next two: over their boundaries together
     stability: Estimate | None
     agreement: Estimate | None
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """One tokenizer on all perturbations.
+    """One tokenizer on all perturbations that changed something."""
 
-    Attributes:
-        tokens: T, of the documents as they are.
-        kinds, families: effects by name, of kinds that changed something.
-    """
-
-    tokens: int
+    tokens: int  # of the documents as they are
     kinds: Mapping[str, Effect]
     families: Mapping[str, FamilyEffect]
 
@@ -146,7 +125,7 @@ class Encoded:
     def metrics(self) -> dict[str, float]:
         """The figures of families by the names of metrics."""
         return {
-            robustness_name(family, figure): estimate.value
+            f"robustness/{family}_{figure}": estimate.value
             for family, effect in self.families.items()
             for figure in ROBUSTNESS_FIGURES
             if (estimate := getattr(effect, figure)) is not None
@@ -157,30 +136,23 @@ class Encoded:
 class Robustness:
     """What was perturbed and what came of it.
 
+    Figures are comparable only with equal ``edition``, ``digest``, ``seed`` and ``unicode``.
+
     Attributes:
-        edition: of the table of kinds; figures of different editions are not comparable, nor are
-            those of different ``digest``, ``seed`` or ``unicode``.
-        digest: of the documents that were perturbed.
-        seed: of the random choices.
-        unicode: the version of Unicode that says what a letter is.
-        documents, bytes, chars: of the documents that were perturbed, as they are.
-        applied: by kind, those alone that changed something.
-        not_applied: kinds that found nothing to change: nothing is known of them.
-        tokenizers: by label; "" is the one evaluated.
         differences: by label of another tokenizer and by family, the inflation of the one evaluated
             less that of the other, in pairs; below 0 the one evaluated is the more robust.
     """
 
-    edition: int
-    digest: str
-    seed: int
-    unicode: str
-    documents: int
+    edition: int  # of the table of kinds
+    digest: str  # of the documents that were perturbed
+    seed: int  # of the random choices
+    unicode: str  # the version of Unicode that says what a letter is
+    documents: int  # this and the next two: of the documents that were perturbed, as they are
     bytes: int
     chars: int
-    applied: Mapping[str, Applied]
-    not_applied: tuple[str, ...]
-    tokenizers: Mapping[str, Encoded]
+    applied: Mapping[str, Applied]  # by kind, without `not_applied`
+    not_applied: tuple[str, ...]  # kinds that found nothing to change
+    tokenizers: Mapping[str, Encoded]  # by label; "" is the one evaluated
     differences: Mapping[str, Mapping[str, Estimate]]
 
     def as_record(self) -> dict[str, Any]:
@@ -238,7 +210,9 @@ def measure_robustness(
         done = zip(PERTURBATIONS, pool.map(perturb, PERTURBATIONS), strict=True)
         found = {kind.name: one for kind, one in done if one is not None}
     applied = {name: one for name, (one, _) in found.items()}
-    size = _Size(int(text.data.size - text.documents), len(text.points) - text.documents)
+    size = TextSize(
+        text.documents, text.data.size - text.documents, len(text.points) - text.documents
+    )
     # Of each tokenizer the tokens of each document, then the counts of each kind.
     values = [
         np.concatenate((one.tokens[None], *(counts[place] for _, counts in found.values())))
@@ -332,12 +306,6 @@ def _nothing_to_perturb() -> EmptyCorpus:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Size:
-    bytes: int
-    chars: int
-
-
 def _applied(
     kind: Perturbation, text: CharacterText, edited: EditedText, begins: Places
 ) -> Applied:
@@ -425,7 +393,7 @@ class _Judged:
             sums[:, first::4] for first in range(1, 5)
         )
 
-    def encoded(self, size: _Size) -> Encoded:
+    def encoded(self, size: TextSize) -> Encoded:
         return Encoded(
             tokens=int(self._tokens[0]),
             kinds={kind: self._effect(place, size) for place, kind in enumerate(self._kinds)},
@@ -458,7 +426,7 @@ class _Judged:
         }
         return {family: columns for family, columns in of.items() if columns}
 
-    def _effect(self, place: int, size: _Size) -> Effect:
+    def _effect(self, place: int, size: TextSize) -> Effect:
         applied, tokens = self._applied[self._kinds[place]], int(self._perturbed[0, place])
         before = int(self._tokens[0])
         return Effect(

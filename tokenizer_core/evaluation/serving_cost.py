@@ -1,17 +1,25 @@
 """What a byte of text costs a model: FLOPs of its shape for each token, and tokens for each byte.
 
 The forward FLOPs are those of marin-community/marin, ``experiments/tokenize/flop_equivalent.py``
-(pull request 6916): 2 for each weight that a token passes, attention to what stands before it,
-and the output layer, which grows with the vocabulary. Knows no tokenizer and no file.
+(pull request 6916): 2 for each weight that a token passes, attention to what comes before it, and
+the output layer, which grows with the vocabulary.
 """
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
 
+from bpeline.tokenizer_core.arguments import checked
+from bpeline.tokenizer_core.bounded_files import parse_json, parse_toml, read_file
+from bpeline.tokenizer_core.digests import digest_of_bytes
 from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.evaluation.metric_names import SERVING
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +54,9 @@ class ModelShape:
     full_attention_every: int = 1
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
-            value = getattr(self, name)
+        for field in fields(self):
+            name, value = field.name, getattr(self, field.name)
+            least = 1 if field.default is MISSING else field.default
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise InvalidOption(
                     f"{name} of the model is {value!r}",
@@ -86,33 +95,34 @@ class ModelShape:
         return tokens * (4 * self.heads * self.head_size + 3 * self.heads)
 
 
+LARGEST_FILE = 1 << 20  # bytes of a file with a shape
 MULTIPLE = 128  # sizes that models have
 _EACH_DOUBLING = 2**0.25
-_LEAST = {
-    "hidden_size": 1, "layers": 1, "heads": 1, "kv_heads": 1, "head_size": 1, "expert_size": 1,
-    "context": 1, "experts_used": 1, "experts": 0, "shared_size": 0, "window": 0,
-    "full_attention_every": 1,
-}  # fmt: skip
 MODEL_SHAPES = {
     "llama-3.2-1b": ModelShape(2048, 16, 32, 8, 64, 8192, 8192),
     "llama-3.1-8b": ModelShape(4096, 32, 32, 8, 128, 14336, 8192),
     "llama-3.1-70b": ModelShape(8192, 80, 64, 8, 128, 28672, 8192),
-    # The target of the pull request above.
-    "marin-moe": ModelShape(
-        6144,
-        64,
-        48,
-        8,
-        128,
-        3072,
-        16384,
-        experts_used=8,
-        experts=256,
-        shared_size=6144,
-        window=4096,
-        full_attention_every=6,
-    ),
+    # The target of the pull request.
+    "marin-moe": ModelShape(6144, 64, 48, 8, 128, 3072, 16384, 8, 256, 6144, 4096, 6),
 }
+_FIELDS = tuple(field.name for field in fields(ModelShape))
+_USUAL = {field.name: field.default for field in fields(ModelShape)}
+_NEEDED = tuple(field.name for field in fields(ModelShape) if field.default is MISSING)
+# What the same sizes are called in the config.json of a model for `transformers`.
+_OF_TRANSFORMERS = {
+    "hidden_size": "hidden_size",
+    "num_hidden_layers": "layers",
+    "num_attention_heads": "heads",
+    "num_key_value_heads": "kv_heads",
+    "head_dim": "head_size",
+    "intermediate_size": "expert_size",
+    "max_position_embeddings": "context",
+}
+# Models that have one of these are shaped otherwise than a `ModelShape` can say.
+_OTHERWISE = (
+    "num_local_experts", "num_experts", "n_routed_experts", "moe_intermediate_size", "kv_lora_rank",
+    "layer_types", "sliding_window", "is_encoder_decoder", "text_config",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +130,6 @@ class ServingCost:
     """What text costs with one vocabulary.
 
     Attributes:
-        vocab_size: ids.
         bytes_per_token: on the text that was measured.
         flops_per_token: forward.
         vocab_share: of these what the output layer takes.
@@ -145,17 +154,11 @@ class ServingCost:
 
 @dataclass(frozen=True, slots=True)
 class CheapestSize:
-    """The size at which text costs least, of those that were asked about.
+    """The size at which text costs least, of some."""
 
-    Attributes:
-        costs: of all sizes, the smallest first.
-        best: the cheapest.
-        at_edge: ``smallest`` or ``largest`` where it is one of these: beyond it may be cheaper.
-    """
-
-    costs: tuple[ServingCost, ...]
+    costs: tuple[ServingCost, ...]  # of all sizes, the smallest first
     best: ServingCost
-    at_edge: str
+    at_edge: str  # ``smallest`` or ``largest`` where it is one of these: beyond it may be cheaper
 
     def near(self, share: float = 0.01) -> tuple[int, int]:
         """The smallest and the largest size around the cheapest that cost at most so much more."""
@@ -202,3 +205,104 @@ def cheapest_size(shape: ModelShape, curve: Sequence[tuple[int, float]]) -> Chea
     best = min(costs, key=lambda cost: cost.flops_per_byte)
     edges = {costs[0].vocab_size: "smallest", costs[-1].vocab_size: "largest"}
     return CheapestSize(costs, best, edges.get(best.vocab_size, ""))
+
+
+@dataclass(frozen=True, slots=True)
+class NamedShape:
+    """A model shape and what to call it.
+
+    Figures of a model shape have the shape in their name, `serving/flops_per_byte.llama-3.2-1b`, so
+    that figures of two shapes are never compared as if they were of one.
+    """
+
+    title: str
+    shape: ModelShape
+
+    def __str__(self) -> str:
+        told = {name: getattr(self.shape, name) for name in _FIELDS}
+        sizes = ", ".join(
+            f"{name} {told[name]:,}" for name in _FIELDS if told[name] != _USUAL.get(name)
+        )
+        return f"{self.title} ({sizes})"
+
+    @property
+    def label(self) -> str:
+        """The shape in the name of a metric: that of `MODEL_SHAPES` with these sizes, else what it
+        is called and a digest of its sizes."""
+        for name, shape in MODEL_SHAPES.items():
+            if shape == self.shape:
+                return name
+        said = re.sub(r"[^A-Za-z0-9_-]+", "_", Path(self.title).stem).strip("_")[:24]
+        sizes = json.dumps(asdict(self.shape), sort_keys=True).encode()
+        return f"{said or 'model'}-{digest_of_bytes(sizes)[:8]}"
+
+    def metric(self, name: str) -> str:
+        """What one of `SERVING` is called where it is of this shape."""
+        return f"{name}.{self.label}"
+
+    def figures(self, vocab_size: int, bytes_per_token: float) -> dict[str, float]:
+        """What text costs this model: each figure of `SERVING`, by its name with the shape."""
+        cost = ServingCost.of(self.shape, vocab_size, bytes_per_token)
+        return {self.metric(name): float(getattr(cost, key)) for name, key in SERVING.items()}
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values: what it is called, and its sizes."""
+        return {"title": self.title, "label": self.label, **asdict(self.shape)}
+
+
+@checked
+def model_shape(typed: str, directory: Path | None = None) -> NamedShape:
+    """The shape of a model.
+
+    Args:
+        typed: one of `MODEL_SHAPES`; a .toml or .json file with the fields of `ModelShape`; or the
+            config.json of a dense model.
+        directory: what the path of a file is relative to; the current one when None.
+
+    Raises:
+        InvalidOption: neither, or a file that leaves sizes open.
+    """
+    if typed in MODEL_SHAPES:
+        return NamedShape(typed, MODEL_SHAPES[typed])
+    path = (directory or Path()) / Path(typed).expanduser()
+    try:
+        text = read_file(path, LARGEST_FILE, pipes=True)
+        content = parse_toml(text) if path.suffix == ".toml" else parse_json(text)
+        if not isinstance(content, dict):
+            raise ValueError("it holds no table")
+    except (OSError, ValueError) as error:
+        raise _unusable(typed, f"cannot be read: {error}") from error
+    if "num_hidden_layers" in content:
+        content = _of_config(typed, content)
+    unknown = content.keys() - set(_FIELDS)
+    if unknown:
+        raise _unusable(typed, f"says {', '.join(sorted(unknown))}")
+    try:
+        return NamedShape(path.name, ModelShape(**content))
+    except TypeError as error:
+        missing = [name for name in _NEEDED if name not in content]
+        raise _unusable(typed, f"does not say {', '.join(missing)}") from error
+
+
+def _of_config(typed: str, content: dict[str, Any]) -> dict[str, Any]:
+    told = {key: value for key, value in content.items() if value is not None}
+    otherwise = [key for key in _OTHERWISE if told.get(key)]
+    if otherwise:
+        raise _unusable(
+            typed, f"is of a model with {', '.join(otherwise)}, which config.json says in many ways"
+        )
+    sizes = {ours: told[key] for key, ours in _OF_TRANSFORMERS.items() if key in told}
+    sizes.setdefault("kv_heads", sizes.get("heads", 0))
+    if "head_size" not in sizes and {"hidden_size", "heads"} <= sizes.keys():
+        sizes["head_size"] = sizes["hidden_size"] // max(sizes["heads"], 1)
+    return sizes
+
+
+def _unusable(typed: str, why: str) -> InvalidOption:
+    return InvalidOption(
+        f"the model shape {typed!r} {why}",
+        f"names are {', '.join(MODEL_SHAPES)}; a .toml or .json file has "
+        f"{', '.join(_NEEDED)}, and perhaps {', '.join(_FIELDS[len(_NEEDED) :])}; or name the "
+        "config.json of a dense model",
+        f"type `--model-shape {next(iter(MODEL_SHAPES))}`",
+    )

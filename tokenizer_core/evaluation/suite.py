@@ -1,7 +1,6 @@
-"""A tokenizer measured on named texts, slice by slice, beside others: the suite of figures.
+"""A tokenizer measured on named texts, slice by slice, beside others.
 
-A slice is one text, or all texts of one language or domain; ``all`` is everything. Knows no files,
-no versions and no rules.
+A slice is one text, or all texts of one language or domain; ``all`` is everything.
 """
 
 from __future__ import annotations
@@ -14,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.charts import curves_in_notebook
-from bpeline.tokenizer_core.evaluation.bootstrap import resampled_changes
-from bpeline.tokenizer_core.evaluation.compression_curve import Curve, gains_on
-from bpeline.tokenizer_core.evaluation.measuring import Measured, added, measure
+from bpeline.tokenizer_core.evaluation.drift import divergence
+from bpeline.tokenizer_core.evaluation.measuring import Measured, added, measure, resampled_changes
 from bpeline.tokenizer_core.evaluation.metric_names import (
     ALL,
     BYTES_PER_TOKEN,
@@ -24,41 +22,33 @@ from bpeline.tokenizer_core.evaluation.metric_names import (
     FEWEST_RESAMPLED,
     LABELS,
     SHOWN_PER_SLICE,
-    figures_of,
 )
-from bpeline.tokenizer_core.evaluation.metrics import CompressionReport, report, vocab_figures
-from bpeline.tokenizer_core.evaluation.parity import Parity, parity
-from bpeline.tokenizer_core.evaluation.word_drift import divergence
+from bpeline.tokenizer_core.evaluation.metrics import (
+    CompressionReport,
+    Curve,
+    gains_on,
+    report,
+    vocab_figures,
+)
 from bpeline.tokenizer_core.tables import Table
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationText:
-    """One named text to measure on.
-
-    Attributes:
-        name: of the text, and of its slice.
-        documents: UTF-8; read once.
-        language, domain: labels; texts with the same label also make a slice.
-    """
+    """One named text to measure on; texts with the same label also make a slice."""
 
     name: str
-    documents: Iterable[bytes]
+    documents: Iterable[bytes]  # UTF-8; read once
     language: str | None = None
     domain: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A part of the texts.
+    """A part of the texts, by their names."""
 
-    Attributes:
-        name: ``all``, a text's name, ``language:de`` or ``domain:news``.
-        texts: which texts it consists of.
-    """
-
-    name: str
+    name: str  # ``all``, a text's name, ``language:de`` or ``domain:news``
     texts: tuple[str, ...]
 
 
@@ -92,23 +82,31 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Opponent:
-    """Another tokenizer on the same documents.
-
-    Attributes:
-        digest, vocab_size: which one.
-        pattern: name or regex of its split pattern.
-        normalizer, remarks: see `TokenizerSpec`.
-        slices: what it measured, by slice.
-        changes: from it to the tokenizer evaluated, by slice.
-    """
+    """Another tokenizer on the same documents."""
 
     digest: str
     vocab_size: int
-    pattern: str
-    normalizer: str
+    pattern: str  # name or regex of its split pattern
+    normalizer: str  # this and remarks: see `TokenizerSpec`
     remarks: tuple[str, ...]
     slices: Mapping[str, Measurement]
-    changes: Mapping[str, Change]
+    changes: Mapping[str, Change]  # from it to the tokenizer evaluated, by slice
+
+
+@dataclass(frozen=True, slots=True)
+class Parity:
+    """Inequality of the costs c_l = tokens / bytes of several slices.
+
+    Attributes:
+        gini: Σᵢ Σⱼ |cᵢ − cⱼ| / (2 n² μ); 0 is equal (Foroutan, Meister et al. 2025).
+        max_over_min: the dearest slice over the cheapest.
+        dearest, cheapest: which these are.
+    """
+
+    gini: float
+    max_over_min: float
+    dearest: str
+    cheapest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +120,8 @@ class Evaluation:
         opponents: the others, by label.
         parity: how equally languages are treated; None below two of them.
         premiums: language → T_l / T of the cheapest, on parallel text alone (Petrov et al. 2023).
-        divergences: (language, language) → Jensen–Shannon divergence of their tokens, in bits: 0
-            when every token has the same share in both, 1 when none occurs in both (Limisiewicz
-            2023 reads it as the overlap of languages).
+        divergences: (language, language) → Jensen–Shannon divergence of their tokens, in bits
+            (Limisiewicz 2023 reads it as the overlap of languages).
     """
 
     report: CompressionReport
@@ -183,7 +180,7 @@ def evaluate_texts(
     slices = {label: _measurements(by_slice, label) for label in contestants}
     changes = {
         names: {
-            label: token_change(one[0].document_tokens, found[""][0].document_tokens)
+            label: token_changes(one[0].document_tokens, [found[""][0].document_tokens])[0]
             for label, one in found.items()
             if label
         }
@@ -223,12 +220,7 @@ def evaluate_texts(
 
 
 def slices_shown(slices: Mapping[str, Measurement], caption: str = "") -> str:
-    """What a notebook shows of slices: a row for each, and their curves.
-
-    Args:
-        slices: what was measured, by slice.
-        caption: of the table.
-    """
+    """What a notebook shows of slices: a row for each, and their curves."""
     shown = ("evaluated/documents", "evaluated/bytes", *SHOWN_PER_SLICE)
     rows = [
         (name, *("" if key not in one.metrics else f"{one.metrics[key]:,.6g}" for key in shown))
@@ -257,31 +249,14 @@ def distinct_parts(parts: Sequence[Slice]) -> list[Slice]:
 
 
 def gini_of_texts(parts: Sequence[Slice], measurements: Mapping[str, Measurement]) -> float | None:
-    """How unequally texts are treated, by the tokens per byte of each; None below two of them.
-
-    Args:
-        parts: as in `Evaluation`. measurements: of these slices.
-    """
+    """How unequally texts are treated, by the tokens per byte of each; None below two of them."""
     texts = [part for part in distinct_parts(parts)[1:] if len(part.texts) == 1]
     costs = {one.name: 1 / measurements[one.name].metrics[BYTES_PER_TOKEN] for one in texts}
     return parity(costs).gini if len(costs) > 1 else None
 
 
-def token_change(first: NDArray[np.int64], second: NDArray[np.int64]) -> Change:
-    """From the tokens that one tokenizer makes of some documents to those of another.
-
-    Args:
-        first, second: int64 ``[documents]``, of the same documents.
-    """
-    return token_changes(first, [second])[0]
-
-
 def token_changes(first: NDArray[np.int64], others: Sequence[NDArray[np.int64]]) -> list[Change]:
-    """The same to each of several others.
-
-    Args:
-        first, others: int64 ``[documents]`` each, of the same documents.
-    """
+    """From the tokens of each document by one tokenizer to those by each of several others."""
     filled = first > 0
     documents = int(filled.sum())
     changes = []
@@ -297,6 +272,23 @@ def token_changes(first: NDArray[np.int64], others: Sequence[NDArray[np.int64]])
             )
         )
     return changes
+
+
+def parity(costs: Mapping[str, float]) -> Parity:
+    """Compare the costs of slices.
+
+    Bytes per character differ by script, so costs of different scripts are comparable only
+    between tokenizers, or on parallel text.
+
+    Args:
+        costs: tokens per byte by slice, at least one, all above 0.
+    """
+    ordered = sorted(costs, key=costs.__getitem__)
+    values = [costs[label] for label in ordered]
+    number, total = len(values), sum(values)
+    # Of sorted values Σᵢ Σⱼ |cᵢ − cⱼ| = 2 Σ (2i − n − 1) cᵢ, i from 1.
+    spread = sum((2 * place - number + 1) * value for place, value in enumerate(values))
+    return Parity(spread / (number * total), values[-1] / values[0], ordered[-1], ordered[0])
 
 
 class _Contestant:
@@ -325,8 +317,7 @@ def _measurements(
 ) -> dict[str, Measurement]:
     reports = {name: found[label][1] for name, found in by_slice.items()}
     return {
-        name: Measurement(figures_of(one), one.curve, one.merge_gain)
-        for name, one in reports.items()
+        name: Measurement(one.metrics, one.curve, one.merge_gain) for name, one in reports.items()
     }
 
 

@@ -1,26 +1,310 @@
-"""How often tokens come about and are left in counted words, and what that says of the vocab."""
+"""Where tokens come about: in which words and documents, how often, and what that says of a vocab.
+
+A token *comes about* in a word when it is among the word's ids in the end or is part of a longer
+token that is: the merges that lead to it fired there. So the final ids of words and the tree of
+merges say which tokens came about where.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.counting import WordCounts
-from bpeline.tokenizer_core.evaluation.compression_curve import curve_sizes
-from bpeline.tokenizer_core.evaluation.made_tokens import MadeTokens
-from bpeline.tokenizer_core.evaluation.token_distribution import RARE, f95
+from bpeline.tokenizer_core.corpus import ChunkText, Reading, documents_between, sections_of
+from bpeline.tokenizer_core.counting import WordCounts, count_spans
+from bpeline.tokenizer_core.encoding import BytePairEncoder
+from bpeline.tokenizer_core.evaluation.metrics import RARE, curve_sizes, f95, has_curve
+from bpeline.tokenizer_core.kernels.counting.word_rows import (
+    LEAST,
+    MOST,
+    SUM,
+    join_values,
+    mark_rows,
+)
+from bpeline.tokenizer_core.processors import available_processors
+from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
+NOWHERE = np.iinfo(np.int64).max
 JUNK_SHARE = 0.9  # Chizhov et al. 2024 ("BPE Gets Picky") try thresholds from 0.6 to 0.9
-ENOUGH = 100  # occurrences that nearly every token should have (Gowda & May 2020)
 _WORDS_AT_A_TIME = 1 << 18
+_BYTES_AT_A_TIME = 4 << 20
+
+
+class MergeTree:
+    """The parts of every token, as far as merges make it of parts.
+
+    Where several merges make the same token, which foreign tokenizers have, all their parts count.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.size = tokenizer.spec.largest_id + 1
+        self.is_exact = True  # each token is made of two parts in one way only, or of none
+        self._levels: list[tuple[NDArray[np.int64], ...]] = []
+        if not has_curve(tokenizer):
+            return  # words, or some of them, become tokens without merges
+        lengths = np.zeros(self.size, np.int64)
+        for id_, token in tokenizer.vocab.items():
+            lengths[id_] = len(token)
+        columns = np.stack(tokenizer.merge_ids)
+        self.is_exact = len(np.unique(columns[2])) == columns.shape[1]
+        order = np.argsort(-lengths[columns[2]], kind="stable")
+        columns, lengths = columns[:, order], lengths[columns[2, order]]
+        # Parts are shorter than what they make: of one length none is part of another.
+        for level in np.split(columns, np.flatnonzero(np.diff(lengths)) + 1, axis=1):
+            self._levels.append((level[0], level[1], level[2]))
+
+    def pass_down(self, values: NDArray[np.int64], joined: np.ufunc) -> None:
+        """Join the value of every token to those of its parts, from the longest tokens down.
+
+        Args:
+            values: int64 ``[size]``, changed in place.
+            joined: `np.minimum`, `np.maximum` or `np.add`.
+        """
+        for left, right, results in self._levels:
+            joined.at(values, left, values[results])
+            joined.at(values, right, values[results])
+
+    def made_of(self, tokens: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """By id: whether a token is one of these or has one of them among its parts."""
+        made = np.zeros(self.size, np.bool_)
+        made[tokens] = True
+        for left, right, results in reversed(self._levels):
+            made[results[made[left] | made[right]]] = True
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class MadeTokens:
+    """Which tokens come about in each of some words."""
+
+    tree: MergeTree
+    ids: NDArray[np.uint32]  # the tokens that the words are left with, word after word
+    ends: NDArray[np.int64]  # [words]: how many these are up to the end of each word
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, words: WordCounts) -> MadeTokens:
+        """Encode words, which the tokenizer's pattern has cut; on all processors."""
+
+        def encoded(begin: int) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+            some = words.between(begin, begin + _WORDS_AT_A_TIME)
+            ids, ends = tokenizer.encoder.encode_rows(some.word_bytes, some.offsets)
+            return ids, np.diff(ends, prepend=0)
+
+        begins = range(0, max(len(words), 1), _WORDS_AT_A_TIME)
+        with ThreadPoolExecutor(available_processors(), "encode words") as threads:
+            ids, lengths = zip(*threads.map(encoded, begins), strict=True)
+        return cls(MergeTree(tokenizer), np.concatenate(ids), np.cumsum(np.concatenate(lengths)))
+
+    def smallest(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """By id: the smallest value of a word in which the token comes about, or `NOWHERE`.
+
+        Args:
+            values: int64 ``[words]``, not negative.
+        """
+        smallest = self._joined(LEAST, values, NOWHERE)
+        self.tree.pass_down(smallest, np.minimum)
+        return smallest
+
+    def largest(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """By id: the largest value of a word in which the token comes about, or −1."""
+        largest = self._joined(MOST, values, -1)
+        self.tree.pass_down(largest, np.maximum)
+        return largest
+
+    def totals(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """By id: the sum of the values of all words that are left with the token.
+
+        A word that is left with a token twice adds twice.
+        """
+        return self._joined(SUM, values, 0)
+
+    def rows_making(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The words in which some token of these comes about, ascending (int64)."""
+        rows = np.empty(len(self.ends), np.bool_)
+        mark_rows(self.ids, self.ends, self.tree.made_of(tokens), rows)
+        return np.flatnonzero(rows).astype(np.int64)
+
+    def take(self, rows: NDArray[np.int64]) -> MadeTokens:
+        """The same of some words alone."""
+        begins = np.concatenate((np.zeros(1, np.int64), self.ends[:-1]))[rows]
+        lengths = self.ends[rows] - begins
+        ends = np.cumsum(lengths)
+        places = np.arange(lengths.sum()) + np.repeat(begins - (ends - lengths), lengths)
+        return MadeTokens(self.tree, self.ids[places], ends)
+
+    def _joined(self, how: int, values: NDArray[np.int64], none: int) -> NDArray[np.int64]:
+        """By id: the values of all words that are left with the token, joined."""
+        found = np.full(self.tree.size, none, np.int64)
+        join_values(self.ids, self.ends, np.require(values, np.int64, ["C", "W"]), how, found)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class MakingWord:
+    """A word in which a token comes about."""
+
+    word: bytes
+    count: int  # its occurrences
+    times: int  # how often one of them makes the token
+
+    @property
+    def made(self) -> int:
+        """How often the word makes the token in all."""
+        return self.count * self.times
+
+
+def making_words(tokenizer: Tokenizer, id_: int, words: WordCounts) -> list[MakingWord]:
+    """The words in which a token comes about, those that make it most often first.
+
+    It comes about where its merge fires, whether or not a later merge takes it in; so the words
+    are encoded with the merges up to its own.
+
+    Args:
+        tokenizer: of byte-level BPE.
+        id_: a byte, or what a merge makes; for any other id no word does.
+        words: cut by the tokenizer's pattern.
+
+    Raises:
+        InvalidOption: a tokenizer of another algorithm.
+    """
+    encoder = tokenizer.byte_pairs
+    left, right, results = tokenizer.merge_ids
+    ranks = np.flatnonzero(results == id_)
+    if not len(ranks) and id_ not in encoder.byte_ids:
+        return []
+    end = int(ranks[0]) + 1 if len(ranks) else 0
+    columns = left[:end], right[:end], results[:end]
+    then = BytePairEncoder(encoder.byte_ids, *columns, encoder.pattern, cache_words=0)
+    holding = words.take(rows_holding(tokenizer.id_to_token(id_), words))
+    ids, ends = then.encode_words(holding.words())
+    so_many = np.concatenate(([0], np.cumsum(ids == id_)))
+    times = np.diff(so_many[ends], prepend=0)
+    made = times * holding.counts
+    order = np.argsort(-made, kind="stable")
+    chosen = holding.take(order[made[order] > 0])
+    of_each = times[order[made[order] > 0]].tolist()
+    return [
+        MakingWord(word, count, one)
+        for (word, count), one in zip(chosen.items(), of_each, strict=True)
+    ]
+
+
+def rows_holding(content: bytes, words: WordCounts) -> NDArray[np.int64]:
+    """Rows whose word holds some bytes (at least one), ascending."""
+    data = words.word_bytes
+    places = np.flatnonzero(data[: max(len(data) - len(content) + 1, 0)] == content[0])
+    for ahead, byte in enumerate(content[1:], 1):
+        places = places[data[places + ahead] == byte]
+    rows = np.searchsorted(words.offsets, places, "right") - 1
+    within = places + len(content) <= words.offsets[rows + 1]
+    return np.unique(rows[within]).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingDocuments:
+    """The documents of a chunk or a part of one, as training read them.
+
+    No sequence of it may have been replaced by U+FFFD: positions are places in the text.
+    """
+
+    text: ChunkText
+    reading: Reading
+    spans: NDArray[np.int64]  # [n, 2]: the documents
+    training: NDArray[np.int64]  # [n, 2]: what of them was trained on
+
+    @classmethod
+    def of(cls, text: ChunkText, reading: Reading) -> TrainingDocuments:
+        spans, _ = documents_between(text, reading.special_bytes)
+        return cls(text, reading, spans, reading.share_out(text.text, spans, text.across).training)
+
+    def numbers(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The document that each position (of a byte within one) belongs to."""
+        places, origins = self.text.anchors[:, 0], self.text.anchors[:, 1]
+        anchor = np.searchsorted(origins, positions, "right") - 1
+        place = positions - origins[anchor] + places[anchor]
+        return (np.searchsorted(self.spans[:, 0], place, "right") - 1).astype(np.int64)
+
+    def words(self, number: int) -> WordCounts:
+        """The words of one document, of which nothing held out is counted."""
+        begin, end = self.spans[number].tolist()
+        text = Text.of(self.text.text.bytes(begin, end))
+        firsts = self.training[:, 0]
+        inside = self.training[(firsts >= begin) & (firsts < end)] - begin
+        anchors = self.text.anchors - [begin, 0]
+        return count_spans(text, inside, self.reading.pattern, anchors=anchors)
+
+
+def made_in_one_document(
+    tokenizer: Tokenizer,
+    tree: MergeTree,
+    candidates: NDArray[np.int64],
+    text: ChunkText,
+    reading: Reading,
+    copies: bytes = b"",
+) -> NDArray[np.int64]:
+    """Those of some tokens that came about in one document of a chunk and in no other.
+
+    Documents are what training read: text between special tokens, the record of a JSON line, and
+    of these what was not held out. The chunk is read no further than until every candidate has
+    been met in two documents.
+
+    Args:
+        tokenizer: its pattern is the reading's.
+        candidates: ids.
+        text, reading: as they were counted.
+        copies: a byte for each document, 1 where training left it out as a copy; empty for none.
+
+    Returns:
+        int64, ascending; candidates that come about in no document are not among them.
+    """
+    first = np.full(tree.size, NOWHERE, np.int64)
+    last = np.full(tree.size, -1, np.int64)
+    waiting = np.unique(candidates)
+    for ids, documents in _encoded(tokenizer, text, reading, copies):
+        # Of equal ids the last one written stays.
+        here = np.full(tree.size, NOWHERE, np.int64)
+        here[ids[::-1]] = documents[::-1]
+        np.minimum(first, here, out=first)
+        last[ids] = documents
+        begins, ends = first.copy(), last.copy()
+        tree.pass_down(begins, np.minimum)
+        tree.pass_down(ends, np.maximum)
+        waiting = waiting[begins[waiting] >= ends[waiting]]
+        if not len(waiting):
+            return waiting
+    return waiting[ends[waiting] >= 0] if len(waiting) and last.max() >= 0 else waiting[:0]
+
+
+def _encoded(
+    tokenizer: Tokenizer, text: ChunkText, reading: Reading, copies: bytes
+) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.int64]]]:
+    """Ids of the text that was trained on, a few megabytes at a time, and each one's document."""
+    documents, _ = documents_between(text, reading.special_bytes)
+    if copies:
+        documents = np.ascontiguousarray(documents[np.frombuffer(copies, np.uint8) == 0])
+    spans = reading.share_out(text.text, documents, text.across).training
+    if not reading.held_out_below:
+        spans = sections_of(text.text, spans, reading.pattern.cut_pairs)
+    numbers = np.searchsorted(documents[:, 0], spans[:, 0], "right") - 1
+    done = 0
+    while done < len(spans):
+        begin = spans[done, 0]
+        end = max(int(np.searchsorted(spans[:, 1], begin + _BYTES_AT_A_TIME, "right")), done + 1)
+        some = Text.of(text.text.bytes(int(begin), int(spans[end - 1, 1])))
+        none = np.full(end - done, -1, np.int64)
+        ids, ends = tokenizer.encoder.encode(some, spans[done:end] - begin, none)
+        yield ids, np.repeat(numbers[done:end], np.diff(ends, prepend=0))
+        done = end
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenUse:
-    """Counts for every id of a vocab; ``made`` and ``left`` are int64 ``[largest id + 1]``.
+    """How often tokens come about in counted words; arrays have ``[largest id + 1]`` entries.
 
     Attributes:
         made: how often the token came about while the words were merged: for a byte its
@@ -51,16 +335,15 @@ def token_use(
 ) -> TokenUse:
     """Count the tokens of words; special tokens are never among them.
 
-    For byte-level BPE one pass over the words gives all three; where words are taken whole and for
-    other algorithms nothing merges on the way, so ``made`` equals ``left``.
+    Where words are taken whole and for other algorithms than byte-level BPE nothing merges on the
+    way, so ``made`` equals ``left``.
 
     Args:
         words: cut by the tokenizer's pattern.
-        tokens: of these words, where they have been encoded before: they are not again, unless
-            their tokens can be made in several ways.
+        tokens: of these words, where they have been encoded before.
     """
     size = tokenizer.spec.largest_id + 1
-    if not tokenizer.merges_words or tokenizer.byte_pairs.has_whole_words:
+    if not has_curve(tokenizer):
         left = (tokens or MadeTokens.of(tokenizer, words)).totals(words.counts)
         return TokenUse(left, left, np.zeros(size), np.zeros(0, np.int64), words.total_bytes)
     first, second, results = tokenizer.merge_ids
@@ -72,7 +355,7 @@ def token_use(
     else:
         gains = tokenizer.merge_gains(words)
         made = np.zeros(size, np.int64)
-        made[tokenizer.byte_pairs.byte_ids] = byte_counts(words)
+        made[tokenizer.byte_pairs.byte_ids] = _byte_counts(words)
         np.add.at(made, results, gains)
         left = made.copy()
         np.subtract.at(left, first, gains)
@@ -104,7 +387,7 @@ def _absorbed(
     return absorbed
 
 
-def byte_counts(words: WordCounts) -> NDArray[np.int64]:
+def _byte_counts(words: WordCounts) -> NDArray[np.int64]:
     """int64 ``[256]``: how often each byte occurs in counted words."""
     sums = np.zeros(256, np.int64)
     for begin in range(0, len(words), _WORDS_AT_A_TIME):
@@ -131,11 +414,11 @@ class TokenUsage:
 
     @property
     def largest_well_used(self) -> int | None:
-        """The largest of these sizes where 95 % of the vocab occur `ENOUGH` times; None for none.
+        """The largest of these sizes where 95 % of the vocab occur `RARE` times; None for none.
 
         The rule of Gowda & May 2020, on the words trained on.
         """
-        sizes = [size for size, count in self.f95_by_size if count >= ENOUGH]
+        sizes = [size for size, count in self.f95_by_size if count >= RARE]
         return max(sizes, default=None)
 
 

@@ -19,25 +19,22 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.bounded_files import MAX_FILE_BYTES, json_of, read_bounded
 from bpeline.tokenizer_core.companions import algorithm_of
-from bpeline.tokenizer_core.digests import digest_of_bytes, sealed
+from bpeline.tokenizer_core.digests import MANIFEST, digest_of_bytes, read_sealed_manifest, sealed
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidPattern, InvalidTokenizer
-from bpeline.tokenizer_core.formats.plain_tokens import (
+from bpeline.tokenizer_core.formats.json_tokens import (
     merges_json,
-    nothing_left_out,
-    read_plain_merges,
-    read_plain_vocab,
-    vocab_json_of_text,
-)
-from bpeline.tokenizer_core.formats.printable import (
     merges_text,
     merges_txt,
+    nothing_left_out,
     read_merges_txt,
+    read_plain_merges,
+    read_plain_vocab,
     read_vocab,
     vocab_json,
+    vocab_json_of_text,
 )
-from bpeline.tokenizer_core.sealed_manifests import MANIFEST, read_sealed_manifest
 from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.text import Text, utf8_of
 from bpeline.tokenizer_core.vocabulary import (
@@ -169,19 +166,22 @@ def load(path: Path) -> TokenizerSpec:
     algorithm = algorithm_of(manifest["algorithm"]) if "algorithm" in manifest else BYTE_BPE
     over_bytes, flat = algorithm == BYTE_BPE, manifest["format_version"] > _AS_JSON
     if flat:
-        vocab, merges = _of_columns(path, manifest, over_bytes)
+        vocab, merges = _of_columns(path, manifest, over_bytes, pipeline)
     else:
         vocab, merges = _of_json_files(path, manifest, over_bytes, pipeline)
-    spec = TokenizerSpec.checked(
-        vocab,
-        merges,
-        manifest["special_tokens"],
-        pattern,
-        algorithm=algorithm,
-        ignore_merges=manifest["ignore_merges"],
-        pipeline=pipeline,
-        allowed_special=_as_default(manifest["allowed_special"]) if flat else None,
-    )
+    try:
+        spec = TokenizerSpec.checked(
+            vocab,
+            merges,
+            manifest["special_tokens"],
+            pattern,
+            algorithm=algorithm,
+            ignore_merges=manifest["ignore_merges"],
+            pipeline=pipeline,
+            allowed_special=_as_default(manifest["allowed_special"]) if flat else None,
+        )
+    except InvalidTokenizer as error:  # no tokenizer was written so
+        _corrupt(path, error.happened)
     if spec.digest != manifest["digest"]:
         _corrupt(path, f"the tokenizer does not have the digest that {MANIFEST} gives")
     return spec
@@ -190,7 +190,9 @@ def load(path: Path) -> TokenizerSpec:
 _VocabAndMerges = tuple[Mapping[int, bytes], Sequence[tuple[bytes, bytes]]]
 
 
-def _of_columns(path: Path, manifest: Mapping[str, Any], over_bytes: bool) -> _VocabAndMerges:
+def _of_columns(
+    path: Path, manifest: Mapping[str, Any], over_bytes: bool, pipeline: Pipeline | None
+) -> _VocabAndMerges:
     """What tokenizer.bin holds; the digest is not compared yet."""
     content = read_bounded(path / TOKENS)
     tokens, merges = manifest["vocab_size"], manifest["merges"]
@@ -208,11 +210,20 @@ def _of_columns(path: Path, manifest: Mapping[str, Any], over_bytes: bool) -> _V
         _corrupt(path, f"{TOKENS} holds a merge of an id that is no token")
     table = TokenTable.sound(text, lengths, ids) if over_bytes else None
     if table is not None:
-        return table, _merges_of_ids(path, table, left, right)
+        results = table.joins(left, right, MAX_FILE_BYTES)
+        return table, _merges_into(path, table, left, right, results)
     edges = pairwise(accumulate(lengths.tolist(), initial=0))
     vocab = {id_: text[a:b] for id_, (a, b) in zip(ids.tolist(), edges, strict=True)}
-    pairs = zip(left.tolist(), right.tolist(), strict=True)
-    return vocab, [(vocab[one], vocab[other]) for one, other in pairs]
+    pairs = [*zip(left.tolist(), right.tolist(), strict=True)]
+    if sum(len(vocab[one]) + len(vocab[other]) for one, other in pairs) > MAX_FILE_BYTES:
+        _corrupt(path, f"{TOKENS} holds merges of more than {MAX_FILE_BYTES:,} bytes")
+    if not over_bytes:
+        return vocab, [(vocab[one], vocab[other]) for one, other in pairs]
+    ordinary = vocab if pipeline is None else pipeline.without_twins(vocab)
+    known = {token: id_ for id_, token in ordinary.items()}
+    joined_ids = [known.get(vocab[one] + vocab[other], -1) for one, other in pairs]
+    results = np.array(joined_ids, np.int64)
+    return vocab, _merges_into(path, ordinary, left, right, results)
 
 
 def _numbers(content: bytes, begin: int, count: int) -> NDArray[np.int64]:
@@ -220,14 +231,17 @@ def _numbers(content: bytes, begin: int, count: int) -> NDArray[np.int64]:
     return np.frombuffer(content, "<i8", 2 * count, begin).astype(np.int64).reshape(2, count)
 
 
-def _merges_of_ids(
-    path: Path, table: TokenTable, left: NDArray[np.int64], right: NDArray[np.int64]
+def _merges_into(
+    path: Path,
+    vocab: Mapping[int, bytes],
+    left: NDArray[np.int64],
+    right: NDArray[np.int64],
+    results: NDArray[np.int64],
 ) -> MergeList:
-    """Merges with the tokens that they make, looked up by their bytes."""
-    results = table.joins(left, right, MAX_FILE_BYTES)
+    """Merges into tokens that were looked up by their bytes."""
     if results.min(initial=0) < 0:
         _corrupt(path, f"{TOKENS} holds a merge that makes no token: {int(np.argmin(results))}")
-    return MergeList(table, left, right, results)
+    return MergeList(vocab, left, right, results)
 
 
 def _of_json_files(

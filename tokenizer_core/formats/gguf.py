@@ -22,7 +22,7 @@ from bpeline.tokenizer_core.encoding import (
     tokens_not_made_by_merges,
 )
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
-from bpeline.tokenizer_core.formats.gguf_vocabulary import (
+from bpeline.tokenizer_core.formats.gguf_file import (
     CONTROL,
     ITS_OWN_PROGRAM,
     NORMAL,
@@ -33,19 +33,17 @@ from bpeline.tokenizer_core.formats.gguf_vocabulary import (
     read_vocabulary,
     refuse_overlapping,
 )
-from bpeline.tokenizer_core.formats.plain_tokens import (
+from bpeline.tokenizer_core.formats.json_tokens import (
+    named_vocab,
     nothing_left_out,
     pattern_left_out,
-    refuse_other_algorithms,
-)
-from bpeline.tokenizer_core.formats.printable import (
-    named_vocab,
     printable_merges,
     read_merges,
     read_vocab,
+    refuse_other_algorithms,
     tokens_of_printable,
 )
-from bpeline.tokenizer_core.formats.special_roles import roles_of
+from bpeline.tokenizer_core.formats.known import roles_of
 from bpeline.tokenizer_core.splitting import (
     DIGITS_FROM_RIGHT,
     SUPERWORDS,
@@ -114,7 +112,7 @@ def load(path: Path) -> TokenizerSpec:
     refuse_overlapping([read.tokens[id_] for id_ in read.found], path)
     companion = of_gguf_model(read.model)
     if companion is not None:
-        made: TokenizerSpec = companion.part("gguf_model").from_gguf(read, path)
+        made: TokenizerSpec = companion.reader.from_gguf(read, path)
         return made
     if read.model != "gpt2":
         refuse(

@@ -9,16 +9,14 @@ from typing import Any
 from bpeline.tokenizer_core.bounded_files import json_of, read_bounded, refuse
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.encoding import TokenizerParts
-from bpeline.tokenizer_core.formats.plain_tokens import (
-    refuse_other_algorithms,
-    refuse_tokens_beside,
-    require_names,
-)
-from bpeline.tokenizer_core.formats.printable import (
+from bpeline.tokenizer_core.formats.json_tokens import (
     merges_text,
     merges_txt,
     read_merges_txt,
     read_vocab,
+    refuse_other_algorithms,
+    refuse_tokens_beside,
+    require_names,
     vocab_json,
 )
 from bpeline.tokenizer_core.formats.ranks import (

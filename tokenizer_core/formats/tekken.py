@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from bpeline.tokenizer_core.bounded_files import json_of, read_bounded, refuse
 from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.formats.plain_tokens import nothing_left_out
+from bpeline.tokenizer_core.formats.json_tokens import nothing_left_out
 from bpeline.tokenizer_core.formats.ranks import merges_of_ranks
 from bpeline.tokenizer_core.splitting import NAMED_PATTERNS, SplitPattern
 from bpeline.tokenizer_core.vocabulary import MAX_ID, TokenizerSpec

@@ -18,7 +18,7 @@ from bpeline.tokenizer_core.encoding import (
     tokens_not_made_by_merges,
 )
 from bpeline.tokenizer_core.errors import InvalidTokenizer
-from bpeline.tokenizer_core.formats.plain_tokens import refuse_other_algorithms
+from bpeline.tokenizer_core.formats.json_tokens import refuse_other_algorithms
 from bpeline.tokenizer_core.formats.ranks import (
     merges_of_ranks,
     pipeline_of,

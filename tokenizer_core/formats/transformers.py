@@ -13,8 +13,8 @@ from bpeline.tokenizer_core.bounded_files import read_json
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.formats import huggingface
-from bpeline.tokenizer_core.formats.plain_tokens import json_text, nothing_left_out
-from bpeline.tokenizer_core.formats.special_roles import MODEL_MAX_LENGTH, roles_of
+from bpeline.tokenizer_core.formats.json_tokens import json_text, nothing_left_out
+from bpeline.tokenizer_core.formats.known import MODEL_MAX_LENGTH, roles_of
 from bpeline.tokenizer_core.vocabulary import AddedToken, TokenizerSpec
 
 left_out = nothing_left_out

@@ -1,20 +1,14 @@
-"""The merges learned so far as one file that is whole or refused; knows nothing of learning.
-
-Layout, little-endian: magic (8 bytes), format version (uint32), length of the header (uint32),
-number of merges n (uint64), header (canonical JSON: the two digests and the number of base tokens),
-left ids (int32 [n]), right ids (int32 [n]), counts when merged (int64 [n]), SHA-256 of all of that
-(32 bytes).
-
-The file before the last one is kept beside it, so whatever happens to the last one, at most the
-work since the one before is lost.
-"""
+"""Checkpoints of learned merges, when they are saved, and the progress of learning."""
 
 from __future__ import annotations
 
 import hashlib
 import struct
-from dataclasses import dataclass
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -195,3 +189,145 @@ def _corrupt(path: Path, what: str) -> CorruptFile:
         "a checkpoint is whole: written aside, synced and renamed",
         f"delete {path} and train again without resume_from",
     )
+
+
+_SECONDS = 1.0
+_SHARE = 20  # a write that took t seconds is followed by 20 t seconds of work at least
+
+
+class CheckpointSchedule:
+    """Saves after every second of work or every so many merges, whichever comes first.
+
+    On a slow disk the merges wait, so that saving takes a twentieth of the time at most.
+
+    Args:
+        path: where to save.
+        blank: a checkpoint of this run without merges.
+        saved: how many merges the file holds already.
+        every: merges after which a checkpoint is due; 1 saves after each merge, however slow.
+    """
+
+    def __init__(self, path: Path, blank: Checkpoint, saved: int, every: int) -> None:
+        self._path = path
+        self._blank = blank
+        self._every = every
+        self._saved = saved
+        self._saved_at = time.monotonic()
+        self._writing_took = 0.0
+
+    @property
+    def next_stop(self) -> int:
+        """The number of merges at which a look is worth while."""
+        return self._saved + self._every
+
+    def look(self, learned: NDArray[np.int64]) -> None:
+        """Save ``learned`` ([n, 3]: left, right, count) if it is time."""
+        idle = time.monotonic() - self._saved_at
+        due = len(learned) >= self.next_stop or idle >= _SECONDS
+        if due and (self._every == 1 or idle >= _SHARE * self._writing_took):
+            self.save(learned)
+
+    def save(self, learned: NDArray[np.int64]) -> None:
+        """Save ``learned`` unless the file holds as many merges."""
+        if len(learned) <= self._saved:
+            return
+        began = time.monotonic()
+        left, right = learned[:, 0].astype(np.int32), learned[:, 1].astype(np.int32)
+        counts = learned[:, 2].copy()
+        save_checkpoint(self._path, replace(self._blank, left=left, right=right, counts=counts))
+        self._saved, self._saved_at = len(learned), time.monotonic()
+        self._writing_took = self._saved_at - began
+
+
+_REPORT_SECONDS = 0.1
+_MEMORY_OF_SPEED = 0.7  # how much of the earlier estimate of seconds per merge survives a report
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingProgress:
+    """Where training stands.
+
+    Attributes:
+        merges_done, merges_total: merges made so far and wanted, those of a checkpoint included.
+        best_pair: (left, right) bytes of the last merge.
+        best_count: how often it occurred when it was merged.
+        seconds: since the first merge began.
+        eta_seconds: estimated time to the last merge, at the recent speed.
+    """
+
+    merges_done: int
+    merges_total: int
+    best_pair: tuple[bytes, bytes]
+    best_count: int
+    seconds: float
+    eta_seconds: float
+
+
+OnProgress = Callable[[TrainingProgress], None]
+
+
+class Merger(Protocol):
+    """What merges pairs one after the other: `MergeEngine`, `ParityEngine`."""
+
+    base: int
+
+    @property
+    def merges_done(self) -> int:
+        """How many there are."""
+
+    @property
+    def learned(self) -> NDArray[np.int64]:
+        """[merges_done, 3]: left id, right id, count when merged."""
+
+    def learn(self, goal: int) -> bool:
+        """Learn merges until there are ``goal``; False when no further pair may be merged."""
+
+    def apply(self, given: NDArray[np.int64], goal: int) -> None:
+        """Apply the merges ``given`` [n, 2] until ``goal`` have been made; goal ≤ n."""
+
+    def token(self, token: int) -> bytes:
+        """The bytes of a token."""
+
+
+class Reporter:
+    """Calls ``on_progress`` at most ten times a second, and once at the end."""
+
+    def __init__(self, on_progress: OnProgress | None, engine: Merger, total: int) -> None:
+        self._on_progress = on_progress
+        self._engine = engine
+        self._total = total
+        self._began = self._reported = time.monotonic()
+        self._reported_merges = engine.merges_done
+        self._seconds_per_merge: float | None = None
+
+    def look(self) -> None:
+        """Report if the last report is long enough ago."""
+        if self._on_progress and time.monotonic() - self._reported >= _REPORT_SECONDS:
+            self._report()
+
+    def finish(self) -> None:
+        """Report the end, unless it has been reported."""
+        if self._on_progress and self._engine.merges_done > self._reported_merges:
+            self._report()
+
+    def _report(self) -> None:
+        assert self._on_progress is not None
+        now, done = time.monotonic(), self._engine.merges_done
+        if done > self._reported_merges:
+            recent = (now - self._reported) / (done - self._reported_merges)
+            earlier = recent if self._seconds_per_merge is None else self._seconds_per_merge
+            self._seconds_per_merge = earlier + (1 - _MEMORY_OF_SPEED) * (recent - earlier)
+        self._reported, self._reported_merges = now, done
+        if done == 0:
+            return
+        left, right, count = self._engine.learned[-1].tolist()
+        self._on_progress(
+            TrainingProgress(
+                merges_done=done,
+                merges_total=self._total,
+                best_pair=(self._engine.token(left), self._engine.token(right)),
+                best_count=count,
+                seconds=now - self._began,
+                eta_seconds=(self._total - done) * (self._seconds_per_merge or 0.0),
+            )
+        )

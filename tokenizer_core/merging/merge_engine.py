@@ -1,7 +1,6 @@
 """Merging over words of symbols: owns the arrays that the kernels fill and lets them grow.
 
-Knows nothing of checkpoints, special tokens or vocabularies, and nothing of what a symbol stands
-for. A trainer supplies `SymbolWords`: every word as a row of *symbols* from an alphabet of *base
+A trainer supplies `SymbolWords`: every word as a row of *symbols* from an alphabet of *base
 tokens* numbered from 0, with its count and its place in the order of sight. `byte_words` makes
 them of word counts and the 256 bytes; an alphabet of characters is the same with ``content`` int32.
 Merge k makes token ``base + k``.
@@ -26,7 +25,6 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.errors import CorpusError, InvalidOption
-from bpeline.tokenizer_core.kernels.compiling.compiler_memory import give_back_compiler
 from bpeline.tokenizer_core.kernels.merging import (
     merge_layout,
     merge_queue,
@@ -47,7 +45,6 @@ _FIRST_TOKENS = 4096  # room that grows by doubling: a vocabulary size costs not
 _FIRST_PAIRS = 1 << 16
 _BYTES_PER_SYMBOL = 3.25  # of cells, and of the occurrences collected at once beside them
 _AT_A_TIME = 1 << 16  # words, where what is reckoned of all would be large arrays
-_MANY = 1 << 20  # cells from which on the compiler's memory is worth being given back
 _FEW_OCCURRENCES = 1 << 21  # always collected at once: looking twice would cost more than it saves
 _STEEPNESS = 1.5  # counts of merges fall by their number to this power at most, in most texts
 _MOST_SUMS = 1 << 20  # in which rare pairs are told from frequent ones: 8 MiB
@@ -199,7 +196,7 @@ class MergeEngine:
         self._expected = expected
         self._bytes = int(_BYTES_PER_SYMBOL * len(self._state.cells))
         self._here = self._limits
-        self._is_begun = self._is_loaded = False
+        self._is_begun = False
         self._allows = allows
         self._verdicts = np.zeros(0, np.uint8)
         self._texts = list(words.base_tokens)
@@ -218,10 +215,6 @@ class MergeEngine:
         self._begin()
         while True:
             status = self._learned_on(self.base + goal)
-            if not self._is_loaded:
-                self._is_loaded = True
-                if len(self._state.cells) >= _MANY:
-                    give_back_compiler()
             if status == merge_step.DONE:
                 return True
             if status == merge_step.EXHAUSTED:

@@ -1,8 +1,8 @@
 """Merging for several languages at once: each merge serves the one that is worst off.
 
 Owns the arrays that `kernels.merging.merge_sources` works on: one collection of words after the
-other in the same cells, and for each its own pairs and queue. Knows nothing of names, files or
-vocabularies. The rules are those of Foroutan, Meister et al. 2025 (arXiv 2508.04796).
+other in the same cells, and for each its own pairs and queue. The rules are those of Foroutan,
+Meister et al. 2025 (arXiv 2508.04796).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.arguments import check_fields
 from bpeline.tokenizer_core.errors import CorpusError
-from bpeline.tokenizer_core.kernels.memory.array_sets import described
+from bpeline.tokenizer_core.kernels.memory.records import described
 from bpeline.tokenizer_core.kernels.merging import merge_sources, merge_state, merge_step
 from bpeline.tokenizer_core.kernels.merging.merge_sources import MASK, Choice, Sources
 from bpeline.tokenizer_core.kernels.merging.merge_state import MergeState

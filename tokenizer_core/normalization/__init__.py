@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .charsmap import SentencePieceText as SentencePieceText
+    from .normalizers import InPieces as InPieces
     from .normalizers import Normalizer as Normalizer
-    from .sentencepiece_text import SentencePieceText as SentencePieceText
+    from .normalizers import in_pieces as in_pieces
     from .steps import ReplaceRegex as ReplaceRegex
-    from .text_in_pieces import InPieces as InPieces
-    from .text_in_pieces import in_pieces as in_pieces
     from .unicode_tables import WHITE_SPACE as WHITE_SPACE
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -1,7 +1,4 @@
-"""The normalizer Precompiled: rules that SentencePiece compiled into a double-array trie.
-
-It does what `tokenizers` does with them, not what SentencePiece does. Knows no JSON around it.
-"""
+"""SentencePiece's normalization: its map of characters, and the white space around it."""
 
 from __future__ import annotations
 
@@ -9,11 +6,13 @@ import base64
 import binascii
 import functools
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.errors import InvalidTokenizer
 from bpeline.tokenizer_core.normalization.unicode_tables import (
@@ -249,4 +248,268 @@ def _clusters() -> re.Pattern[str]:
     return re.compile(
         f"\r\n|{p}+(?:{core}{a}*|{a}+)|{conjunct}{a}*|{pictures}{a}*|{hangul}{a}*|{alone}{a}+"
         f"|{p}{{2,}}|{a}{{2,}}"
+    )
+
+
+MARK = "▁"
+MOST_RULES = 1 << 19  # and beginnings of their keys
+LONGEST_KEY = 64  # bytes
+_TOGETHER = 1 << 12  # nodes of a trie that are looked at together
+_LEAF_BIT = np.uint32(1 << 31)
+_LABEL_BITS = np.uint32(1 << 31 | 0xFF)
+
+
+@dataclass(frozen=True)
+class SentencePieceText:
+    """A step of a `Normalizer`.
+
+    Attributes:
+        charsmap: the rules, in base64; "" for none.
+        add_dummy_prefix: whether a mark stands before the text (behind it, with the next but two).
+        remove_extra_whitespaces: whether spaces at both ends go, and of several in a row all but
+            one.
+        escape_whitespaces: whether spaces become ``▁``, and the mark is one.
+        space_is_suffix: whether the mark stands behind the text.
+        user_defined: what passes the rules untouched, the longest first.
+
+    Raises:
+        InvalidTokenizer: rules that are malformed, or write several spaces in a row.
+    """
+
+    charsmap: str = ""
+    add_dummy_prefix: bool = True
+    remove_extra_whitespaces: bool = True
+    escape_whitespaces: bool = True
+    space_is_suffix: bool = False
+    user_defined: tuple[str, ...] = ()
+    name: ClassVar[str] = "SentencePiece"
+    local: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        several = next((one for one in self._rules.values() if "  " in one), None)
+        several = several or next((one for one in self.user_defined if " " in one), None)
+        if several is not None:
+            _refuse_map(f"writes {several[:40]!r}, with spaces")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @property
+    def growth(self) -> float:
+        """How many times as many characters a text may have after the step."""
+        return max(2, *map(len, self._rules.values()), 2)
+
+    def described(self) -> dict[str, Any]:
+        """The value as JSON, which `of_description` reads."""
+        return {"type": self.name, **asdict(self), "user_defined": list(self.user_defined)}
+
+    @classmethod
+    def of_description(cls, part: Mapping[str, Any]) -> SentencePieceText:
+        """The value that was described.
+
+        Raises:
+            InvalidTokenizer: a part is missing, unknown or of another type.
+        """
+        given = {key: value for key, value in part.items() if key != "type"}
+        listed = given.get("user_defined")
+        if isinstance(listed, list) and all(isinstance(one, str) for one in listed):
+            given["user_defined"] = tuple(listed)
+        known = {field.name: field for field in fields(cls)}
+        if given.keys() != known.keys() or any(
+            type(given[key]) is not type(field.default) for key, field in known.items()
+        ):
+            _refuse_map(f"is described as {str(part)[:80]}")
+        return cls(**given)
+
+    def text(self, text: str) -> str:
+        """``text`` as SentencePiece sees it: the same string where nothing changes."""
+        if not text:
+            return text
+        made, _ = self.mapped(text, len(text))
+        if self.remove_extra_whitespaces:
+            if not made.strip(" ") and self.is_all_spaces(text):
+                return ""
+            made = self.with_single_spaces(made).lstrip(" ")
+        if self.add_dummy_prefix and not self.space_is_suffix:
+            made = " " + made
+        made = made.replace(" ", self.space)
+        if self.remove_extra_whitespaces:
+            made = made.rstrip(self.space)
+        if self.add_dummy_prefix and self.space_is_suffix:
+            made += self.space
+        return text if made == text else made
+
+    @property
+    def space(self) -> str:
+        """What stands for a space in the end."""
+        return MARK if self.escape_whitespaces else " "
+
+    @cached_property
+    def longest(self) -> int:
+        """Characters by which it is decided what is written at a place."""
+        return max([1, *self._lengths, *map(len, self.user_defined)])
+
+    def mapped(self, text: str, limit: int) -> tuple[str, int]:
+        """A beginning of ``text`` with the rules applied, and where it ends.
+
+        Args:
+            limit: what begins before is in it, to its end.
+        """
+        if not self._rules:
+            return text[:limit], limit
+        parts: list[str] = []
+        last = at = 0
+        while (found := self._several.search(text, at)) is not None and found.start() < limit:
+            begin = found.start()
+            if found.lastgroup == "untouched":
+                end, written = found.end(), found.group()
+            else:
+                end, written = self._longest(text, begin)
+            if end == begin:
+                at = begin + 1
+                continue
+            parts += (text[last:begin].translate(self._single), written)
+            last = at = end
+        end = max(last, limit)
+        parts.append(text[last:end].translate(self._single))
+        return "".join(parts), end
+
+    @staticmethod
+    def with_single_spaces(text: str) -> str:
+        """``text`` with one space where there are several in a row."""
+        return _SPACES.sub(" ", text)
+
+    def _longest(self, text: str, begin: int) -> tuple[int, str]:
+        """Where the longest key of several characters ends, and what is written for it."""
+        for length in self._lengths:
+            written = self._rules.get(text[begin : begin + length])
+            if written is not None and begin + length <= len(text):
+                return begin + length, written
+        return begin, ""
+
+    def is_all_spaces(self, text: str) -> bool:
+        """Whether each character, or key of the rules, is written as one space."""
+        at = 0
+        while at < len(text):
+            if (plain := self._plain_spaces.match(text, at)) is not None:
+                at = plain.end()
+                continue
+            end, written = self._longest(text, at)
+            if end == at:
+                end, written = at + 1, self._rules.get(text[at], text[at])
+            if written != " ":
+                return False
+            at = end
+        return True
+
+    @cached_property
+    def _rules(self) -> dict[str, str]:
+        return _rules_of(self.charsmap) if self.charsmap else {}
+
+    @cached_property
+    def _single(self) -> dict[int, str]:
+        return {ord(key): value for key, value in self._rules.items() if len(key) == 1}
+
+    @cached_property
+    def _lengths(self) -> list[int]:
+        return sorted({len(key) for key in self._rules if len(key) > 1}, reverse=True)
+
+    @cached_property
+    def _plain_spaces(self) -> re.Pattern[str]:
+        """Finds characters that are written as one space and begin no longer key."""
+        longer = {key[0] for key in self._rules if len(key) > 1}
+        spaces = {key for key, written in {" ": " ", **self._rules}.items() if written == " "}
+        plain = [ord(key) for key in spaces - longer if len(key) == 1]
+        return re.compile(f"(?:{one_of(plain)})+" if plain else r"(?!)")
+
+    @cached_property
+    def _several(self) -> re.Pattern[str]:
+        """What finds user-defined symbols, and where a key of several characters may begin."""
+        longest_first = sorted(self.user_defined, key=len, reverse=True)
+        untouched = "|".join(map(re.escape, longest_first))
+        options = [f"(?P<untouched>{untouched})"] if untouched else []
+        several = [key for key in self._rules if len(key) > 1]
+        if several:
+            first, second = (one_of(sorted({ord(key[i]) for key in several})) for i in (0, 1))
+            options.append(f"{first}(?={second})")
+        return re.compile("|".join(options) if options else r"(?!)")
+
+
+_SPACES = re.compile(" {2,}")
+
+
+@functools.lru_cache(maxsize=4)  # spm_train's own have 225,000 rules, which take two seconds
+def _rules_of(charsmap: str) -> dict[str, str]:
+    """Key → what is written for it, of a double-array trie in base64."""
+    try:
+        content = base64.b64decode(charsmap, validate=True)
+    except (binascii.Error, ValueError):
+        _refuse_map("is no base64")
+    size = int.from_bytes(content[:4], "little")
+    if len(content) < 4 or size % 4 or not 0 < size <= len(content) - 4:
+        _refuse_map("has no trie")
+    units = np.frombuffer(content, "<u4", size // 4, 4).astype(np.uint32)
+    written = content[4 + size :]
+    rules = {}
+    for key, place in _keys_of(units):
+        end = written.find(b"\0", place)
+        if not 0 <= place < len(written) or end < 0 or end - place > LONGEST_REPLACEMENT:
+            _refuse_map(f"has a rule whose text lies at {place}")
+        try:
+            rules[key.decode()] = written[place:end].decode()
+        except UnicodeDecodeError:
+            _refuse_map("has a rule that is not UTF-8")
+    return rules
+
+
+def _keys_of(units: NDArray[np.uint32]) -> list[tuple[bytes, int]]:
+    """The keys of a double-array trie and their values, breadth first."""
+    found: list[tuple[bytes, int]] = []
+    keys = [b""]
+    nodes = _children_base(units[:1], np.zeros(1, np.int64))
+    visited = 0
+    while len(nodes):
+        parts = [
+            _children_of(units, nodes[begin : begin + _TOGETHER])
+            for begin in range(0, len(nodes), _TOGETHER)
+        ]
+        rows = np.concatenate([part[0] + i * _TOGETHER for i, part in enumerate(parts)])
+        columns, here = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
+        visited += len(rows)
+        if visited > MOST_RULES or (len(rows) and len(keys[0]) == LONGEST_KEY):
+            _refuse_map("has too many rules, or too long ones")
+        taken = units[here]
+        keys = [keys[row] + bytes([column + 1]) for row, column in zip(rows, columns, strict=True)]
+        nodes = _children_base(taken, here)
+        ending = np.flatnonzero((taken >> np.uint32(8)) & np.uint32(1))
+        for index in ending.tolist():
+            value = units[nodes[index]] if nodes[index] < len(units) else np.uint32(0)
+            if not value & _LEAF_BIT:
+                _refuse_map("has a key without a value")
+            found.append((keys[index], int(value & ~_LEAF_BIT)))
+    return found
+
+
+def _children_of(
+    units: NDArray[np.uint32], nodes: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Of each child of some nodes: the number of its node, its label less one, its place."""
+    labels = np.arange(1, 256, dtype=np.int64)
+    places = nodes[:, None] ^ labels
+    inside = places < len(units)
+    child = units[np.where(inside, places, 0)]
+    rows, columns = np.nonzero(inside & ((child & _LABEL_BITS) == labels.astype(np.uint32)))
+    return rows, columns, places[rows, columns]
+
+
+def _children_base(units: NDArray[np.uint32], places: NDArray[np.int64]) -> NDArray[np.int64]:
+    units = units.astype(np.int64)
+    return places ^ ((units >> 10) << ((units & (1 << 9)) >> 6))
+
+
+def _refuse_map(problem: str) -> NoReturn:
+    raise InvalidTokenizer(
+        f"the normalizer of a SentencePiece model {problem}",
+        "rules as spm_train writes them",
+        "train or export the model again",
     )

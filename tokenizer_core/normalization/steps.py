@@ -1,4 +1,4 @@
-"""Every normalizer but Precompiled: one step from text to text each; knows no file and no bytes.
+"""Every normalizer but Precompiled: one step from text to text each.
 
 Each step has ``text``, which returns the same string where it changes nothing; ``described``, the
 part of a tokenizer.json; ``name``, for people; and ``local``, which says that text may be cut where

@@ -19,7 +19,7 @@ from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.kernels.tables.random_numbers import STEP, scramble
+from bpeline.tokenizer_core.kernels.tables.hashing import STEP, scramble
 from bpeline.tokenizer_core.shards.shard_formats import NpyFile, ShardFormat, shard_format
 from bpeline.tokenizer_core.shards.shard_job import EarlierShards
 from bpeline.tokenizer_core.shards.shard_places import (

@@ -29,7 +29,7 @@ from typing import Any, NoReturn, Protocol
 
 from bpeline.tokenizer_core import remote_files
 from bpeline.tokenizer_core.bounded_files import json_of, read_bounded, read_file
-from bpeline.tokenizer_core.digests import sealed, unsealed
+from bpeline.tokenizer_core.digests import MANIFEST, read_sealed_manifest, sealed, unsealed
 from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
 from bpeline.tokenizer_core.errors import (
     CorruptFile,
@@ -39,7 +39,6 @@ from bpeline.tokenizer_core.errors import (
     StorageError,
     WorkspaceLocked,
 )
-from bpeline.tokenizer_core.sealed_manifests import MANIFEST, read_sealed_manifest
 from bpeline.tokenizer_core.shards.shard_formats import sha256_of
 from bpeline.tokenizer_core.urls import is_url, local_name
 

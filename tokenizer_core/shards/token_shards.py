@@ -39,13 +39,13 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.arguments import TextWithNames, check_fields, checked, row_number
 from bpeline.tokenizer_core.bounded_files import open_file, parse_json, read_bounded
 from bpeline.tokenizer_core.corpus import Source, SourceFile, find_source_files, open_source
+from bpeline.tokenizer_core.digests import MANIFEST
 from bpeline.tokenizer_core.errors import (
     CorpusChanged,
     CorruptFile,
     InvalidOption,
     InvalidTokenizer,
 )
-from bpeline.tokenizer_core.sealed_manifests import MANIFEST
 from bpeline.tokenizer_core.shards.shard_formats import (
     HashedFile,
     NpyFile,

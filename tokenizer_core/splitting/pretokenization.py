@@ -47,7 +47,7 @@ from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern, SplitS
 from bpeline.tokenizer_core.text import Text
 
 MaskKernel = tuple[Callable[..., bool], tuple[int | bool, ...]]
-_MARKING = {
+_MARKING: dict[str, Callable[..., bool]] = {
     "gpt2": mark_gpt2,
     "cl100k": mark_cl100k,
     "o200k": mark_o200k,

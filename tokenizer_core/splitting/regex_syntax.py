@@ -17,15 +17,16 @@ import regex
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.digests import digest_of
-from bpeline.tokenizer_core.kernels.scanning.character_classes import (
+from bpeline.tokenizer_core.kernels.scanning.classes import (
+    ALTERNATING,
     CASELESS,
+    CLASS_RANGES,
     LOWER,
     MARK,
     NUMBER,
     UPPER,
     WHITE_SPACE,
 )
-from bpeline.tokenizer_core.kernels.scanning.class_ranges import ALTERNATING, CLASS_RANGES
 
 CODE_POINTS = 0x110000
 

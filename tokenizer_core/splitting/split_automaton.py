@@ -44,7 +44,7 @@ from bpeline.tokenizer_core.kernels.scanning.automaton import (
     STOP,
     mark_by_automaton,
 )
-from bpeline.tokenizer_core.kernels.scanning.find_cuts import find_cut
+from bpeline.tokenizer_core.kernels.scanning.find_passages import find_cut
 from bpeline.tokenizer_core.splitting.regex_syntax import (
     CharacterClasses,
     Characters,

@@ -10,23 +10,22 @@ if TYPE_CHECKING:
     from . import bpe as bpe
     from .bpe import given_for as given_for
     from .bpe import learn_merges as learn_merges
+    from .bpe import merged as merged
     from .bpe import merges_for as merges_for
     from .bpe import refuse_special_tokens_in_words as refuse_special_tokens_in_words
     from .bpe import settings_digest as settings_digest
     from .bpe import train_bpe as train_bpe
+    from .bpe import train_from_iterator as train_from_iterator
+    from .extension import Cuts as Cuts
     from .extension import ExtensionCertificate as ExtensionCertificate
     from .extension import certify_extension as certify_extension
     from .extension import extended as extended
     from .extension import merges_to_continue as merges_to_continue
-    from .from_texts import train_from_iterator as train_from_iterator
+    from .extension import superword_lines as superword_lines
+    from .extension import train_superbpe as train_superbpe
     from .parity import learn_parity_merges as learn_parity_merges
     from .parity import parity_digest as parity_digest
     from .parity import train_parity_bpe as train_parity_bpe
-    from .required_tokens import merged as merged
-    from .required_tokens import required_merges as required_merges
-    from .superwords import Cuts as Cuts
-    from .superwords import superword_lines as superword_lines
-    from .superwords import train_superbpe as train_superbpe
     from .token_rules import CHARACTERS as CHARACTERS
     from .token_rules import FORBIDDEN_LOOKS as FORBIDDEN_LOOKS
     from .token_rules import NO_RULES as NO_RULES

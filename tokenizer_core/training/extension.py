@@ -1,26 +1,64 @@
-"""A tokenizer continued with more merges: every old id stays, and what it means.
+"""A trained tokenizer continued: by more merges, every id kept; or by superwords.
 
-Knows how a tokenizer becomes merges to begin with and how it grows; learns nothing itself.
+Superwords are the second phase of Liu et al., "SuperBPE: Space Travel for Language Models" (arXiv
+2503.13423), as its trainer does it: the merges of a tokenizer of words are replayed over lines that
+are cut at digits and punctuation alone, what does not occur there is dropped, and learning goes on.
+`tokenizer_core.reference.train_superwords` is the same in plain Python.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from functools import partial
+from pathlib import Path
+from typing import Literal, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core.arguments import checked
+from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
+from bpeline.tokenizer_core.encoding import SuperwordEncoder
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
+from bpeline.tokenizer_core.merging import (
+    MERGES_PER_CHECKPOINT,
+    Checkpoint,
+    Course,
+    MergeEngine,
+    OnProgress,
+    SymbolWords,
+    learn_with,
+    validate_options,
+)
+from bpeline.tokenizer_core.splitting import (
+    DIGITS_FROM_RIGHT,
+    LINES_AND_DIGITS,
+    SUPERWORDS,
+    SplitPattern,
+    SplitStep,
+)
+from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.training.bpe import merges_for, refuse_special_tokens_in_words
+from bpeline.tokenizer_core.training.token_rules import NO_RULES, TokenRules
 from bpeline.tokenizer_core.vocabulary import (
+    MAX_TOKEN_BYTES,
     ByteBpe,
     byte_order,
     refuse_clashes,
     shown,
     token_bytes,
+    vocab_from_merges,
 )
+
+MOST_WORDS = 4  # of one token
+Cuts = Literal["punctuation", "digits"]
+_LINES = SplitStep(r"[^\n]*\n", "Isolated")
+_BYTES = 256
+_ORDER = "smallest-ids"
+_ALGORITHM = "superbpe 1"  # to be counted up when the same settings learn other merges
 
 
 def merges_to_continue(base: Tokenizer, tie_break: str) -> NDArray[np.int32]:
@@ -51,7 +89,7 @@ def merges_to_continue(base: Tokenizer, tie_break: str) -> NDArray[np.int32]:
 
 
 def extended(base: Tokenizer, pairs: Sequence[tuple[int, int]], tie_break: str) -> Tokenizer:
-    """``base`` with the merges that were learned behind its own; their ids follow all of its ids.
+    """``base`` with the merges that were learned after its own; their ids follow all of its ids.
 
     Args:
         base: the tokenizer that was continued.
@@ -78,22 +116,17 @@ def extended(base: Tokenizer, pairs: Sequence[tuple[int, int]], tie_break: str) 
 class ExtensionCertificate:
     """What was checked of an extension.
 
-    Attributes:
-        base, tokenizer: digests of the old and the new one.
-        ids_kept: ids of the old one; each stands for the same bytes in the new one.
-        first_new_id, new_ids: the ids that were added.
-        texts: encoded with both. With new tokens written out in old ones, all were the same; or
-            where words are taken whole, or characters became tokens, stand for the same text.
-        texts_unchanged: those that hold no new token, whose ids are the same.
+    With new tokens written out in old ones, all texts had the same ids; or where words are taken
+    whole, or characters became tokens, the same text.
     """
 
-    base: str
-    tokenizer: str
-    ids_kept: int
+    base: str  # digest of the old tokenizer
+    tokenizer: str  # digest of the new one
+    ids_kept: int  # ids of the old one; each stands for the same bytes in the new one
     first_new_id: int
     new_ids: int
-    texts: int
-    texts_unchanged: int
+    texts: int  # encoded with both
+    texts_unchanged: int  # those without a new token, whose ids are the same
 
     def __str__(self) -> str:
         return (
@@ -164,4 +197,216 @@ def _refuse(happened: str) -> NoReturn:
         happened,
         "an extension keeps every id, every merge and what texts without new tokens become",
         "this is a defect of bpeline: report it; nothing was published",
+    )
+
+
+@checked
+def superword_lines(cuts: Cuts = "punctuation") -> SplitPattern:
+    """How text is cut to learn superwords from: into lines, and these where the tokenizer cuts.
+
+    Args:
+        cuts: ``punctuation``: as SuperBPE's program does, by `SUPERWORDS`; ``digits``: as its
+            published models do and llama.cpp can, at numbers alone, whose digits are cut by three
+            from the right.
+
+    Raises:
+        InvalidOption: anything else.
+    """
+    if cuts == "punctuation":
+        return SplitPattern.of_steps([_LINES, SplitStep(SUPERWORDS, "Isolated")])
+    if cuts == "digits":
+        return SplitPattern(LINES_AND_DIGITS)
+    raise InvalidOption(
+        f"cuts is {cuts!r}", "punctuation and digits", "write superword_lines('punctuation')"
+    )
+
+
+def may_be_superword(token: bytes) -> bool:
+    """Whether the published rules let a token be made.
+
+    It holds no colon before a space, and at most `MOST_WORDS` words: what is left where it is cut
+    at each space.
+    """
+    words = sum(map(bool, token.split(b" ")))
+    return b": " not in token and words <= MOST_WORDS and len(token) <= MAX_TOKEN_BYTES
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InheritedMerges:
+    """The merges of a tokenizer of words that fire in some lines."""
+
+    pairs: NDArray[np.int32]  # [n, 2], in the numbering of training; row k makes token 256 + k
+    dropped: int  # how many merges do not fire
+    words: SymbolWords  # the lines, as rows of these tokens
+
+
+def inherited(base: Tokenizer, lines: WordCounts, transition_size: int) -> InheritedMerges:
+    """Replay the first merges of a tokenizer over lines.
+
+    Where every token is made by one merge, replaying is encoding: a merge occurred if a token of
+    the encoded lines has it among its parts.
+
+    Args:
+        base: of byte-level BPE, as trained.
+        lines: counts of what `superword_lines` cuts.
+        transition_size: ids of ``base`` that stay, special tokens and bytes included.
+
+    Raises:
+        InvalidOption: a size that ``base`` does not have, or a tokenizer that cannot be continued.
+    """
+    given = merges_to_continue(base, _ORDER)[: _merges_inherited(base, transition_size)]
+    if len(set(token_bytes(map(tuple, given.tolist()), byte_order(_ORDER)))) < _BYTES + len(given):
+        raise InvalidOption(
+            f"{base!r} has a token that two merges make",
+            "each token of a tokenizer that superwords begin with is made in one way, as trained",
+            "train the words here, without required tokens",
+        )
+    ids, offsets = _encoded(lines, given)
+    used = np.zeros(_BYTES + len(given), np.bool_)
+    used[:_BYTES] = True
+    used[ids] = True
+    for merge in range(len(given) - 1, -1, -1):
+        if used[_BYTES + merge]:
+            used[given[merge]] = True
+    number = (np.cumsum(used) - 1).astype(np.int32)
+    pairs = number[given[used[_BYTES:]]]
+    tokens = token_bytes(map(tuple, pairs.tolist()), byte_order(_ORDER))
+    words = SymbolWords(
+        number[ids],
+        offsets,
+        lines.counts,
+        lines.first_positions,
+        np.arange(len(tokens), dtype=np.int32),
+        tuple(tokens),
+    )
+    return InheritedMerges(pairs, len(given) - len(pairs), words)
+
+
+def _merges_inherited(base: Tokenizer, transition_size: int) -> int:
+    least = _BYTES + len(base.special_tokens)
+    if not least <= transition_size <= least + len(base.merges):
+        raise InvalidOption(
+            f"the transition to superwords is at {transition_size:,} ids",
+            f"the tokenizer of words has {least:,} ids without merges, and "
+            f"{least + len(base.merges):,} with all of them",
+            "choose a size between, such as nine tenths of the vocabulary",
+        )
+    return transition_size - least
+
+
+def _encoded(
+    lines: WordCounts, given: NDArray[np.int32]
+) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """The lines in the numbering of training: uint32 ids; int64 ``[n + 1]``, where they begin."""
+    byte_ids = np.empty(_BYTES, np.int64)
+    byte_ids[list(byte_order(_ORDER))] = np.arange(_BYTES)
+    left, right = np.ascontiguousarray(given.T.astype(np.int64))
+    results = np.arange(_BYTES, _BYTES + len(given))
+    whole = SplitPattern(r"[\s\S]+")  # never asked: every line is one word
+    encoder = SuperwordEncoder(byte_ids, left, right, results, whole)
+    edges = np.asarray(lines.offsets, np.int64)
+    spans = np.ascontiguousarray(np.stack((edges[:-1], edges[1:]), axis=1))
+    text = Text.of(lines.word_bytes.tobytes())
+    unmarked = np.zeros(text.size // 64 + 2, np.uint64)
+    nothing = np.full(len(spans), -1, np.int64)
+    ids, ends = encoder.encode_marked(text, unmarked, spans, nothing)
+    return ids, np.concatenate((np.zeros(1, np.int64), ends))
+
+
+@checked
+def train_superbpe(
+    base: Tokenizer,
+    lines: WordCounts,
+    vocab_size: int,
+    *,
+    transition_size: int,
+    min_count: int = 2,
+    rules: TokenRules = NO_RULES,
+    resume_from: Path | str | Checkpoint | None = None,
+    checkpoint: Path | str | None = None,
+    checkpoint_every: int = MERGES_PER_CHECKPOINT,
+    on_progress: OnProgress | None = None,
+) -> Tokenizer:
+    """Train a tokenizer whose tokens may hold several words.
+
+    Ids: the special tokens, the 256 bytes, the merges of ``base`` that occur, superwords. The
+    special tokens are those of ``base``, in their order.
+
+    Args:
+        base: byte-level BPE, trained with a split pattern that keeps words apart. It may be larger
+            than ``transition_size``: training it once serves every transition.
+        lines: counts of what `superword_lines` cuts, of the text that ``base`` was trained on;
+            counted with its special tokens.
+        vocab_size: special tokens, bytes and merges together.
+        transition_size: how many of the ids ``base`` gives; the published models have 90 % of
+            their vocabulary from it, or less.
+        min_count: rarer pairs are not merged. The published trainer goes down to 1.
+        rules: what no token may be beside what the published rules refuse; ``base`` keeps them too.
+        resume_from, checkpoint, checkpoint_every, on_progress: see `merging.Course`. Checkpoints
+            are in the numbering of `inherited`, whose tokens are their base tokens.
+
+    Raises:
+        InvalidOption: sizes out of order, other lines, a tokenizer that cannot be continued or
+            has tokens which the rules forbid.
+        InvalidSpecialToken: a special token of ``base`` occurs in the lines, or became a token.
+        CorpusError, CorruptFile, DiskFull: as `learn_merges`.
+
+    Example:
+        >>> words = count_texts(texts, "gpt2")  # doctest: +SKIP
+        >>> lines = count_texts(texts, superword_lines())  # doctest: +SKIP
+        >>> train_superbpe(  # doctest: +SKIP
+        ...     train_bpe(words, 28_800), lines, 32_000, transition_size=28_800
+        ... )
+    """
+    validate_options(0, _ORDER, min_count, 1, every=checkpoint_every)
+    specials = tuple(sorted(base.special_tokens, key=base.special_tokens.__getitem__))
+    room = merges_for(vocab_size, specials)
+    pattern = _pattern_for(lines)
+    refuse_special_tokens_in_words(specials, lines)
+    start = inherited(base, lines, transition_size)
+    rules.require_of_merges(start.pairs, _ORDER, "the inherited merges")
+    if vocab_size < transition_size:
+        raise InvalidOption(
+            f"a vocabulary of {vocab_size:,} was asked for, {transition_size:,} of it words",
+            "vocab_size is the size at the end: words and superwords together",
+            f"choose vocab_size={transition_size * 10 // 9}, or a smaller transition_size",
+        )
+    engine = partial(
+        MergeEngine,
+        start.words,
+        tie_break=_ORDER,
+        min_count=min_count,
+        allows=_allowed_by(rules),
+    )
+    settings = {
+        "algorithm": _ALGORITHM,
+        "inherited": digest_of_bytes(start.pairs.astype("<i4").tobytes()),
+        "min_count": min_count,
+        "rules": rules.digest,
+    }
+    course = Course(resume_from, checkpoint, checkpoint_every, on_progress)
+    learned = learn_with(engine, room - len(start.pairs), lines, digest_of(settings), course)
+    both = zip(start.pairs.T, (learned.left, learned.right), strict=True)
+    left, right = (np.concatenate(parts) for parts in both)
+    made = vocab_from_merges(left, right, byte_order(_ORDER), specials)
+    return Tokenizer(made.vocab, made.merges, made.special_tokens, pattern=pattern)
+
+
+def _allowed_by(rules: TokenRules) -> Callable[[bytes], bool]:
+    allows = rules.judge()
+    if allows is None:
+        return may_be_superword
+    return lambda token: may_be_superword(token) and allows(token)
+
+
+def _pattern_for(lines: WordCounts) -> str:
+    """The split pattern of a tokenizer learned from lines: theirs without line ends."""
+    if lines.pattern == superword_lines():
+        return SUPERWORDS
+    if lines.pattern == superword_lines("digits"):
+        return DIGITS_FROM_RIGHT
+    raise InvalidOption(
+        f"the lines were cut by the split pattern {lines.pattern.title!r}",
+        "superwords are learned from lines that are cut at digits, and at punctuation or not",
+        "count the same text again with `superword_lines()` as pattern",
     )

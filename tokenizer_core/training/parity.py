@@ -1,4 +1,4 @@
-"""Parity-aware BPE: each merge serves the language that is worst off; knows no file and no source.
+"""Parity-aware BPE: each merge improves the language with the worst compression.
 
 The rules are those of Foroutan, Meister et al. 2025 (arXiv 2508.04796), in their base, window and
 hybrid variants; `tokenizer_core.reference.train_parity` is the same in plain Python.
@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.counting import WordCounts, combine_word_counts
@@ -31,13 +32,9 @@ from bpeline.tokenizer_core.merging import (
     prune,
     validate_options,
 )
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training import bpe
-from bpeline.tokenizer_core.vocabulary import byte_order, vocab_from_merges
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.vocabulary import byte_order, validate_special_tokens, vocab_from_merges
 
 _ALGORITHM = "parity-bpe 2"  # to be counted up when the same settings learn other merges
 TIE_BREAKS = ("smallest-ids", "greatest-bytes")
@@ -84,7 +81,7 @@ def learn_parity_merges(
     checkpoint_every: int = 1000,
     on_progress: OnProgress | None = None,
 ) -> LearnedMerges:
-    """Learn up to ``merges`` merges, each for the language that is worst off then.
+    """Learn up to ``merges`` merges, each for the language with the worst compression then.
 
     As with `bpe.learn_merges`, fewer merges are the first ones of more. A merge's count is that of
     its pair in all languages together.
@@ -245,9 +242,6 @@ def train_parity_bpe(
         >>> [left + right for left, right in tokenizer.merges][:2]
         [b'al', b'in']
     """
-    from bpeline.tokenizer_core.tokenizer import Tokenizer
-    from bpeline.tokenizer_core.vocabulary import validate_special_tokens
-
     specials = validate_special_tokens(tuple(special_tokens))
     merges = bpe.merges_for(vocab_size, specials)
     for counts in languages.values():

@@ -1,4 +1,4 @@
-r"""Which tokens training may make: no forbidden ones, whole characters. Counts and merges nothing.
+r"""Which tokens training may make: no forbidden ones, whole characters.
 
 A rule is asked about the bytes of a token alone, so what holds of every merge holds of the
 vocabulary, and can be checked there.

@@ -9,15 +9,7 @@ from bpeline.lazy_names import lazy_names
 if TYPE_CHECKING:
     from .added_tokens import AddedToken as AddedToken
     from .added_tokens import AddedTokenMatcher as AddedTokenMatcher
-    from .algorithm import BYTE_BPE as BYTE_BPE
-    from .algorithm import Algorithm as Algorithm
-    from .algorithm import ByteBpe as ByteBpe
-    from .algorithm import Sentences as Sentences
     from .decoder_steps import DecoderSteps as DecoderSteps
-    from .merge_list import Merge as Merge
-    from .merge_list import MergeIds as MergeIds
-    from .merge_list import MergeList as MergeList
-    from .merge_list import find_merges as find_merges
     from .numbering import SpecialIds as SpecialIds
     from .numbering import byte_order as byte_order
     from .numbering import from_printable as from_printable
@@ -32,8 +24,9 @@ if TYPE_CHECKING:
     from .personal_data import Suspicion as Suspicion
     from .personal_data import looks_like as looks_like
     from .personal_data import suspicious_tokens as suspicious_tokens
-    from .piece_prefix import PiecePrefix as PiecePrefix
+    from .pipeline import PiecePrefix as PiecePrefix
     from .pipeline import Pipeline as Pipeline
+    from .pipeline import TextTemplate as TextTemplate
     from .special_tokens import SpecialPolicies as SpecialPolicies
     from .special_tokens import SpecialPolicy as SpecialPolicy
     from .special_tokens import SpecialTokenMatcher as SpecialTokenMatcher
@@ -41,12 +34,19 @@ if TYPE_CHECKING:
     from .special_tokens import refuse_clashes as refuse_clashes
     from .special_tokens import spans_between as spans_between
     from .special_tokens import validate_special_tokens as validate_special_tokens
-    from .text_template import TextTemplate as TextTemplate
     from .token_table import MAX_ID as MAX_ID
     from .token_table import MAX_TOKEN_BYTES as MAX_TOKEN_BYTES
+    from .token_table import Merge as Merge
+    from .token_table import MergeIds as MergeIds
+    from .token_table import MergeList as MergeList
     from .token_table import TokenIds as TokenIds
     from .token_table import TokenTable as TokenTable
+    from .token_table import find_merges as find_merges
+    from .tokenizer_spec import BYTE_BPE as BYTE_BPE
+    from .tokenizer_spec import Algorithm as Algorithm
+    from .tokenizer_spec import ByteBpe as ByteBpe
     from .tokenizer_spec import DefaultSpecial as DefaultSpecial
+    from .tokenizer_spec import Sentences as Sentences
     from .tokenizer_spec import TokenizerSpec as TokenizerSpec
     from .tokenizer_spec import finds_special as finds_special
     from .tokenizer_spec import token_names as token_names

@@ -1,4 +1,4 @@
-"""Added tokens: what is said of one, and where they stand in a text; knows no normalizer.
+"""Added tokens: what is said of one, and where they stand in a text.
 
 An added token is found in every text before anything else looks at it. What its flags mean, and
 which of several that overlap is found, is what HuggingFace's ``tokenizers`` does.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, fields
-from itertools import takewhile
 from typing import Any, NoReturn
 
 import numpy as np
@@ -101,7 +100,7 @@ class AddedTokenMatcher:
 
     __slots__ = (
         "_any_flagged", "_flagged", "_id_of", "_ids", "_longest", "_matcher", "_opening", "_sought",
-        "_whole", "beginning", "first_byte", "tokens",
+        "_whole", "first_byte", "tokens",
     )  # fmt: skip
 
     def __init__(self, tokens: Sequence[AddedToken], contents: Sequence[bytes]) -> None:
@@ -115,8 +114,6 @@ class AddedTokenMatcher:
         #: The byte with which all of them begin, often "<", which few texts hold; −1: none is.
         #: (A number: bytes are sought three times as long.)
         self.first_byte = firsts.pop() if len(firsts) == 1 else -1
-        #: Up to seven bytes with which all of them begin, as a little-endian number; 0: none.
-        self.beginning = int.from_bytes(_shared(contents)[:7], "little")
         self._id_of = dict(zip(contents, (token.id for token in tokens), strict=True))
         self._whole: re.Pattern[bytes] | None = None  # made when it is first needed
         self._ids = np.array([token.id for token in tokens], np.int64)
@@ -317,10 +314,3 @@ def _refuse(happened: str) -> NoReturn:
         "normalized, single_word, lstrip, rstrip",
         "export the tokenizer again from where it came",
     )
-
-
-def _shared(contents: Sequence[bytes]) -> bytes:
-    """What all contents begin with, up to a zero."""
-    first, last = min(contents, default=b""), max(contents, default=b"")
-    same = takewhile(lambda pair: pair[0] == pair[1] != 0, zip(first, last, strict=False))
-    return bytes(byte for byte, _ in same)

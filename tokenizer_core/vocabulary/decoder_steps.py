@@ -1,4 +1,4 @@
-"""How the strings of tokens become text, as the steps of HuggingFace's decoders; knows no ids.
+"""How the strings of tokens become text, as the steps of HuggingFace's decoders.
 
 Each step takes strings and gives strings, and in the end they are joined. Most of them look at one
 string at a time, which is what `DecoderSteps.joining` and `DecoderSteps.by_place` are about: who

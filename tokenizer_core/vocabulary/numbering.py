@@ -1,4 +1,4 @@
-"""How bytes, merges and special tokens are numbered; knows nothing of how merges are learned.
+"""How bytes, merges and special tokens are numbered.
 
 Inside training the ids 0..255 are the bytes in the order of the tie-break's convention and 256 + k
 is merge k. The ids of a finished tokenizer shift these by its special tokens.
@@ -17,16 +17,20 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.kernels.encoding.token_tables import measure_tokens, spell_tokens
-from bpeline.tokenizer_core.vocabulary.merge_list import MergeList
 from bpeline.tokenizer_core.vocabulary.special_tokens import refuse_clashes
-from bpeline.tokenizer_core.vocabulary.token_table import MAX_TOKEN_BYTES, TokenTable
+from bpeline.tokenizer_core.vocabulary.token_table import MAX_TOKEN_BYTES, MergeList, TokenTable
 
 TIE_BREAKS = ("smallest-ids", "greatest-bytes", "first-seen")
 SPECIAL_IDS = ("first", "last")
 SpecialIds = Literal["first", "last"]
 
 
-@functools.cache
+_PRINTS = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+_OTHERS = itertools.count(0x100)
+_PRINTABLE = {byte: chr(byte if byte in _PRINTS else next(_OTHERS)) for byte in range(256)}
+_BYTES = {character: byte for byte, character in _PRINTABLE.items()}
+
+
 def printable_bytes() -> dict[int, str]:
     """GPT-2's mapping: each byte as one character that prints.
 
@@ -34,15 +38,12 @@ def printable_bytes() -> dict[int, str]:
     and so on. The space is ``Ġ``, the line feed ``Ċ``. From ``bytes_to_unicode`` of GPT-2's
     ``encoder.py``. Iterates over the bytes 0..255 in order. The result is shared: do not change it.
     """
-    prints = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    others = itertools.count(0x100)
-    return {byte: chr(byte if byte in prints else next(others)) for byte in range(256)}
+    return _PRINTABLE
 
 
-@functools.cache
 def bytes_of_printable() -> dict[str, int]:
     """The inverse of `printable_bytes`: character → byte. Shared: do not change it."""
-    return {character: byte for byte, character in printable_bytes().items()}
+    return _BYTES
 
 
 def to_printable(token: bytes) -> str:

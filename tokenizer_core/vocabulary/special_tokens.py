@@ -10,13 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken, WrongKind
-from bpeline.tokenizer_core.kernels.scanning.find_specials import (
-    find_specials,
-    find_specials_in_spans,
-)
-from bpeline.tokenizer_core.kernels.scanning.longest_strings import (
+from bpeline.tokenizer_core.kernels.scanning.find_strings import (
     COLUMNS,
     find_longest,
+    find_specials,
+    find_specials_in_spans,
     read_from_right,
 )
 from bpeline.tokenizer_core.text import Text

@@ -6,10 +6,10 @@ File formats read it, training makes it, and `Tokenizer` is built from it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,15 @@ from bpeline.tokenizer_core.digests import canonical_json, digest_of_bytes
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
 from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.vocabulary.added_tokens import AddedToken
-from bpeline.tokenizer_core.vocabulary.algorithm import BYTE_BPE, Algorithm, ByteBpe
-from bpeline.tokenizer_core.vocabulary.merge_list import Merge, MergeIds, MergeList
 from bpeline.tokenizer_core.vocabulary.numbering import to_printable
 from bpeline.tokenizer_core.vocabulary.pipeline import Pipeline
-from bpeline.tokenizer_core.vocabulary.token_table import TokenIds, TokenTable
+from bpeline.tokenizer_core.vocabulary.token_table import (
+    Merge,
+    MergeIds,
+    MergeList,
+    TokenIds,
+    TokenTable,
+)
 from bpeline.tokenizer_core.vocabulary.vocab_rules import (
     CheckedVocab,
     check_table,
@@ -30,6 +34,64 @@ from bpeline.tokenizer_core.vocabulary.vocab_rules import (
     check_vocab,
     merge_ids,
 )
+
+Sentences = Literal["none", "lines", "punkt"]
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """What turns pre-tokens into ids; its fields are the properties that decide how.
+
+    Attributes:
+        name: as it is stored and asked for.
+        default_pattern: the split pattern where none is named.
+        has_merges: whether a tokenizer of it has merges in order of rank.
+        finds_special: whether its encoder finds special tokens in texts by itself.
+        may_ignore_merges: whether it can take a pre-token of the vocab as one token.
+    """
+
+    name: ClassVar[str]
+    default_pattern: ClassVar[str] = "whitespace"
+    has_merges: ClassVar[bool] = False
+    finds_special: ClassVar[bool] = False
+    may_ignore_merges: ClassVar[bool] = False
+
+    @property
+    def normalizer_name(self) -> str:
+        """What the algorithm itself does to texts before they are cut, for people."""
+        return "none"
+
+    @property
+    def sentence_kind(self) -> Sentences:
+        """How sentences are found, each of which is encoded by itself."""
+        return "none"
+
+    def described(self) -> dict[str, Any]:
+        """The value as JSON, which `of_description` reads."""
+        return {"name": self.name, **asdict(self)}
+
+    @classmethod
+    def of_description(cls, given: Mapping[str, Any]) -> Self | None:
+        """The value of these properties; None where one is missing, unknown or of another type."""
+        known = {field.name: field for field in fields(cls)}
+        if given.keys() != known.keys():
+            return None
+        if any(type(given[name]) is not type(field.default) for name, field in known.items()):
+            return None
+        return cls(**given)
+
+
+@dataclass(frozen=True, slots=True)
+class ByteBpe(Algorithm):
+    """Byte pair encoding over bytes: every text can be encoded and comes back unchanged."""
+
+    name: ClassVar[str] = "byte-bpe"
+    default_pattern: ClassVar[str] = "gpt2"
+    has_merges: ClassVar[bool] = True
+
+
+BYTE_BPE: ByteBpe = ByteBpe()
+
 
 DefaultSpecial = Literal["none", "all"]
 

@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.errors import InvalidTokenizer
-from bpeline.tokenizer_core.vocabulary.merge_list import MergeIds, MergeList
 from bpeline.tokenizer_core.vocabulary.special_tokens import validate_special_tokens
 from bpeline.tokenizer_core.vocabulary.token_table import (
     MAX_ID,
     MAX_TOKEN_BYTES,
+    MergeIds,
+    MergeList,
     TokenIds,
     TokenTable,
 )

@@ -1,10 +1,11 @@
-"""Words to pieces, each by itself; and the rows of the table that kernels over characters read.
+"""Words to pieces and back to text, and the table of rows that kernels over characters read.
 
-Alphabets, merges and tries are rows of one such table. Knows no algorithm by name.
+Alphabets, merges and tries are rows of one such table.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,18 +13,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.kernels.encoding import character_merges
-from bpeline.tokenizer_core.kernels.encoding.symbol_tables import (
-    END,
-    INNER_ROOT,
-    INSIDE,
-    LAST,
-    NO_TOKEN,
-    ROOT,
-)
+from bpeline.tokenizer_core import encoding
+from bpeline.tokenizer_core.encoding import Decoder, DecodeStream
+from bpeline.tokenizer_core.errors import InvalidTokenizer
+from bpeline.tokenizer_core.kernels.encoding import superword_merges, token_tables
 from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
 from bpeline.tokenizer_core.kernels.tables.pair_tables import NO_MERGE, fill_merges
 from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.vocabulary import TokenizerSpec, shown
+
+RETRAIN = "train again, or load the files the vocab came from with Tokenizer.load(PATH)"
+_LINE_BREAKS = re.compile(rb" ?\n+")
+_GAPS = b" \n"  # what stands between words; a text neither begins nor ends with it
 
 Merge = tuple[str, str]
 Row = tuple[int, int, int, int]  # left, right, rank, result
@@ -32,33 +33,22 @@ LEFTMOST, EVERYWHERE = 0, 1  # where a merge is applied before ranks are looked 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pieces:
-    """What words are made of.
+    """What words are made of."""
 
-    Attributes:
-        ids: uint32: the tokens of all words, one word after the other.
-        ends: uint32: where in its word each piece ends, in bytes.
-        edges: int64 ``[n + 1]``: word i has the pieces ``edges[i]:edges[i + 1]``.
-    """
-
-    ids: NDArray[np.uint32]
-    ends: NDArray[np.uint32]
-    edges: NDArray[np.int64]
+    ids: NDArray[np.uint32]  # uint32: the tokens of all words, one word after the other
+    ends: NDArray[np.uint32]  # uint32: where in its word each piece ends, in bytes
+    edges: NDArray[np.int64]  # int64 ``[n + 1]``: word i has the pieces ``edges[i]:edges[i + 1]``
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WordAlgorithm:
-    """Makes pieces of words, each word by itself.
+    """Makes pieces of words, each word by itself."""
 
-    Attributes:
-        kernel: takes text, places and lengths, what it knows, scratch memory if it needs any, and
-            the arrays of `Pieces` to fill.
-        known: what else the kernel must know.
-        scratch: bytes of scratch memory for each symbol of the longest word.
-    """
-
+    # takes text, places and lengths, what it knows, scratch memory if it needs any, and the arrays
+    # of `Pieces` to fill
     kernel: Callable[..., None]
-    known: tuple[Any, ...]
-    scratch: int = 0
+    known: tuple[Any, ...]  # what else the kernel must know
+    scratch: int = 0  # bytes of scratch memory for each symbol of the longest word
 
     def pieces_of(
         self, text: Text, places: NDArray[np.int64], lengths: NDArray[np.int64]
@@ -87,35 +77,27 @@ def by_rank(
     end_of_word: str,
     joined: bool = False,
 ) -> WordAlgorithm:
-    """The merge of lowest rank first, at all its places.
-
-    Args:
-        ids: token → id.
-        merges: by rank; parts and results are tokens.
-        unknown: the id of characters that are no token.
-        end_of_word, joined: see `CharacterBpe`.
-    """
+    """The merge of lowest rank first, at all its places; ``joined`` as in `CharacterBpe`."""
     rows = [
         (ids[left], ids[right], rank, ids[left + right])
         for rank, (left, right) in enumerate(merges)
     ]
     alphabet = alphabet_rows(ids, end_of_word, joined)
-    marking = character_merges.JOINED if joined else character_merges.OWN_SYMBOL
+    marking = superword_merges.JOINED if joined else superword_merges.OWN_SYMBOL
     return merged_rows(alphabet + rows, marking, EVERYWHERE, unknown)
 
 
 def merged_rows(rows: list[Row], marking: int, places: int, unknown: int) -> WordAlgorithm:
-    """Merges over characters.
+    """Merges over characters, as rows after those of the alphabet.
 
     Args:
-        rows: the alphabet and the merges.
         marking: how the end of a word is marked, see `character_merges`.
         places: `LEFTMOST` or `EVERYWHERE`.
         unknown: the id of characters that are no token.
     """
     known = marking, places, *symbol_table(rows), unknown
-    scratch = character_merges.SCRATCH_PER_SYMBOL
-    return WordAlgorithm(character_merges.merge_characters, known, scratch)
+    scratch = superword_merges.SCRATCH_PER_SYMBOL
+    return WordAlgorithm(superword_merges.merge_characters, known, scratch)
 
 
 def symbol_table(rows: list[Row]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
@@ -137,7 +119,7 @@ def spellings_of(token: str, end_of_word: str) -> list[list[int]]:
 def characters_of(token: str, end_of_word: str) -> list[int]:
     """A token's characters as numbers; the mark of the end of a word, at its end, is one."""
     if end_of_word and token.endswith(end_of_word):
-        return [*map(ord, token.removesuffix(end_of_word)), END]
+        return [*map(ord, token.removesuffix(end_of_word)), token_tables.END]
     return list(map(ord, token))
 
 
@@ -150,11 +132,11 @@ def alphabet_rows(ids: Mapping[str, int], end_of_word: str, joined: bool) -> lis
     for token, id_ in ids.items():
         characters = characters_of(token, end_of_word)
         if token == end_of_word and len(token) == 1:
-            rows.append((INSIDE, ord(token), 0, id_))
+            rows.append((token_tables.INSIDE, ord(token), 0, id_))
         if len(characters) == 1:
-            rows.append((INSIDE, characters[0], 0, id_))
-        elif joined and len(characters) == 2 and characters[1] == END:
-            rows.append((LAST, characters[0], 0, id_))
+            rows.append((token_tables.INSIDE, characters[0], 0, id_))
+        elif joined and len(characters) == 2 and characters[1] == token_tables.END:
+            rows.append((token_tables.LAST, characters[0], 0, id_))
     return rows
 
 
@@ -162,9 +144,9 @@ def trie_rows(tokens: Iterable[tuple[list[int], bool, int]]) -> list[Row]:
     """Rows of a trie of (characters, whether it goes on inside a word, rank) of each token."""
     children: dict[tuple[int, int], int] = {}
     ranks: dict[tuple[int, int], int] = {}
-    nodes = INNER_ROOT + 1
+    nodes = token_tables.INNER_ROOT + 1
     for characters, goes_on, rank in tokens:
-        node = INNER_ROOT if goes_on else ROOT
+        node = token_tables.INNER_ROOT if goes_on else token_tables.ROOT
         step = (node, 0)
         for character in characters:
             step = (node, character)
@@ -174,6 +156,135 @@ def trie_rows(tokens: Iterable[tuple[list[int], bool, int]]) -> list[Row]:
                 nodes += 1
         ranks[step] = rank
     return [
-        (node, character, ranks.get((node, character), NO_TOKEN), child)
+        (node, character, ranks.get((node, character), token_tables.NO_TOKEN), child)
         for (node, character), child in children.items()
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class SpelledTokens:
+    """What a companion algorithm makes its tables of."""
+
+    ids: dict[str, int]  # token → id, marks left out
+    merges: list[tuple[str, str]]  # by rank
+    marks: dict[str, int]  # attribute of the algorithm → id of the token that it names
+    whole: frozenset[int]  # ids of special tokens and marks, which are words of their own
+    gap: bytes  # what stands between words: a space, or nothing where words hold their own spaces
+
+
+def spelled_tokens(spec: TokenizerSpec, marks: Sequence[str] = ("unknown",)) -> SpelledTokens:
+    """Tokens and merges of a value as text, and the ids of the tokens that ``marks`` name.
+
+    Raises:
+        InvalidTokenizer: tokens that are not UTF-8, or marks that the vocab lacks.
+    """
+    found = {name: _id_of_mark(spec, name) for name in marks}
+    known = set(found.values())
+    ids = {_text(token): id_ for token, id_ in spec.ids.items() if id_ not in known}
+    merges = [(left.decode(), right.decode()) for left, right in spec.merges]  # of tokens
+    whole = frozenset([*spec.special_tokens.values(), *known])
+    return SpelledTokens(ids, merges, found, whole, b" " if spec.pattern.drops_gaps else b"")
+
+
+def _id_of_mark(spec: TokenizerSpec, name: str) -> int:
+    mark = getattr(spec.algorithm, name)
+    id_ = spec.special_tokens.get(mark, spec.ids.get(mark.encode()))
+    if id_ is None:
+        raise InvalidTokenizer(
+            f"the vocab lacks {shown(mark)}, the {name} token of {spec.algorithm.name}",
+            "each mark of an algorithm is a token of the vocab",
+            f"add it to the vocab, or name another one: {name}=...",
+        )
+    return id_
+
+
+def _text(token: bytes) -> str:
+    try:
+        return token.decode()
+    except UnicodeDecodeError:
+        raise InvalidTokenizer(
+            f"the token {shown(token)} is not UTF-8",
+            "tokens of this algorithm are made of characters",
+            RETRAIN,
+        ) from None
+
+
+class WordDecoder(Decoder):
+    """Joins what tokens look like in text.
+
+    Args:
+        shown: id → what it looks like; b"" for marks that text does not show.
+        spaced: whether words bring a space along, of which none is left at both ends of a text.
+    """
+
+    def __init__(self, shown: Mapping[int, bytes], spaced: bool) -> None:
+        super().__init__(shown)
+        self.spaced = spaced
+        self._silent = frozenset(id_ for id_, content in shown.items() if not content)
+
+    def text(self, ids: Iterable[int] | NDArray[Any], errors: encoding.OnInvalid) -> str:
+        encoding.check_errors(errors)
+        return str(self._joined(ids), "utf-8", errors)
+
+    def _joined(self, ids: Iterable[int] | NDArray[Any]) -> bytes:
+        content = self.decode_raw(ids)
+        return _one_gap(content.strip(_GAPS)) if self.spaced else content
+
+    def decode_raw(self, ids: Iterable[int] | NDArray[Any]) -> bytes:
+        """As `decode`, with the spaces before the first and behind the last word."""
+        if self._silent:
+            if isinstance(ids, np.ndarray):
+                encoding.refuse_other_arrays(ids)
+            if isinstance(ids, np.ndarray) and ids.dtype.kind in "iu":
+                ids = ids[~np.isin(ids, list(self._silent))]
+            else:
+                ids = [id_ for id_ in self.known(encoding.list_of(ids)) if id_ not in self._silent]
+        return bytes(super()._joined(ids))
+
+    def stream(self, errors: encoding.OnInvalid = "replace") -> DecodeStream:
+        return WordStream(self, errors) if self.spaced else super().stream(errors)
+
+
+class WordStream(DecodeStream):
+    """Text from ids that come one at a time: spaces wait for the word behind them."""
+
+    def __init__(self, decoder: WordDecoder, errors: encoding.OnInvalid = "replace") -> None:
+        super().__init__(decoder, errors)
+        self._raw = decoder
+        self._held = b""
+        self._begun = False
+
+    def feed(self, id_: int) -> str:
+        content = self._held + self._raw.decode_raw([id_])
+        whole = content.rstrip(_GAPS)
+        self._held = content[len(whole) :]
+        if not self._begun:
+            whole = whole.lstrip(_GAPS)
+        self._begun = self._begun or bool(whole)
+        return self._characters.decode(_one_gap(whole))
+
+    def flush(self) -> str:
+        self._held, self._begun = b"", False
+        return super().flush()
+
+
+def _one_gap(content: bytes) -> bytes:
+    """The marks on both sides of a line break, and a space before it, are one line break."""
+    return _LINE_BREAKS.sub(b"\n", content) if b"\n" in content else content
+
+
+def without_ends(
+    vocab: Mapping[int, bytes], end_of_word: str, tokens: SpelledTokens, joined: bool = False
+) -> dict[int, bytes]:
+    """What each token looks like in text where some end in the mark of the end of a word.
+
+    Args:
+        joined: whether the mark is part of last characters, so that by itself it is text.
+    """
+    end = end_of_word.encode()
+    return {
+        id_: token[: -len(end)] + tokens.gap
+        if token.endswith(end) and id_ not in tokens.whole and not (joined and token == end)
+        else token
+        for id_, token in vocab.items()
+    }

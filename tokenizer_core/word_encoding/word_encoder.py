@@ -1,52 +1,122 @@
-"""Text to ids word by word: distinct words are numbered, each is encoded once, ids are copied.
+"""Text to ids word by word, and how a word came to its tokens.
 
-Knows nothing of how one word becomes pieces: `WordAlgorithm` does. Nothing is remembered between
-calls, so any number of threads may encode at once.
+Distinct words are numbered, each is encoded once, ids are copied. Nothing is remembered between
+calls, so any number of threads may encode at once. The module of each algorithm has a function
+``explained``, see `Decide`, and ``words_of`` where its words are not those of the pattern.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core import splitting
 from bpeline.tokenizer_core.arguments import whole_number
+from bpeline.tokenizer_core.companions import COMPANIONS
 from bpeline.tokenizer_core.counting import FULL, empty_entries
-from bpeline.tokenizer_core.encoding import Encoder, PlacedIds
-from bpeline.tokenizer_core.kernels.counting.number_words import (
-    PROGRESS,
-    copy_pieces,
-    number_words,
+from bpeline.tokenizer_core.encoding import (
+    Encoder,
+    MergeTree,
+    PlacedIds,
+    PreparedEncoder,
+    TokenizerParts,
 )
+from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.kernels.counting.word_rows import PROGRESS, copy_pieces, number_words
 from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
 from bpeline.tokenizer_core.kernels.tables.word_keys import move_words
-from bpeline.tokenizer_core.splitting import SplitPattern, Splitter
-from bpeline.tokenizer_core.text import Text
-from bpeline.tokenizer_core.word_encoding.marked_spans import MarkedSpans, Marks, unmarked
-from bpeline.tokenizer_core.word_encoding.word_algorithm import Pieces, WordAlgorithm
+from bpeline.tokenizer_core.splitting import SplitPattern, Splitter, pre_tokens
+from bpeline.tokenizer_core.text import Text, utf8_of
+from bpeline.tokenizer_core.vocabulary import TokenizerSpec
+from bpeline.tokenizer_core.word_encoding.word_algorithm import Pieces, WordAlgorithm, WordDecoder
 
 _BYTES_PER_WORD = 16  # of text for each distinct word, as a first guess
 _TABLE_BITS = 6, 19
+_BYTE_ORDER_MARK = "\ufeff".encode()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MarkedSpans:
+    """Spans of a text and the ids around each."""
+
+    spans: NDArray[np.int64]  # int64 ``[n, 2]``
+    before: NDArray[np.int64]  # int64 ``[n]``: an id before each, or −1
+    behind: NDArray[np.int64]  # int64 ``[n]``: an id after each, or −1
+    lasts: NDArray[np.int64]  # int64: which of them end the spans that were asked for
+
+    def where(self, ends: NDArray[np.int64]) -> MarkedSpans:
+        """The same without marks around sentences without words; ``ends``: words up to each end."""
+        wordless = (np.diff(ends, prepend=0) == 0) & (self.before >= 0)
+        if not wordless.any():
+            return self
+        before, behind = (np.where(wordless, -1, ids) for ids in (self.before, self.behind))
+        return MarkedSpans(self.spans, before, behind, self.lasts)
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceMarks:
+    """The ids around each sentence. A byte order mark at a document's begin is in none."""
+
+    punkt: splitting.Punkt | None  # finds sentences; None: lines are sentences
+    line_begin: int
+    line_end: int
+    least: int = 1  # sentences of fewer characters are left out
+
+    def mark(self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]) -> MarkedSpans:
+        """The sentences of each span, and behind them an empty one that carries its id."""
+        spans = spans.copy()
+        for number, begin in enumerate(spans[:, 0].tolist()):
+            if text.bytes(begin, begin + len(_BYTE_ORDER_MARK)) == _BYTE_ORDER_MARK:
+                spans[number, 0] = min(begin + len(_BYTE_ORDER_MARK), spans[number, 1])
+        if self.punkt is None:
+            found = np.concatenate(
+                [
+                    np.empty((0, 2), np.int64),
+                    *(splitting.line_spans(text, *span) for span in spans.tolist()),
+                ]
+            )
+        else:
+            found = splitting.sentence_spans(text, spans, self.punkt)
+        if self.least > 1:
+            is_lead = (text.data[: text.size] & 0xC0) != 0x80
+            leads = np.concatenate(([0], np.cumsum(is_lead)))
+            found = found[np.diff(leads[found], axis=1)[:, 0] >= self.least]
+        places = np.searchsorted(found[:, 0], spans[:, 1])
+        around = np.tile(np.array([self.line_begin, self.line_end]), (len(found), 1))
+        parts = np.insert(found, places, np.stack((spans[:, 1],) * 2, axis=1), axis=0)
+        none = np.full(len(spans), -1, np.int64)
+        marks = np.insert(around, places, np.stack((none, behind), axis=1), axis=0)
+        before, after = marks.T.copy()
+        return MarkedSpans(parts, before, after, places + np.arange(len(spans)))
+
+    @property
+    def breaks(self) -> splitting.CutPairs | splitting.SentenceBreaks:
+        """Where a text may be cut without changing its sentences."""
+        return (
+            splitting.behind_lines() if self.punkt is None else splitting.SentenceBreaks(self.punkt)
+        )
+
+
+def unmarked(text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]) -> MarkedSpans:
+    """Spans as they are."""
+    nothing = np.full(len(spans), -1, np.int64)
+    return MarkedSpans(spans, nothing, np.ascontiguousarray(behind), np.arange(len(spans)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NumberedWords:
-    """A text as numbers of its distinct words.
+    """A text as numbers of its distinct words."""
 
-    Attributes:
-        numbers: uint32: the word of each pre-token.
-        begins: int64: where each pre-token stands, in bytes.
-        ends: int64 ``[n_spans]``: how many pre-tokens lie before the end of each span.
-        places, lengths: int64 ``[n_words]``: where each word stands first, and its bytes.
-    """
-
-    numbers: NDArray[np.uint32]
-    begins: NDArray[np.int64]
+    numbers: NDArray[np.uint32]  # uint32: the word of each pre-token
+    begins: NDArray[np.int64]  # int64: where each pre-token stands, in bytes
+    # int64 ``[n_spans]``: how many pre-tokens lie before the end of each span
     ends: NDArray[np.int64]
-    places: NDArray[np.int64]
-    lengths: NDArray[np.int64]
+    places: NDArray[np.int64]  # int64 ``[n_words]``: where each word stands first
+    lengths: NDArray[np.int64]  # int64 ``[n_words]``: its bytes
 
 
 def number_marked(
@@ -79,19 +149,13 @@ def number_marked(
 
 
 class WordEncoder(Encoder):
-    """Encodes text word by word.
-
-    Args:
-        algorithm: makes pieces of words.
-        pattern: how spans are cut into words.
-        marks: ids around parts of a text, such as sentences; None for none.
-    """
+    """Encodes text word by word; ``marks`` puts ids around sentences, where there are any."""
 
     def __init__(
         self,
         algorithm: WordAlgorithm,
         pattern: SplitPattern,
-        marks: Marks | None = None,
+        marks: SentenceMarks | None = None,
     ) -> None:
         self.algorithm = algorithm
         self.pattern = pattern
@@ -158,6 +222,20 @@ class WordEncoder(Encoder):
         return marked.where(words.ends), words, pieces
 
 
+WordCoders = tuple[WordEncoder, WordDecoder]
+
+
+def coders_of_words(
+    algorithm: WordAlgorithm,
+    shown: Mapping[int, bytes],
+    pattern: SplitPattern,
+    marks: SentenceMarks | None = None,
+) -> WordCoders:
+    """The encoder and the decoder of words; ``shown``: what each token looks like in text."""
+    decoder = WordDecoder(shown, spaced=pattern.drops_gaps)
+    return WordEncoder(algorithm, pattern, marks), decoder
+
+
 def longest_prefix_of_words(
     content: bytes, max_tokens: int, placed: PlacedIds, count: Callable[[bytes], int]
 ) -> str:
@@ -167,12 +245,8 @@ def longest_prefix_of_words(
     there; only marks around sentences may come to more, so the prefix is counted again.
 
     Args:
-        content: UTF-8.
-        placed: its tokens.
+        placed: the tokens of ``content``, which is UTF-8.
         count: counts the tokens of a prefix.
-
-    Raises:
-        InvalidOption: ``max_tokens`` is negative.
     """
     max_tokens = whole_number("max_tokens", max_tokens, 0, "write max_tokens=512")
     if len(placed.ids) <= max_tokens:
@@ -184,3 +258,95 @@ def longest_prefix_of_words(
         if whole and count(content[:end]) <= max_tokens:
             return content[:end].decode()
     return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One step of encoding a word."""
+
+    why: str  # what decided, such as ``rank 3``
+    takes: tuple[str, ...]  # the parts that were joined, or the token that was found
+    symbols: tuple[str, ...]  # the word after it
+
+
+# From a word to the decisions about it, in plain Python.
+Decide = Callable[[str], Iterator[Decision]]
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedWord:
+    """A word and its way to ids."""
+
+    word: str
+    steps: tuple[Decision, ...]  # in their order; none where nothing applies
+    ids: tuple[int, ...]  # of the tokens that the encoder makes of it
+    tokens: tuple[str, ...]
+
+
+def explain_words(tokenizer: TokenizerParts, text: str) -> list[ExplainedWord]:
+    """Each word of a text, as the tokenizer prepares the text and its pattern cuts it.
+
+    Special tokens are ordinary, but for the added tokens of an imported tokenizer, which it finds.
+    The ids joined are those of `Tokenizer.encode`.
+
+    Raises:
+        InvalidOption: its algorithm does not explain itself here.
+    """
+    spec = tokenizer.spec
+    companion = COMPANIONS.get(spec.algorithm.name)
+    if companion is None:
+        known = ", ".join(COMPANIONS)
+        raise InvalidOption(
+            f"{spec.algorithm.name} joins bytes, not characters",
+            f"explained here are {known}",
+            "type `bpeline explain REF TEXT`, or tokenizer.explain(text), which shows its merges",
+        )
+    module = companion.home
+    decide: Decide = module.explained(spec)
+    words_of = getattr(module, "words_of", partial(pre_tokens, pattern=spec.pattern))
+    encoder, parts = tokenizer.encoder, [(utf8_of(text), -1, b"")]
+    if isinstance(encoder, PreparedEncoder):
+        parts = encoder.prepared(parts[0][0])
+        encoder = encoder.inner
+    explained: list[ExplainedWord] = []
+    for content, behind, _ in parts:
+        for word in words_of(content.decode()):
+            ids = _ids_of(encoder, word)
+            explained.append(ExplainedWord(word, tuple(decide(word)), ids, _named(spec, ids)))
+        if behind >= 0:
+            found = _named(spec, (behind,))
+            step = Decision("an added token, found in the text", found, found)
+            explained.append(ExplainedWord(found[0], (step,), (behind,), found))
+    return explained
+
+
+def merge_tree(merges: Sequence[tuple[bytes, bytes]], token: bytes) -> MergeTree:
+    """How merges make a token, the first that makes each; a token that none makes has no parts."""
+    made: dict[bytes, tuple[int, bytes, bytes]] = {}
+    for rank, (left, right) in enumerate(merges):
+        made.setdefault(left + right, (rank, left, right))
+
+    def tree(part: bytes) -> MergeTree:
+        if part not in made:
+            return MergeTree(part)
+        rank, left, right = made[part]
+        return MergeTree(part, rank, (tree(left), tree(right)))
+
+    return tree(token)
+
+
+def _ids_of(encoder: Encoder, word: str) -> tuple[int, ...]:
+    """A word's ids, and none of what is put around sentences."""
+    content = word.encode()
+    if isinstance(encoder, WordEncoder):
+        return tuple(encoder.encode_words([content])[0].tolist())
+    whole = np.array([[0, len(content)]], np.int64), np.full(1, -1, np.int64)
+    return tuple(encoder.encode(Text.of(content), *whole)[0].tolist())
+
+
+def _named(spec: TokenizerSpec, ids: tuple[int, ...]) -> tuple[str, ...]:
+    specials = {id_: token for token, id_ in spec.special_tokens.items()}
+    return tuple(
+        specials[id_] if id_ in specials else spec.vocab[id_].decode(errors="replace")
+        for id_ in ids
+    )

@@ -1,37 +1,43 @@
-"""How kernels are compiled; knows nothing of what they do.
+"""How kernels are compiled, and which reasons there are to do it by public functions alone.
 
-Numba's internals are used where Numba is one of the versions that they were tried with. Elsewhere
-kernels are as right, and slower: compiled in every process, by its public functions alone.
+With a version of Numba that it was not tried with, or with ``BPELINE_PLAIN_NUMBA=1``, nothing
+private to Numba is used: kernels are as right, and slower, as every process compiles them.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from types import ModuleType
 from typing import Any, TypeVar
 
 import numba
 
+from bpeline.tokenizer_core.cache_directory import holding
 from bpeline.tokenizer_core.errors import BpelineError
-from bpeline.tokenizer_core.kernels.compiling.signatures import signature_of
+from bpeline.tokenizer_core.kernels.compiling import machine_code
+from bpeline.tokenizer_core.kernels.memory.types import signature_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# The versions of Numba whose internals `numba_internals` uses: from the first, below the second.
-TRIED = (0, 68), (0, 69)
-WITHOUT_INTERNALS = (
-    f"Numba {numba.__version__} is none of the versions from {TRIED[0][0]}.{TRIED[0][1]} and below "
-    f"{TRIED[1][0]}.{TRIED[1][1]} that were tried: kernels are slower and compiled at every start"
-)
+TRIED = (0, 68), (0, 69)  # versions of Numba: from the first, below the second
 _ENTRY = "is_entry"
 
 
-def internals_are_known() -> bool:
-    """Whether this is a version of Numba whose internals can be used."""
-    found = tuple(map(int, re.findall(r"\d+", numba.__version__)[:2]))
-    return TRIED[0] <= found < TRIED[1]
+def why_plain() -> str:
+    """Why only public functions of Numba are used; empty where that is not so."""
+    if os.environ.get("BPELINE_PLAIN_NUMBA", "0") != "0":
+        return "BPELINE_PLAIN_NUMBA is set: kernels are slower and compiled at every start"
+    if TRIED[0] <= tuple(map(int, re.findall(r"\d+", numba.__version__)[:2])) < TRIED[1]:
+        return ""
+    return (
+        f"Numba {numba.__version__} is none of the versions from {TRIED[0][0]}.{TRIED[0][1]} and "
+        f"below {TRIED[1][0]}.{TRIED[1][1]} that were tried: kernels are slower and compiled at "
+        "every start"
+    )
 
 
 if numba.config.DISABLE_JIT:
@@ -41,8 +47,11 @@ if numba.config.DISABLE_JIT:
         "kernels compiled by Numba",
         "type `unset NUMBA_DISABLE_JIT`, or remove that line of .numba_config.yaml",
     )
-if not internals_are_known():
-    warnings.warn(WITHOUT_INTERNALS, RuntimeWarning, stacklevel=2)
+IS_PLAIN = bool(why_plain())
+if not IS_PLAIN:
+    from bpeline.tokenizer_core.kernels.compiling import private_numba
+elif "BPELINE_PLAIN_NUMBA" not in why_plain():
+    warnings.warn(why_plain(), RuntimeWarning, stacklevel=2)
 
 
 def kernel(function: Function) -> Function:
@@ -57,11 +66,7 @@ def kernel(function: Function) -> Function:
     - no ``parallel``, no ``fastmath``: one level of parallelism, exact integers.
     - caching through `cache_directory`, because ``cache=True`` runs stale code after edits.
     """
-    if internals_are_known():
-        from bpeline.tokenizer_core.kernels.compiling.numba_internals import compiled_inner
-
-        return compiled_inner(function)
-    return _compiled_by_public_means(function, nogil=True)
+    return _plain(function) if IS_PLAIN else private_numba.compiled_inner(function)
 
 
 def inlined_kernel(function: Function) -> Function:
@@ -69,11 +74,9 @@ def inlined_kernel(function: Function) -> Function:
 
     A call there saves and loads every register that the loop holds, vectors among them.
     """
-    if internals_are_known():
-        from bpeline.tokenizer_core.kernels.compiling.numba_internals import compiled_inner
-
-        return compiled_inner(function, always_inlined=True)
-    return _compiled_by_public_means(function, nogil=True)
+    if IS_PLAIN:
+        return _plain(function)
+    return private_numba.compiled_inner(function, always_inlined=True)
 
 
 def entry_kernel(function: Function) -> Function:
@@ -86,7 +89,7 @@ def entry_kernel(function: Function) -> Function:
 
 
 def entry_kernel_holding_gil(function: Function) -> Function:
-    """`entry_kernel` for what reads Python objects, which no other thread may change then.
+    """`entry_kernel` for what uses Python objects, which no other thread may change then.
 
     For short work only: all Python threads wait for it.
     """
@@ -113,37 +116,22 @@ def compile_declared(*kernels: Any) -> None:
         one.compile(signature_of(one.py_func).dtypes)
 
 
-def machine_code(kernel: Any) -> Callable[..., Any]:
-    """An entry kernel, compiled or loaded, as a function that sees no types in its arguments.
-
-    For what is called for every short text, with numbers alone: finding out that they are numbers
-    takes 0.07 µs. The kernel is held by its module.
-    """
-    code: Callable[..., Any] = kernel
-    if internals_are_known():
-        from bpeline.tokenizer_core.kernels.compiling.numba_internals import code_of
-
-        code = code_of(kernel)
-    return code
-
-
 def are_kept(*kernels: Any) -> bool:
     """Whether the machine code of entry kernels seems to be kept, so nothing will be compiled."""
-    if not internals_are_known():
+    if IS_PLAIN:
         return False
-    from bpeline.tokenizer_core.kernels.compiling import numba_internals
-
-    return numba_internals.are_kept(kernels)
+    with suppress(OSError), machine_code.kept() as directory:
+        names = {machine_code.file_of(one.py_func) for one in kernels}
+        return names <= set(holding(directory).files)
+    return False
 
 
 def _entry(function: Function, *, nogil: bool) -> Function:
     setattr(function, _ENTRY, True)
-    if internals_are_known():
-        from bpeline.tokenizer_core.kernels.compiling.numba_internals import compiled_entry
-
-        return compiled_entry(function, nogil=nogil)
-    return _compiled_by_public_means(function, nogil=nogil)
+    if IS_PLAIN:
+        return _plain(function, nogil=nogil)
+    return private_numba.compiled_entry(function, nogil=nogil)
 
 
-def _compiled_by_public_means(function: Function, *, nogil: bool) -> Function:
+def _plain(function: Function, *, nogil: bool = True) -> Function:
     return numba.njit(nogil=nogil, error_model="numpy")(function)

@@ -1,4 +1,4 @@
-"""Where the machine code of kernels is kept, by what it is made of; never how it is made."""
+"""Where the machine code of kernels is kept: a directory named by what it is made of and for."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from typing import Any
 
 import llvmlite
 import numba
+from llvmlite import binding
 
 from bpeline.tokenizer_core.cache_directory import (
     Untrusted,
@@ -35,13 +36,14 @@ _CORE = "bpeline.tokenizer_core"
 
 @functools.cache
 def source_digest() -> str:
-    """Digest of every kernel source and of the compiler's versions: 16 hexadecimal digits.
+    """Digest of every kernel source, the compiler's versions and the processor: 16 hex digits.
 
     Numba's own cache does not notice an edit in another file that a kernel inlines, so the
     directory of the cache is named by all of them: any edit recompiles everything.
     """
     state = hashlib.sha256()
     state.update(f"{sys.version_info[:3]} {numba.__version__} {llvmlite.__version__}".encode())
+    state.update(repr(_processor()).encode())
     core = resources.files(_CORE)
     for room in ("kernels", "algorithms"):
         for name, content in _sources(core / room, room):
@@ -49,6 +51,23 @@ def source_digest() -> str:
                 state.update(name.encode())
                 state.update(content)
     return state.hexdigest()[:16]
+
+
+def _processor() -> tuple[Any, ...]:
+    """What machine code is made for, as Numba is configured."""
+    config = numba.config
+    name, features = config.CPU_NAME, config.CPU_FEATURES
+    return (
+        binding.get_process_triple(),
+        binding.get_host_cpu_name() if name is None else name,
+        binding.get_host_cpu_features().flatten() if features is None else features,
+        bool(config.ENABLE_AVX),
+    )
+
+
+def file_of(function: Any) -> str:
+    """The name of the file of an entry kernel's machine code."""
+    return f"{function.__module__}.{function.__name__}.nbc"
 
 
 def _sources(folder: Any, name: str) -> Iterator[tuple[str, bytes]]:

@@ -1,12 +1,4 @@
-"""A table that adds up words: counts and first positions in, one entry a word; never allocates.
-
-Entries are those of `word_keys`; their value is the word's count. The place of a short word is
-its first position. A long word lies in the *arena*, at its place: eight bytes of first position,
-then the word, filled up to a multiple of eight bytes. So a table refers to no text, and the texts
-that were counted may go.
-
-Threads may share tables: each of them `hold`s one while it reads or writes it.
-"""
+"""Words counted: the walk over a text, the table that it fills, and small files apart."""
 
 from __future__ import annotations
 
@@ -16,26 +8,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
-from bpeline.tokenizer_core.kernels.memory.addresses import load_u64, prefetch, store_u64
-from bpeline.tokenizer_core.kernels.memory.atomics import (
+from bpeline.tokenizer_core.kernels.memory.addresses import (
+    is_marked,
     let_others_run,
     load_acquire,
+    load_u64,
+    prefetch,
     store_release,
+    store_u64,
     take_if_zero,
 )
 from bpeline.tokenizer_core.kernels.memory.records import Record, one_record
-from bpeline.tokenizer_core.kernels.memory.types import I64, U64, U8s, U64s
-from bpeline.tokenizer_core.kernels.tables.hashing import ONE, ZERO, HashKey, mix, shift_for
+from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64Rows, I64s, U8s, U64s
+from bpeline.tokenizer_core.kernels.tables.hashing import ONE, ZERO, HashKey, key_in, mix, shift_for
 from bpeline.tokenizer_core.kernels.tables.word_keys import (
+    ENTRY,
     ENTRY_BITS,
     HIGH,
     LONG,
+    LOW,
     PLACE,
     VALUE,
+    copy_entry,
     find_entry,
     key_length,
     put_entry,
+    same_bytes,
     table_shift,
+)
+from bpeline.tokenizer_core.kernels.tables.word_queue import (
+    ENTRIES,
+    HIGHS,
+    LOWS,
+    MOST_QUEUED,
+    WORDS,
+    Sought,
+    queue_words,
 )
 
 # What a table holds, where, and the key of its hashes, which words keep when it grows.
@@ -206,3 +214,339 @@ def add_word(table: Table, low: U64, high: U64, address: I64, count: U64, positi
     held = first_position(table, entry, high)
     if np.int64(load_u64(held)) > position:
         store_u64(held, np.uint64(position))
+
+
+# Where `count_marked` stopped.
+WALK = np.dtype(
+    [
+        ("span", np.int64),
+        ("begin", np.int64),  # of the next pre-token, or `FRESH`
+    ]
+)
+Walk = Annotated[NDArray[Any], one_record(WALK)]
+FRESH = -1  # the span has not been begun
+NOWHERE = 1 << 62  # a place behind all texts: its word is known from before
+QUEUE = 512  # entries
+CROWDED = QUEUE - MOST_QUEUED
+ALL_COUNTED = -1  # no part
+
+
+@kernel
+def position_of(place: I64, anchors: I64Rows, origin: I64) -> I64:
+    """Where byte ``place`` of a text stands in the corpus; see `count_marked`."""
+    first, last = 0, len(anchors) - 1
+    while first < last:
+        middle = (first + last + 1) >> 1
+        if anchors[middle, 0] <= place:
+            first = middle
+        else:
+            last = middle - 1
+    return origin + place + anchors[first, 1] - anchors[first, 0]
+
+
+@kernel
+def add_entries(
+    entries: I64,
+    number: I64,
+    apart: I64,
+    text: I64,
+    anchors: I64Rows,
+    origin: I64,
+    behind: I64,
+    table: Table,
+) -> None:
+    """Add entries of front or queue to a table that has room for them; their counts become 0.
+
+    They may stay where they are. A word of this text enters the table when it first occurred there,
+    so its position is looked for only then, or when another thread met the word in a later text.
+
+    Args:
+        entries: the address of the first of them.
+        number: how many.
+        apart: bytes from one to the next.
+        text: its address. anchors, origin: see `count_marked`.
+        behind: positions in this text are below, those in later ones are not.
+    """
+    for index in range(min(number, AHEAD)):
+        ahead = entries + index * apart
+        expect(table, load_u64(ahead + LOW), load_u64(ahead + HIGH))
+    entry = entries
+    for index in range(number):
+        if index + AHEAD < number:
+            ahead = entry + AHEAD * apart
+            expect(table, load_u64(ahead + LOW), load_u64(ahead + HIGH))
+        count = load_u64(entry + VALUE)
+        if count != ZERO:
+            place = np.int64(load_u64(entry + PLACE))
+            low, high = load_u64(entry + LOW), load_u64(entry + HIGH)
+            found = seek_word(table, low, high, text + place)
+            if load_u64(found + HIGH) != ZERO:
+                add_to(found, count)
+                first = first_position(table, found, high)
+                if np.int64(load_u64(first)) >= behind:
+                    position = position_of(place, anchors, origin)
+                    store_u64(first, min(load_u64(first), np.uint64(position)))
+            else:
+                position = position_of(place, anchors, origin)
+                put_word(table, found, low, high, text + place, count, position)
+            store_u64(entry + VALUE, ZERO)
+            store_u64(entry + PLACE, np.uint64(NOWHERE))
+        entry += apart
+
+
+@kernel
+def add_to_part(
+    number: I64,
+    text: I64,
+    anchors: I64Rows,
+    origin: I64,
+    behind: I64,
+    hot: I64,
+    hot_entries: I64,
+    apart: I64,
+    queue: U64s,
+    waiting: I64Rows,
+    parts: Used,
+) -> bool:
+    """Add what waits for a part, and entries of the front; False where it has no room for all.
+
+    Args:
+        hot, hot_entries, apart: of the front, as for `add_entries`.
+    """
+    words = waiting[number, 0]
+    for index in range(hot_entries):
+        words += np.int64(load_u64(hot + index * apart + VALUE) != ZERO)
+    hold(parts, number)
+    part: Record = parts[number]
+    has_room = (
+        part.words + words <= part.limit
+        and part.arena_bytes + waiting[number, 1] <= part.arena_size
+    )
+    if has_room:
+        first = np.int64(queue.ctypes.data) + ((number * QUEUE) << 5)
+        table = table_at(parts, number)
+        add_entries(first, waiting[number, 0], ENTRY, text, anchors, origin, behind, table)
+        add_entries(hot, hot_entries, apart, text, anchors, origin, behind, table)
+        waiting[number, 0] = waiting[number, 1] = 0
+    let_go(parts, number)
+    return has_room
+
+
+@entry_kernel
+def count_marked(
+    text: U8s,
+    starts: U64s,
+    dropped: U64s,
+    spans: I64Rows,
+    anchors: I64Rows,
+    origin: I64,
+    behind: I64,
+    front: U64s,
+    queue: U64s,
+    waiting: I64Rows,
+    ahead: U64s,
+    state: Walk,
+    parts: Used,
+) -> I64:
+    """Count the pre-tokens of all spans, or tell which part needs room for what waits for it.
+
+    The caller makes room then and calls again, or calls `add_waiting`. At the end, which is
+    `ALL_COUNTED`, front and queues still hold counts, which `add_waiting` adds to the parts.
+
+    Args:
+        text: uint8, with PADDING bytes behind.
+        starts: uint64 bitmap of pre-token starts, at least ``size // 64 + 1`` words.
+        dropped: bitmap of those starts that begin no pre-token; size 0 when there are none.
+        spans: int64 ``[n, 2]``, half-open byte ranges, ascending.
+        anchors: int64 ``[m, 2]``, m ≥ 1: byte ``anchors[i, 0]`` of the text and those behind it,
+            up to the next anchor, stand at ``origin + anchors[i, 1]`` and behind.
+        origin: below 2⁶².
+        behind: positions in this text are below, those in later ones are not.
+        front: uint64 ``[4 · 2^b]``, zeroed before the first text; between texts all its counts
+            are 0, and its words are in the parts.
+        queue: uint64 ``[4 · QUEUE · p]``.
+        waiting: int64 ``[p, 2]``, entries in the queue of each part, and bytes that their long
+            words want of its arena; zeros before each text.
+        ahead: uint64 ``[QUEUE_BYTES / 8]``, zeros at first: see `word_queue`.
+        state: one: see `WALK`; before each text zeros, and `FRESH` as begin.
+        parts: p = 2^c ≤ 2^b records of tables, see `word_table`, each with room for more than
+            QUEUE words.
+    """
+    walk = state[0]
+    address = np.int64(text.ctypes.data)
+    near, of_part = np.int64(front.ctypes.data), np.int64(len(parts) - 1)
+    slots, any_length = np.uint64(ENTRY * ((front.size >> 2) - 1)), np.int64(NOWHERE)
+    first, key = np.int64(ahead.ctypes.data), key_of(parts)
+    sought = Sought(first, near, slots, near, slots, key, any_length, any_length)
+    queues = np.int64(queue.ctypes.data)
+    most = np.int64(QUEUE) if walk.begin != FRESH else np.int64(0)  # that wait for one part
+    drops = dropped.size > 0
+    for span in range(walk.span, len(spans)):
+        begin, end = spans[span, 0], spans[span, 1]
+        if walk.begin != FRESH:
+            begin = walk.begin
+            walk.begin = FRESH
+        while begin < end:
+            if most > CROWDED:
+                for number in range(len(parts)):
+                    if waiting[number, 0] > CROWDED and not add_to_part(
+                        number, address, anchors, origin, behind, near, 0, 0, queue, waiting, parts
+                    ):
+                        walk.span, walk.begin = span, begin
+                        return np.int64(number)
+                most = np.int64(0)
+            words, begin = queue_words(address, starts, begin, end, sought)
+            for word in range(sought.queue, sought.queue + 8 * words, 8):
+                place = np.int64(load_u64(word + WORDS)) - address
+                if drops and is_marked(dropped, place):
+                    continue
+                low, high = load_u64(word + LOWS), load_u64(word + HIGHS)
+                hot = np.int64(load_u64(word + ENTRIES))
+                if load_u64(hot + HIGH) == high and load_u64(hot + LOW) == low:
+                    add_to(hot, ONE)
+                    continue
+                part = ((hot - near) >> np.int64(ENTRY_BITS)) & of_part
+                tail = queues + ((part * QUEUE + waiting[part, 0]) << 5)
+                waiting[part, 0] += 1
+                most = max(most, waiting[part, 0])
+                if high >= LONG:  # the front would have to compare the text
+                    put_entry(tail, low, high, ONE, np.uint64(place))
+                    waiting[part, 1] += arena_size(key_length(high))
+                else:  # a word of the same part goes
+                    copy_entry(hot, tail)
+                    put_entry(hot, low, high, ONE, np.uint64(place))
+    walk.span = len(spans)
+    return np.int64(ALL_COUNTED)
+
+
+@entry_kernel
+def add_waiting(
+    text: U8s,
+    anchors: I64Rows,
+    origin: I64,
+    behind: I64,
+    front: U64s,
+    queue: U64s,
+    waiting: I64Rows,
+    parts: Used,
+    begin: I64,
+) -> I64:
+    """Add what waits in the queues and what the front counted to the parts, from one part on.
+
+    Returns the part that has no room for what belongs there, or `ALL_COUNTED`: then the queues are
+    empty, and the front keeps its words, with counts of 0.
+    """
+    address, near = np.int64(text.ctypes.data), np.int64(front.ctypes.data)
+    entries, apart = (front.size >> 2) // len(parts), len(parts) << 5
+    for number in range(begin, len(parts)):
+        hot = near + (number << 5)
+        if not add_to_part(
+            number, address, anchors, origin, behind, hot, entries, apart, queue, waiting, parts
+        ):
+            return np.int64(number)
+    return np.int64(ALL_COUNTED)
+
+
+_ANY_LENGTH = 1 << 62
+
+
+@kernel
+def seek_near(
+    entry: I64, first: I64, behind: I64, low: U64, high: U64, text: I64, place: I64
+) -> I64:
+    """The entry of a word, or the empty one where it belongs, from one entry on.
+
+    Args:
+        first, behind: addresses of the first entry, and behind the last one.
+        text, place: its address, and where the word stands in it.
+    """
+    while True:
+        found = load_u64(entry + HIGH)
+        if found == high and load_u64(entry + LOW) == low:
+            if high < LONG:
+                return entry
+            other = text + np.int64(load_u64(entry + PLACE))
+            if same_bytes(other, text + place, key_length(high)):
+                return entry
+        elif found == ZERO:
+            return entry
+        entry += ENTRY
+        if entry == behind:
+            entry = first
+
+
+@entry_kernel
+def count_apart(
+    text: U8s,
+    starts: U64s,
+    dropped: U64s,
+    spans: I64Rows,
+    texts: I64Rows,
+    table: U64s,
+    ahead: U64s,
+    hash_key: U64s,
+    rows: I64Rows,
+    ends: I64s,
+) -> None:
+    """Count the pre-tokens of each text, whose words become rows in the order of first sight.
+
+    Args:
+        text, starts, dropped, spans: as for `count_marked`.
+        texts: int64 ``[n, 3]``: which spans each text has, half-open, and how many entries: a power
+            of two, more than it can have distinct words.
+        table: uint64 ``[4 · m]``, m at least the most entries of a text; no entry is in use, and
+            none afterwards.
+        ahead: uint64 ``[QUEUE_BYTES / 8]``, zeros at first: see `word_queue`.
+        hash_key: `HASH_KEY`.
+        rows: int64 ``[m, 3]``, one more than there are pre-tokens: receives of each word where it
+            stands first, its length, and how often it occurs.
+        ends: int64 ``[n]``: receives how many rows there are up to the end of each text.
+    """
+    address, first = np.int64(text.ctypes.data), np.int64(table.ctypes.data)
+    queue, key = np.int64(ahead.ctypes.data), key_in(hash_key)
+    drops, any_length = dropped.size > 0, np.int64(_ANY_LENGTH)
+    row = np.int64(0)
+    for number in range(len(texts)):
+        first_span, behind_span = texts[number, 0], texts[number, 1]
+        bytes_ = texts[number, 2] * ENTRY
+        slots, behind = np.uint64(bytes_ - ENTRY), first + bytes_
+        sought = Sought(queue, first, slots, first, slots, key, any_length, any_length)
+        first_row = row
+        for span in range(first_span, behind_span):
+            begin, end = spans[span, 0], spans[span, 1]
+            while begin < end:
+                words, begin = queue_words(address, starts, begin, end, sought)
+                for word in range(queue, queue + 8 * words, 8):
+                    place = np.int64(load_u64(word + WORDS)) - address
+                    if drops and is_marked(dropped, place):
+                        continue
+                    low, high = load_u64(word + LOWS), load_u64(word + HIGHS)
+                    entry = np.int64(load_u64(word + ENTRIES))
+                    entry = seek_near(entry, first, behind, low, high, address, place)
+                    if load_u64(entry + HIGH) != ZERO:
+                        add_to(entry, ONE)
+                        continue
+                    put_entry(entry, low, high, ONE, np.uint64(place))
+                    rows[row, 0] = entry
+                    row += 1
+        for done in range(first_row, row):
+            entry = rows[done, 0]
+            rows[done, 0] = np.int64(load_u64(entry + PLACE))
+            rows[done, 1] = key_length(load_u64(entry + HIGH))
+            rows[done, 2] = np.int64(load_u64(entry + VALUE))
+            store_u64(entry + HIGH, ZERO)
+        ends[number] = row
+
+
+@entry_kernel
+def copy_words(text: U8s, rows: I64Rows, offsets: I64s, word_bytes: U8s) -> None:
+    """Copy the words of rows one after the other.
+
+    Args:
+        text, rows: as `count_apart` had and left them.
+        offsets: int64 ``[n + 1]``: where each word begins, and the last one ends.
+        word_bytes: uint8, with eight more bytes than the words have.
+    """
+    source, target = np.int64(text.ctypes.data), np.int64(word_bytes.ctypes.data)
+    for row in range(len(offsets) - 1):
+        copy_eights(source + rows[row, 0], target + offsets[row], rows[row, 1])

@@ -1,4 +1,4 @@
-"""Token ids in, the bytes of their tokens out."""
+"""Ids joined to bytes; texts measured in characters, words and lines."""
 
 from __future__ import annotations
 
@@ -10,21 +10,68 @@ from bpeline.tokenizer_core.kernels.compiling.compilation import (
     kernel,
 )
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u64, store_u64
-from bpeline.tokenizer_core.kernels.memory.python_lists import (
-    INT_TAG,
-    INT_VALUE,
-    LIST_ITEMS,
-    LIST_SIZE,
-    OBJECT_TYPE,
+from bpeline.tokenizer_core.kernels.memory.python_objects import (
+    NO_OBJECT,
+    clear_error,
+    int_value,
+    list_item,
+    list_size,
 )
-from bpeline.tokenizer_core.kernels.memory.types import I64, U8s, U32s, U64Rows
+from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, I64s, U8s, U32s, U64Rows
+from bpeline.tokenizer_core.kernels.scanning.characters import decode
+
+CHARS, WORDS, LINES = range(3)
+SUMS = 3
+
+
+@kernel
+def _is_space(point: I64) -> bool:
+    """``str.isspace``: where ``str.split`` splits."""
+    if point < 0x80:
+        return point == 0x20 or 0x09 <= point <= 0x0D or 0x1C <= point <= 0x1F
+    if point < 0x1680:
+        return point == 0x85 or point == 0xA0
+    general = 0x2000 <= point <= 0x200A or point in (0x2028, 0x2029, 0x202F, 0x205F)
+    return general or point == 0x1680 or point == 0x3000
+
+
+@entry_kernel
+def measure_spans(text: U8s, spans: I64Rows, sums: I64s) -> None:
+    """Add up the code points, words and lines of spans.
+
+    Args:
+        text: uint8, UTF-8 with `PADDING` readable bytes behind. spans: int64 ``[n, 2]``.
+        sums: int64 ``[SUMS]``, added to. Words are maximal runs that are not white space, lines
+            end at line feeds, and what stands behind the last one is a line too.
+    """
+    base = text.ctypes.data
+    for span in range(len(spans)):
+        at, end = spans[span, 0], spans[span, 1]
+        if at == end:
+            continue
+        chars = words = np.int64(0)
+        lines = np.int64(text[end - 1] != 0x0A)
+        outside = True
+        while at < end:
+            point, size = decode(base + at)
+            chars += 1
+            at += size
+            if _is_space(point):
+                outside = True
+                lines += point == 0x0A
+            else:
+                words += outside
+                outside = False
+        sums[CHARS] += chars
+        sums[WORDS] += words
+        sums[LINES] += lines
+
 
 SLOT = 16  # bytes kept of each id: a token of up to 15 and its length, in one line of the cache
 LONG = 255  # in place of the length, where the token is longer and lies elsewhere
 
 ABOVE = np.uint64(56)
 BELOW = np.uint64((1 << 56) - 1)
-SMALL = np.uint64((1 << 30) - 1)  # the bits of a Python int that has one digit
 
 
 @kernel
@@ -85,31 +132,29 @@ def join_tokens(ids: U32s, slots: U64Rows, long_tokens: U8s, content: U8s) -> I6
 
 @entry_kernel_holding_gil
 def join_listed(listed: I64, facts: I64, target: I64, room: I64) -> I64:
-    """`join_tokens` of a Python list, which is read where it lies.
+    """`join_tokens` of a Python list.
 
     Args:
-        listed: address of the list, which the caller holds; see `python_lists`.
-        facts: address of six int64: the type of plain ints, their tags when 0 and when 1; address
-            of the slots, their number, address of the long tokens. (Arrays as arguments cost more
-            to take apart than a hundred ids to decode.)
+        listed: address of the list.
+        facts: address of five int64: the addresses of True and of False; address of the slots,
+            their number, address of the long tokens. (Arrays as arguments cost more to take apart
+            than a hundred ids to decode.)
         target: address to write at.
         room: bytes that the tokens may have together; `SLOT` bytes more are there.
 
     Returns:
-        Bytes of all tokens together, or −1 where an item is no id of the vocab or no plain int.
+        Bytes of all tokens together, or −1 where an item is no id of the vocab.
     """
-    int_type, zero, one = load_u64(facts), load_u64(facts + 8), load_u64(facts + 16)
-    slots, n_slots = np.int64(load_u64(facts + 24)), np.int64(load_u64(facts + 32))
-    elsewhere = np.int64(load_u64(facts + 40))
-    items = np.int64(load_u64(listed + LIST_ITEMS))
+    true, false = np.int64(load_u64(facts)), np.int64(load_u64(facts + 8))
+    slots, n_slots = np.int64(load_u64(facts + 16)), np.int64(load_u64(facts + 24))
+    elsewhere = np.int64(load_u64(facts + 32))
     size = np.int64(0)
-    for i in range(np.int64(load_u64(listed + LIST_SIZE))):
-        item = np.int64(load_u64(items + 8 * i))
-        tag = load_u64(item + INT_TAG)
-        if load_u64(item + OBJECT_TYPE) != int_type or (tag != zero and tag != one):
-            return np.int64(-1)
-        id_ = np.int64(load_u64(item + INT_VALUE) & SMALL)
-        if id_ >= n_slots:
+    for i in range(list_size(listed)):
+        item, id_ = list_item(listed, i), np.int64(-1)
+        if item != NO_OBJECT and item != true and item != false:
+            id_ = int_value(item)  # which may call Python, and change the list
+        if id_ < 0 or id_ >= n_slots:
+            clear_error()
             return np.int64(-1)
         length = put_token(slots + SLOT * id_, elsewhere, target + size, room - size)
         if length == 0:

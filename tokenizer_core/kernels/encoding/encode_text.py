@@ -1,7 +1,4 @@
-"""A text with marked pre-tokens in, token ids out, through a cache of words.
-
-Knows nothing of how pre-tokens or special tokens were found.
-"""
+"""A text with marked pre-tokens in, token ids out, through a cache of words."""
 
 from __future__ import annotations
 
@@ -11,10 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
-from bpeline.tokenizer_core.kernels.encoding.backtracking import encode_by_backtracking
-from bpeline.tokenizer_core.kernels.encoding.encode_word import merge_word
-from bpeline.tokenizer_core.kernels.encoding.run_merges import LEAST_BYTES, encode_runs
-from bpeline.tokenizer_core.kernels.encoding.whole_words import whole_word
+from bpeline.tokenizer_core.kernels.encoding.encode_word import (
+    LEAST_BYTES,
+    encode_by_backtracking,
+    encode_runs,
+    merge_word,
+)
 from bpeline.tokenizer_core.kernels.encoding.word_cache import (
     COUNT,
     IDS,
@@ -25,17 +24,19 @@ from bpeline.tokenizer_core.kernels.encoding.word_cache import (
     find_long,
     find_word,
     is_full,
+    key_of,
     remember,
     remember_long,
+    whole_word,
+    workspace_at,
 )
-from bpeline.tokenizer_core.kernels.encoding.workspace_record import key_of, workspace_at
 from bpeline.tokenizer_core.kernels.memory.addresses import (
     copy_sixteen,
+    load_acquire,
     load_u32,
     load_u64,
     store_u32,
 )
-from bpeline.tokenizer_core.kernels.memory.atomics import load_acquire
 from bpeline.tokenizer_core.kernels.memory.records import Record, one_record
 from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, I64s, U8s, U32s, U64s
 from bpeline.tokenizer_core.kernels.tables.hashing import ALL, ZERO

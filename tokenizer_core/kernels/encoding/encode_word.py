@@ -1,13 +1,23 @@
-"""One word in, its token ids out: merges applied by rank. Knows nothing of text or of caches.
-
-Tables and scratch are addresses, so that one block of memory serves words of every length.
-"""
+"""Words encoded: by backtracking over tokens, by merges in order of rank, and runs at once."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
+from bpeline.tokenizer_core.kernels.encoding.token_tables import (
+    ID_MASK,
+    NOTHING,
+    TOKEN,
+    joined_at,
+    joins_of,
+    length_of,
+    shorter_token,
+    stay_together,
+    token_of_pair,
+)
+from bpeline.tokenizer_core.kernels.encoding.token_trie import longest_token
+from bpeline.tokenizer_core.kernels.encoding.word_cache import key_of
 from bpeline.tokenizer_core.kernels.memory.addresses import (
     load_u8,
     load_u32,
@@ -15,19 +25,20 @@ from bpeline.tokenizer_core.kernels.memory.addresses import (
     store_u32,
     store_u64,
 )
+from bpeline.tokenizer_core.kernels.memory.records import Record
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64s, Int, U8s, U32s, U64s
-from bpeline.tokenizer_core.kernels.tables.hashing import ZERO
-from bpeline.tokenizer_core.kernels.tables.number_heap import pop, push
+from bpeline.tokenizer_core.kernels.tables.hashing import ONE, STEP, ZERO, scrambled
 from bpeline.tokenizer_core.kernels.tables.pair_tables import (
     LOW_32,
     NO_MERGE,
     RANK_SHIFT,
     PairTable,
     find_merge,
+    pop,
+    push,
     put_merge,
     table_of_merges,
 )
-from bpeline.tokenizer_core.kernels.tables.random_numbers import STEP, scrambled
 
 # Up to here a scan over the pairs is quicker than a heap (measured: LOG.md).
 SHORT_WORD = 64
@@ -358,3 +369,185 @@ def merge_with_dropout(
             ids[total + k] = load_u32(free + 4 * k)
         total += count
         ends[i] = total
+
+
+LEAST_BYTES = 16  # of a word that is asked for its runs
+BYTES_OF_A_RUN = 8  # on average, at least
+MOST_RUNS = 32  # at any time; a word of more is left to the search
+REPEATS = 8  # place in a run, in bytes; before it the index of its token
+RUN = 16  # bytes
+RUN_SCRATCH = 2 * (MOST_RUNS + 2) * RUN  # bytes
+
+
+@kernel
+def add_run(runs: I64, number: I64, token: I64, repeats: I64) -> I64:
+    """Add a run of equal tokens, if there are any, to those before; returns how many runs."""
+    if repeats == 0:
+        return number
+    last = runs + RUN * (number - 1)
+    if number > 0 and np.int64(load_u64(last)) == token:
+        store_u64(last + REPEATS, load_u64(last + REPEATS) + np.uint64(repeats))
+        return number
+    store_u64(last + RUN, np.uint64(token))
+    store_u64(last + RUN + REPEATS, np.uint64(repeats))
+    return number + 1
+
+
+@kernel
+def runs_of_word(word: I64, length: I64, most: I64, runs: I64) -> I64:
+    """Write the runs of equal bytes of a word; returns how many, or 0 where they are more."""
+    number, begin = np.int64(0), np.int64(0)
+    for at in range(1, length + 1):
+        byte = load_u8(word + begin)
+        if at < length and load_u8(word + at) == byte:
+            continue
+        if number == most:
+            return np.int64(0)
+        number = add_run(runs, number, np.int64(byte), at - begin)
+        begin = np.int64(at)
+    return number
+
+
+@kernel
+def merge_pair_in_runs(
+    runs: I64, number: I64, left: I64, right: I64, merged: I64, result: I64
+) -> I64:
+    """Apply one merge at all its places, from left to right, to other runs; returns how many.
+
+    0: they are more than `MOST_RUNS`.
+    """
+    written, taken = np.int64(0), np.int64(0)  # taken: from the begin of the next run
+    for i in range(number):
+        run = runs + RUN * i
+        token = np.int64(load_u64(run))
+        repeats = np.int64(load_u64(run + REPEATS)) - taken
+        taken = np.int64(0)
+        if token == left and left == right:
+            written = add_run(result, written, merged, repeats >> 1)
+            written = add_run(result, written, token, repeats & 1)
+        elif (
+            token == left
+            and repeats > 0
+            and i + 1 < number
+            and np.int64(load_u64(run + RUN)) == right
+        ):
+            written = add_run(result, written, token, repeats - 1)
+            written = add_run(result, written, merged, np.int64(1))
+            taken = np.int64(1)
+        else:
+            written = add_run(result, written, token, repeats)
+        if written > MOST_RUNS:
+            return np.int64(0)
+    return written
+
+
+@kernel
+def encode_runs(word: I64, length: I64, workspace: Record, target: I64) -> I64:
+    """Write the token ids of a word of few runs as uint32.
+
+    Merges are proper (see `token_tables`): a merge makes no neighbours of lower rank, so the one of
+    lowest rank is done with when it was applied at all its places from left to right.
+
+    Args:
+        word: address of the bytes. length: at least 1.
+        workspace: see `workspace_record`; its scratch has `RUN_SCRATCH` bytes.
+        target: address with room for ``length`` ids.
+
+    Returns:
+        How many ids there are, or 0 where runs are too many. Twin:
+        `tokenizer_core.reference.merge_word`.
+    """
+    runs = workspace.scratch
+    other = runs + (RUN_SCRATCH >> 1)
+    number = runs_of_word(word, length, min(MOST_RUNS, length // BYTES_OF_A_RUN), runs)
+    pairs = PairTable(workspace.pairs, workspace.pair_shift, key_of(workspace))
+    while number > 0:
+        best = left = right = np.int64(NOTHING)
+        for i in range(number):
+            run = runs + RUN * i
+            token = np.int64(load_u64(run))
+            if load_u64(run + REPEATS) > 1:
+                made = token_of_pair(pairs, token, token)
+                if made < best:
+                    best, left, right = made, token, token
+            if i + 1 < number:
+                behind = np.int64(load_u64(run + RUN))
+                made = token_of_pair(pairs, token, behind)
+                if made < best:
+                    best, left, right = made, token, behind
+        if best == NOTHING:
+            break
+        number = merge_pair_in_runs(runs, number, left, right, best, other)
+        runs, other = other, runs
+    count = np.int64(0)
+    for i in range(number):
+        run = runs + RUN * i
+        id_ = np.uint32(load_u64(workspace.tokens + TOKEN * np.int64(load_u64(run))) & ID_MASK)
+        for _ in range(np.int64(load_u64(run + REPEATS))):
+            store_u32(target + 4 * count, id_)
+            count += 1
+    return count
+
+
+@kernel
+def is_marked(bits: I64, at: I64) -> bool:
+    return (load_u64(bits + 8 * (at >> 6)) >> np.uint64(at & 63)) & ONE != ZERO
+
+
+@kernel
+def mark(bits: I64, at: I64) -> None:
+    block = bits + 8 * (at >> 6)
+    store_u64(block, load_u64(block) | (ONE << np.uint64(at & 63)))
+
+
+@kernel
+def encode_by_backtracking(word: I64, length: I64, workspace: Record, target: I64) -> I64:
+    """Write the token ids of one word as uint32.
+
+    Args:
+        word: address of the bytes. length: at least 1.
+        workspace: see `workspace_record`; its scratch has a bit for each byte and one more.
+        target: address with room for ``length`` ids.
+
+    Returns:
+        How many ids there are. Twin: `tokenizer_core.reference.merge_word`.
+    """
+    tokens, trie = workspace.tokens, workspace.trie
+    pairs = PairTable(workspace.pairs, workspace.pair_shift, key_of(workspace))
+    dead = workspace.scratch  # places from which the end is out of reach
+    any_dead = False
+    end = word + length
+    count = np.int64(0)
+    at, before, joins = word, np.int64(NOTHING), ZERO
+    behind = at
+    while behind < end:
+        token, behind = longest_token(at, end, trie, tokens)
+        while True:
+            fits = not any_dead or not is_marked(dead, behind - word)
+            if fits and joins & joined_at(tokens, token) != ZERO:
+                fits = stay_together(pairs, tokens, before, token)
+            if fits:
+                break
+            token = shorter_token(tokens, token)
+            while token == NOTHING:
+                if not any_dead:
+                    for i in range((length >> 6) + 1):
+                        store_u64(dead + 8 * i, ZERO)
+                    any_dead = True
+                mark(dead, at - word)
+                count -= 1
+                token = np.int64(load_u32(target + 4 * count))
+                at -= length_of(tokens, token)
+                token = shorter_token(tokens, token)
+                joins = ZERO
+                if count > 0:
+                    before = np.int64(load_u32(target + 4 * count - 4))
+                    joins = joins_of(tokens, before)
+            behind = at + length_of(tokens, token)
+        store_u32(target + 4 * count, np.uint32(token))
+        count += 1
+        at, before, joins = behind, token, joins_of(tokens, token)
+    for i in range(count):
+        index = np.int64(load_u32(target + 4 * i))
+        store_u32(target + 4 * i, np.uint32(load_u64(tokens + TOKEN * index) & ID_MASK))
+    return count

@@ -1,34 +1,27 @@
-"""What a list of merges says of its tokens, in tables at addresses; knows no text.
-
-A list of merges is *proper* when every merge joins bytes and results of earlier merges, and makes
-a token that is no byte and that no other merge makes. Its tokens then have *indices* that say when
-they are made: the bytes are 0 … 255, the token of rank r is 256 + r. A token is *stable* when
-merging its bytes gives the token itself.
-
-Two stable tokens *stand together* when merging their bytes leaves them as they are. Whether they do
-is found by undoing merges, the latest first: the pair of tokens that touched at the seam in between
-must not have been merged while it was there. (The idea is that of github/rust-gems' crate `bpe`;
-why it is exact for any ranks is said in `encode_by_backtracking`.)
-
-For most neighbours two sets tell. A merge across the seam joins a part at the end of the left token
-to a part at the beginning of the right one, while both are there: before they become parts of
-longer ones. So two sets are kept of each token: what such merges would join to its end, and what at
-its beginning they would join. In these sets a token is one bit of 64. Where the first set of one
-token and the second set of the next one have no bit in common they stand together.
-
-Many lists are not proper and mean the same as one that is: those written for Llama 3 and its kin
-hold every way to put a token together from two others, of which merging only ever uses one.
-"""
+"""Tables of tokens: what merges make, spelled, and pruned to a proper list."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
-from bpeline.tokenizer_core.kernels.memory.addresses import load_u8, load_u64, store_u8, store_u64
+from bpeline.tokenizer_core.kernels.memory.addresses import (
+    load_u8,
+    load_u64,
+    store_u8,
+    store_u64,
+)
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I32s, I64s, U8s, U64s
 from bpeline.tokenizer_core.kernels.tables.hashing import ONE, ZERO, key_in, mix
 from bpeline.tokenizer_core.kernels.tables.pair_tables import PairTable, packed_entry
+
+INSIDE = 0xFFFF_FFFE  # left of (INSIDE, character) → its token
+LAST = 0xFFFF_FFFD  # left of (LAST, character) → its token where it ends a word
+END = 0x11_0000  # the end of a word as a character: one beyond Unicode
+UNKNOWN = 0x8000_0000  # a symbol that is this plus its character has no token
+ROOT, INNER_ROOT = 0, 1  # nodes of a trie where a word begins, and where it goes on inside
+NO_TOKEN = 0xFFFF_FFFF  # rank of a trie's node where no token ends
+
 
 BYTES = 256  # indices below are bytes
 NOTHING = (1 << 20) - 1  # no token: indices are lower

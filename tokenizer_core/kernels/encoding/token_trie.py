@@ -1,4 +1,4 @@
-"""A double-array trie of tokens: one load for each character of a token; knows no merges.
+"""A double-array trie of tokens: one load for each character of a token.
 
 A node is a cell of an array. Its child by a symbol is the cell at the node's *base* XOR that
 symbol, if that cell says that it is reached by this symbol; no two nodes with children have the
@@ -32,11 +32,12 @@ from bpeline.tokenizer_core.kernels.memory.addresses import (
     load_u16,
     load_u32,
     load_u64,
+    mark,
     store_u16,
     store_u64,
     trailing_zeros,
+    unmark,
 )
-from bpeline.tokenizer_core.kernels.memory.bitmaps import mark, unmark
 from bpeline.tokenizer_core.kernels.memory.types import (
     I64,
     U64,

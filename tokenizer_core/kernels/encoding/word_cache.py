@@ -1,32 +1,4 @@
-"""Words met before and their ids, in tables that threads share; knows nothing of how ids are made.
-
-Words of up to 15 bytes are in a table of `word_keys`: entries of 32 bytes, found by the word
-itself. In place of value and place an entry holds
-
-    ids     up to three of them, 4 bytes each
-    count   how many (4 bytes)
-
-More ids lie in the *arena*, padded to 16 bytes. Then the entry holds where they begin (8 bytes) and
-the count, and the highest bit of its ``high`` is not that of the word's key, so that one comparison
-with a key finds words whose ids are in the entry, and no others.
-
-Longer words are in another table, of eight bytes for each: some bits of the word's hash above the
-place of its *record* in the arena, in fours of bytes. A record is the length of the word and the
-count of its ids, two bytes each, then the ids, then the word, which is compared with what is
-sought. The highest bit is zero, which that of such a word's key is not: who compares the key with
-what is there, as if it were an entry, finds nothing.
-
-Neither tables nor arena grow here: see `is_full`. Other than in all other tables a search begins
-where low bits of `queue_hash` say, or upper bits of the low of a longer word's key: see `Sought`.
-It looks at all of a cache line before it goes on to the next line.
-
-Any number of threads read and add words at once, without locks. An entry is empty (its ``high`` is
-0), then taken by the one thread that wins it (`TAKEN`, which is no word's key), and complete when
-its ``high`` is stored, behind all else; from then on it never changes, nor does what it has in the
-arena. So a thread that has read a word's ``high`` reads that word's ids, whole. Who passes an entry
-that is only taken goes on as if it were another word's: the worst that can happen is that a word is
-encoded, or kept, twice. A record is complete before its place is stored.
-"""
+"""Words that were encoded before, and words that are one token as a whole."""
 
 from __future__ import annotations
 
@@ -34,34 +6,82 @@ import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import (
+    add_and_tell,
     copy_sixteen,
+    load_acquire,
     load_u16,
     load_u32,
     load_u64,
+    store_release,
     store_u16,
     store_u32,
     store_u64,
-)
-from bpeline.tokenizer_core.kernels.memory.atomics import (
-    add_and_tell,
-    load_acquire,
-    store_release,
     take_if_zero,
 )
 from bpeline.tokenizer_core.kernels.memory.pages import LINE
-from bpeline.tokenizer_core.kernels.memory.records import Record
-from bpeline.tokenizer_core.kernels.memory.types import I64, U64, U64s
-from bpeline.tokenizer_core.kernels.tables.hashing import ONE, ZERO, key_in
-from bpeline.tokenizer_core.kernels.tables.simd_words import queue_hash
+from bpeline.tokenizer_core.kernels.memory.records import Record, record_at
+from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64s, Int, U8s, U64s
+from bpeline.tokenizer_core.kernels.tables.hashing import ONE, ZERO, HashKey, key_in, mix
 from bpeline.tokenizer_core.kernels.tables.word_keys import (
     ENTRY,
     HIGH,
     LOW,
     TAKEN,
+    VALUE,
     copy_entry,
+    find_entry,
+    put_entry,
     same_bytes,
+    table_shift,
+    word_key,
 )
-from bpeline.tokenizer_core.kernels.tables.word_queue import LONG_HASH
+from bpeline.tokenizer_core.kernels.tables.word_queue import LONG_HASH, queue_hash
+
+_ADDRESS, _NUMBER, _BITS = np.int64, np.int64, np.uint64
+
+WORKSPACE = np.dtype(
+    [
+        # Merges, read by all threads. Where trie is 0 they are not proper, and words are merged.
+        ("byte_ids", _ADDRESS),  # uint32 [256]: the id of each byte, for merging
+        ("pairs", _ADDRESS),  # the pair table of `token_tables`, or that of `table_of_merges`
+        ("pair_shift", _BITS),
+        ("tokens", _ADDRESS),  # ids, lengths, parts, …: see `token_tables`
+        ("trie", _ADDRESS),  # see `token_trie`; or 0
+        ("whole", _ADDRESS),  # the table of whole words, or 0: see `whole_words`
+        ("whole_shift", _BITS),
+        ("whole_text", _ADDRESS),  # the bytes of these words
+        # The tables of words, which threads share: see `word_cache`. All are replaced at once.
+        ("cache", _ADDRESS),  # entries of short ones
+        ("cache_slots", _BITS),  # those of a hash that say behind how many bytes a search begins
+        ("cache_end", _ADDRESS),  # behind them; as `cache` where nothing is remembered
+        ("cache_used", _ADDRESS),  # int64: words in it
+        ("cache_limit", _NUMBER),  # words it may hold
+        ("long", _ADDRESS),  # where records of longer ones are; the same of these:
+        ("long_slots", _BITS),
+        ("long_end", _ADDRESS),
+        ("long_used", _ADDRESS),
+        ("long_limit", _NUMBER),
+        ("arena", _ADDRESS),  # long words, and ids of words that have many
+        ("arena_bytes", _NUMBER),
+        ("arena_used", _ADDRESS),  # int64: bytes of it in use
+        # A thread's own memory.
+        ("queue", _ADDRESS),  # the words that are under way: see `word_queue`
+        ("scratch", _ADDRESS),  # for `encode_by_backtracking` or `merge_word`
+        ("longest", _NUMBER),  # bytes of the longest word that scratch is enough for
+        # What places in all tables depend on: see `HashKey`.
+        ("key_low", _BITS),
+        ("key_high", _BITS),
+    ]
+)
+
+workspace_at = record_at(WORKSPACE)
+
+
+@kernel
+def key_of(workspace: Record) -> HashKey:
+    """What places in all its tables depend on."""
+    return HashKey(workspace.key_low, workspace.key_high)
+
 
 IDS, COUNT = 16, 28  # places in an entry, in bytes
 INLINE_IDS = 3  # ids that an entry holds
@@ -294,3 +314,96 @@ def move_long(table: U64s, larger: U64s) -> I64:
             number += 1
         at += LONG_PLACE
     return number
+
+
+@entry_kernel
+def fill_whole_words(words: U8s, ends: I64s, ids: I64s, table: U64s, hash_key: U64s) -> I64:
+    """Put words into a table; returns how many different ones there are. The last of equals counts.
+
+    Args:
+        words: uint8, the words joined, with readable bytes behind.
+        ends: int64 ``[n]``: where each ends. ids: int64 ``[n]``.
+        table: uint64 ``[4 · 2^b]``, zero, at most half full: see `word_keys`.
+        hash_key: uint64 ``[2]``: see `HashKey`.
+    """
+    key = key_in(hash_key)
+    shift = table_shift(table)
+    text = words.ctypes.data
+    begin, different = np.int64(0), np.int64(0)
+    for i in range(len(ends)):
+        low, high = word_key(text + begin, ends[i] - begin, key)
+        mixed = mix(low, high, key)
+        entry = find_entry(table.ctypes.data, shift, low, high, mixed, text, text + begin)
+        different += load_u64(entry + HIGH) == ZERO
+        put_entry(entry, low, high, np.uint64(ids[i]), np.uint64(begin))
+        begin = ends[i]
+    return different
+
+
+@kernel
+def word_id(table: Int, shift: U64, key: HashKey, words: Int, word: I64, length: I64) -> I64:
+    """The id of a word in a table whose words lie at the address ``words``, or −1."""
+    low, high = word_key(word, length, key)
+    entry = find_entry(table, shift, low, high, mix(low, high, key), words, word)
+    if load_u64(entry + HIGH) == ZERO:
+        return np.int64(-1)
+    return np.int64(load_u64(entry + VALUE))
+
+
+@entry_kernel
+def find_whole_words(
+    text: U8s, begins: I64s, ends: I64s, words: U8s, table: U64s, hash_key: U64s, ids: I64s
+) -> None:
+    """Look up many words.
+
+    Args:
+        text: uint8, with 16 readable bytes behind.
+        begins, ends: int64 ``[n]``: where each word lies in it; none is empty.
+        words, table, hash_key: as for `fill_whole_words`, filled.
+        ids: int64 ``[n]``: receives the id of each, or −1.
+    """
+    key = key_in(hash_key)
+    entries, shift, place = table.ctypes.data, table_shift(table), words.ctypes.data
+    base = text.ctypes.data
+    for i in range(len(begins)):
+        length = ends[i] - begins[i]
+        ids[i] = word_id(entries, shift, key, place, base + begins[i], length)
+
+
+@entry_kernel
+def find_joined_words(
+    left: I64s,
+    right: I64s,
+    ends: I64s,
+    room: U8s,
+    words: U8s,
+    table: U64s,
+    hash_key: U64s,
+    ids: I64s,
+) -> None:
+    """Look up what pairs of words of a table join to.
+
+    Args:
+        left, right: int64 ``[n]``: numbers of words of the table.
+        ends: int64: where each word of the table ends.
+        room: uint8, for the longest two words, with 16 readable bytes behind.
+        words, table, hash_key: as for `fill_whole_words`, filled.
+        ids: int64 ``[n]``: receives the id of each, or −1.
+    """  # fmt: skip
+    key = key_in(hash_key)
+    entries, shift, place = table.ctypes.data, table_shift(table), words.ctypes.data
+    for i in range(len(left)):
+        length = np.int64(0)
+        for number in (left[i], right[i]):
+            begin = ends[number - 1] if number > 0 else np.int64(0)
+            for at in range(begin, ends[number]):
+                room[length] = words[at]
+                length += 1
+        ids[i] = word_id(entries, shift, key, place, room.ctypes.data, length)
+
+
+@kernel
+def whole_word(workspace: Record, word: I64, length: I64) -> I64:
+    """The id of a word that is one token as a whole, or −1."""
+    table, shift = workspace.whole, workspace.whole_shift
+    return word_id(table, shift, key_of(workspace), workspace.whole_text, word, length)

@@ -1,7 +1,12 @@
-"""Raw loads, stores and bit operations that Numba has no words for. Nothing here checks bounds.
+"""Instructions that Numba has no words for: raw loads and stores, bits, atomics, AVX-512.
 
-Addresses are int64, as ``array.ctypes.data`` gives them inside a kernel. Loads and stores are
-unaligned and little-endian.
+Addresses are int64, as ``array.ctypes.data`` gives them inside a kernel. Nothing here checks
+bounds. Loads and stores are unaligned and little-endian, but for those that threads share, which
+are aligned to eight bytes.
+
+What a thread wrote before `store_release` is seen by every thread whose `load_acquire` finds the
+value stored: so a record that is complete before its mark is set is never seen by halves. On
+x86-64 both are plain moves that the compiler may not reorder; on ARM they are LDAR and STLR.
 """
 
 from __future__ import annotations
@@ -9,9 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from llvmlite import ir
+import numba
+import numpy as np
+from llvmlite import binding, ir
 from numba import types
 from numba.extending import intrinsic
+
+from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
+from bpeline.tokenizer_core.kernels.memory.types import I64, U64s
 
 BLOCK = 64  # bytes that become one mask
 PADDING = 128  # readable bytes that must follow every text, so that no load needs a check
@@ -217,3 +227,94 @@ prefetch_to_read = _prefetcher(for_writing=False)
 # The same of what is looked at once and soon: the processor is asked not to let it take the place
 # of other things in caches beyond the nearest one.
 prefetch_non_temporal = _prefetcher(for_writing=False, keep=_KEEP_IN_NONE)
+
+
+def _load_acquire(builder: Any, address: Any) -> Any:
+    return builder.load_atomic(pointer(builder, address, _I64), "acquire", 8, typ=_I64)
+
+
+def _store_release(builder: Any, address: Any, value: Any) -> Any:
+    builder.store_atomic(value, pointer(builder, address, _I64), "release", 8)
+    return NO_RESULT
+
+
+def _take(builder: Any, address: Any, value: Any) -> Any:
+    place, zero = pointer(builder, address, _I64), ir.Constant(_I64, 0)
+    return builder.extract_value(builder.cmpxchg(place, zero, value, "acq_rel", "monotonic"), 1)
+
+
+def _add(builder: Any, address: Any, amount: Any) -> Any:
+    return builder.atomic_rmw("add", pointer(builder, address, _I64), amount, "monotonic")
+
+
+# The uint64 at an address; nothing that is read later was read before it.
+load_acquire = of_one(types.uint64, types.int64, _load_acquire)
+# Store a uint64; all that was written earlier is there before it.
+store_release = of_two(types.void, types.int64, types.uint64, _store_release)
+# Store a uint64 where zero is; whether this thread did it. One of many threads does.
+take_if_zero = of_two(types.boolean, types.int64, types.uint64, _take)
+# Add to an int64; what was there before. No two threads are told the same.
+add_and_tell = of_two(types.int64, types.int64, types.int64, _add)
+
+
+@intrinsic
+def let_others_run(_typing_context: Any) -> Any:
+    """Let another thread have the processor that waits for it, if there is one: ``sched_yield``.
+
+    Who waits for a thread without it waits for the end of a time slice where both share one.
+    """
+
+    def generate(_context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
+        by_name(builder, "sched_yield", _I32)
+        return NO_RESULT
+
+    return types.void(), generate
+
+
+_NEEDED = ("aes", "avx512bw", "avx512dq", "avx512vbmi", "avx512vbmi2", "vaes")
+
+
+def _has_simd() -> bool:
+    """Whether the processor that kernels are compiled for has all the instructions."""
+    told = numba.config.CPU_FEATURES
+    if told is None:
+        has = {name for name, there in binding.get_host_cpu_features().items() if there}
+    else:
+        has = {name.removeprefix("+") for name in told.split(",")}
+    return bool(numba.config.ENABLE_AVX) and has.issuperset(_NEEDED)
+
+
+HAS_SIMD = _has_simd()
+
+
+def by_name(builder: Any, name: str, result: ir.Type, *arguments: Any) -> Any:
+    """The result of a function of this name: of LLVM's, of the C library, or of Python's."""
+    function = builder.module.globals.get(name)
+    if function is None:
+        kind = ir.FunctionType(result, [argument.type for argument in arguments])
+        function = ir.Function(builder.module, kind, name)
+    return builder.call(function, arguments)
+
+
+def looked_up(builder: Any, places: Any, low: Any, high: Any) -> Any:
+    """Of 64 places, each below 128, what stands there in two vectors of 64 bytes."""
+    return by_name(builder, "llvm.x86.avx512.vpermi2var.qi.512", places.type, low, places, high)
+
+
+# Bits of a bitmap: uint64, 64 places in each.
+_0, _1, _6, _63 = np.uint64(0), np.uint64(1), np.uint64(6), np.uint64(63)
+
+
+@kernel
+def mark(bitmap: U64s, place: I64) -> None:
+    bitmap[np.uint64(place) >> _6] |= _1 << (np.uint64(place) & _63)
+
+
+@kernel
+def unmark(bitmap: U64s, place: I64) -> None:
+    bitmap[np.uint64(place) >> _6] &= ~(_1 << (np.uint64(place) & _63))
+
+
+@kernel
+def is_marked(bitmap: U64s, place: I64) -> bool:
+    return (bitmap[np.uint64(place) >> _6] >> (np.uint64(place) & _63)) & _1 != _0

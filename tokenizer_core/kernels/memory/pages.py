@@ -1,8 +1,7 @@
-"""Large arrays in memory of their own, which the system has back as soon as nobody holds them.
+"""Large arrays in memory of their own, which the system has back as soon as they are freed.
 
 The C library keeps what is freed below a bound that rises to 32 MiB, in one heap for each thread
-that asked; tables that grow, are added up and become rows left it twice what the rows take. Knows
-no kernel and no table.
+that asked; tables that grow, are added up and become rows left it twice what the rows take.
 """
 
 from __future__ import annotations

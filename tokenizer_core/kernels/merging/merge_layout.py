@@ -1,4 +1,4 @@
-"""Laying out words as symbols and finding the first pairs; knows nothing of merging.
+"""Laying out words as symbols and finding the first pairs.
 
 All words lie in one array of cells: a separator, the first word, a separator, the second word, …
 and a last separator. A symbol is the id of a base token: of a byte, or of a character.

@@ -19,7 +19,7 @@ import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import trailing_zeros
-from bpeline.tokenizer_core.kernels.memory.array_sets import with_arrays
+from bpeline.tokenizer_core.kernels.memory.records import with_arrays
 from bpeline.tokenizer_core.kernels.memory.types import (
     I64,
     F64s,

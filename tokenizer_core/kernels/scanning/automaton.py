@@ -1,6 +1,6 @@
 """Pre-token starts of any pattern that is an automaton: one table look-up for a character.
 
-Knows no pattern and no Unicode: classes of characters and moves between states are tables.
+Classes of characters and moves between states are tables.
 
 A move leads from a state, on the class of the next character, to a state, with flags:
 
@@ -17,8 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
-from bpeline.tokenizer_core.kernels.memory.addresses import load_u8, load_u32
-from bpeline.tokenizer_core.kernels.memory.bitmaps import mark, unmark
+from bpeline.tokenizer_core.kernels.memory.addresses import load_u8, load_u32, mark, unmark
 from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, I64s, U8s, U32Planes, U64s
 from bpeline.tokenizer_core.kernels.scanning.characters import character_size, decode_beyond_ascii
 

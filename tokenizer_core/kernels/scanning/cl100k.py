@@ -1,4 +1,4 @@
-"""Pre-token starts of `cl100k` and its relatives, 64 bytes at a time; knows no words or tokens.
+"""Pre-token starts of `cl100k` and its relatives, 64 bytes at a time.
 
 Characters are letters L, numbers N, white space W (S is U+0020, R a line feed or carriage return,
 X any W but R) and others O. The pattern's alternatives come to this:
@@ -25,26 +25,26 @@ import numpy as np
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import (
     load_u8,
+    mark,
     mask_apostrophes,
     mask_carriage_returns,
     mask_line_feeds,
     mask_spaces,
     trailing_zeros,
+    unmark,
 )
-from bpeline.tokenizer_core.kernels.memory.bitmaps import mark, unmark
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64Rows, U8s, U64s
-from bpeline.tokenizer_core.kernels.scanning.ascii_starts import cl100k_starts, is_ascii_around
-from bpeline.tokenizer_core.kernels.scanning.character_masks import (
-    class_masks,
-    contraction_width,
-    mark_last_white,
-)
 from bpeline.tokenizer_core.kernels.scanning.characters import (
     is_ascii_letter,
     is_ascii_other,
     is_ascii_white,
 )
-from bpeline.tokenizer_core.kernels.scanning.run_masks import (
+from bpeline.tokenizer_core.kernels.scanning.masks import (
+    cl100k_starts,
+    class_masks,
+    contraction_width,
+    is_ascii_around,
+    mark_last_white,
     number_begins,
     refuted_runs,
     whole_characters,

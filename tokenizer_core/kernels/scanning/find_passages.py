@@ -1,4 +1,4 @@
-"""Known passages found wherever they occur in a text; knows nothing of what they are for."""
+"""Passages of other texts and legal cuts, found in texts."""
 
 from __future__ import annotations
 
@@ -6,8 +6,79 @@ import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import load_u64
-from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64Rows, I64s, U8s, U64s
-from bpeline.tokenizer_core.kernels.scanning.fingerprint import GOLDEN, ONE, fingerprint
+from bpeline.tokenizer_core.kernels.memory.types import (
+    I64,
+    U64,
+    I64Rows,
+    I64s,
+    ReadOnlyU8s,
+    U8Rows,
+    U8s,
+    U64s,
+)
+
+ONE = np.uint64(1)
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+FIRST = np.uint64(0xBF58476D1CE4E5B9)  # the multipliers of SplitMix64's finalizer
+SECOND = np.uint64(0x94D049BB133111EB)
+
+
+@kernel
+def scramble(value: U64) -> U64:
+    """SplitMix64's finalizer: a bijection in which every bit depends on every bit."""
+    value = (value ^ (value >> np.uint64(30))) * FIRST
+    value = (value ^ (value >> np.uint64(27))) * SECOND
+    return value ^ (value >> np.uint64(31))
+
+
+@kernel
+def _stir(state: U64, address: I64) -> U64:
+    return scramble(state ^ load_u64(address)) + GOLDEN
+
+
+@kernel
+def _finished(state: U64, address: I64, end: I64) -> U64:
+    """The fingerprint of a stretch whose bytes before ``address`` are in ``state`` already."""
+    while address + 8 <= end:
+        state = _stir(state, address)
+        address += 8
+    if address < end:
+        kept = (ONE << np.uint64(8 * (end - address))) - ONE
+        state = scramble(state ^ (load_u64(address) & kept)) + GOLDEN
+    return scramble(state)
+
+
+@kernel
+def fingerprint(begin: I64, end: I64) -> U64:
+    """That of the bytes between two addresses of a padded text, see `fingerprint_spans`."""
+    return _finished(np.uint64(end - begin) * GOLDEN, begin, end)
+
+
+@entry_kernel
+def fingerprint_spans(text: U8s, spans: I64Rows, fingerprints: U64s) -> None:
+    """``fingerprints[i]`` (uint64) of the bytes ``spans[i]`` (int64 ``[n, 2]``) of a padded text.
+
+    Eight bytes at a time, little-endian, the last ones padded with zeros; the length is the seed,
+    so padding cannot be mistaken for content. Each step waits for the one before it, so three
+    spans go side by side as far as the shortest of them reaches.
+    """
+    base = text.ctypes.data
+    number = len(spans)
+    for index in range(0, number, 3):
+        second, third = min(index + 1, number - 1), min(index + 2, number - 1)
+        a, a_end = base + spans[index, 0], base + spans[index, 1]
+        b, b_end = base + spans[second, 0], base + spans[second, 1]
+        c, c_end = base + spans[third, 0], base + spans[third, 1]
+        one = np.uint64(a_end - a) * GOLDEN
+        two = np.uint64(b_end - b) * GOLDEN
+        three = np.uint64(c_end - c) * GOLDEN
+        together = min(a_end - a, b_end - b, c_end - c) & ~7
+        for done in range(0, together, 8):
+            one, two, three = _stir(one, a + done), _stir(two, b + done), _stir(three, c + done)
+        fingerprints[index] = _finished(one, a + together, a_end)
+        fingerprints[second] = _finished(two, b + together, b_end)
+        fingerprints[third] = _finished(three, c + together, c_end)
+
 
 WINDOW = 32  # bytes of a passage by which it is looked for
 FILTER_WORDS = 1 << 10  # uint64: one bit for each value of the upper 16 bits of a hash
@@ -104,3 +175,159 @@ def find_passages(
                 low += 1
         state -= _value(text, window) * _FIRST
     return seen
+
+
+_NONE = np.int64(-1)
+_LONGEST = np.int64(4)  # bytes of a character
+
+
+@kernel
+def _character(content: ReadOnlyU8s, position: I64) -> tuple[I64, I64]:
+    """Code point and bytes of the character at ``position``; -1 and 1 if no valid one is there."""
+    first = np.int64(content[position])
+    if first < 0x80:
+        return first, np.int64(1)
+    if first < 0xC2 or first > 0xF4:
+        return _NONE, np.int64(1)
+    width = np.int64(2) + np.int64(first >= 0xE0) + np.int64(first >= 0xF0)
+    if position + width > content.size:
+        return _NONE, np.int64(1)
+    point = first & (0x7F >> width)
+    for i in range(1, width):
+        byte = np.int64(content[position + i])
+        if byte & 0xC0 != 0x80:
+            return _NONE, np.int64(1)
+        point = (point << 6) | (byte & 0x3F)
+    surrogate = 0xD800 <= point < 0xE000
+    too_long = (width == 3 and point < 0x800) or (width == 4 and point < 0x10000)
+    if surrogate or too_long or point > 0x10FFFF:
+        return _NONE, np.int64(1)
+    return point, width
+
+
+@kernel
+def first_legal(content: U8s, begin: I64, end: I64, class_of_point: U8s, legal: U8Rows) -> I64:
+    """The first position in [begin, end) between a character and another that may be parted.
+
+    Both are whole characters of valid UTF-8, so a place is judged by up to four bytes on both
+    sides alone, whatever stands farther away.
+
+    Args:
+        content: uint8, any bytes; a character that goes on behind its end counts as none.
+        begin, end: int64, at least 0, at most ``content.size``.
+        class_of_point: uint8 [0x110000].
+        legal: uint8 [classes, classes], of the character before and of the one behind.
+
+    Returns:
+        The position, or -1.
+    """
+    before = _NONE  # class of the character that ends at `position`
+    position = max(begin - _LONGEST, np.int64(0))
+    while position < end:
+        point, width = _character(content, position)
+        here = _NONE
+        if point >= 0:
+            here = np.int64(class_of_point[point])
+            if position >= begin and before >= 0 and legal[before, here]:
+                return position
+        before = here
+        position += width
+    return _NONE
+
+
+@kernel
+def _last_legal(content: U8s, begin: I64, end: I64, class_of_point: U8s, legal: U8Rows) -> I64:
+    """The last position in (begin, end] that may be parted, or ``begin``; ``end`` begins one."""
+    while end > begin:
+        place = end - 1
+        while place > begin and content[place] & 0xC0 == 0x80:
+            place -= 1
+        before, _ = _character(content, place)
+        here, _ = _character(content, end)
+        if before >= 0 and here >= 0 and legal[class_of_point[before], class_of_point[here]]:
+            return end
+        end = place
+    return begin
+
+
+@entry_kernel
+def find_cut(content: ReadOnlyU8s, begin: I64, end: I64, class_of_point: U8s, legal: U8Rows) -> I64:
+    """`first_legal`, for Python."""
+    return first_legal(content, begin, end, class_of_point, legal)
+
+
+@entry_kernel
+def cut_sections(
+    text: ReadOnlyU8s,
+    documents: I64Rows,
+    size: I64,
+    ahead: I64,
+    class_of_point: U8s,
+    legal: U8Rows,
+    sections: I64Rows,
+) -> I64:
+    """Cut each document at the first legal place behind every ``size`` bytes; how many sections.
+
+    Args:
+        text: uint8. documents: int64 ``[n, 2]`` spans, ascending.
+        size: more than the bytes of a character.
+        ahead: bytes of a document that must lie behind a cut.
+        class_of_point, legal: as for `first_legal`.
+        sections: int64 ``[m, 2]``, receives spans; m ≥ Σ (length // size + 1).
+    """
+    number = 0
+    for document in range(len(documents)):
+        begin, end = documents[document, 0], documents[document, 1]
+        while end - begin > size:
+            cut = first_legal(text, begin + size, end - ahead + 1, class_of_point, legal)
+            if cut < 0:
+                break
+            sections[number, 0], sections[number, 1] = begin, cut
+            number += 1
+            begin = cut
+        sections[number, 0], sections[number, 1] = begin, end
+        number += 1
+    return number
+
+
+@entry_kernel
+def cut_out(
+    text: ReadOnlyU8s,
+    documents: I64Rows,
+    spans: I64Rows,
+    class_of_point: U8s,
+    legal: U8Rows,
+    rest: I64Rows,
+) -> I64:
+    """Remove spans from documents, each widened to the next legal places; how many parts are left.
+
+    Args:
+        text: uint8, UTF-8 in the documents.
+        documents: int64 ``[n, 2]``, ascending, apart from each other.
+        spans: int64 ``[m, 2]``, likewise; they may reach over the ends of documents and the text.
+        class_of_point, legal: as for `first_legal`.
+        rest: int64 ``[n + m, 2]``, receives spans.
+    """
+    number = 0
+    first = 0
+    for document in range(len(documents)):
+        begin, end = documents[document, 0], documents[document, 1]
+        while first < len(spans) and spans[first, 1] <= begin:
+            first += 1
+        place = first
+        while place < len(spans) and spans[place, 0] < end:
+            stop = spans[place, 1]
+            if stop > begin:
+                cut = _last_legal(text, begin, spans[place, 0], class_of_point, legal)
+                if cut > begin:
+                    rest[number, 0], rest[number, 1] = begin, cut
+                    number += 1
+                cut = _NONE
+                if stop < end:
+                    cut = first_legal(text, stop, end, class_of_point, legal)
+                begin = end if cut < 0 else cut
+            place += 1
+        if begin < end:
+            rest[number, 0], rest[number, 1] = begin, end
+            number += 1
+    return number

@@ -1,4 +1,4 @@
-"""Pre-token starts of the pattern `gpt2`, 64 bytes at a time; knows nothing of words or tokens.
+"""Pre-token starts of the pattern `gpt2`, 64 bytes at a time.
 
 In a text whose characters are letters L, numbers N, white space W (U+0020 is S) and others O, the
 pattern's alternatives come to this. A pre-token starts
@@ -17,23 +17,24 @@ import numpy as np
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import (
     load_u8,
+    mark,
     mask_apostrophes,
     mask_spaces,
     trailing_zeros,
 )
-from bpeline.tokenizer_core.kernels.memory.bitmaps import mark
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64Rows, U8s, U64s
-from bpeline.tokenizer_core.kernels.scanning.ascii_starts import gpt2_starts, is_ascii_around
-from bpeline.tokenizer_core.kernels.scanning.character_masks import (
-    class_masks,
-    contraction_width,
-    mark_last_white,
-)
 from bpeline.tokenizer_core.kernels.scanning.characters import (
     is_ascii_digit,
     is_ascii_letter,
     is_ascii_other,
     is_ascii_white,
+)
+from bpeline.tokenizer_core.kernels.scanning.masks import (
+    class_masks,
+    contraction_width,
+    gpt2_starts,
+    is_ascii_around,
+    mark_last_white,
 )
 
 _0 = np.uint64(0)

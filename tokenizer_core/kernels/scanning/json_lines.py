@@ -16,13 +16,13 @@ from bpeline.tokenizer_core.kernels.memory.addresses import (
     trailing_zeros,
 )
 from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, ReadOnlyU8s, U8s
+from bpeline.tokenizer_core.kernels.scanning.characters import first_fault
 from bpeline.tokenizer_core.kernels.scanning.json_strings import (
     UNREAD,
     copy_string,
     mask_stops,
     skip_string,
 )
-from bpeline.tokenizer_core.kernels.scanning.utf8 import first_fault
 
 DEEPEST = 60  # arrays and objects in one another: one bit of a mask for each
 LONGEST_NUMBER = 600  # digits; Python can be told to refuse integers of more than 640

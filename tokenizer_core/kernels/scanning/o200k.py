@@ -1,4 +1,4 @@
-"""Pre-token starts of `o200k` and `tekken`, 64 bytes at a time; knows no words or tokens.
+"""Pre-token starts of `o200k` and `tekken`, 64 bytes at a time.
 
 Characters are capitals U (upper and title case), small letters L, caseless letters C, combining
 marks M, numbers N, white space W (S is U+0020, R a line feed or carriage return, X any W but R)
@@ -36,12 +36,10 @@ from bpeline.tokenizer_core.kernels.memory.addresses import (
     trailing_zeros,
 )
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64Rows, U8s, U64s
-from bpeline.tokenizer_core.kernels.scanning.character_masks import (
+from bpeline.tokenizer_core.kernels.scanning.masks import (
     class_masks,
     contraction_width,
     mark_last_white,
-)
-from bpeline.tokenizer_core.kernels.scanning.run_masks import (
     number_begins,
     refuted_runs,
     whole_characters,

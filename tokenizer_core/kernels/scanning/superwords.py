@@ -1,4 +1,4 @@
-r"""Pre-token starts of what superwords are cut at, 64 bytes at a time; knows no words or tokens.
+r"""Pre-token starts of what superwords are cut at, 64 bytes at a time.
 
 The pattern is `\p{N}{1,3}| ?[^\s\p{L}\p{N}]{2,}[\r\n/]*| +(?!\S)`, and what lies between matches is
 a pre-token as well. Matches are rare in most text, and where one can begin is told by a character
@@ -19,19 +19,19 @@ import numpy as np
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import (
     load_u8,
+    mark,
     mask_spaces,
     trailing_zeros,
 )
-from bpeline.tokenizer_core.kernels.memory.bitmaps import mark
 from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, U8s, U64s
-from bpeline.tokenizer_core.kernels.scanning.character_classes import (
+from bpeline.tokenizer_core.kernels.scanning.characters import character_size, decode_beyond_ascii
+from bpeline.tokenizer_core.kernels.scanning.classes import (
     MARK,
     NUMBER,
     OTHER,
     WHITE_SPACE,
 )
-from bpeline.tokenizer_core.kernels.scanning.character_masks import class_masks
-from bpeline.tokenizer_core.kernels.scanning.characters import character_size, decode_beyond_ascii
+from bpeline.tokenizer_core.kernels.scanning.masks import class_masks
 
 _0, _1, _63 = np.uint64(0), np.uint64(1), np.uint64(63)
 _ALL = ~np.uint64(0)

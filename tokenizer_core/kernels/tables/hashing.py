@@ -1,10 +1,4 @@
-"""The one hash of all hash tables, its key, and which entry is looked at next; knows no entries.
-
-Every table has a power of two of entries, a search begins at the one that the highest bits of the
-hash number, and goes on to the next one, from the last to the first, until it finds the key or an
-empty entry. Tables are never full. Which keys meet is another set for every `HashKey`, and nobody
-knows that of another process; so no result may depend on it, and no table leaves its process.
-"""
+"""Hashes of words and pairs under a key, and random numbers made the same way."""
 
 from __future__ import annotations
 
@@ -60,3 +54,22 @@ def shift_for(slots: I64) -> U64:
 def next_slot(slot: U64, shift: U64) -> U64:
     """The number of the entry that is looked at after another."""
     return (slot + ONE) & (ALL >> shift)
+
+
+STEP = np.uint64(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
+
+
+def scramble(number: U64) -> U64:
+    """64 bits, each of which depends on all bits of ``number``; different for different numbers.
+
+    Args:
+        number: uint64, one in a kernel, or an array of any shape in Python.
+    """
+    number = (number ^ (number >> _30)) * _FIRST
+    number = (number ^ (number >> _27)) * _SECOND
+    return number ^ (number >> _31)
+
+
+scrambled = kernel(scramble)

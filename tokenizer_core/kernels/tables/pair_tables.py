@@ -1,14 +1,4 @@
-"""Tables of numbers, each of two parts: pairs of tokens, or a trie's node and what follows it.
-
-Three kinds of entries, each as small as what it is for allows:
-
-- 16 bytes: any two uint32, and a value: merges for `merge_word`, and all algorithms over
-  characters. Empty entries are all ones.
-- 8 bytes: a number of few bits above a value: see `token_tables`, whose search asks twice for
-  every token of a text, so the tables have to stay near the processor. Empty entries are zero.
-- 4 bytes: the index of a row, which holds the pair: training, where rows are appended, counted and
-  walked through. Empty entries are `EMPTY`.
-"""
+"""Tables of pairs, and a heap of numbers."""
 
 from __future__ import annotations
 
@@ -36,6 +26,46 @@ from bpeline.tokenizer_core.kernels.tables.hashing import (
     next_slot,
     shift_for,
 )
+
+
+@kernel
+def push(heap: I64, size: I64, item: U64) -> None:
+    """Add a uint64 to a binary min-heap of ``size`` items at an address."""
+    at = np.int64(size)
+    while at > 0:
+        above = (at - 1) >> 1
+        parent = load_u64(heap + 8 * above)
+        if parent <= item:
+            break
+        store_u64(heap + 8 * at, parent)
+        at = above
+    store_u64(heap + 8 * at, item)
+
+
+@kernel
+def pop(heap: I64, size: I64) -> U64:
+    """Remove and return the smallest of ``size`` items; ``size - 1`` remain."""
+    smallest = load_u64(heap)
+    last = np.int64(size) - 1
+    item = load_u64(heap + 8 * last)
+    at = np.int64(0)
+    while True:
+        below = 2 * at + 1
+        if below >= last:
+            break
+        child = load_u64(heap + 8 * below)
+        if below + 1 < last:
+            other = load_u64(heap + 8 * below + 8)
+            if other < child:
+                child = other
+                below += 1
+        if item <= child:
+            break
+        store_u64(heap + 8 * at, child)
+        at = below
+    store_u64(heap + 8 * at, item)
+    return smallest
+
 
 NO_MERGE = ALL  # what is found of a pair that is not there
 RANK_SHIFT, LOW_32 = np.uint64(32), np.uint64(0xFFFF_FFFF)  # a value: rank above id

@@ -19,10 +19,10 @@ import numpy as np
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import (
     folded_product,
+    load_acquire,
     load_u64,
     store_u64,
 )
-from bpeline.tokenizer_core.kernels.memory.atomics import load_acquire
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, U64s
 from bpeline.tokenizer_core.kernels.tables.hashing import (
     ZERO,

@@ -1,0 +1,289 @@
+"""Greedy encoding by the longest tokens: value, coders, training, explanation, lists of tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any, ClassVar, NoReturn, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bpeline.tokenizer_core import word_encoding
+from bpeline.tokenizer_core.algorithms.kernels.words import SCRATCH_OF_ANYWHERE, match_anywhere
+from bpeline.tokenizer_core.arguments import checked
+from bpeline.tokenizer_core.bounded_files import read_bounded, refuse, text_of
+from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.derived import token_counts
+from bpeline.tokenizer_core.encoding import TokenizerParts
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
+from bpeline.tokenizer_core.formats import nothing_left_out
+from bpeline.tokenizer_core.splitting import SplitPattern
+from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.vocabulary import Algorithm, TokenizerSpec, shown
+from bpeline.tokenizer_core.word_encoding import Decide, Decision, WordAlgorithm, WordCoders
+
+
+@dataclass(frozen=True, slots=True)
+class GreedyLongest(Algorithm):
+    """The longest token found anywhere in a word first, then the same left and right of it.
+
+    Tokens are longer by characters, the mark of the end of a word being one; among equally long
+    ones the smaller id comes first. What no token covers becomes one unknown token per stretch.
+
+    Attributes:
+        end_of_word: the text that marks the end of a word in tokens.
+        unknown: the token of what no other token covers.
+        known: (word, its tokens) of words that are cut otherwise than that.
+    """
+
+    name: ClassVar[str] = "greedy-longest"
+    end_of_word: str = "</w>"
+    unknown: str = "</u>"
+    known: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    def described(self) -> dict[str, Any]:
+        known = {word: list(tokens) for word, tokens in self.known}
+        plain = {"name": self.name, "end_of_word": self.end_of_word, "unknown": self.unknown}
+        return {**plain, "known": known} if known else plain
+
+    @classmethod
+    def of_description(cls, given: Mapping[str, Any]) -> Self | None:
+        known = given.get("known", {})
+        sound = isinstance(known, dict) and all(
+            word and isinstance(tokens, list) and all(type(token) is str for token in tokens)
+            for word, tokens in known.items()
+        )
+        if not sound:
+            return None
+        listed = tuple((word, tuple(tokens)) for word, tokens in known.items())
+        # By its full name: a dataclass with slots is another class than the one `super` sees.
+        return super(GreedyLongest, cls).of_description({**given, "known": listed})
+
+
+KIND = GreedyLongest
+
+
+def coders(spec: TokenizerSpec) -> WordCoders:
+    """The encoder and the decoder.
+
+    Raises:
+        InvalidTokenizer: tokens that are not UTF-8, or no unknown token.
+    """
+    algorithm = spec.algorithm
+    assert isinstance(algorithm, GreedyLongest)
+    tokens = word_encoding.spelled_tokens(spec)
+    end = algorithm.end_of_word
+    spelled = [(word_encoding.spellings_of(token, end), id_) for token, id_ in tokens.ids.items()]
+    spelled.sort(key=lambda token: (-len(token[0][0]), token[1]))
+    id_of_rank = np.array([id_ for _, id_ in spelled], np.uint32)
+    by_length = [
+        (characters, False, rank)
+        for rank, (spellings, _) in enumerate(spelled)
+        for characters in spellings
+    ]
+    known = (
+        id_of_rank,
+        *word_encoding.symbol_table(word_encoding.trie_rows(by_length)),
+        tokens.marks["unknown"],
+    )
+    words = WordAlgorithm(match_anywhere, known, SCRATCH_OF_ANYWHERE)
+    if algorithm.known:
+        splits = {word: _split(word, parts, tokens.ids, end) for word, parts in algorithm.known}
+        words = _WithKnownWords(
+            words.kernel, known, words.scratch, {w.encode(): split for w, split in splits.items()}
+        )
+    texts = word_encoding.without_ends(spec.vocab, end, tokens)
+    return word_encoding.coders_of_words(words, texts, spec.pattern)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _WithKnownWords(WordAlgorithm):
+    """Cuts some words as it is told."""
+
+    # word → ids, and where in it each ends, in bytes
+    splits: Mapping[bytes, tuple[list[int], list[int]]] = field(default_factory=dict)
+
+    def pieces_of(
+        self, text: Text, places: NDArray[np.int64], lengths: NDArray[np.int64]
+    ) -> word_encoding.Pieces:
+        cut = WordAlgorithm.pieces_of(self, text, places, lengths)
+        stands = zip(places.tolist(), lengths.tolist(), strict=True)
+        given = [self.splits.get(text.bytes(place, place + size)) for place, size in stands]
+        if not any(given):
+            return cut
+        ids, ends, edges = cut.ids.tolist(), cut.ends.tolist(), cut.edges.tolist()
+        each = [
+            (ids[first:last], ends[first:last]) if split is None else split
+            for split, (first, last) in zip(given, pairwise(edges), strict=True)
+        ]
+        return word_encoding.Pieces(
+            np.array(list(chain.from_iterable(ids for ids, _ in each)), np.uint32),
+            np.array(list(chain.from_iterable(ends for _, ends in each)), np.uint32),
+            np.cumsum([0, *(len(ids) for ids, _ in each)]),
+        )
+
+
+def _split(
+    word: str, parts: tuple[str, ...], ids: Mapping[str, int], end: str
+) -> tuple[list[int], list[int]]:
+    """The ids of a word's tokens, and where in it each ends.
+
+    Raises:
+        InvalidTokenizer: they are not tokens, or do not make the word.
+    """
+    if "".join(parts) != word + end or not ids.keys() >= set(parts):
+        raise InvalidTokenizer(
+            f"the word {shown(word)} has the tokens {', '.join(parts)[:80]}",
+            "tokens of the vocab that make the word and the mark of its end",
+            word_encoding.RETRAIN,
+        )
+    size = len(word.encode())
+    ends = np.cumsum([len(part.encode()) for part in parts])
+    return [ids[part] for part in parts], np.minimum(ends, size).tolist()
+
+
+@checked
+def greedy_longest(
+    tokenizer: Tokenizer, counts: WordCounts, unknown: str = "</u>", *, as_trained: bool = False
+) -> Tokenizer:
+    """A tokenizer of the same tokens that finds the longest ones first; its merges are dropped.
+
+    Ids: the unknown token, the special tokens, then all others by how often they stand in the
+    words once all merges are applied, so that of equally long tokens the more frequent one is
+    found. Tokens that are only parts of longer ones come last; they are still found.
+
+    Args:
+        tokenizer: of character BPE.
+        counts: the words it was trained on.
+        unknown: the token of what no other token covers.
+        as_trained: do three things as programs that do not separate training from encoding: words
+            of ``counts`` keep the splits that training left them with, and only others are cut
+            greedily; tokens that training merged away again are none; of equally long and frequent
+            tokens that one comes first which is seen first, words being in order of sight.
+
+    Raises:
+        InvalidOption: a tokenizer of another algorithm.
+    """
+    algorithm: Any = tokenizer.algorithm
+    if algorithm.name != "char-bpe":
+        raise InvalidOption(
+            f"this tokenizer follows {algorithm.name}",
+            "tokens of char-bpe can be found by their length",
+            "train with train_char_bpe",
+        )
+    times = token_counts(tokenizer, counts)
+    specials = tokenizer.special_tokens
+    known = {specials.get(algorithm.unknown), tokenizer.token_to_id(algorithm.unknown)}
+    rest = [id_ for id_ in tokenizer.vocab if id_ not in known | set(specials.values())]
+    seen = {id_: id_ for id_ in rest}
+    words = counts.in_order_of_sight().words() if as_trained else []
+    splits: list[list[int]] = []
+    if as_trained:
+        found, ends = tokenizer.encoder.encode_words(words)
+        cuts = pairwise([0, *ends.tolist()])
+        splits = [found[begin:end].tolist() for begin, end in cuts]
+        seen = {id_: place for place, id_ in enumerate(dict.fromkeys(found.tolist()))}
+        rest = [id_ for id_ in rest if id_ in seen]
+    rest.sort(key=lambda id_: (-int(times[id_]), seen[id_]))
+    first = dict.fromkeys([unknown, *specials])
+    tokens = [*(token.encode() for token in first), *(tokenizer.vocab[id_] for id_ in rest)]
+    vocab = dict(enumerate(dict.fromkeys(tokens)))
+
+    def made(known: dict[str, tuple[str, ...]]) -> Tokenizer:
+        cutting = GreedyLongest(algorithm.end_of_word, unknown, tuple(known.items()))
+        return Tokenizer(vocab, [], list(specials), counts.pattern, algorithm=cutting)
+
+    greedy = made({})
+    if not as_trained:
+        return greedy
+    # What is cut greedily as training left it need not be kept.
+    ids, ends = greedy.encoder.encode_words(words)
+    kept: dict[str, tuple[str, ...]] = {}
+    for word, split, (begin, end) in zip(words, splits, pairwise([0, *ends.tolist()]), strict=True):
+        trained = [tokenizer.vocab[id_] for id_ in split]
+        if trained != [vocab[id_] for id_ in ids[begin:end].tolist()]:
+            kept[word.decode()] = tuple(token.decode() for token in trained)
+    return made(kept)
+
+
+def explained(spec: TokenizerSpec) -> Decide:
+    """Explains words of a tokenizer."""
+    algorithm = spec.algorithm
+    assert isinstance(algorithm, GreedyLongest)
+    end = algorithm.end_of_word
+    tokens = [token.decode(errors="replace") for _, token in sorted(spec.vocab.items())]
+    spelled = [_spelled(token, end) for token in tokens if token != algorithm.unknown]
+    spelled.sort(key=len, reverse=True)  # of equally long ones smaller ids stay first
+
+    known = dict(algorithm.known)
+
+    def decide(word: str) -> Iterator[Decision]:
+        if word in known:
+            yield Decision("as training left it", known[word], known[word])
+            return
+        symbols: list[str | tuple[str, ...]] = [*word, end]
+        for token in spelled:
+            place = 0
+            while place + len(token) <= len(symbols):
+                if tuple(symbols[place : place + len(token)]) == token:
+                    symbols[place : place + len(token)] = [token]
+                    shown = tuple("".join(one) for one in symbols)
+                    yield Decision(f"{len(token)} characters long", ("".join(token),), shown)
+                place += 1
+
+    return decide
+
+
+def _spelled(token: str, end_of_word: str) -> tuple[str, ...]:
+    if token.endswith(end_of_word):
+        return (*token.removesuffix(end_of_word), end_of_word)
+    return tuple(token)
+
+
+def save(tokenizer: TokenizerParts, path: Path) -> NoReturn:
+    """Refuse: a list says neither the split pattern nor the unknown token.
+
+    Raises:
+        InvalidOption: always.
+    """
+    raise InvalidOption(
+        "the format greedy is read and not written",
+        "a format that holds the whole tokenizer",
+        "save it as 'bpeline', which keeps every tokenizer",
+    )
+
+
+left_out = nothing_left_out
+
+
+def load(
+    path: Path,
+    *,
+    end_of_word: str = GreedyLongest().end_of_word,
+    unknown: str = GreedyLongest().unknown,
+    pattern: SplitPattern | str = GreedyLongest.default_pattern,
+) -> TokenizerSpec:
+    """Read a list of tokens; the number of a line is an id.
+
+    Args:
+        end_of_word: the text that marks the end of a word in tokens.
+        unknown: the token of what no other token covers; it gets the last id if it is not listed.
+        pattern: the split pattern.
+
+    Raises:
+        MissingSource: no such file.
+        InvalidTokenizer: not UTF-8, an empty line, or a token twice.
+    """
+    content = text_of(read_bounded(path), path).replace("\r\n", "\n").removesuffix("\n")
+    tokens = content.split("\n")
+    if "" in tokens or len({*tokens}) != len(tokens):
+        refuse(path, "has an empty line, or a token twice", "each line is a token of its own")
+    listed = dict.fromkeys([*tokens, unknown])
+    vocab = {id_: token.encode() for id_, token in enumerate(listed)}
+    return TokenizerSpec.checked(
+        vocab, [], pattern=pattern, algorithm=GreedyLongest(end_of_word, unknown)
+    )

@@ -1,0 +1,527 @@
+"""Texts to ids by merges over characters, on the encoder of byte pairs.
+
+Byte pair encoding starts from bytes here. So each character of several bytes is put together by
+merges that come before all others. UTF-8 does not let them meet across characters: a first byte is
+never a later one, and it says how many follow. What is left of a character that is no token are
+symbols that stand for no token, or for tokens of bytes.
+
+A whole text may be one pre-token. It is cut wherever no merge joins the two characters that meet,
+which changes no id, so that most of it are words that have been met before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate, chain
+from typing import NoReturn, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bpeline.tokenizer_core.algorithms.kernels import sentencepiece_bpe as kernels
+from bpeline.tokenizer_core.encoding import (
+    BytePairEncoder,
+    Encoder,
+    spans_of_lengths,
+    tokens_not_made_by_merges,
+)
+from bpeline.tokenizer_core.errors import InvalidTokenizer, UnknownToken
+from bpeline.tokenizer_core.splitting import MarkShort, ShortText, SplitPattern, Splitter
+from bpeline.tokenizer_core.text import Text
+from bpeline.tokenizer_core.vocabulary import MergeIds, SpecialTokenMatcher, TokenizerSpec, shown
+
+WHOLE_TEXT = r"[\s\S]+"  # the split pattern of those that cut nothing
+BYTES = 256
+_POINTS = 0x110000
+_MAX_SYMBOL = (1 << 24) - 1
+_BITS_PER_PAIR = 32  # of the filter: one pair in so many is taken for another
+_FIRST_BYTES = (*range(0x80), *range(0xC0, BYTES))  # of characters in UTF-8
+
+Encoded = tuple[NDArray[np.uint32], NDArray[np.int64]]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Symbols:
+    """What a byte pair encoder is made of, and what its symbols mean."""
+
+    # int64 ``[256]``: the symbol of each byte. Symbols of tokens are their ids.
+    byte_ids: NDArray[np.int64]
+    merges: MergeIds  # of bytes to characters, and of these to tokens
+    first: int  # symbols from here on are no tokens
+    written: list[tuple[int, ...]]  # for each of these the ids that stand for it
+    pairs: NDArray[np.int64]  # int64 ``[n, 2]``: code points of characters that some merge joins
+    known: frozenset[str]  # the characters that are tokens
+    rest: str  # what becomes of other characters: ``bytes``, ``unknown``, ``nothing`` or ``error``
+    ranks: NDArray[np.int64] | None = None  # int64, the rank of each merge; None: their number
+
+
+def symbols_of(
+    spec: TokenizerSpec, byte_fallback: bool, unknown: str | None, ties: Set[int] | None = None
+) -> Symbols:
+    """The symbols of a vocab and its merges.
+
+    Args:
+        byte_fallback, unknown: see `SentencePieceBpe`.
+        ties: see there; with them all merges that make one token have one rank.
+    """
+    texts = _texts(spec.spelled_vocab)
+    ids = {text: id_ for id_, text in texts.items()}
+    characters = {texts[id_]: id_ for id_ in spec.ids.values() if len(texts[id_]) == 1}
+    bytes_ = [ids.get(f"<0x{byte:02X}>") for byte in range(BYTES)] if byte_fallback else []
+    by_bytes = all(id_ is not None for id_ in bytes_) if bytes_ else False
+    if bytes_ and not by_bytes and any(id_ is not None for id_ in bytes_):
+        _refuse(
+            f"the vocab holds some of the tokens of bytes and lacks {bytes_.count(None)}",
+            "all 256 from <0x00> to <0xFF>, or none of them",
+        )
+    unknown_id = None if unknown is None else ids.get(unknown)
+    rest = "bytes" if by_bytes else "nothing" if unknown is None else "unknown"
+    if rest == "unknown" and unknown_id is None:
+        rest = "error"
+    stand_ins = bytes_ if by_bytes else [unknown_id]
+    _refuse_merged_stand_ins(texts, spec.merge_ids, set(stand_ins))
+    merges = _that_can_happen(characters.values(), spec.merge_ids)
+    first = max(spec.vocab, default=0) + 1
+    # The symbol of each beginning of a character; whole characters are tokens.
+    symbols: dict[bytes, int] = {text.encode(): id_ for text, id_ in characters.items()}
+    written: list[tuple[int, ...]] = []
+
+    def symbol_of(content: bytes) -> int:
+        if content not in symbols:
+            stands_for: tuple[int | None, ...] = ()
+            if by_bytes:
+                stands_for = tuple(bytes_[byte] for byte in content)
+            elif rest == "unknown" and content[0] in _FIRST_BYTES:
+                stands_for = (unknown_id,)
+            plain = tuple(id_ for id_ in stands_for if id_ is not None)
+            if by_bytes and len(content) == 1:
+                symbols[content] = plain[0]
+            else:
+                symbols[content] = first + len(written)
+                written.append(plain)
+        return symbols[content]
+
+    byte_ids = [symbol_of(bytes([byte])) for byte in range(BYTES)]
+    assembling: dict[tuple[int, int], int] = {}
+    for character in filter(None, (text.encode() for text in characters)):
+        for size in range(2, len(character) + 1):
+            pair = symbol_of(character[: size - 1]), byte_ids[character[size - 1]]
+            assembling[pair] = symbol_of(character[:size])
+    if first + len(written) > _MAX_SYMBOL:
+        _refuse(f"the vocab holds the id {first - 1}", f"ids up to {_MAX_SYMBOL - len(written)}")
+    left, right = (np.array([pair[i] for pair in assembling], np.int64) for i in (0, 1))
+    made = np.array(list(assembling.values()), np.int64)
+    all_merges = tuple(map(np.concatenate, zip((left, right, made), merges, strict=True)))
+    joined = {
+        (ord(texts[one][-1]), ord(texts[other][0]))
+        for one, other in zip(merges[0].tolist(), merges[1].tolist(), strict=True)
+    }
+    ranks = None
+    if ties is not None:
+        of_token = ranks_by_piece(spec.merge_ids[2].tolist(), ties)
+        of_merges = np.array([of_token[id_] for id_ in merges[2].tolist()], np.int64)
+        ranks = np.concatenate((np.arange(len(made)), of_merges + len(made)))
+    return Symbols(
+        np.array(byte_ids, np.int64),
+        (all_merges[0], all_merges[1], all_merges[2]),
+        first,
+        written,
+        np.array(sorted(joined), np.int64).reshape(-1, 2),
+        frozenset(characters),
+        rest,
+        ranks,
+    )
+
+
+def ranks_by_piece(made: Iterable[T], ties: Set[int]) -> dict[T, int]:
+    """The rank of each token that merges make, in their order; `ties` share the one before."""
+    tokens = dict.fromkeys(made)
+    return dict(zip(tokens, accumulate(i not in ties for i in range(len(tokens))), strict=True))
+
+
+def _texts(vocab: Mapping[int, bytes]) -> dict[int, str]:
+    texts = {}
+    for id_, token in vocab.items():
+        try:
+            texts[id_] = token.decode()
+        except UnicodeDecodeError:
+            _refuse(
+                f"the token {shown(token)} (id {id_}) is not UTF-8",
+                "tokens of this algorithm are made of characters",
+            )
+    return texts
+
+
+def _that_can_happen(characters: Iterable[int], merges: MergeIds) -> MergeIds:
+    """Without merges of a part that is no character and that no merge makes: they never fire.
+
+    Of a pair that is given twice the last one counts, as in ``tokenizers``.
+    """
+    single = np.fromiter(characters, np.int64)
+    pairs = (merges[0] << 24 | merges[1])[::-1]
+    last = np.sort(len(pairs) - 1 - np.unique(pairs, return_index=True)[1])
+    merges = merges[0][last], merges[1][last], merges[2][last]
+    while True:
+        made = np.concatenate((single, merges[2]))
+        fires = np.isin(merges[0], made) & np.isin(merges[1], made)
+        if fires.all():
+            return merges
+        merges = merges[0][fires], merges[1][fires], merges[2][fires]
+
+
+def _refuse_merged_stand_ins(
+    texts: Mapping[int, str], merges: MergeIds, stand_ins: set[int | None]
+) -> None:
+    parts = set(merges[0].tolist()) | set(merges[1].tolist())
+    for id_ in sorted(parts & {id_ for id_ in stand_ins if id_ is not None}):
+        _refuse(
+            f"a merge joins {shown(texts[id_])}, which stands for what is no token",
+            "tokens of bytes and of unknown characters are parts of no merge",
+        )
+
+
+def _refuse(happened: str, accepted: str) -> NoReturn:
+    raise InvalidTokenizer(
+        happened, accepted, "load the files the vocab came from with Tokenizer.load(PATH)"
+    )
+
+
+class CharacterSplitter(Splitter):
+    """Cuts by a pattern, and between characters that no merge joins.
+
+    Args:
+        pairs: int64 ``[n, 2]``: code points of characters that merges join; None: cut no further.
+    """
+
+    def __init__(self, pattern: SplitPattern, pairs: NDArray[np.int64] | None) -> None:
+        super().__init__(pattern)
+        self._cuts_further = pairs is not None
+        joined = np.empty((0, 2), np.int64) if pairs is None else pairs
+        left, right = np.ascontiguousarray(joined.T)
+        bits = max(10, (_BITS_PER_PAIR * len(left)).bit_length())
+        self._shift = np.uint64(64 - bits)
+        self._joined = np.zeros(1 << (bits - 6), np.uint64)
+        kernels.fill_pair_filter(left, right, self._shift, self._joined)
+
+    def mark_every_byte(self, text: Text, spans: NDArray[np.int64]) -> NDArray[np.uint64]:
+        if self.pattern.regex == WHOLE_TEXT:
+            marks = np.zeros(text.size // 64 + 2, np.uint64)
+        else:
+            marks = super().mark_every_byte(text, spans)
+        self.mark_further(text, spans, marks)
+        return marks
+
+    def mark_further(self, text: Text, spans: NDArray[np.int64], marks: NDArray[np.uint64]) -> None:
+        """Add the places between characters that no merge joins.
+
+        Raises:
+            IndexError: a span lies outside of the text.
+        """
+        if self._cuts_further and not kernels.mark_unjoined(
+            text.data, text.size, spans, self._joined, self._shift, marks
+        ):
+            raise IndexError(f"a span lies outside of the text of {text.size} bytes")
+
+    @property
+    def masks(self) -> None:
+        return None
+
+    def marking_short_texts(self) -> MarkShort:
+        mark = None if self.pattern.regex == WHOLE_TEXT else super().marking_short_texts()
+        further, joined, shift = self._cuts_further, self._joined, self._shift
+
+        def mark_short(buffers: ShortText, size: int) -> NDArray[np.uint64]:
+            if mark is None:
+                buffers.clear_marks(size)
+                marks = buffers.marks
+            else:
+                marks = mark(buffers, size)
+            if further:
+                kernels.mark_unjoined(buffers.text, size, buffers.span, joined, shift, marks)
+            return marks
+
+        return mark_short
+
+
+@dataclass(frozen=True, slots=True)
+class CharacterCuts:
+    """Places of a text between which no token reaches, whatever stands around."""
+
+    # two characters of which the first may be parted from the second
+    between: Callable[[str, str], bool]
+    user_defined: tuple[str, ...]  # tokens that are found before all else: no cut is within one
+
+    def last_in(self, text: str, begin: int, end: int) -> int:
+        """The last legal cut before a character of ``text`` at a position in [begin, end), or -1.
+
+        None is near the end, where a user-defined token may only have begun.
+        """
+        longest = max(map(len, self.user_defined), default=1)
+        for place in range(min(end, len(text) - longest + 1) - 1, max(begin, 1) - 1, -1):
+            if self.between(text[place - 1], text[place]) and not self._within(text, place):
+                return place
+        return -1
+
+    def _within(self, text: str, place: int) -> bool:
+        return any(
+            text.find(token, max(place - len(token) + 1, 0), place + len(token) - 1) >= 0
+            for token in self.user_defined
+        )
+
+
+class SentencePieceEncoder(Encoder):
+    """Merges over characters.
+
+    Args:
+        spec: for its pattern, and whether it takes words whole.
+        fused: whether several unknown characters in a row are one token.
+        user_defined: tokens of the vocab that are found before all else.
+    """
+
+    def __init__(
+        self,
+        symbols: Symbols,
+        spec: TokenizerSpec,
+        fused: bool,
+        user_defined: Sequence[str] = (),
+    ) -> None:
+        self.pattern = spec.pattern
+        self._spec = spec
+        self._symbols = symbols
+        self._fused = fused and symbols.rest == "unknown"
+        # A word that is taken whole must be seen whole.
+        pairs = None if spec.ignore_merges else symbols.pairs
+        self._by_pattern = Splitter(spec.pattern)
+        self._splitter = CharacterSplitter(spec.pattern, pairs)
+        self._within_words = CharacterSplitter(SplitPattern(WHOLE_TEXT), pairs)
+        self._merging = BytePairEncoder(
+            symbols.byte_ids,
+            *symbols.merges,
+            spec.pattern,
+            splitter=self._splitter,
+            ranks=symbols.ranks,
+        )
+        contents = [token.encode() for token in user_defined]
+        self._matcher = SpecialTokenMatcher(contents) if contents else None
+        ids = {token: id_ for id_, token in spec.vocab.items()}
+        if missing := [token for token in user_defined if token.encode() not in ids]:
+            raise InvalidTokenizer(
+                f"the vocab lacks the user-defined token {shown(missing[0])}",
+                "each user-defined token is a token of the vocab",
+                "add it to the vocab, or leave it out: SentencePieceBpe(user_defined=...)",
+            )
+        self._matched = np.array([ids[content] for content in contents], np.int64)
+        self._known = _bitmap_of(symbols.known) if symbols.rest == "nothing" else None
+        self._edges = np.array([0, *accumulate(map(len, symbols.written))], np.int64)
+        self._tokens = np.array([*chain.from_iterable(symbols.written), 0], np.uint32)
+        self._most = max(map(len, symbols.written), default=1)
+        self._user_defined = tuple(user_defined)
+        self._pairs = pairs
+        if spec.ignore_merges:
+            self._take_whole(spec)
+
+    @cached_property
+    def legal_cuts(self) -> CharacterCuts | None:
+        """Where texts can be parted; None where pre-tokens are unknown before the text ends.
+
+        Where whole texts may be one token (``ignore_merges`` without pre-tokens), a text with more
+        characters than the longest token is none, so merges alone make its ids: it parts where they
+        do, and its parts, which may be tokens themselves, are encoded by merges alone.
+        """
+        known, drops = self._symbols.known, self._symbols.rest == "nothing"
+        if self.pattern.regex == WHOLE_TEXT:
+            if self._pairs is None and self._user_defined:  # what lies between may be one token
+                return None
+            pairs_ = self._symbols.pairs.tolist()
+            joined = frozenset((chr(one), chr(other)) for one, other in pairs_)
+
+            # Unknown characters fuse, or are left out, so that what stands beside them merges.
+            def between(one: str, other: str) -> bool:
+                return one in known and other in known and (one, other) not in joined
+
+            return CharacterCuts(between, self._user_defined)
+        pairs = self.pattern.cut_pairs
+        if pairs is None:
+            return None
+
+        def parted(one: str, other: str) -> bool:
+            cut = pairs.last_in(one + other, 1, 2) == 1
+            return cut and (not drops or (one in known and other in known))
+
+        return CharacterCuts(parted, self._user_defined)
+
+    @cached_property
+    def of_parts(self) -> SentencePieceEncoder:
+        """Merges alone."""
+        if self._pairs is not None or self.pattern.regex != WHOLE_TEXT:
+            return self
+        spec = replace(self._spec, ignore_merges=False)
+        return SentencePieceEncoder(self._symbols, spec, self._fused, self._user_defined)
+
+    @cached_property
+    def longest_whole(self) -> int:
+        """Characters of the longest token, where a whole text may be one; else 0."""
+        if self.of_parts is self:
+            return 0
+        return max((len(token.decode(errors="replace")) for token in self._spec.ids), default=0)
+
+    def _take_whole(self, spec: TokenizerSpec) -> None:
+        whole = tokens_not_made_by_merges(self._merging, spec.ids)
+        if self._known is not None and whole:
+            raise InvalidTokenizer(
+                f"no merges make the token {shown(next(iter(whole)).decode())}, and characters "
+                "that are no tokens are left out of texts",
+                "with ignore_merges, an unknown token or tokens of bytes",
+                "name an unknown token: SentencePieceBpe(unknown=...)",
+            )
+        self._merging.take_whole(whole)
+
+    def encode(self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]) -> Encoded:
+        if self._matcher is not None:
+            spans, behind, lasts = self._cut_at_matches(self._matcher, text, spans, behind)
+            ids, ends = self._encode_between(text, spans, behind)
+            return ids, ends[lasts]
+        return self._encode_between(text, spans, behind)
+
+    def _cut_at_matches(
+        self,
+        matcher: SpecialTokenMatcher,
+        text: Text,
+        spans: NDArray[np.int64],
+        behind: NDArray[np.int64],
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Spans between user-defined tokens, the id behind each, and which end the spans given."""
+        parts, ids, lasts = [], [], []
+        for (begin, end), id_ in zip(spans.tolist(), behind.tolist(), strict=True):
+            found = matcher.find(text, begin, end)
+            edges = np.concatenate(([begin], found[:, :2].reshape(-1), [end]))
+            parts.append(edges.reshape(-1, 2))
+            ids.append(np.append(self._matched[found[:, 2]], id_))
+            lasts.append(len(found) + 1)
+        if not parts:
+            return spans, behind, np.empty(0, np.int64)
+        return (
+            np.ascontiguousarray(np.concatenate(parts)),
+            np.concatenate(ids),
+            np.cumsum(lasts) - 1,
+        )
+
+    def _encode_between(
+        self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]
+    ) -> Encoded:
+        if self.pattern.drops_gaps:
+            return self._encode_words_of(text, spans, behind)
+        ids, ends = self._merged(text, spans, behind, self._splitter)
+        if not self._has_others(ids):
+            return ids, ends
+        if self._fused and self.pattern.regex != WHOLE_TEXT:
+            return self._encode_words_of(text, spans, behind)
+        return self._written(ids, ends)
+
+    def _encode_words_of(
+        self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]
+    ) -> Encoded:
+        """`encode` with a span for each word: of a pattern that drops text, or to fuse in words."""
+        starts, dropped = self._by_pattern.mark(text, spans)
+        begins = np.flatnonzero(_bits_of(starts))
+        of_span = np.searchsorted(spans[:, 0], begins, side="right") - 1
+        stops = np.minimum(np.append(begins[1:], text.size), spans[of_span, 1])
+        if dropped.size:
+            kept = ~_bits_of(dropped)[begins]
+            begins, stops, of_span = begins[kept], stops[kept], of_span[kept]
+        # Behind the words of each span an empty one that carries the span's id.
+        lasts = np.cumsum(np.bincount(of_span, minlength=len(spans)) + 1) - 1
+        words = np.empty((len(begins) + len(spans), 2), np.int64)
+        ids_behind = np.full(len(words), -1, np.int64)
+        is_word = np.ones(len(words), np.bool_)
+        is_word[lasts] = False
+        words[is_word, 0], words[is_word, 1] = begins, stops
+        words[lasts] = spans[:, 1:]
+        ids_behind[lasts] = behind
+        ids, ends = self._written(*self._merged(text, words, ids_behind, self._within_words))
+        return ids, ends[lasts]
+
+    def encode_words(self, words: Sequence[bytes]) -> Encoded:
+        text = Text.of(b"".join(words))
+        spans = spans_of_lengths(words)
+        nothing = np.full(len(words), -1, np.int64)
+        return self._written(*self._merged(text, spans, nothing, self._within_words))
+
+    def encode_short(self, content: bytes) -> list[int]:
+        if self._known is not None or self._matcher is not None or self.pattern.drops_gaps:
+            return super().encode_short(content)
+        ids = self._merging.encode_short(content)
+        first, written = self._symbols.first, self._symbols.written
+        if not ids or max(ids) < first:
+            return ids
+        if self._symbols.rest != "bytes":
+            return super().encode_short(content)
+        parts = ((id_,) if id_ < first else written[id_ - first] for id_ in ids)
+        return list(chain.from_iterable(parts))
+
+    def _merged(
+        self,
+        text: Text,
+        spans: NDArray[np.int64],
+        behind: NDArray[np.int64],
+        splitter: CharacterSplitter,
+    ) -> Encoded:
+        """Symbols of spans."""
+        if self._known is None:
+            marks = splitter.mark_every_byte(text, spans)
+        else:
+            text, spans, marks = self._only_known(text, spans, splitter)
+        return self._merging.encode_marked(text, marks, spans, behind)
+
+    def _only_known(
+        self, text: Text, spans: NDArray[np.int64], splitter: CharacterSplitter
+    ) -> tuple[Text, NDArray[np.int64], NDArray[np.uint64]]:
+        """Spans without the characters that are no tokens, and where they are cut."""
+        assert self._known is not None
+        marks = Splitter(splitter.pattern).mark_every_byte(text, spans)
+        size = int((spans[:, 1] - spans[:, 0]).sum())
+        kept = Text.of(bytes(size))
+        kept_spans, kept_marks = np.empty_like(spans), np.zeros(size // 64 + 2, np.uint64)
+        spans = np.ascontiguousarray(spans)
+        left = kernels.keep_known(
+            text.data, spans, marks, self._known, kept.data, kept_spans, kept_marks
+        )
+        kept = Text(kept.data, int(left))
+        splitter.mark_further(kept, kept_spans, kept_marks)
+        return kept, kept_spans, kept_marks
+
+    def _has_others(self, ids: NDArray[np.uint32]) -> bool:
+        return bool(ids.size) and int(ids.max()) >= self._symbols.first
+
+    def _written(self, symbols: NDArray[np.uint32], ends: NDArray[np.int64]) -> Encoded:
+        """Symbols with tokens in place of those that are none."""
+        if not self._has_others(symbols):
+            return symbols, ends
+        if self._symbols.rest == "error":
+            raise UnknownToken(
+                "the text holds characters that are no tokens, and the vocab lacks the token that "
+                "would stand for them",
+                "texts of known characters",
+                "load a tokenizer whose unknown token is in its vocab",
+            )
+        others = int((symbols >= self._symbols.first).sum())
+        ids = np.empty(len(symbols) + others * (self._most - 1), np.uint32)
+        ends_of_ids = np.empty(len(ends), np.int64)
+        count = kernels.write_symbols(
+            symbols, ends, self._symbols.first, self._edges, self._tokens, self._fused,
+            ids, ends_of_ids,
+        )  # fmt: skip
+        return ids[:count], ends_of_ids
+
+
+def _bitmap_of(characters: frozenset[str]) -> NDArray[np.uint64]:
+    known = np.zeros(_POINTS, np.bool_)
+    known[[ord(character) for character in characters]] = True
+    return np.packbits(known, bitorder="little").view(np.uint64)
+
+
+def _bits_of(bitmap: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    return np.unpackbits(bitmap.view(np.uint8), bitorder="little").view(np.bool_)
