@@ -15,7 +15,7 @@ import pytest
 from own_time import own_time
 
 from bpeline.registry import promote
-from bpeline.registry.loading.version_files import format_files
+from bpeline.registry.loading.version_files import format_files, load_verified
 from bpeline.registry.opening import Registry
 from bpeline.registry.publishing.publish import publish_outbox, publish_version, waiting_records
 from bpeline.registry.records.publication import CURVE_METRIC, Publication, PublishedVersion
@@ -28,6 +28,7 @@ from bpeline.tokenizer_core.errors import (
     RegistryError,
     RegistryUnreachable,
 )
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 Made = Callable[..., Publication]
 
@@ -338,3 +339,27 @@ def test_files_of_another_tokenizer_are_not_published(registry: Registry, made: 
 def test_names_that_could_leave_their_place_are_refused(made: Made, name: str) -> None:
     with pytest.raises(InvalidOption):
         replace(made(b"the"), name=name)
+
+
+def test_a_registered_version_keeps_the_special_tokens_that_it_finds(
+    registry: Registry, made: Made, tmp_path: Path
+) -> None:
+    """A tokenizer.json of a version has its digest, and another default for special tokens."""
+    first = made(b"the")
+    trained = Tokenizer.load(first.tokenizer_directory)
+    trained = Tokenizer(
+        {**trained.vocab, 999: b"<|end|>"}, trained.merges, ["<|end|>"], trained.pattern
+    )
+    trained.save(first.tokenizer_directory)
+    publish(registry, replace(first, digest=trained.digest))
+    trained.save(tmp_path / "tokenizer.json", "hf")
+    imported = Tokenizer.load(tmp_path / "tokenizer.json")
+    assert (imported.digest, imported.spec.allowed_special) == (trained.digest, "all")
+    imported.save(tmp_path / "again")
+    again = replace(
+        first, digest=imported.digest, tokenizer_directory=tmp_path / "again", run_id="run-again"
+    )
+    assert publish(registry, again).newly_registered is False
+    kept = load_verified(registry.workspace.version_directory(imported.digest))
+    assert kept.spec.allowed_special == "none"
+    assert 999 not in kept.encode("a <|end|>")
