@@ -91,7 +91,7 @@ LINES = {
     "registry": (20_000, 12_000),
     "flows": (24_550, 15_000),
     "benchmarks": (4_550, 2_500),
-    "tests": (75_800, 46_000),
+    "tests": (75_850, 46_000),
 }
 # Packages: files at most now, and the goal of all three.
 FILES = {CORE: 192, "registry": 118, "flows": 137}

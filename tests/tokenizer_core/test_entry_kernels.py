@@ -32,7 +32,8 @@ from bpeline.tokenizer_core.kernels.memory.types import (
     U8s,
     signature_of,
 )
-from bpeline.tokenizer_core.kernels.scanning.find_passages import fingerprint_spans, scramble
+from bpeline.tokenizer_core.kernels.scanning.find_passages import fingerprint_spans
+from bpeline.tokenizer_core.kernels.tables.hashing import scrambled
 from bpeline.tokenizer_core.warm_up import modules_of_kernels
 
 ENTRIES = [one for name in modules_of_kernels() for one in entry_kernels(import_module(name))]
@@ -125,8 +126,8 @@ def test_other_types_are_refused_by_the_name_of_the_argument() -> None:
 
 @with_tricks
 def test_python_calls_entry_kernels_only() -> None:
-    with pytest.raises(TypeError, match=r"kernels\.scanning\.find_passages\.scram"):
-        scramble(np.uint64(1))
+    with pytest.raises(TypeError, match=r"kernels\.tables\.hashing\.scram"):
+        scrambled(np.uint64(1))
 
 
 @pytest.mark.night
@@ -150,7 +151,7 @@ numba.__version__ = sys.argv[1]
 import numpy
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    from bpeline.tokenizer_core.kernels.scanning.find_passages import fingerprint_spans, scramble
+    from bpeline.tokenizer_core.kernels.scanning.find_passages import fingerprint_spans
 prints = numpy.zeros(1, numpy.uint64)
 fingerprint_spans(numpy.arange(64, dtype=numpy.uint8), numpy.array([[0, 20]]), prints)
 from bpeline.tokenizer_core.kernels.compiling.compilation import compile_declared

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from json_files import Change, rewrite
 
 from bpeline.tokenizer_core import bounded_files
+from bpeline.tokenizer_core.digests import digest_of_bytes
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidTokenizer, MissingSource
 from bpeline.tokenizer_core.formats import bpeline
 from bpeline.tokenizer_core.tokenizer import Tokenizer
@@ -76,7 +78,7 @@ WRONG_COLUMNS: dict[str, tuple[int, int]] = {
 def test_a_wrong_column_with_a_digest_that_fits_is_refused(
     small: Tokenizer, directory: Path, kind: str
 ) -> None:
-    """Whoever writes the file writes the manifest, too."""
+    """The structure is checked before the digest is compared."""
     column, value = WRONG_COLUMNS[kind]
     ids, lengths, joined, left, right = small.spec.columns
     columns = [np.frombuffer(part, "<i8").copy() for part in (ids, lengths, left, right)]
@@ -106,6 +108,53 @@ def test_what_encode_finds_by_default_is_kept(small: Tokenizer, tmp_path: Path) 
     rewrite(tmp_path / "manifest.json", lambda m: m.update(allowed_special="some"))
     with pytest.raises(CorruptFile, match="allowed_special"):
         Tokenizer.load(tmp_path)
+
+
+def as_0_2(tokenizer: Tokenizer, path: Path) -> Path:
+    """The directory that bpeline 0.2 wrote of a tokenizer without a pipeline."""
+    bpeline.save(tokenizer, path)
+    bpeline.save_for_readers(tokenizer, path)
+    (path / "tokenizer.bin").unlink()
+
+    def change(manifest: Any) -> None:
+        digests = {name: digest_of_bytes((path / name).read_bytes()) for name in OF_0_2}
+        manifest.update(format_version=1, files=digests)
+        del manifest["merges"], manifest["allowed_special"]
+
+    rewrite(path / "manifest.json", change)
+    return path
+
+
+OF_0_2 = ("vocab.json", "merges.txt")
+
+
+@pytest.mark.parametrize("name", OF_0_2)
+def test_directories_of_0_2_are_read_and_verified(
+    small: Tokenizer, tmp_path: Path, name: str
+) -> None:
+    directory = as_0_2(small, tmp_path)
+    loaded = Tokenizer.load(directory)
+    assert (loaded.digest, loaded.spec.allowed_special) == (small.digest, "none")
+    assert bpeline.files_of(directory) == (*OF_0_2, "manifest.json")
+    content = (directory / name).read_bytes()
+    (directory / name).write_bytes(content + b"\n")
+    with pytest.raises(CorruptFile, match=name):
+        Tokenizer.load(directory)
+    (directory / name).unlink()
+    with pytest.raises(MissingSource, match=name):
+        Tokenizer.load(directory)
+
+
+def test_a_wrong_id_in_a_vocab_of_0_2_is_refused(small: Tokenizer, tmp_path: Path) -> None:
+    directory = as_0_2(small, tmp_path)
+    vocab = directory / "vocab.json"
+    given = json.loads(vocab.read_text(encoding="utf-8"))
+    for wrong in (-1, True, "5", None, 2**64, MAX_ID + 1, given["a"]):
+        vocab.write_text(json.dumps({**given, "b": wrong}), encoding="utf-8")
+        digest = digest_of_bytes(vocab.read_bytes())
+        rewrite(directory / "manifest.json", lambda m, d=digest: m["files"].update({vocab.name: d}))
+        with pytest.raises((CorruptFile, InvalidTokenizer)):
+            Tokenizer.load(directory)
 
 
 def test_many_long_merges_are_refused_before_they_are_joined(

@@ -286,9 +286,7 @@ def _of_three_bytes(address: I64, leads: U64) -> Masks:
 
 
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
-_0, _1, _2, _3 = map(np.uint64, range(4))
-_6, _8, _12, _16, _18 = map(np.uint64, (6, 8, 12, 16, 18))
-_61, _62, _63 = map(np.uint64, (61, 62, 63))
+_3, _6, _8, _12, _16, _18, _61 = map(np.uint64, (3, 6, 8, 12, 16, 18, 61))
 _BYTE = np.uint64(0xFF)
 # Of the first byte of characters of two, three and four bytes: the bits that are theirs.
 _OWN_OF_TWO, _OWN_OF_THREE, _OWN_OF_FOUR = map(np.uint64, (0x1F, 0x0F, 0x07))

@@ -16,24 +16,12 @@ from bpeline.tokenizer_core.kernels.memory.types import (
     U8s,
     U64s,
 )
-
-ONE = np.uint64(1)
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-FIRST = np.uint64(0xBF58476D1CE4E5B9)  # the multipliers of SplitMix64's finalizer
-SECOND = np.uint64(0x94D049BB133111EB)
-
-
-@kernel
-def scramble(value: U64) -> U64:
-    """SplitMix64's finalizer: a bijection in which every bit depends on every bit."""
-    value = (value ^ (value >> np.uint64(30))) * FIRST
-    value = (value ^ (value >> np.uint64(27))) * SECOND
-    return value ^ (value >> np.uint64(31))
+from bpeline.tokenizer_core.kernels.tables.hashing import ONE, STEP, scrambled
 
 
 @kernel
 def _stir(state: U64, address: I64) -> U64:
-    return scramble(state ^ load_u64(address)) + GOLDEN
+    return scrambled(state ^ load_u64(address)) + STEP
 
 
 @kernel
@@ -44,14 +32,14 @@ def _finished(state: U64, address: I64, end: I64) -> U64:
         address += 8
     if address < end:
         kept = (ONE << np.uint64(8 * (end - address))) - ONE
-        state = scramble(state ^ (load_u64(address) & kept)) + GOLDEN
-    return scramble(state)
+        state = scrambled(state ^ (load_u64(address) & kept)) + STEP
+    return scrambled(state)
 
 
 @kernel
 def fingerprint(begin: I64, end: I64) -> U64:
     """That of the bytes between two addresses of a padded text, see `fingerprint_spans`."""
-    return _finished(np.uint64(end - begin) * GOLDEN, begin, end)
+    return _finished(np.uint64(end - begin) * STEP, begin, end)
 
 
 @entry_kernel
@@ -69,9 +57,9 @@ def fingerprint_spans(text: U8s, spans: I64Rows, fingerprints: U64s) -> None:
         a, a_end = base + spans[index, 0], base + spans[index, 1]
         b, b_end = base + spans[second, 0], base + spans[second, 1]
         c, c_end = base + spans[third, 0], base + spans[third, 1]
-        one = np.uint64(a_end - a) * GOLDEN
-        two = np.uint64(b_end - b) * GOLDEN
-        three = np.uint64(c_end - c) * GOLDEN
+        one = np.uint64(a_end - a) * STEP
+        two = np.uint64(b_end - b) * STEP
+        three = np.uint64(c_end - c) * STEP
         together = min(a_end - a, b_end - b, c_end - c) & ~7
         for done in range(0, together, 8):
             one, two, three = _stir(one, a + done), _stir(two, b + done), _stir(three, c + done)
@@ -82,7 +70,7 @@ def fingerprint_spans(text: U8s, spans: I64Rows, fingerprints: U64s) -> None:
 
 WINDOW = 32  # bytes of a passage by which it is looked for
 FILTER_WORDS = 1 << 10  # uint64: one bit for each value of the upper 16 bits of a hash
-_FIRST = np.uint64(pow(int(GOLDEN), WINDOW - 1, 1 << 64))  # what the oldest byte was multiplied by
+_FIRST = np.uint64(pow(int(STEP), WINDOW - 1, 1 << 64))  # what the oldest byte was multiplied by
 
 
 @kernel
@@ -103,7 +91,7 @@ def hash_windows(text: U8s, begins: I64s, hashes: U64s, filled: U64s) -> None:
     for index in range(len(begins)):
         state = np.uint64(0)
         for offset in range(WINDOW):
-            state = state * GOLDEN + _value(text, begins[index] + offset)
+            state = state * STEP + _value(text, begins[index] + offset)
         hashes[index] = state
         filled[state >> np.uint64(54)] |= ONE << ((state >> np.uint64(48)) & np.uint64(63))
 
@@ -146,9 +134,9 @@ def find_passages(
     base = text.ctypes.data
     state = np.uint64(0)
     for place in range(WINDOW - 1):
-        state = state * GOLDEN + _value(text, place)
+        state = state * STEP + _value(text, place)
     for end in range(WINDOW, size + 1):
-        state = state * GOLDEN + _value(text, end - 1)
+        state = state * STEP + _value(text, end - 1)
         window = end - WINDOW
         if filled[state >> np.uint64(54)] >> ((state >> np.uint64(48)) & np.uint64(63)) & ONE:
             low, high = np.int64(0), np.int64(len(windows))

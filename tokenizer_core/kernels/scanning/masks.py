@@ -124,8 +124,6 @@ def contraction_width(address: I64, fold: Int) -> I64:
     return np.int64(0)
 
 
-_0 = np.uint64(0)
-_1 = np.uint64(1)
 _2 = np.uint64(2)
 _63 = np.uint64(63)
 _NOWHERE = np.int64(-1)
