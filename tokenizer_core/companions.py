@@ -11,11 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bpeline.tokenizer_core.errors import InvalidTokenizer
-from bpeline.tokenizer_core.vocabulary import BYTE_BPE, Algorithm
 
+if TYPE_CHECKING:
+    from bpeline.tokenizer_core.vocabulary import Algorithm
+
+BYTE_LEVEL = "byte-bpe"
 ROOM = "bpeline.tokenizer_core.algorithms"
 
 
@@ -66,8 +69,10 @@ FORMATS_OF_COMPANIONS = {
 
 def kind_of(name: str) -> type[Algorithm]:
     """The class of an algorithm's value."""
-    if name == BYTE_BPE.name:
-        return type(BYTE_BPE)
+    if name == BYTE_LEVEL:
+        from bpeline.tokenizer_core.vocabulary import ByteBpe
+
+        return ByteBpe
     kind: type[Algorithm] = COMPANIONS[name].home.KIND
     return kind
 
@@ -101,14 +106,14 @@ def algorithm_of(description: Any) -> Algorithm:
         InvalidTokenizer: an algorithm or a property of another name or type.
     """
     name = str(description.get("name")) if isinstance(description, Mapping) else ""
-    if name in (BYTE_BPE.name, *COMPANIONS):
+    if name in (BYTE_LEVEL, *COMPANIONS):
         given = {key: value for key, value in description.items() if key != "name"}
         made = kind_of(name).of_description(given)
         if made is not None:
             return made
     raise InvalidTokenizer(
         f"the algorithm is described as {str(description)[:80]}",
-        f"algorithms are {', '.join((BYTE_BPE.name, *COMPANIONS))}, each with its own properties",
+        f"algorithms are {', '.join((BYTE_LEVEL, *COMPANIONS))}, each with its own properties",
         f"read it with bpeline {LAST_READ_BY[name]}, the last version that has {name}"
         if name in LAST_READ_BY
         else "upgrade bpeline, or export the tokenizer again",

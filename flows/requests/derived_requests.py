@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from bpeline.flows.requests.request import Maybe, Request
 from bpeline.flows.requests.training_request import LARGEST_SIZE
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.training import Cuts
 
 
 class DerivedRequest(Request):
@@ -77,7 +76,7 @@ class SuperwordsRequest(ExtensionRequest):
     transition_size: Maybe[int] = Field(
         default=None, description="how many of its ids the version gives; all of them when empty"
     )
-    cuts: Cuts = Field(
+    cuts: Literal["punctuation", "digits"] = Field(
         default="punctuation",
         description="where superwords end: at numbers and runs of punctuation, or at numbers "
         "alone, digits by three from the right, which llama.cpp reads (`export --format gguf`)",

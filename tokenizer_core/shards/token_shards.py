@@ -193,7 +193,7 @@ class DocumentIndex:
         self._path, (_, sources, self._ids) = paths[0], paths
         try:
             mapped = np.load(self._path, mmap_mode="r" if documents else None, allow_pickle=False)
-        except (OSError, ValueError) as error:
+        except (OSError, EOFError, ValueError) as error:
             self._corrupt(f"cannot be read: {error}")
         if mapped.dtype != PLACE or mapped.shape != (documents,):
             self._corrupt(f"does not hold the places of {documents} documents")
@@ -272,7 +272,7 @@ class PackedParts:
         try:
             with open_file(path) as file:
                 parts = np.load(file, allow_pickle=False)
-        except (OSError, ValueError) as error:
+        except (OSError, EOFError, ValueError) as error:
             raise _corrupt_parts(path, str(error)) from error
         if parts.dtype != PART or parts.ndim != 1 or bool(tokens) != bool(len(parts)):
             raise _corrupt_parts(path, "not the parts of a packed shard")

@@ -98,6 +98,8 @@ def check_table(
     if isinstance(special_tokens, Mapping):
         sound &= specials == special_tokens and set(map(type, special_tokens.values())) <= {int}
     byte_ids = vocab.byte_ids()
+    if hidden:  # a byte that only an added token spells is no token of texts
+        byte_ids[np.isin(byte_ids, list(hidden))] = -1
     if not sound or (not may_lack_bytes and (merges.vocab is not vocab or byte_ids.min() < 0)):
         return None
     numbers = merges.left, merges.right, merges.results

@@ -29,7 +29,7 @@ _ENTRY = "is_entry"
 
 def why_plain() -> str:
     """Why only public functions of Numba are used; empty where that is not so."""
-    if os.environ.get("BPELINE_PLAIN_NUMBA", "0") != "0":
+    if os.environ.get("BPELINE_PLAIN_NUMBA", "") not in ("", "0"):
         return "BPELINE_PLAIN_NUMBA is set: kernels are slower and compiled at every start"
     if TRIED[0] <= tuple(map(int, re.findall(r"\d+", numba.__version__)[:2])) < TRIED[1]:
         return ""
