@@ -82,6 +82,18 @@ def test_ordinary_text_has_the_ids_of_the_library(tmp_path: Path) -> None:
     assert [ours.encode_ordinary(text) for text in TEXTS] == expected
 
 
+def test_a_byte_that_only_a_special_token_spells_is_no_ordinary_token(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    tokens = tokenizers.Tokenizer(tokenizers.models.BPE({"a": 0, "b": 1}, []))
+    tokens.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokens.add_special_tokens([tokenizers.AddedToken(">", normalized=True)])
+    tokens.encode_special_tokens = True
+    tokens.save(str(path))
+    ours = Tokenizer.load(path)
+    assert ours.encode_ordinary("a>b") == tokens.encode("a>b").ids == [0, 1]
+    assert ours.encode("a>b", "all") == [0, 2, 1]
+
+
 @pytest.mark.parametrize("allowed", ["all", {END}, {LEFT, TWICE}, None])
 def test_files_have_the_ids_of_encode(tokenizer: Tokenizer, tmp_path: Path, allowed: Any) -> None:
     expected = [tokenizer.encode(text, allowed) for text in TEXTS]
