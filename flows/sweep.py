@@ -40,9 +40,9 @@ from bpeline.flows.sweeps import (
 from bpeline.flows.trainings import prepared, training_run
 from bpeline.registry.loading import resolve
 from bpeline.registry.opening import open_registry
-from bpeline.registry.records import CorpusInput, parse_registered
+from bpeline.registry.records import CorpusInput, parse_registered, validate_name
 from bpeline.registry.versions import Lineage
-from bpeline.tokenizer_core.arguments import checked
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.companions import kind_of
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation import NamedShape
@@ -51,7 +51,6 @@ from bpeline.tokenizer_core.tokenizer import Tokenizer
 _HOW = {"workers", "table_memory", "rules"}  # of a version's request, what is not asked for again
 
 
-@checked
 def sweep(
     paths: Sequence[str | Path],
     name: str | None = None,
@@ -82,6 +81,20 @@ def sweep(
     Raises:
         BpelineError: what was asked for, read or written cannot be; the workspace stays good.
     """
+    paths = checks.rows("paths", paths, "paths")
+    if name is not None:
+        validate_name(name)
+    sizes_asked = checks.rows("vocab_sizes", vocab_sizes, "whole numbers")
+    vocab_sizes = [checks.whole_number("an item of vocab_sizes", one) for one in sizes_asked]
+    patterns, variants = checks.texts("patterns", patterns), checks.texts("variants", variants)
+    weights = [
+        checks.mapping("an item of weights", one, checks.number, "numbers")
+        for one in checks.rows("weights", weights, "mappings")
+    ]
+    temperatures = [
+        checks.number("an item of temperatures", one)
+        for one in checks.rows("temperatures", temperatures, "numbers")
+    ]
     refuse_choice(parameters)
     given = {key: value for key, value in parameters.items() if value is not None}
     given |= {"paths": list(map(str, paths))} | ({} if name is None else {"name": name})

@@ -13,7 +13,6 @@ from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.records import validate_name
 from bpeline.registry.versions import keep_languages
 from bpeline.tokenizer_core.algorithms import SubwordText
-from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.derived import token_counts
 from bpeline.tokenizer_core.errors import InvalidOption
@@ -87,7 +86,6 @@ def vocabulary_of(tokenizer: Tokenizer, words: WordCounts) -> str:
 ALGORITHMS = (CHARACTER_BPE, BYTE_BPE)
 
 
-@checked
 def train_languages(
     languages: Mapping[str, list[str]],
     choice: Choice,

@@ -25,12 +25,11 @@ from bpeline.registry.records import parse_registered
 from bpeline.registry.versions import Imported, Lineage, copy_originals
 from bpeline.registry.word_counts import corpus_record
 from bpeline.registry.workspace import Workspace
-from bpeline.tokenizer_core.arguments import checked
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.errors import CorruptFile, UnknownVersion
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
-@checked
 def verify_version(reference: str, *, reuse_counts: bool = False) -> Verification:
     """Make a version again and compare digests and files; an imported one is read again.
 
@@ -48,6 +47,8 @@ def verify_version(reference: str, *, reuse_counts: bool = False) -> Verificatio
         CorpusError: a file of the corpus cannot be read as declared.
         DiskFull: no space for the counts.
     """
+    checks.text("reference", reference, "news@champion")
+    reuse_counts = checks.flag("reuse_counts", reuse_counts)
     registry = open_registry(make=False)
     lineage = Lineage.of(registry, resolve(registry, parse_registered(reference)))
     row, imported = lineage.row, lineage.imported

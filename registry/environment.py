@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bpeline.tokenizer_core.arguments import checked
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.bounded_files import read_bounded, read_toml
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.errors import BpelineError, NotTrusted, likely
@@ -345,7 +345,6 @@ def addresses() -> Addresses:
     return _configured if _configured is not None else read_environment()
 
 
-@checked
 def configure(
     workspace: Path | str | None = None,
     tracking_uri: str | None = None,
@@ -358,6 +357,11 @@ def configure(
         >>> configure(workspace="/srv/bpeline")         # doctest: +SKIP
         >>> load_tokenizer("news@champion")             # doctest: +SKIP
     """
+    if workspace is not None:
+        checks.location("workspace", workspace)
+    for name, url in (("tracking_uri", tracking_uri), ("catalogue_url", catalogue_url)):
+        if url is not None:
+            checks.text(name, url, "sqlite:///news.db")
     global _configured
     chosen = _configured or _addresses_of(_project, workspace)
     if workspace is not None:

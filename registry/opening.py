@@ -33,7 +33,7 @@ from bpeline.registry.workspace import (
     ui_port,
     workspace_root,
 )
-from bpeline.tokenizer_core.arguments import checked
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.errors import InvalidOption, StorageError, StoreLost
 from bpeline.tokenizer_core.redaction import tell_secrets_of
@@ -265,7 +265,6 @@ def require_a_server(store: str, catalogue_url: str | None) -> None:
         )
 
 
-@checked
 def open_registry(
     workspace: Registry | Workspace | Path | str | None = None, *, make: bool = True
 ) -> Registry:
@@ -285,6 +284,9 @@ def open_registry(
     """
     if isinstance(workspace, Registry):
         return workspace
+    make = checks.flag("make", make)
+    if workspace is not None and not isinstance(workspace, Workspace):
+        checks.location("workspace", workspace)
     return Registry(locate(workspace, make=make))
 
 

@@ -76,7 +76,7 @@ ROOMS = {
 }
 # Room: lines at most now, and the goal.
 LINES = {
-    CORE: (57_750, 38_800),
+    CORE: (57_500, 38_800),
     "kernels": (10_900, 9_200),
     "algorithms and words": (6_900, 4_900),
     "corpus and remote files": (5_400, 2_400),
@@ -94,7 +94,7 @@ LINES = {
     "tests": (75_850, 46_000),
 }
 # Packages: files at most now, and the goal of all three.
-FILES = {CORE: 192, "registry": 118, "flows": 137}
+FILES = {CORE: 191, "registry": 118, "flows": 137}
 FILES_GOAL = 340
 
 

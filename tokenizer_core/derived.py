@@ -14,7 +14,7 @@ from itertools import count, islice, takewhile
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.arguments import checked, whole_number
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.digests import canonical_json
 from bpeline.tokenizer_core.encoding import (
@@ -40,16 +40,16 @@ _NOTHING_AFTER = np.full(1, -1, np.int64)
 _FIRST = Places(np.zeros(1, np.int64), np.zeros(1, np.int64))
 
 
-@checked
 def token_counts(tokenizer: Tokenizer, words: WordCounts) -> NDArray[np.int64]:
     """How often each token stands in counted words: int64 ``[largest id + 1]``."""
+    checks.instance("tokenizer", tokenizer, Tokenizer)
+    checks.instance("words", words, WordCounts)
     counts = np.zeros(tokenizer.spec.largest_id + 1, np.int64)
     ids, ends = tokenizer.encoder.encode_words(words.words())
     np.add.at(counts, ids, np.repeat(words.counts, np.diff(ends, prepend=0)))
     return counts
 
 
-@checked
 def with_reserved_slots(tokenizer: Tokenizer, reserve: int = 0, round_to: int = 1) -> Tokenizer:
     """The tokenizer with special tokens ``<|reserved_0|>``, ``<|reserved_1|>``, … after its ids.
 
@@ -70,13 +70,15 @@ def with_reserved_slots(tokenizer: Tokenizer, reserve: int = 0, round_to: int = 
         >>> padded.vocab_size, len(slots_of(padded)), padded.special_tokens["<|reserved_0|>"]
         (320, 64, 256)
     """
-    for name, value, least in (("reserve", reserve, 0), ("round_to", round_to, 1)):
-        if not least <= value <= MAX_ID:
-            raise InvalidOption(
-                f"{name} is {value!r}",
-                f"accepted: whole numbers from {least} to {MAX_ID}",
-                "the defaults are reserve=0 and round_to=1: no slots",
-            )
+    checks.instance("tokenizer", tokenizer, Tokenizer)
+    reserve = checks.whole_number("reserve", reserve, 0)
+    round_to = checks.whole_number("round_to", round_to, 1)
+    if max(reserve, round_to) > MAX_ID:
+        raise InvalidOption(
+            f"reserve is {reserve} and round_to is {round_to}",
+            f"accepted: whole numbers up to {MAX_ID}",
+            "the defaults are reserve=0 and round_to=1: no slots",
+        )
     spec = tokenizer.spec
     first = spec.largest_id + 1
     slots = -(-(first + reserve) // round_to) * round_to - first
@@ -99,7 +101,6 @@ def is_slot(name: str) -> bool:
     return _SLOT.fullmatch(name) is not None
 
 
-@checked
 def rename_special_tokens(tokenizer: Tokenizer, names: Mapping[str, str]) -> Tokenizer:
     """The tokenizer with other names for special tokens; ids stay, and so do all other tokens.
 
@@ -115,6 +116,8 @@ def rename_special_tokens(tokenizer: Tokenizer, names: Mapping[str, str]) -> Tok
             texts.
         InvalidOption: nothing to rename, or a tokenizer that its own library runs.
     """
+    checks.instance("tokenizer", tokenizer, Tokenizer)
+    names = checks.mapping("names", names, checks.text, "strings")
     spec = tokenizer.spec
     if not names:
         raise InvalidOption(
@@ -196,7 +199,6 @@ def _known(spec: TokenizerSpec) -> str:
     return "special tokens here: " + ("; ".join(said) or "none at all")
 
 
-@checked
 def of_size(tokenizer: Tokenizer, vocab_size: int) -> Tokenizer:
     """The tokenizer that training with a smaller vocabulary would have made, with the same ids.
 
@@ -214,6 +216,8 @@ def of_size(tokenizer: Tokenizer, vocab_size: int) -> Tokenizer:
         InvalidOption: larger than the tokenizer or smaller than what no merge makes; the algorithm
             has no merges in order; or the tokenizer was imported, and lists merges in any order.
     """
+    checks.instance("tokenizer", tokenizer, Tokenizer)
+    vocab_size = checks.whole_number("vocab_size", vocab_size)
     if not tokenizer.algorithm.has_merges:
         raise InvalidOption(
             f"{tokenizer.algorithm.name} has no merges in order, so no smaller size is part of it",
@@ -297,7 +301,6 @@ class SampleCheck:
     first_changed: str
 
 
-@checked
 def plan_pruning(
     tokenizer: Tokenizer,
     counts: WordCounts,
@@ -319,6 +322,8 @@ def plan_pruning(
     Raises:
         InvalidOption: another algorithm, or a tokenizer that does more around it (it was imported).
     """
+    checks.instance("tokenizer", tokenizer, Tokenizer)
+    checks.instance("counts", counts, WordCounts)
     if tokenizer.spec.pipeline is not None and tokenizer.spec.pipeline.lost_without:
         raise InvalidOption(
             "the tokenizer cannot be pruned: it was imported, and has "
@@ -326,7 +331,8 @@ def plan_pruning(
             "byte-level BPE that is trained here, or does nothing else to texts",
             "train or extend a tokenizer of its own: `bpeline train`",
         )
-    whole_number("min_count", min_count, 0)
+    min_count = checks.whole_number("min_count", min_count, 0)
+    drop_unreachable = checks.flag("drop_unreachable", drop_unreachable)
     encoder = tokenizer.byte_pairs  # refuses other algorithms
     occurrences = token_counts(tokenizer, counts)
     special_ids = set(tokenizer.special_tokens.values())
@@ -359,7 +365,6 @@ def plan_pruning(
     )
 
 
-@checked
 def check_on(tokenizer: Tokenizer, plan: PrunePlan, texts: Iterable[str]) -> SampleCheck:
     """Encode a sample with both and hold the plan to what it promises.
 
@@ -467,8 +472,8 @@ class DropoutEncoding:
             with a normalizer of its own, or without ids for some bytes.
     """
 
-    @checked
     def __init__(self, tokenizer: Tokenizer, dropout: float, seed: int = 0) -> None:
+        checks.instance("tokenizer", tokenizer, Tokenizer)
         self._encoder = DropoutEncoder(tokenizer.spec, dropout, seed)
         self.tokenizer, self.dropout, self.seed = tokenizer, dropout, seed
 
@@ -512,8 +517,10 @@ class RestrictedEncoding:
         InvalidOption: the tokenizer has no merges, or counts of other ids.
     """
 
-    @checked
     def __init__(self, tokenizer: Tokenizer, counts: NDArray[np.int64], threshold: int) -> None:
+        checks.instance("tokenizer", tokenizer, Tokenizer)
+        checks.instance("counts", counts, np.ndarray)
+        threshold = checks.whole_number("threshold", threshold)
         if not tokenizer.merges:
             raise InvalidOption(
                 f"this tokenizer follows {tokenizer.algorithm.name} and has no merges to undo",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from bpeline.tokenizer_core.arguments import whole_number
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.errors import InvalidOption
 
 _MOST_THREADS = 1 << 14
@@ -24,7 +24,7 @@ def thread_count(threads: int | None, name: str = "threads") -> int:
     if threads is None:
         return available_processors()
     usual = f"leave {name} out for one per processor"
-    number = whole_number(name, threads, 1, usual)
+    number = checks.whole_number(name, threads, 1, usual)
     if number > _MOST_THREADS:
         raise InvalidOption(f"{name} is {number}", f"accepted: 1 to {_MOST_THREADS}", usual)
     return number

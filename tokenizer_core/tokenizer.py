@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from bpeline.tokenizer_core.arguments import checked, flag, require_options_of
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.companions import coders_of
 from bpeline.tokenizer_core.corpus import AnyPath, find_source_files, sources_of
 from bpeline.tokenizer_core.counting import WordCounts
@@ -151,16 +151,14 @@ class Tokenizer:
         ignore_merges: bool = False,
         cache_words: int = DEFAULT_CACHE_WORDS,
     ) -> None:
-        # Of vocab, merges and special tokens the value itself says what is wrong, item by item.
-        others = {"pattern": pattern, "algorithm": algorithm, "ignore_merges": ignore_merges}
-        require_options_of(Tokenizer.__init__, {**others, "cache_words": cache_words})
+        checks.instance("algorithm", algorithm, Algorithm)
+        ignore_merges = checks.flag("ignore_merges", ignore_merges)
         spec = TokenizerSpec.checked(
             vocab, merges, special_tokens, pattern, algorithm=algorithm, ignore_merges=ignore_merges
         )
         self._build(spec, cache_words)
 
     @classmethod
-    @checked
     def of_spec(cls, spec: TokenizerSpec, cache_words: int = DEFAULT_CACHE_WORDS) -> Tokenizer:
         """The tokenizer that a value describes.
 
@@ -169,12 +167,13 @@ class Tokenizer:
                 that are not UTF-8.
             InvalidOption: the cache size cannot be used, or a library is missing.
         """
+        checks.instance("spec", spec, TokenizerSpec)
         made = cls.__new__(cls)
         made._build(spec, cache_words)
         return made
 
     def _build(self, spec: TokenizerSpec, cache_words: int) -> None:
-        if not 0 <= cache_words <= MAX_CACHE_WORDS:
+        if checks.whole_number("cache_words", cache_words, 0) > MAX_CACHE_WORDS:
             raise InvalidOption(
                 f"a cache of {cache_words} words was asked for",
                 f"accepted: 0 (none) to {MAX_CACHE_WORDS}",
@@ -416,7 +415,9 @@ class Tokenizer:
             InvalidSpecialToken: the policy forbids what the text holds, or allows the unknown.
             InvalidOption: a policy of another name.
         """
-        if add_special_tokens is not False and flag("add_special_tokens", add_special_tokens):
+        if add_special_tokens is not False and checks.flag(
+            "add_special_tokens", add_special_tokens
+        ):
             return self._templated(self.encode(text, allowed_special, on_special))
         if allowed_special is None:
             allowed_special = self._default
@@ -496,7 +497,7 @@ class Tokenizer:
             WrongKind, InvalidSpecialToken: as `encode`; nothing is returned then.
         """
         encoder, policy = self._asked(allowed_special, on_special)
-        around = flag("add_special_tokens", add_special_tokens)
+        around = checks.flag("add_special_tokens", add_special_tokens)
         encoded = encode_batch(encoder, texts, policy, threads)
         return list(map(self._templated, encoded)) if around else encoded
 
@@ -579,7 +580,6 @@ class Tokenizer:
             for id_ in self._ids_of(utf8_of(text), allowed_special, "text").tolist()
         )
 
-    @checked
     def encode_files(
         self,
         paths: AnyPath | Iterable[AnyPath],
@@ -641,6 +641,10 @@ class Tokenizer:
             StorageError: a store does not answer; likewise.
             DiskFull: no space left; shards that were finished stay.
         """
+        checks.location("out", out)
+        shard_bytes = checks.whole_number("shard_bytes", shard_bytes)
+        checks.function("on_shard", on_shard)
+        checks.function("on_progress", on_progress)
         encoding = file_encoding_of(
             self,
             separator,
@@ -658,7 +662,6 @@ class Tokenizer:
         )
         return job.run(threads)
 
-    @checked
     def encode_files_to_numpy(
         self,
         paths: AnyPath | Iterable[AnyPath],
@@ -679,6 +682,7 @@ class Tokenizer:
             A sequence with the ids of each document; all of them are ``ids`` of it, uint16 for a
             vocab of at most 65,536 ids, else uint32.
         """
+        checks.function("on_progress", on_progress)
         encoding = file_encoding_of(
             self,
             separator,
@@ -690,7 +694,6 @@ class Tokenizer:
         )
         return gather_files(encoding, find_source_files(sources_of(paths)), threads, on_progress)
 
-    @checked
     def merge_gains(self, words: WordCounts) -> NDArray[np.int64]:
         """How often each merge fires on counted words: int64 ``[n_merges]``.
 
@@ -705,6 +708,7 @@ class Tokenizer:
         Raises:
             InvalidOption: an algorithm whose merges have no such order.
         """
+        checks.instance("words", words, WordCounts)
         return self.byte_pairs.gains(words.word_bytes, words.offsets, words.counts)
 
     def encode_with_offsets(
@@ -892,7 +896,6 @@ class Tokenizer:
 
     # Files
 
-    @checked
     def save(self, path: str | Path, format: SavedFormat = "bpeline") -> None:
         """Write the tokenizer durably.
 
@@ -917,12 +920,12 @@ class Tokenizer:
         """
         from bpeline.tokenizer_core.formats import forgotten_by, format_named
 
-        format_named(format).save(self, Path(path))
+        checks.choice("format", format, SavedFormat)
+        format_named(format).save(self, checks.path("path", path))
         if forgotten := forgotten_by(format, self):
-            warnings.warn(forgotten, stacklevel=3)  # beyond `checked`
+            warnings.warn(forgotten, stacklevel=2)
 
     @classmethod
-    @checked
     def load(cls, path: str | Path, format: Format | None = None, **details: Any) -> Tokenizer:
         """Read a tokenizer; executes nothing that the files hold.
 
@@ -942,11 +945,12 @@ class Tokenizer:
         """
         from bpeline.tokenizer_core.formats import details_of, format_named, format_of
 
-        name = format or format_of(Path(path))
+        path = checks.path("path", path)
+        name = format or format_of(path)
         named = format_named(name)
-        loaded = cls.of_spec(named.load(Path(path), **details_of(name, details)))
+        loaded = cls.of_spec(named.load(path, **details_of(name, details)))
         if hasattr(named, "verify"):
-            named.verify(loaded, Path(path))
+            named.verify(loaded, path)
         _ = loaded.encoder  # who loads a tokenizer encodes with it, and soon
         return loaded
 

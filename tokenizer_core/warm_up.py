@@ -236,6 +236,7 @@ def kernels_after_counting() -> tuple[Any, ...]:
     from bpeline.tokenizer_core.kernels.encoding.token_trie import fill_trie
     from bpeline.tokenizer_core.kernels.encoding.word_cache import (
         fill_whole_words,
+        find_joined_words,
         find_whole_words,
         move_kept,
         move_long,
@@ -253,7 +254,8 @@ def kernels_after_counting() -> tuple[Any, ...]:
 
     return (
         *(lay_out_words, count_dense_pairs, fill_slots, collect_dense_pairs),
-        *(queue_new_pairs, learn, measure_tokens, spell_tokens, fill_whole_words),
+        *(queue_new_pairs, learn, measure_tokens, spell_tokens, find_joined_words),
+        fill_whole_words,
         *(hash_windows, keep_merges, fill_trie),
         *(encode_spans, move_kept, move_long, measure_spans, join_tokens, fill_merges, add_gains),
         *(join_values, mark_rows),

@@ -34,7 +34,7 @@ from bpeline.registry.evaluation_sets import (
 from bpeline.registry.loading import ResolvedVersion, load_version, resolve
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.records import parse_registered, validate_name
-from bpeline.tokenizer_core.arguments import checked
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.corpus import Reading, SkippedFiles
 from bpeline.tokenizer_core.counting import count_texts, evaluation_documents
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, UnknownVersion
@@ -70,13 +70,14 @@ class ListedSet:
     current: bool
 
 
-@checked
 def list_sets(name: str | None = None) -> list[ListedSet]:
     """The evaluation sets of all names, or of one, by name and number.
 
     Raises:
         StorageError: there is no workspace.
     """
+    if name is not None:
+        validate_name(name)
     registry = open_registry(make=False)
     found = registry.catalogue.evaluation_sets(name)
     latest = {one.name: one.number for one in found}
@@ -86,7 +87,6 @@ def list_sets(name: str | None = None) -> list[ListedSet]:
     ]
 
 
-@checked
 def evaluate_registered(reference: str) -> list[Measured]:
     """Measure a version, or of a name alone all versions that an alias points to.
 
@@ -95,6 +95,7 @@ def evaluate_registered(reference: str) -> list[Measured]:
         UnknownEvaluationSet: the name has no set, or not here.
         RegistryUnreachable: MLflow does not answer.
     """
+    checks.text("reference", reference, "news@champion")
     registry = open_registry(make=False)
     if "/" not in reference and "@" not in reference:
         validate_name(reference)
@@ -107,14 +108,12 @@ def evaluate_registered(reference: str) -> list[Measured]:
     return found
 
 
-@checked
 def robustness(measured: Measured) -> list[dict[str, Any]]:
     """Robustness of what was measured, by kind and language; errors as `robustness_on_set`."""
     rows = robustness_on_set(open_registry(make=False), measured)
     return Table(ROBUSTNESS_COLUMNS, rows).json()
 
 
-@checked
 def serving_costs(measured: Measured, model: NamedShape) -> dict[str, dict[str, float]]:
     """What text costs a model with the version's vocabulary: slice → figure by its name.
 
@@ -128,7 +127,6 @@ def serving_costs(measured: Measured, model: NamedShape) -> dict[str, dict[str, 
     }
 
 
-@checked
 def cheapest_size_of(measured: Measured, shape: ModelShape) -> CheapestSize:
     """At which of its sizes a version costs a model least, on the evaluation set of its name.
 
@@ -161,7 +159,6 @@ def chosen_size(version: ResolvedVersion, model: NamedShape) -> str:
     return f"its training chose it of {chosen['smallest']:,} to {chosen['reached']:,} ids"
 
 
-@checked
 def set_from(
     name: str,
     sources: Sequence[str | Path],
@@ -191,6 +188,12 @@ def set_from(
         RegistryUnreachable: MLflow does not answer.
     """
     validate_name(name)
+    sources = checks.rows("sources", sources, "paths")
+    checks.text("by", by)
+    checks.text("reason", reason)
+    checks.text("text_field", text_field)
+    if separator is not None:
+        checks.text("separator", separator)
     registry = open_registry(make=False)
     if not registry.tracker.versions(name):
         raise UnknownVersion(

@@ -55,7 +55,6 @@ from bpeline.registry.tokens import Screening
 from bpeline.registry.versions import RULE, Lineage
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.registry.workspace import Workspace
-from bpeline.tokenizer_core.arguments import check_fields
 from bpeline.tokenizer_core.bounded_files import read_json
 from bpeline.tokenizer_core.continuation import recipes
 from bpeline.tokenizer_core.counting import sample_texts
@@ -64,6 +63,7 @@ from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import RegistryError
 from bpeline.tokenizer_core.formats import bpeline, declared_roles
 from bpeline.tokenizer_core.processors import thread_count
+from bpeline.tokenizer_core.records import check_fields
 from bpeline.tokenizer_core.splitting import unicode_version
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training import ExtensionCertificate, certify_extension

@@ -9,8 +9,9 @@ import functools
 import inspect
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from inspect import Parameter
+from numbers import Integral, Real
 from types import UnionType
 from typing import (
     Annotated,
@@ -29,14 +30,15 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     ModelWrapValidatorHandler,
+    TypeAdapter,
     ValidationError,
     model_validator,
 )
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import SkipJsonSchema
 
-from bpeline.tokenizer_core.arguments import Check
-from bpeline.tokenizer_core.errors import BpelineError, InvalidOption
+from bpeline.tokenizer_core import checks
+from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, WrongKind
 
 R = TypeVar("R")
 
@@ -112,81 +114,82 @@ class Request(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _strict(cls, asked: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        """See the types before anything is converted: the model would take "3" for 3."""
+        """See the types before anything is completed from them; what is None is left out."""
         if not isinstance(asked, dict):
             return handler(asked)
         return handler(
             {
-                name: cls._of_its_type(name, _as_text(value))
+                name: cls._of_its_type(name, value)
                 for name, value in asked.items()
                 if value is not None and not (value == "" and cls._may_be_empty(name))
             }
         )
 
     @classmethod
+    def _of_its_type(cls, name: str, value: Any) -> Any:
+        """A value as its field takes it.
+
+        Raises:
+            WrongKind, InvalidOption: it is of another type, or not one of a few.
+        """
+        alone = name in cls.one_for_many and isinstance(value, str)
+        plain = (value,) if alone else _as_plain(value)
+        known = _types_of(cls).get(name)
+        if known is None or (isinstance(plain, str) and plain == cls.words_for.get(name)):
+            return plain
+        try:
+            return known.validate_python(plain)
+        except ValidationError as error:
+            raise _of_another_type(cls, name, plain, error) from None
+
+    @classmethod
     def _may_be_empty(cls, name: str) -> bool:
         return name in cls.model_fields and cls.model_fields[name].default is None
 
-    @classmethod
-    def _of_its_type(cls, name: str, value: Any) -> Any:
-        """A value as its field takes it; the model itself would take "3", 3.0 and True for 3.
-
-        Raises:
-            InvalidOption: it is of another type.
-        """
-        check = _checks_of(cls).get(name)
-        if name in cls.one_for_many and isinstance(value, str):
-            value = (value,)
-        word = cls.words_for.get(name)
-        if check is None or (isinstance(value, str) and value == word):
-            return value
-        try:
-            return check.taken(value)
-        except InvalidOption as error:
-            plain = _without_surrogates(value)  # names of files may hold them
-            if plain is not value:
-                check.taken(plain)
-                return value
-            raise type(error)(
-                f"{_typed(name)} is {value!r:.60}, of type {type(value).__name__}"
-                f"{check.flaw(value)}",
-                f"{error.accepted} ({cls.model_fields[name].description})",
-                error.next_step,
-            ) from None
-
 
 @functools.cache
-def _checks_of(model: type[Request]) -> dict[str, Check]:
-    return {
-        name: Check(
-            model.__name__, Parameter(name, _KIND, default=field.default, annotation=type_of(field))
-        )
-        for name, field in model.model_fields.items()
-    }
+def _types_of(model: type[Request]) -> dict[str, TypeAdapter[Any]]:
+    strict = ConfigDict(strict=True, allow_inf_nan=False)
+    fields = model.model_fields.items()
+    return {name: TypeAdapter(type_of(field), config=strict) for name, field in fields}
+
+
+def _of_another_type(
+    model: type[Request], name: str, value: Any, error: ValidationError
+) -> InvalidOption:
+    first = error.errors()[0]
+    given = first["input"]
+    what = _typed(name) if given is value else f"an item of {_typed(name)}"
+    meant = None if isinstance(value, float) else checks.number_in(value)
+    write = f"{name}=[{value!r:.60}]" if first["type"] == "tuple_type" else ""
+    if first["type"] == "int_type" and meant is not None and meant.is_integer():
+        write = f"{name}={int(meant)}"
+    return (WrongKind if first["type"].endswith("_type") else InvalidOption)(
+        f"{what} is {given!r:.60}, of type {type(given).__name__}: "
+        f"{first['msg'][:1].lower()}{first['msg'][1:]}",
+        f"accepted: {model.model_fields[name].description}",
+        f"write {write}" if write else f"give {name} another value, or leave it out",
+    )
 
 
 def _typed(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _as_text(value: Any) -> Any:
-    """Paths as text, which is what requests hold."""
+def _as_plain(value: Any) -> Any:
+    """Paths as text and rows as tuples, which is what requests hold; numbers of NumPy as Python's.
+
+    Raises:
+        InvalidOption: a whole number of more than 64 bits.
+    """
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    if isinstance(value, (list, tuple)):
-        return type(value)(map(_as_text, value)) if type(value) in (list, tuple) else value
-    return value
-
-
-def _without_surrogates(value: Any) -> Any:
-    """Text, or the texts of a row, that has a UTF-8 form; the same object where it has one."""
-    if isinstance(value, str):
-        plain = value.encode("utf-8", "replace").decode()
-        return value if plain == value else plain
-    if isinstance(value, (list, tuple)):
-        parts = [_without_surrogates(part) for part in value]
-        same = all(one is before for one, before in zip(parts, value, strict=True))
-        return value if same else parts
+    if isinstance(value, (list, tuple, Iterator)):
+        return tuple(map(_as_plain, value))
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return checks.whole_number("a number", value)
+    if isinstance(value, Real) and not isinstance(value, (bool, float)):
+        return float(value)
     return value
 
 

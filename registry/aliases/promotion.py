@@ -37,7 +37,7 @@ from bpeline.registry.records import (
     validate_alias,
     validate_name,
 )
-from bpeline.tokenizer_core.arguments import checked
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.errors import (
     BpelineError,
     NothingGained,
@@ -91,7 +91,6 @@ class AliasChange:
         return self.version.number
 
 
-@checked
 def promote(
     reference: str,
     alias: str = CHAMPION,
@@ -129,9 +128,15 @@ def promote(
         AliasLocked: the alias is locked; likewise.
         RegistryUnreachable: MLflow does not answer; nothing was moved.
     """
+    for name, value in (("by", by), ("reason", reason)):
+        checks.text(name, value)
+    if rules is not None:
+        checks.instance("rules", rules, Rules)
+    lock, force = checks.flag("lock", lock), checks.flag("force", force)
     validate_alias(alias)
+    asked = parse_registered(reference)
     registry = open_registry(workspace, make=False)
-    version = resolve(registry, parse_registered(reference))
+    version = resolve(registry, asked)
     with registry.catalogue.moving():
         _, seen = look_at(registry, version.name, alias)
     for attempt in range(1, _ATTEMPTS + 1):
@@ -227,7 +232,6 @@ def _with_changed_ids(
     return change
 
 
-@checked
 def rollback(
     name: str,
     alias: str = CHAMPION,
@@ -248,6 +252,9 @@ def rollback(
         UnknownVersion: no such alias, it was not promoted before, or what it pointed to is gone.
         RegistryUnreachable: MLflow does not answer; nothing was moved.
     """
+    for written, value in (("by", by), ("reason", reason)):
+        checks.text(written, value)
+    force = checks.flag("force", force)
     validate_name(name)
     validate_alias(alias)
     registry = open_registry(workspace, make=False)
@@ -298,7 +305,6 @@ def _version_before(registry: Registry, move: AliasMove) -> ResolvedVersion:
     )
 
 
-@checked
 def alias_history(
     name: str, alias: str | None = None, workspace: Workspace | Path | str | None = None
 ) -> list[AliasMove]:
@@ -307,6 +313,8 @@ def alias_history(
     Raises:
         UnknownVersion: no alias of that name was ever moved.
     """
+    if alias is not None:
+        validate_alias(alias)
     validate_name(name)
     moves = open_registry(workspace, make=False).catalogue.alias_history(name, alias)
     if not moves:

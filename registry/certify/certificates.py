@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bpeline.tokenizer_core.arguments import check_fields
 from bpeline.tokenizer_core.bounded_files import read_file, read_json
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes, sealed, unsealed
 from bpeline.tokenizer_core.errors import BpelineError, CorruptFile, InvalidTokenizer
 from bpeline.tokenizer_core.formats import differences_of
+from bpeline.tokenizer_core.records import check_fields
 from bpeline.tokenizer_core.splitting import LETTERS_SINCE, unicode_version
 
 if TYPE_CHECKING:

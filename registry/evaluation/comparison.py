@@ -18,7 +18,7 @@ from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.records import ByPath, DevelopmentText, parse_reference
 from bpeline.registry.versions import Lineage
 from bpeline.registry.word_counts import WordCountStore
-from bpeline.tokenizer_core.arguments import checked
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.corpus import Reading, SkippedFiles, Source, search_sources
 from bpeline.tokenizer_core.counting import documents_of
 from bpeline.tokenizer_core.display import number_text
@@ -193,7 +193,6 @@ class _Side:
     development: tuple[DevelopmentText, ...] = ()
 
 
-@checked
 def compare_versions(
     first: str | Path,
     second: str | Path,
@@ -220,6 +219,13 @@ def compare_versions(
         UnknownVersion, InvalidOption, CorruptFile: one of them cannot be loaded.
         CorpusError: the files cannot be used.
     """
+    checks.location("first", first)
+    checks.location("second", second)
+    on = checks.rows("on", on, "paths")
+    checks.text("text_field", text_field)
+    if separator is not None:
+        checks.text("separator", separator)
+    shown = checks.whole_number("shown", shown, 0)
     registry = _registry_of(workspace, first, second)
     one, other = (_side(registry, reference) for reference in (first, second))
     compared = _on_texts(registry, one, other, on, text_field, separator, shown)

@@ -23,7 +23,6 @@ from bpeline.registry.evaluation_sets import (
 from bpeline.registry.loading import ResolvedVersion, load_version, resolve
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.records import parse_registered
-from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.errors import RegistryError
 from bpeline.tokenizer_core.evaluation import (
     ALL,
@@ -68,7 +67,6 @@ class Measured:
         return slices_shown(self.found.slices, f"{self.version} on {self.made}")
 
 
-@checked
 def evaluate(reference: str, workspace: Workspace | Path | str | None = None) -> Measured:
     """Measure a version on the evaluation set of its name.
 
@@ -82,8 +80,9 @@ def evaluate(reference: str, workspace: Workspace | Path | str | None = None) ->
         UnknownEvaluationSet: the name has no set, or not here.
         RegistryUnreachable: MLflow does not answer.
     """
+    asked = parse_registered(reference)
     registry = open_registry(workspace, make=False)
-    return evaluate_version(registry, resolve(registry, parse_registered(reference)))
+    return evaluate_version(registry, resolve(registry, asked))
 
 
 def evaluate_version(registry: Registry, version: ResolvedVersion) -> Measured:

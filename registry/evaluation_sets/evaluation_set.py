@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bpeline.tokenizer_core.arguments import TextWithNames, check_fields
 from bpeline.tokenizer_core.corpus import DecontaminationSet, in_parts, without_special_looking
 from bpeline.tokenizer_core.digests import DocumentDigest, digest_of
 from bpeline.tokenizer_core.display import megabytes
+from bpeline.tokenizer_core.records import check_fields
 
 FORMAT = 1
 
@@ -55,7 +55,7 @@ class SetText:
     name: str
     language: str | None
     domain: str | None
-    files: tuple[TextWithNames, ...]
+    files: tuple[str, ...]
     digest: str
     documents: int
     bytes: int

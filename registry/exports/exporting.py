@@ -23,7 +23,7 @@ from bpeline.registry.loading import (
 from bpeline.registry.opening import locate, open_registry
 from bpeline.registry.records import ByPath, parse_reference, parse_registered, split_size
 from bpeline.registry.versions import Lineage, chat_template_of
-from bpeline.tokenizer_core.arguments import checked
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.bounded_files import read_file
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryError, StorageError
@@ -77,7 +77,6 @@ class Export:
         }
 
 
-@checked
 def export(
     reference: str | Path,
     path: Path | str,
@@ -92,7 +91,6 @@ def export(
     return export_version(reference, path, format, workspace).path
 
 
-@checked
 def export_version(
     reference: str | Path,
     path: Path | str,
@@ -123,6 +121,10 @@ def export_version(
         InvalidSpecialToken: a role of what is no special token.
         InvalidTokenizer: the format cannot hold this tokenizer exactly; nothing was written.
     """
+    checks.location("reference", reference)
+    checks.location("path", path)
+    checks.text("chat_template", chat_template)
+    texts, roles = checks.texts("texts", texts), checks.texts("roles", roles)
     target, named = Path(path), format_named(format)
     tokenizer = load_tokenizer(reference, workspace)
     kept = _kept_files(reference, workspace, tokenizer)

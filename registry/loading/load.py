@@ -21,7 +21,7 @@ from bpeline.registry.loading.version_files import (
 )
 from bpeline.registry.opening import open_registry
 from bpeline.registry.records import ByDigest, ByPath, Reference, parse_reference, split_size
-from bpeline.tokenizer_core.arguments import checked
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.digests import DIGEST_LENGTH
 from bpeline.tokenizer_core.errors import (
     InvalidOption,
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 _FULL_DIGEST = re.compile(rf"[0-9a-f]{{{DIGEST_LENGTH}}}")
 
 
-@checked
 def load_tokenizer(
     reference: str | Path,
     workspace: Workspace | Path | str | None = None,
@@ -71,6 +70,8 @@ def load_tokenizer(
         RegistryError: the version is not the one ``expect_digest`` names.
         CorruptFile: files are damaged or were changed.
     """
+    if expect_digest is not None:
+        checks.text("expect_digest", expect_digest, "0" * 64)
     if expect_digest is not None and not _FULL_DIGEST.fullmatch(expect_digest):
         raise InvalidOption(
             f"{expect_digest!r} is no digest",

@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from bpeline.registry.records import ByAlias, ByNumber
-from bpeline.tokenizer_core.arguments import check_fields
 from bpeline.tokenizer_core.bounded_files import read_json
 from bpeline.tokenizer_core.digests import DIGEST_LENGTH, canonical_json, sealed, unsealed
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import StorageError
+from bpeline.tokenizer_core.records import check_fields
 
 if TYPE_CHECKING:
     from pathlib import Path

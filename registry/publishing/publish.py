@@ -35,9 +35,10 @@ from bpeline.registry.records import (
     Publication,
     PublishedVersion,
     refusals_in,
+    validate_alias,
 )
 from bpeline.registry.tracking import ui_links
-from bpeline.tokenizer_core.arguments import checked
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
 from bpeline.tokenizer_core.errors import CorruptFile, RegistryError, StorageError, UnknownVersion
 
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
 _ATTEMPTS = 5  # at moving it while publishers with another catalogue do
 
 
-@checked
 def publish_version(
     registry: Registry, publication: Publication, alias: str = CANDIDATE
 ) -> PublishedVersion:
@@ -66,6 +66,9 @@ def publish_version(
         CorruptFile: the files are not the tokenizer that the publication names.
         DiskFull: no space for the files.
     """
+    checks.instance("registry", registry, "Registry")
+    checks.instance("publication", publication, Publication)
+    validate_alias(alias)
     kept = keep_files(registry.workspace, publication)
     keep_in_outbox(registry.workspace, kept)
     try:
@@ -89,7 +92,6 @@ def keep_in_outbox(workspace: Workspace, publication: Publication) -> Path:
     return record
 
 
-@checked
 def publish_outbox(registry: Registry, alias: str = CANDIDATE) -> list[PublishedVersion]:
     """Publish everything that waits in the outbox, oldest training first, and close its runs.
 
@@ -97,6 +99,8 @@ def publish_outbox(registry: Registry, alias: str = CANDIDATE) -> list[Published
         RegistryUnreachable: MLflow still does not answer; what is left keeps waiting.
         CorruptFile: a record is damaged; all others have been published.
     """
+    checks.instance("registry", registry, "Registry")
+    validate_alias(alias)
     waiting: list[tuple[Publication, Path]] = []
     damaged: CorruptFile | None = None
     for path in waiting_records(registry.workspace):

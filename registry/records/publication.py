@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.registry.records.references import validate_name
-from bpeline.tokenizer_core.arguments import MeasuredNumber, TextWithNames, check_fields
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.bounded_files import UnfitFile, parse_json, read_file
 from bpeline.tokenizer_core.digests import DIGEST_LENGTH, canonical_json, sealed, unsealed
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
 from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN
+from bpeline.tokenizer_core.records import check_fields
 
 RECORD_FORMAT = 1
 
@@ -43,13 +44,14 @@ class CorpusInput:
         context: what it was read for: ``training``, ``development`` or ``evaluation``.
     """
 
-    name: TextWithNames
-    source: TextWithNames
+    name: str
+    source: str
     digest: str
     context: str = "training"
 
     def __post_init__(self) -> None:
         check_fields(self)
+        checks.text("digest", self.digest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,18 +94,18 @@ class Publication:
     counts_digest: str = ""
     vocab_size: int = 0
     pattern: str = ""
-    params: Mapping[TextWithNames, Any] = field(default_factory=dict)
-    metrics: Mapping[TextWithNames, MeasuredNumber] = field(default_factory=dict)
+    params: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
     curve: tuple[tuple[int, float], ...] = ()
-    curves: Mapping[TextWithNames, tuple[tuple[int, float], ...]] = field(default_factory=dict)
+    curves: Mapping[str, tuple[tuple[int, float], ...]] = field(default_factory=dict)
     inputs: tuple[CorpusInput, ...] = ()
-    tags: Mapping[TextWithNames, TextWithNames] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
     figures: tuple[Path, ...] = ()
     pages: tuple[Path, ...] = ()
-    report: TextWithNames = ""
+    report: str = ""
     created_at: str = ""
     started_at: str = ""
-    started_by: TextWithNames = ""
+    started_by: str = ""
     kept: Mapping[str, str] = field(default_factory=dict)
     trained: int = 0
     evaluation_set: str = ""

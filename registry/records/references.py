@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.digests import DIGEST_LENGTH
 from bpeline.tokenizer_core.errors import InvalidOption
 
@@ -106,7 +107,7 @@ def validate_name(name: str) -> str:
     Raises:
         InvalidOption: anything but ``[a-z0-9][a-z0-9._-]{0,63}``.
     """
-    if not _NAME.fullmatch(name):
+    if not _NAME.fullmatch(checks.text("name", name, "news")):
         raise InvalidOption(
             f"{name!r} cannot name a tokenizer",
             "accepted are 1 to 64 of a-z, 0-9, '.', '_' and '-', beginning with a letter or digit",
@@ -121,7 +122,7 @@ def validate_alias(alias: str) -> str:
     Raises:
         InvalidOption: anything but ``[a-z0-9][a-z0-9_-]{0,63}``, ``latest``, or ``v`` with digits.
     """
-    if not _ALIAS.fullmatch(alias):
+    if not _ALIAS.fullmatch(checks.text("alias", alias, "champion")):
         raise InvalidOption(
             f"{alias!r} cannot be an alias",
             "accepted are 1 to 64 of a-z, 0-9, '_' and '-', beginning with a letter or digit; "
@@ -161,6 +162,7 @@ def parse_reference(text: str | Path) -> Reference:
     """
     if isinstance(text, Path):
         return ByPath(text)
+    checks.text("reference", text, "news@champion")
     plain = text.removeprefix(_MLFLOW_SCHEME)
     name, at, alias = plain.partition("@")
     if at and _NAME.fullmatch(name) and "/" not in alias:

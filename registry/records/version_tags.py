@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
-from bpeline.tokenizer_core.arguments import check_fields
 from bpeline.tokenizer_core.bounded_files import parse_json
 from bpeline.tokenizer_core.digests import canonical_json
+from bpeline.tokenizer_core.records import check_fields
 from bpeline.tokenizer_core.redaction import in_one_line
 
 _REFUSAL = "refusal."  # and the alias that did not move

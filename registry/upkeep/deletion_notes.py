@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bpeline.registry.records import Tombstone
-from bpeline.tokenizer_core.arguments import check_fields
 from bpeline.tokenizer_core.bounded_files import read_json
 from bpeline.tokenizer_core.digests import canonical_json, sealed, unsealed
 from bpeline.tokenizer_core.durable_files import DURABLE
+from bpeline.tokenizer_core.records import check_fields
 
 if TYPE_CHECKING:
     from bpeline.registry.workspace import Workspace

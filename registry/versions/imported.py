@@ -13,11 +13,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from bpeline.tokenizer_core.arguments import TextWithNames, check_fields
 from bpeline.tokenizer_core.bounded_files import UnfitFile, parse_json, read_file, read_json
 from bpeline.tokenizer_core.digests import canonical_json, sealed, unsealed
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import CorruptFile, MissingSource
+from bpeline.tokenizer_core.records import check_fields
 
 RECORD = "imported.json"
 _PREFIX = "original."  # tokenizer.json of theirs is not tokenizer.json of ours
@@ -60,7 +60,7 @@ class Imported:
         libraries: what was installed, name → version.
     """
 
-    path: TextWithNames
+    path: str
     details: Mapping[str, str | bool]
     format: str
     files: tuple[OriginalFile, ...]

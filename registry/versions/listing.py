@@ -12,7 +12,6 @@ from bpeline.registry.loading import StaleAlias, VersionsLost, tombstones
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.records import STUCK, refusals_in, validate_name
 from bpeline.registry.tracking import TrackedVersion
-from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.errors import RegistryUnreachable
 
 if TYPE_CHECKING:
@@ -63,7 +62,6 @@ class ListedVersion:
         return f"{self.name}/{self.number}"
 
 
-@checked
 def list_versions(
     name: str | None = None, workspace: Registry | Workspace | Path | str | None = None
 ) -> list[ListedVersion]:
@@ -166,7 +164,6 @@ def _warn_of_lost(
         )
 
 
-@checked
 def deleted_versions(
     name: str | None = None, workspace: Registry | Workspace | Path | str | None = None
 ) -> list[Tombstone]:

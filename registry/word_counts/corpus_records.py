@@ -12,9 +12,9 @@ from typing import Any
 
 from bpeline.registry.catalogue import ChunkRecord, FileReading
 from bpeline.registry.workspace import Workspace, read_record, write_record
-from bpeline.tokenizer_core.arguments import TextWithNames, check_fields
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.errors import CorruptFile
+from bpeline.tokenizer_core.records import check_fields
 
 _FORMAT = 1
 
@@ -29,7 +29,7 @@ class RecordedFile:
         source: the named source it belongs to; empty where sources were not named.
     """
 
-    path: TextWithNames
+    path: str
     chunks: tuple[ChunkRecord, ...]
     source: str = ""
 

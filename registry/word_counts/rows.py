@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from bpeline.registry.word_counts.arrow_columns import batch_of, document_batch, filled, words_of
 from bpeline.registry.workspace import Workspace, damaged, fetch, writing_shared
-from bpeline.tokenizer_core.arguments import check_fields
 from bpeline.tokenizer_core.bounded_files import UnfitFile, open_file
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.errors import StorageError
+from bpeline.tokenizer_core.records import check_fields
 from bpeline.tokenizer_core.splitting import SplitPattern
 
 _COUNTS = {

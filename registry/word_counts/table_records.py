@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bpeline.registry.word_counts.handles import TableHandle
 from bpeline.registry.workspace import Workspace, fetch, read_record
-from bpeline.tokenizer_core.arguments import check_fields
 from bpeline.tokenizer_core.errors import CorruptFile
+from bpeline.tokenizer_core.records import check_fields
 
 TABLE_FORMAT = 2
 

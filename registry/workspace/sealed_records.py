@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bpeline.registry.workspace.shared_copies import fetch, share
-from bpeline.tokenizer_core.arguments import check_fields
 from bpeline.tokenizer_core.bounded_files import read_file, read_json
 from bpeline.tokenizer_core.digests import canonical_json, digest_of
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import CorruptFile
+from bpeline.tokenizer_core.records import check_fields
 
 if TYPE_CHECKING:
     from bpeline.registry.workspace.workspace import Workspace

@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from bpeline.tokenizer_core.arguments import TextWithNames, check_fields
 from bpeline.tokenizer_core.bounded_files import read_json
 from bpeline.tokenizer_core.digests import canonical_json, digest_of, sealed, unsealed
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import BpelineError, CorruptFile
+from bpeline.tokenizer_core.records import check_fields
 from bpeline.tokenizer_core.redaction import without_secrets
 
 FORMAT = 1
@@ -36,7 +36,7 @@ class KnownStore:
     """
 
     kind: StoreKind
-    place: TextWithNames
+    place: str
     address: str
     id: str
 

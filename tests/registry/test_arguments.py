@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from bpeline import registry
+from bpeline.registry.opening import Registry
+from bpeline.registry.records.publication import Publication
 from bpeline.tokenizer_core.errors import BpelineError
 
 # Values that are refused → parameters of this name.
@@ -25,6 +27,16 @@ REFUSED: tuple[tuple[tuple[object, ...], str], ...] = (
     (("text", 3, None), "publication registry"),
 )
 KINDS = {name: values for values, names in REFUSED for name in names.split()}
+NEEDED = {
+    "reference": "news/1",
+    "name": "news",
+    "first": "news/1",
+    "second": "news/2",
+    "path": "made.json",
+    "format": "hf",
+    "registry": Registry.__new__(Registry),
+    "publication": Publication.__new__(Publication),
+}
 MADE_BY_THESE = {"CorpusInput", "Publication", "PublishedVersion", "Registry"}
 
 
@@ -37,10 +49,12 @@ def test_what_is_of_the_wrong_kind_is_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     call = getattr(registry, function)
-    for name in inspect.signature(call).parameters:
+    found = inspect.signature(call).parameters
+    needed = {name: NEEDED[name] for name, one in found.items() if one.default is one.empty}
+    for name in found:
         for value in KINDS[name]:
             with pytest.raises(BpelineError) as refused:
-                call(**{name: value})
+                call(**{**needed, name: value})
             assert refused.value.next_step
             assert name in str(refused.value), value
     assert list(tmp_path.iterdir()) == []

@@ -93,7 +93,7 @@ def test_a_bound_is_not_what_a_read_allocates(tmp_path: Path) -> None:
         ("v", 900, ["train", "words.txt", "--name", "w"], "`bpeline train` needs"),
         ("d", 500, ["train", "words.txt", "--name", "w"], "RLIMIT_DATA"),
         ("v", 1_500, ["train", "words.txt", "--name", "w", "--workers", "99"], "needs"),
-        ("v", 1_610, ["train", "words.txt", "--name", "w", "--merges", "5", "--workers", "2"], ""),
+        ("v", 1_850, ["train", "words.txt", "--name", "w", "--merges", "5", "--workers", "2"], ""),
         ("v", 300, ["doctor"], "`bpeline doctor` needs"),
         ("v", 500, ["encode", "w/1", "text"], "`bpeline encode` needs"),
         ("v", 100, ["versions"], "there is no workspace"),

@@ -7,17 +7,14 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
-from typing_extensions import TypeAliasType
 
 import bpeline
-from bpeline import ParityRule, SplitPattern, TokenShards, count_texts, count_words
+from bpeline import SplitPattern, TokenShards, count_texts, count_words
 from bpeline.tokenizer_core.algorithms import compress, expand, greedy_longest
-from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.derived import (
     DropoutEncoding,
@@ -298,28 +295,6 @@ def test_what_was_meant_is_said(given: dict[str, Any], meant: str) -> None:
     with pytest.raises(InvalidOption) as refused:
         bpeline.train_from_iterator([TEXT], **{"vocab_size": 262, **given})
     assert meant in str(refused.value)
-
-
-T = TypeVar("T")
-Rows = TypeAliasType("Rows", list[T], type_params=(T,))
-
-
-def test_a_type_alias_is_checked_as_what_it_stands_for() -> None:
-    """NumPy's array types are such aliases since NumPy 2.5."""
-
-    def read(rows: Rows[npt.NDArray[np.uint8]]) -> None: ...
-
-    checked(read)([np.zeros(1, np.uint8)])
-    with pytest.raises(InvalidOption):
-        checked(read)([3])  # type: ignore[list-item]
-
-
-def test_a_class_of_a_module_that_is_not_imported_is_checked() -> None:
-    names: dict[str, Any] = {"ParityRule": ParityRule, "__name__": "imported_nowhere"}
-    exec("class Other(ParityRule): pass", names)
-    assert names["Other"](window=3) == names["Other"](3)
-    with pytest.raises(WrongKind, match="window"):
-        names["Other"](window="3")
 
 
 def test_a_row_that_is_not_there_is_out_of_range(right: dict[str, Any]) -> None:

@@ -25,6 +25,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.algorithms.kernels.byte_pair_compression import PAIRS
 from bpeline.tokenizer_core.algorithms.kernels.byte_pair_compression import (
     compress_block as compress_by_kernel,
@@ -32,7 +33,6 @@ from bpeline.tokenizer_core.algorithms.kernels.byte_pair_compression import (
 from bpeline.tokenizer_core.algorithms.kernels.byte_pair_compression import (
     expand_block as expand_by_kernel,
 )
-from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
 from bpeline.tokenizer_core.vocabulary import to_printable
 
@@ -87,7 +87,6 @@ def compress_block(block: bytes, threshold: int = THRESHOLD) -> CompressedBlock:
     return _Compressor(max(len(block), 1), threshold).compress(block)
 
 
-@checked
 def compress(content: bytes, block_bytes: int = BLOCK_BYTES, threshold: int = THRESHOLD) -> bytes:
     """Compress bytes; `expand` gives them back.
 
@@ -98,6 +97,9 @@ def compress(content: bytes, block_bytes: int = BLOCK_BYTES, threshold: int = TH
     Raises:
         InvalidOption: a number out of range.
     """
+    checks.instance("content", content, bytes)
+    block_bytes = checks.whole_number("block_bytes", block_bytes)
+    threshold = checks.whole_number("threshold", threshold)
     _check(block_bytes, threshold)
     compressor = _Compressor(min(block_bytes, max(len(content), 1)), threshold)
     parts = [_HEAD.pack(_MAGIC, _VERSION, block_bytes, len(content))]
@@ -113,13 +115,13 @@ def compress(content: bytes, block_bytes: int = BLOCK_BYTES, threshold: int = TH
     return b"".join([*parts, hashlib.sha256(content).digest()])
 
 
-@checked
 def expand(content: bytes) -> bytes:
     """The bytes that `compress` was given.
 
     Raises:
         CorruptFile: not what `compress` wrote, to the last bit.
     """
+    checks.instance("content", content, bytes)
     if len(content) < _HEAD.size + _DIGEST_BYTES or not content.startswith(_MAGIC):
         _corrupt("it does not begin and end like a compressed file")
     _, version, block_bytes, size = _HEAD.unpack_from(content)

@@ -17,9 +17,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core import merging, word_encoding
+from bpeline.tokenizer_core import checks, merging, word_encoding
 from bpeline.tokenizer_core.algorithms.kernels.words import SCRATCH_OF_RANDOM, merge_at_random
-from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.bounded_files import read_bounded, refuse, text_of
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.durable_files import DURABLE
@@ -91,7 +90,6 @@ def with_dropout(merged: WordAlgorithm, dropout: float, state: NDArray[np.uint32
     return WordAlgorithm(kernel, (marking, slots, hash_key), SCRATCH_OF_RANDOM)
 
 
-@checked
 def train_char_bpe(
     counts: WordCounts,
     merges: int,
@@ -131,10 +129,13 @@ def train_char_bpe(
         EmptyCorpus, CorpusError: no words, or too many for 64 bits.
         CorruptFile, DiskFull: see `learn_with`.
     """
-    specials = validate_special_tokens(special_tokens)
+    checks.instance("counts", counts, WordCounts)
+    merges = checks.whole_number("merges", merges)
+    checks.text("unknown", unknown)
+    specials = validate_special_tokens(checks.texts("special_tokens", special_tokens))
     refuse_special_tokens_in_words(specials, counts)
-    words = merging.words_with_ends(merging.prune(counts, min_word_count)[0], end_of_word, joined)
     settings = merging.CharacterSettings(end_of_word, joined, tie_break, min_count, min_word_count)
+    words = merging.words_with_ends(merging.prune(counts, min_word_count)[0], end_of_word, joined)
     course = merging.Course(resume_from, checkpoint, on_progress=on_progress)
     learned = merging.learn_characters(counts, words, merges, settings, course)
     pairs = merging.pairs_of_texts(words, learned)[len(words.ends) if joined else 0 :]

@@ -17,8 +17,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from bpeline.tokenizer_core import formats, merging, splitting, word_encoding
-from bpeline.tokenizer_core.arguments import checked
+from bpeline.tokenizer_core import checks, formats, merging, splitting, word_encoding
 from bpeline.tokenizer_core.bounded_files import json_of, read_bounded, refuse
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.durable_files import DURABLE
@@ -202,7 +201,6 @@ def by_frequency(algorithm: FrequencyBpe, ids: Mapping[str, int], unknown: int) 
     return word_encoding.merged_rows(alphabet + rows, OWN_SYMBOL, word_encoding.LEFTMOST, unknown)
 
 
-@checked
 def train_frequency_bpe(
     counts: WordCounts,
     merges: int,
@@ -242,19 +240,26 @@ def train_frequency_bpe(
             of words read in another way.
         EmptyCorpus, CorpusError, CorruptFile, DiskFull: as `train_char_bpe`.
     """
-    if min_sentence_characters < 1 or (min_sentence_characters > 1 and sentences == "none"):
+    checks.instance("counts", counts, WordCounts)
+    merges = checks.whole_number("merges", merges)
+    checks.choice("word_sentences", word_sentences, ("sentences", "text"))
+    checks.choice("parts", parts, ("all", "none"))
+    min_sentence_characters = checks.whole_number(
+        "min_sentence_characters", min_sentence_characters, 1
+    )
+    if min_sentence_characters > 1 and sentences == "none":
         raise InvalidOption(
             f"min_sentence_characters is {min_sentence_characters}, sentences are {sentences}",
             "a number from 1 on, and other sentences than 'none' where it is above 1",
             "leave it out to encode all sentences",
         )
-    punkt = Punkt.asked(sentences)
+    punkt = Punkt.asked(checks.text("sentences", sentences, "punkt"))
     _require_counts_within(punkt if word_sentences == "sentences" else None, counts)
-    frequent = merging.prune(counts, min_word_count)[0].in_order_of_sight()
-    words = merging.words_with_ends(frequent, end_of_word)
     settings = merging.CharacterSettings(
         end_of_word, False, "first-seen", min_count, min_word_count
     )
+    frequent = merging.prune(counts, min_word_count)[0].in_order_of_sight()
+    words = merging.words_with_ends(frequent, end_of_word)
     course = merging.Course(resume_from, checkpoint, on_progress=on_progress)
     learned = merging.learn_characters(counts, words, merges, settings, course)
     pairs = merging.pairs_of_texts(words, learned)

@@ -11,9 +11,8 @@ from typing import Any, ClassVar, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core import word_encoding
+from bpeline.tokenizer_core import checks, word_encoding
 from bpeline.tokenizer_core.algorithms.kernels.words import SCRATCH_OF_ANYWHERE, match_anywhere
-from bpeline.tokenizer_core.arguments import checked
 from bpeline.tokenizer_core.bounded_files import read_bounded, refuse, text_of
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.derived import token_counts
@@ -146,7 +145,6 @@ def _split(
     return [ids[part] for part in parts], np.minimum(ends, size).tolist()
 
 
-@checked
 def greedy_longest(
     tokenizer: Tokenizer, counts: WordCounts, unknown: str = "</u>", *, as_trained: bool = False
 ) -> Tokenizer:
@@ -168,6 +166,10 @@ def greedy_longest(
     Raises:
         InvalidOption: a tokenizer of another algorithm.
     """
+    checks.instance("tokenizer", tokenizer, Tokenizer)
+    checks.instance("counts", counts, WordCounts)
+    checks.text("unknown", unknown)
+    as_trained = checks.flag("as_trained", as_trained)
     algorithm: Any = tokenizer.algorithm
     if algorithm.name != "char-bpe":
         raise InvalidOption(

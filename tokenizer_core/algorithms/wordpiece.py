@@ -15,11 +15,10 @@ from typing import Any, ClassVar, Literal, NoReturn, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core import formats, merging, word_encoding
+from bpeline.tokenizer_core import checks, formats, merging, word_encoding
 from bpeline.tokenizer_core.algorithms.kernels import wordpiece as kernels
 from bpeline.tokenizer_core.algorithms.kernels.wordpiece_groups import Groups, Ordered
 from bpeline.tokenizer_core.algorithms.kernels.words import match_from_the_left
-from bpeline.tokenizer_core.arguments import checked, whole_number
 from bpeline.tokenizer_core.bounded_files import json_of, read_bounded, refuse, text_of
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.digests import digest_of
@@ -278,12 +277,15 @@ class WordPieceSettings:
     min_count: int
     min_word_count: int
 
+    def __post_init__(self) -> None:
+        checks.choice("score", self.score, Score)
+        checks.set_whole_numbers(self, min_count=1, min_word_count=1)
+
     @property
     def digest(self) -> str:
         return digest_of({"algorithm": _WORDPIECE, **asdict(self)})
 
 
-@checked
 def train_wordpiece(
     counts: WordCounts,
     vocab_size: int,
@@ -322,9 +324,13 @@ def train_wordpiece(
         InvalidOption: as `train_char_bpe`, or a vocabulary that cannot hold the characters.
         InvalidSpecialToken, EmptyCorpus, CorpusError, CorruptFile, DiskFull: as `train_char_bpe`.
     """
-    whole_number("max_word_characters", max_word_characters, 1)
+    checks.instance("counts", counts, WordCounts)
+    checks.text("unknown", unknown)
+    checks.text("continuation", continuation)
+    vocab_size = checks.whole_number("vocab_size", vocab_size)
+    max_word_characters = checks.whole_number("max_word_characters", max_word_characters, 1)
     words = merging.words_that_go_on(merging.prune(counts, min_word_count)[0], continuation)
-    specials = validate_special_tokens(special_tokens)
+    specials = validate_special_tokens(checks.texts("special_tokens", special_tokens))
     refuse_special_tokens_in_words(specials, counts)
     first = list(dict.fromkeys([unknown, *specials, *words.tokens]))
     if vocab_size < len(first):

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.corpus.file_kinds import RECORD_END
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.errors import InvalidOption
@@ -411,6 +412,7 @@ class Reading:
                 f"{', '.join(TEXT_FORMS)}, or an empty text",
                 'text_form="NFC"',
             )
+        checks.text("text_field", self.text_field)
         if not 0 <= self.held_out < 1:
             raise InvalidOption(
                 f"the held-out share is {self.held_out}",

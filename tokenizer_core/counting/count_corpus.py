@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.arguments import checked
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.corpus import (
     AnyPath,
     ChunkGroup,
@@ -87,7 +87,6 @@ class FilesCounted:
     total_bytes: int
 
 
-@checked
 def count_words(
     paths: AnyPath | Iterable[AnyPath] | Iterable[Any],
     pattern: str | SplitPattern = "gpt2",
@@ -138,6 +137,9 @@ def count_words(
         EmptyCorpus: not a single word.
         InvalidOption, InvalidPattern, InvalidSpecialToken: settings that cannot be used.
     """
+    deduplicate = checks.flag("deduplicate", deduplicate)
+    chunk_bytes = checks.whole_number("chunk_bytes", chunk_bytes)
+    checks.function("on_progress", on_progress)
     paths, texts = _paths_or_texts(paths)
     if texts is not None:
         if deduplicate:
@@ -159,7 +161,7 @@ def count_words(
         )
     reading = Reading(
         SplitPattern.parse(pattern).within_named(sentences),
-        tuple(special_tokens),
+        tuple(checks.texts("special_tokens", special_tokens, ordered=False)),
         invalid_utf8,
         text_field,
         text_form=text_form,

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.arguments import checked
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.corpus import Reading, TextBatch, batches_of, documents_between
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.counting.word_tables import WordParts, empty_entries
@@ -156,7 +156,6 @@ class TextsCounted:
     bytes: int
 
 
-@checked
 def count_texts(
     texts: Iterable[Any],
     pattern: str | SplitPattern = "gpt2",
@@ -193,6 +192,8 @@ def count_texts(
         >>> count_texts(["low lower", {"text": "lowest"}]).to_mapping()
         {b'low': 1, b' lower': 1, b'lowest': 1}
     """
+    checks.iterable("texts", texts, "texts")
+    checks.function("on_progress", on_progress)
     if is_keyed(texts):
         keys = list(map(str, islice(texts, 3)))
         raise InvalidOption(
@@ -204,7 +205,7 @@ def count_texts(
         )
     reading = Reading(
         SplitPattern.parse(pattern).within_named(sentences),
-        tuple(special_tokens),
+        tuple(checks.texts("special_tokens", special_tokens, ordered=False)),
         invalid_utf8,
         text_field,
         text_form=text_form,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.arguments import check_fields, checked
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.digests import canonical_json, digest_of_bytes
 from bpeline.tokenizer_core.errors import InvalidOption, OutOfRange, WrongKind
 from bpeline.tokenizer_core.optional_libraries import fenced
@@ -77,7 +77,9 @@ class WordCounts:
     pattern: SplitPattern = field(default_factory=_parsed)
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        for name in ("word_bytes", "offsets", "counts", "first_positions"):
+            checks.instance(name, getattr(self, name), np.ndarray)
+        checks.instance("pattern", self.pattern, "SplitPattern")
         rows = len(self.counts)
         if (len(self.offsets), len(self.first_positions)) != (rows + 1, rows):
             raise InvalidOption(
@@ -127,7 +129,6 @@ class WordCounts:
         )
 
     @classmethod
-    @checked
     def from_pairs(
         cls,
         pairs: Iterable[tuple[str | bytes, int]],
@@ -142,6 +143,7 @@ class WordCounts:
         Raises:
             InvalidOption: as for `from_mapping`, and for sums beyond 2⁶³ − 1.
         """
+        checks.iterable("pairs", pairs, "pairs")
         words: dict[bytes, int] = {}
         for pair in pairs:
             try:
@@ -163,7 +165,6 @@ class WordCounts:
         return cls.from_mapping(words, pattern)
 
     @classmethod
-    @checked
     def from_arrow(cls, data: Any, pattern: SplitPattern | str | None = None) -> WordCounts:
         """Word counts from Arrow data with columns ``word`` and ``count``; equal words are added.
 
@@ -200,7 +201,6 @@ class WordCounts:
         return arrow_of(columns, self.pattern.name or self.pattern.regex)
 
     @classmethod
-    @checked
     def empty(cls, pattern: SplitPattern | str | None = None) -> WordCounts:
         """Counts without a single word."""
         return cls.from_mapping({}, pattern)
@@ -221,9 +221,9 @@ class WordCounts:
         """(word, count) in the order of the rows."""
         return zip(self.words(), self.counts.tolist(), strict=True)
 
-    @checked
     def words_with(self, texts: Sequence[str]) -> list[bytes | None]:
         """For each text the first word that holds it; None if none does."""
+        texts = checks.texts("texts", texts)
         sought = [text.encode() for text in texts]
         found: list[bytes | None] = [None] * len(sought)
         more = max(map(len, sought), default=1) - 1
@@ -268,13 +268,13 @@ class WordCounts:
                 total += sum(map(int.__mul__, counts.tolist(), lengths.tolist()))
         return total
 
-    @checked
     def take(self, order: NDArray[np.int64]) -> WordCounts:
         """The rows ``order`` (int64 indices), in that order.
 
         Raises:
             OutOfRange: there is no such row, or no whole numbers are given.
         """
+        checks.instance("order", order, np.ndarray)
         whole = order.ndim == 1 and (order.dtype.kind in "iu" or not order.size)
         if not whole or (order.size and not 0 <= order.min() <= order.max() < len(self)):
             raise OutOfRange(
@@ -287,13 +287,14 @@ class WordCounts:
             word_bytes, offsets, self.counts[order], self.first_positions[order], self.pattern
         )
 
-    @checked
     def between(self, begin: int, end: int) -> WordCounts:
         """The rows from ``begin`` to before ``end``, as views.
 
         Raises:
             OutOfRange: the first row is none, or lies beyond the last.
         """
+        begin = checks.whole_number("begin", begin)
+        end = checks.whole_number("end", end)
         if not 0 <= begin <= min(end, len(self)):
             raise OutOfRange(
                 f"rows {begin} to {end} are asked for, of {len(self)}",
@@ -320,16 +321,16 @@ class WordCounts:
             return self
         return self.take(order_of_positions(self.first_positions))
 
-    @checked
     def at_least(self, min_word_count: int) -> WordCounts:
         """The rows whose count is ``min_word_count`` or more."""
+        min_word_count = checks.whole_number("min_word_count", min_word_count)
         if not len(self) or int(self.counts.min()) >= min_word_count:
             return self
         return self.take(np.flatnonzero(self.counts >= min_word_count).astype(np.int64))
 
-    @checked
     def shifted(self, distance: int) -> WordCounts:
         """The same counts with ``distance`` added to every first position (no copy of words)."""
+        distance = checks.whole_number("distance", distance)
         return replace(self, first_positions=self.first_positions + np.int64(distance))
 
     @property

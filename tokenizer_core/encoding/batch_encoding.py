@@ -12,7 +12,7 @@ import numpy as np
 import regex
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.arguments import whole_number
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.encoding.encoder import Encoder, LegalCuts
 from bpeline.tokenizer_core.encoding.merge_encoding import spans_of_lengths
 from bpeline.tokenizer_core.errors import InvalidOption, WrongKind
@@ -195,9 +195,9 @@ def pad(
             padding id that is no uint32.
     """
     if max_length is not None:
-        max_length = whole_number("max_length", max_length, 0)
+        max_length = checks.whole_number("max_length", max_length, 0)
     if pad_to is not None:
-        pad_to = whole_number("pad_to", pad_to, 0)
+        pad_to = checks.whole_number("pad_to", pad_to, 0)
         if pad_to > _LONGEST:
             raise InvalidOption(f"pad_to is {pad_to}", f"0 to {_LONGEST}", "leave pad_to out")
     if max_length is not None and pad_to is not None and pad_to > max_length:
@@ -206,7 +206,7 @@ def pad(
             "lengths from 0 upwards, pad_to not above max_length",
             "leave pad_to out to pad to the longest sequence",
         )
-    if not 0 <= whole_number("pad_id", pad_id, 0, "write pad_id=0") < 1 << 32:
+    if not 0 <= checks.whole_number("pad_id", pad_id, 0, "write pad_id=0") < 1 << 32:
         raise InvalidOption(f"pad_id is {pad_id}", "an id", "pad_id=0")
     for side in (pad_side, cut_side):
         if not isinstance(side, str) or side not in ("left", "right"):
@@ -428,7 +428,7 @@ def longest_prefix(
     Raises:
         InvalidOption: ``max_tokens`` is negative.
     """
-    max_tokens = whole_number("max_tokens", max_tokens, 0, "write max_tokens=512")
+    max_tokens = checks.whole_number("max_tokens", max_tokens, 0, "write max_tokens=512")
     if max_tokens == 0:
         return ""
     # No prefix that fits is longer than that many tokens of the greatest length.

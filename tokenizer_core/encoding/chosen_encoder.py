@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.encoding.encoder import Encoder
 from bpeline.tokenizer_core.encoding.explanation import tokens_not_made_by_merges
 from bpeline.tokenizer_core.encoding.merge_encoding import (
@@ -273,7 +274,7 @@ class DropoutEncoder:
 
 def require_dropout(dropout: float) -> None:
     """Refuse what is no probability of dropout."""
-    if not 0 <= dropout <= 1:
+    if not 0 <= checks.number("dropout", dropout) <= 1:
         raise InvalidOption(
             f"the probability of dropout is {dropout}",
             "a number from 0, which drops no merge, to 1, which drops all",
@@ -283,7 +284,7 @@ def require_dropout(dropout: float) -> None:
 
 def require_natural(name: str, number: int) -> None:
     """Refuse a seed, or the number of a sample, that 64 bits do not hold."""
-    if not 0 <= number < _MOST_SEED:
+    if not 0 <= checks.whole_number(name, number) < _MOST_SEED:
         raise InvalidOption(
             f"the {name} is {number}", "a whole number from 0 to 2⁶⁴ − 1", f"choose {name}=0"
         )

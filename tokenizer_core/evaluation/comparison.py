@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from itertools import islice, pairwise, zip_longest
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.arguments import checked
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.derived import token_counts
 from bpeline.tokenizer_core.errors import InvalidOption
@@ -423,7 +423,6 @@ class LanguageChoices:
         return "\n".join(Table(("", "joint", "separate"), rows).lines())
 
 
-@checked
 def compare_choices(
     words: Mapping[str, WordCounts], joint: Tokenizer, separate: Mapping[str, Tokenizer]
 ) -> LanguageChoices:
@@ -432,6 +431,9 @@ def compare_choices(
     Raises:
         InvalidOption: no language, or other ones.
     """
+    checks.mapping("words", words, partial(checks.instance, kind=WordCounts), "word counts")
+    checks.instance("joint", joint, Tokenizer)
+    checks.mapping("separate", separate, partial(checks.instance, kind=Tokenizer), "tokenizers")
     if not words or words.keys() != separate.keys():
         raise InvalidOption(
             f"there are words of {', '.join(words) or 'no language'}, and tokenizers of "

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.arguments import checked
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.bounded_files import read_file
 from bpeline.tokenizer_core.charts import curves_in_notebook
 from bpeline.tokenizer_core.counting import WordCounts
@@ -358,7 +358,6 @@ class CompressionReport:
         }
 
 
-@checked
 def evaluate(tokenizer: Tokenizer, documents: Iterable[str | bytes]) -> CompressionReport:
     """Measure a tokenizer on documents (formulas: `CompressionReport`).
 
@@ -378,6 +377,8 @@ def evaluate(tokenizer: Tokenizer, documents: Iterable[str | bytes]) -> Compress
         EmptyCorpus: the documents hold no text, or no word where only words are encoded.
         InvalidUtf8: a document is not UTF-8.
     """
+    checks.instance("tokenizer", tokenizer, Tokenizer)
+    checks.iterable("documents", documents, "documents")
     if isinstance(documents, Mapping):
         raise WrongKind(
             f"a mapping is given where documents are measured; it gives its keys "

@@ -15,7 +15,7 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from bpeline.tokenizer_core.arguments import checked
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.bounded_files import parse_json, parse_toml, read_file
 from bpeline.tokenizer_core.digests import digest_of_bytes
 from bpeline.tokenizer_core.errors import InvalidOption
@@ -250,7 +250,6 @@ class NamedShape:
         return {"title": self.title, "label": self.label, **asdict(self.shape)}
 
 
-@checked
 def model_shape(typed: str, directory: Path | None = None) -> NamedShape:
     """The shape of a model.
 
@@ -262,6 +261,7 @@ def model_shape(typed: str, directory: Path | None = None) -> NamedShape:
     Raises:
         InvalidOption: neither, or a file that leaves sizes open.
     """
+    checks.text("typed", typed)
     if typed in MODEL_SHAPES:
         return NamedShape(typed, MODEL_SHAPES[typed])
     path = (directory or Path()) / Path(typed).expanduser()

@@ -14,7 +14,6 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bpeline.tokenizer_core.arguments import require_options_of
 from bpeline.tokenizer_core.bounded_files import open_file
 from bpeline.tokenizer_core.companions import FORMATS_OF_COMPANIONS
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken, MissingSource
@@ -230,7 +229,6 @@ def details_of(name: str, given: Mapping[str, object]) -> dict[str, object]:
                 f"accepted: {detail}" if flag else f"accepted: {detail}=VALUE",
                 f"leave the value out: {detail}" if flag else f"say which: {detail}=VALUE",
             )
-    require_options_of(load, given)
     return dict(given)
 
 

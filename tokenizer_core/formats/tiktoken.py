@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.bounded_files import read_bounded, refuse
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.encoding import (
@@ -153,7 +154,7 @@ def load(
         pattern = published.pattern
     if special_tokens is None:
         special_tokens = published.special_tokens if published else {}
-    specials = dict(special_tokens)
+    specials = checks.mapping("special_tokens", special_tokens, checks.whole_number, "ids")
     for special, id_ in specials.items():
         if id_ in vocab:
             refuse(path, f"holds the id {id_} of the special token {special!r} already")

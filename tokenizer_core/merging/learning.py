@@ -6,13 +6,12 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from os import PathLike
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.arguments import whole_number
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.errors import CorruptFile, EmptyCorpus, InvalidOption
@@ -59,7 +58,8 @@ def prune(counts: WordCounts, min_word_count: int) -> tuple[WordCounts, PrunedWo
         InvalidOption: the least count is no whole number from 1 on.
         EmptyCorpus: no word of several is left.
     """
-    min_word_count = whole_number("min_word_count", min_word_count, 1)
+    checks.instance("counts", counts, WordCounts)
+    min_word_count = checks.whole_number("min_word_count", min_word_count, 1)
     frequent = counts.at_least(min_word_count)
     if min_word_count > 1 and len(counts) and not len(frequent):
         raise EmptyCorpus(
@@ -120,10 +120,10 @@ class Course:
 
     def __post_init__(self) -> None:
         for name, place in (("resume_from", self.resume_from), ("checkpoint", self.checkpoint)):
-            if place is not None and not isinstance(place, (str, PathLike, Checkpoint)):
-                raise InvalidOption(
-                    f"{name} is {place!r}", "the path of a file", f'{name}="training.checkpoint"'
-                )
+            if place is not None and not isinstance(place, Checkpoint):
+                checks.location(name, place)
+        checks.set_whole_numbers(self, checkpoint_every=1)
+        checks.function("on_progress", self.on_progress)
 
     @property
     def saved_in(self) -> Path | None:
@@ -158,7 +158,7 @@ def validate_options(
         ("max_token_bytes", 1 if max_token_bytes is None else max_token_bytes, 1),
         ("checkpoint_every", every, 1),
     ):
-        whole_number(name, value, least, _DEFAULTS)
+        checks.whole_number(name, value, least, _DEFAULTS)
 
 
 def learn_with(
@@ -415,6 +415,12 @@ class CharacterSettings:
     tie_break: str
     min_count: int
     min_word_count: int
+
+    def __post_init__(self) -> None:
+        checks.text("end_of_word", self.end_of_word)
+        object.__setattr__(self, "joined", checks.flag("joined", self.joined))
+        validate_tie_break(self.tie_break)
+        checks.set_whole_numbers(self, min_count=1, min_word_count=1)
 
     @property
     def digest(self) -> str:

@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.arguments import check_fields
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.errors import CorpusError
 from bpeline.tokenizer_core.kernels.memory.records import described
 from bpeline.tokenizer_core.kernels.merging import merge_sources, merge_state, merge_step
@@ -57,7 +57,11 @@ class ParityRule:
     ratios: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        checks.set_whole_numbers(self, window=0, global_merges=0)
+        checks.number("alpha", self.alpha)
+        ratios = checks.rows("ratios", self.ratios, "numbers")
+        numbers = (checks.number("an item of ratios", one) for one in ratios)
+        object.__setattr__(self, "ratios", tuple(numbers))
 
 
 class ParityEngine:

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.corpus import (
     RECORD_END,
     ChunkGroup,
@@ -508,6 +509,14 @@ def file_encoding_of(
     allowed_special: str | Collection[str] | None = None,
 ) -> FileEncoding:
     """How a tokenizer makes ids of files; for the options see `Tokenizer.encode_files`."""
+    checks.choice("invalid_utf8", invalid_utf8, ("strict", "replace", "ignore"))
+    checks.text("text_field", text_field)
+    checks.text("id_field", id_field)
+    if allowed_special is not None and not isinstance(allowed_special, str):
+        checks.texts("allowed_special", allowed_special, ordered=False)
+    if end_of_text is not None:
+        checks.text("end_of_text", end_of_text)
+    seed = checks.whole_number("seed", seed)
     require_dropout(dropout)
     if dropout and allowed_special is not None:
         raise InvalidOption(
@@ -521,7 +530,8 @@ def file_encoding_of(
             "what is left out depends on places in the files, which this moves",
             f"leave --invalid-utf8 {invalid_utf8} out, or mend the files",
         )
-    separators = [separator] if isinstance(separator, str) else separator or ()
+    separators = [separator] if isinstance(separator, str) else separator
+    separators = checks.texts("separator", separators)
     spec = tokenizer.spec
     settings = spec.pattern, tuple(separators), invalid_utf8, text_field
     wanted = spec.allowed_special if allowed_special is None else allowed_special

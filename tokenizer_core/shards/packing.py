@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.arguments import checked
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption
@@ -49,7 +49,6 @@ def shuffled(count: int, seed: int) -> NDArray[np.int64]:
     return np.argsort(scramble(steps + np.uint64(seed)))
 
 
-@checked
 def pack_shards(
     shards: TokenShards,
     out: str | Path,
@@ -88,6 +87,13 @@ def pack_shards(
         CorruptFile: the shards are not what was written.
         DiskFull: no space left; shards that were finished stay.
     """
+    checks.instance("shards", shards, TokenShards)
+    checks.location("out", out)
+    length = checks.whole_number("length", length)
+    seed = checks.whole_number("seed", seed)
+    shard_tokens = checks.whole_number("shard_tokens", shard_tokens)
+    checks.function("on_shard", on_shard)
+    checks.function("write", write)
     layout = shards.format if format is None else shard_format(format)
     place = shard_place(out)
     earlier = EarlierShards.at(place)

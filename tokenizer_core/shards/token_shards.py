@@ -36,7 +36,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.arguments import TextWithNames, check_fields, checked, row_number
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.bounded_files import open_file, parse_json, read_bounded
 from bpeline.tokenizer_core.corpus import Source, SourceFile, find_source_files, open_source
 from bpeline.tokenizer_core.digests import MANIFEST
@@ -46,6 +46,7 @@ from bpeline.tokenizer_core.errors import (
     InvalidOption,
     InvalidTokenizer,
 )
+from bpeline.tokenizer_core.records import check_fields
 from bpeline.tokenizer_core.shards.shard_formats import (
     HashedFile,
     NpyFile,
@@ -94,15 +95,15 @@ class DocumentPlace:
         field: of a file of records, the column of its text.
     """
 
-    path: TextWithNames
-    source: TextWithNames
+    path: str
+    source: str
     format: str
     compression: str | None
     file_size: int
     begin: int
     end: int
     id: str | int | float | None = None
-    field: TextWithNames = ""
+    field: str = ""
 
     def read(self) -> bytes:
         """The document, or its whole line of JSON, as it stands there now.
@@ -340,8 +341,8 @@ class TokenShards:
         ...     train_on(ids)
     """
 
-    @checked
     def __init__(self, path: str | Path, format: ShardFormat | None = None) -> None:
+        checks.location("path", path)
         self._place = shard_place(path)
         self.location: str = self._place.location
         self.manifest: dict[str, Any] = read_manifest(self._place)
@@ -403,7 +404,6 @@ class TokenShards:
                 if not intact:
                     refuse_corrupt(self.location, f"{file.name} is not what was written")
 
-    @checked
     def fetch(self, folder: str | Path) -> TokenShards:
         """Shards of a store as a directory of this machine; what is there already is kept.
 
@@ -415,6 +415,7 @@ class TokenShards:
         Raises:
             StorageError, DiskFull: not everything could be fetched.
         """
+        checks.location("folder", folder)
         if not isinstance(self._place, StorePlace):
             return self
         here = DirectoryPlace(Path(folder))
@@ -424,9 +425,9 @@ class TokenShards:
         self._place.copy(MANIFEST, here.path(MANIFEST))
         return TokenShards(folder, self.format)
 
-    @checked
     def file(self, record: FileRecord) -> Path:
         """A file of a shard on this disk."""
+        checks.instance("record", record, FileRecord)
         return self._place.path(record.name)
 
     def __len__(self) -> int:
@@ -436,7 +437,7 @@ class TokenShards:
     def __getitem__(self, number: int) -> NDArray[Any]:
         """The ids of one document, uint16, uint32 or int32 ``[n]``, read-only."""
         if type(number) is not int or not 0 <= number < len(self):
-            number = row_number("document", number, len(self))
+            number = checks.row_number("document", number, len(self))
         shard = int(np.searchsorted(self._edges, number, side="right")) - 1
         ids, edges = self.shard(shard)
         place = number - int(self._edges[shard])
@@ -458,7 +459,7 @@ class TokenShards:
         kept = self._read.get(number) if type(number) is int else None
         if kept is not None:
             return kept
-        record = self.records[row_number("shard", number, len(self.records))]
+        record = self.records[checks.row_number("shard", number, len(self.records))]
         paths = [self.file(file) for file in record.files[: self._of_ids]]
         ids, edges = self.format.read(paths, self.dtype)
         if (len(ids), len(edges)) != (record.tokens, record.documents + 1):
@@ -478,7 +479,7 @@ class TokenShards:
             InvalidOption: these shards have no document index; earlier versions wrote none.
             CorruptFile: the index is not what was written.
         """
-        number = row_number("document", number, len(self))
+        number = checks.row_number("document", number, len(self))
         shard = int(np.searchsorted(self._edges, number, side="right")) - 1
         return self.index(shard)[number - int(self._edges[shard])]
 
@@ -495,7 +496,7 @@ class TokenShards:
                 "packed shards; `place` tells where a document stood",
                 "add --pack LENGTH to bpeline encode",
             )
-        number = row_number("sequence", number, len(self))
+        number = checks.row_number("sequence", number, len(self))
         shard = int(np.searchsorted(self._edges, number, side="right")) - 1
         if shard not in self._parts:
             record = self.records[shard]
@@ -519,7 +520,7 @@ class TokenShards:
                 "shards of format version 2 or higher",
                 "encode the files again: the same command writes the index",
             )
-        shard = row_number("shard", shard, len(self.records))
+        shard = checks.row_number("shard", shard, len(self.records))
         if shard not in self._indexes:
             record = self.records[shard]
             paths = [self.file(file) for file in record.files[self._of_ids :]]

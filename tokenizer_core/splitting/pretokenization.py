@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.arguments import checked
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.kernels.scanning.automaton import (
     DONE,
     POSITION,
@@ -407,12 +407,12 @@ def mark_kept_and_dropped(
     return Splitter(pattern).mark(text, spans)
 
 
-@checked
 def pre_tokens(text: str, pattern: str | SplitPattern) -> list[str]:
     """The pre-tokens of ``text`` as strings, for people and tests.
 
     Joined they give the text back, unless the pattern drops what lies between.
     """
+    checks.text("text", text)
     whole = Text.of(text.encode())
     starts, dropped = mark_kept_and_dropped(
         whole, np.array([[0, whole.size]], np.int64), SplitPattern.parse(pattern)

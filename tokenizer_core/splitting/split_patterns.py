@@ -12,7 +12,7 @@ from typing import Any, Literal, NoReturn, TypeAlias, cast, get_args
 
 import regex as regex_package
 
-from bpeline.tokenizer_core.arguments import check_fields, checked
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.bounded_files import parse_json
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.errors import (
@@ -90,7 +90,14 @@ class SplitPattern:
     sentences: Punkt | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        checks.text("regex", self.regex)
+        if self.name is not None:
+            checks.text("name", self.name)
+        steps = checks.rows("steps", self.steps, "steps")
+        steps = [checks.instance("an item of steps", one, SplitStep) for one in steps]
+        object.__setattr__(self, "steps", tuple(steps))
+        if self.sentences is not None:
+            checks.instance("sentences", self.sentences, Punkt)
         if self.steps:
             object.__setattr__(self, "regex", _checked(self.steps))
             object.__setattr__(self, "name", None)
@@ -120,7 +127,6 @@ class SplitPattern:
             _ = self.compiled  # refuses what does not compile
 
     @classmethod
-    @checked
     def named(cls, name: str) -> SplitPattern:
         """A built-in pattern: gpt2, cl100k, o200k, llama3, qwen2 (also qwen2.5, qwen3), …
 
@@ -128,6 +134,7 @@ class SplitPattern:
             InvalidOption: there is no pattern of this name.
             SegmenterUnavailable: what it stands for is not installed.
         """
+        checks.text("name", name, "gpt2")
         if name not in NAMES:
             close = difflib.get_close_matches(name, NAMES, 1, 0.4) or ["gpt2"]
             raise InvalidOption(
@@ -139,7 +146,6 @@ class SplitPattern:
         return cls(_regex_of(name), name)
 
     @classmethod
-    @checked
     def of_steps(cls, steps: Sequence[SplitStep]) -> SplitPattern:
         """Text cut by one step after the other, each inside of the pieces of the one before.
 
@@ -150,6 +156,7 @@ class SplitPattern:
             InvalidPattern: a regex that is beyond an automaton, or that Oniguruma reads
                 differently.
         """
+        steps = checks.rows("steps", steps, "steps")
         if not steps:
             return cls(r"[\s\S]+")
         if len(steps) == 1 and steps[0].behavior == "Isolated":
@@ -178,15 +185,13 @@ class SplitPattern:
         record = _record_in(pattern)
         return cls(pattern) if record is None else cls.from_record(record)
 
-    @checked
     def within(self, sentences: Punkt | None) -> SplitPattern:
         """The same pattern, applied to each sentence; with None to a text as a whole."""
         return replace(self, sentences=sentences)
 
-    @checked
     def within_named(self, sentences: str) -> SplitPattern:
         """`within` what `Punkt.named` gives; with ``none`` and ``lines`` the pattern as it is."""
-        punkt = Punkt.asked(sentences)
+        punkt = Punkt.asked(checks.text("sentences", sentences, "none"))
         return self if punkt is None else self.within(punkt)
 
     @property
@@ -375,9 +380,9 @@ class SplitPattern:
         first = self.steps[0]
         return cut_pairs(first.regex) if first.behavior in ("Isolated", "Removed") else None
 
-    @checked
     def parts(self, text: str) -> bool:
         """Whether a text is known to be cut somewhere, whatever stands around it."""
+        checks.text("text", text)
         pairs = self.cut_pairs
         return pairs is not None and pairs.last_in(text, 1, len(text)) > 0
 

@@ -7,7 +7,7 @@ becomes one token. `tokenizer_core.reference.train` is the same in plain Python.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.arguments import checked, require_options_of
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.counting import TextsCounted, WordCounts, count_texts
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken
@@ -184,7 +184,6 @@ def _validate_given(given: NDArray[np.int32] | None, merges: int) -> None:
         )
 
 
-@checked
 def train_bpe(
     counts: WordCounts,
     vocab_size: int,
@@ -233,8 +232,13 @@ def train_bpe(
             occurring in the words. All of this is refused before training starts.
         CorpusError, EmptyCorpus, CorruptFile, DiskFull: as `learn_merges`.
     """
+    checks.instance("counts", counts, WordCounts)
+    min_count = checks.whole_number("min_count", min_count, 1)
+    min_word_count = checks.whole_number("min_word_count", min_word_count, 1)
+    if max_token_bytes is not None:
+        max_token_bytes = checks.whole_number("max_token_bytes", max_token_bytes, 1)
     counts.pattern.require_every_byte()
-    specials = validate_special_tokens(special_tokens)
+    specials = validate_special_tokens(checks.texts("special_tokens", special_tokens))
     merges = merges_for(vocab_size, specials)
     rules = NO_RULES
     if forbid or forbidden_tokens or characters != "any":
@@ -261,7 +265,6 @@ def train_bpe(
     return Tokenizer(made.vocab, made.merges, made.special_tokens, pattern=counts.pattern)
 
 
-@checked
 def train_from_iterator(
     texts: Iterable[Any],
     vocab_size: int,
@@ -290,12 +293,26 @@ def train_from_iterator(
         >>> train_from_iterator(["low lower lowest"] * 9, 260).encode("lower")
         [257, 68, 81]
     """
-    merges_for(vocab_size, tuple(special_tokens))  # refuses too small a size before counting
-    require_options_of(train_bpe, options)
+    special_tokens = validate_special_tokens(checks.texts("special_tokens", special_tokens))
+    merges_for(vocab_size, special_tokens)  # refuses too small a size before counting
+    _check_options(options)
     counts = count_texts(
         texts, pattern, special_tokens, workers, text_field=text_field, on_progress=on_counting
     )
-    return train_bpe(counts, vocab_size, special_tokens=tuple(special_tokens), **options)
+    return train_bpe(counts, vocab_size, special_tokens=special_tokens, **options)
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Refuse options of `train_bpe` that it would refuse after the words are counted."""
+    checks.options_of(train_bpe, options)
+    for name in ("min_count", "min_word_count", "max_token_bytes"):
+        if options.get(name) is not None:
+            checks.whole_number(name, options[name], 1)
+    validate_tie_break(options.get("tie_break", "smallest-ids"))
+    rules = ("forbid", ()), ("forbidden_tokens", ()), ("characters", "any")
+    TokenRules.checked(*(options.get(name, usual) for name, usual in rules))
+    earlier, kept = options.get("resume_from"), options.get("checkpoint")
+    Course(earlier, kept, on_progress=options.get("on_progress"))
 
 
 def refuse_special_tokens_in_words(special_tokens: Sequence[str], counts: WordCounts) -> None:
@@ -324,6 +341,7 @@ def merges_for(vocab_size: int, special_tokens: tuple[str, ...] | list[str] = ()
         InvalidOption: the bytes and the special tokens alone are more than ``vocab_size``.
     """
     least = _BYTES + len(special_tokens)
+    vocab_size = checks.whole_number("vocab_size", vocab_size)
     if vocab_size < least:
         raise InvalidOption(
             f"a vocabulary of {vocab_size} has no room for 256 bytes and "
@@ -349,11 +367,12 @@ def given_for(
         InvalidSpecialToken: a special token is a byte, a required token or part of one.
     """
     validate_tie_break(tie_break)
-    if isinstance(required_tokens, tuple | list) and not required_tokens:
+    required_tokens = checks.texts("required_tokens", required_tokens)
+    if not required_tokens:
         refuse_clashes(special_tokens, map(bytes, zip(range(_BYTES), strict=True)))
         return None
-    given = required_merges(required_tokens or (), pattern, tie_break, max_token_bytes)
-    if required_tokens and len(given) > merges:
+    given = required_merges(required_tokens, pattern, tie_break, max_token_bytes)
+    if len(given) > merges:
         raise InvalidOption(
             f"making the required tokens takes {len(given)} merges, and the vocabulary has "
             f"room for {merges}",
@@ -361,7 +380,7 @@ def given_for(
             "choose a larger vocabulary or require fewer tokens",
         )
     refuse_clashes(special_tokens, token_bytes(map(tuple, given.tolist()), byte_order(tie_break)))
-    return given if required_tokens else None
+    return given
 
 
 def longest_token(max_token_bytes: int | None) -> int:
@@ -399,12 +418,7 @@ def required_merges(
             that UTF-8 cannot hold, one that the pattern cuts, or one that is too long.
     """
     pattern = SplitPattern.parse(pattern)
-    if isinstance(tokens, str):
-        raise InvalidOption(
-            f"required tokens were given as the one string {tokens!r}",
-            "a sequence of strings is accepted",
-            f"write [{tokens!r}]",
-        )
+    tokens = checks.texts("required_tokens", tokens)
     longest = min(max_token_bytes or LONGEST_REQUIRED_TOKEN, LONGEST_REQUIRED_TOKEN)
     seen: set[str] = set()
     for token in tokens:
@@ -428,20 +442,13 @@ def required_merges(
 
 
 def _refuse_impossible(token: str, pattern: SplitPattern, longest: int) -> None:
-    if not isinstance(token, str) or not token:
+    if not token:
         raise InvalidOption(
             f"{token!r} cannot be a required token",
             "a required token is a string of at least one character",
             "remove it from the list",
         )
-    try:
-        size = len(token.encode())
-    except UnicodeEncodeError:
-        raise InvalidOption(
-            f"the required token {token!r} contains a lone surrogate",
-            "every character must have a UTF-8 form",
-            "remove the characters U+D800 to U+DFFF from it",
-        ) from None
+    size = len(token.encode())
     if size > longest:
         raise InvalidOption(
             f"the required token {token[:40]!r}… has {size} bytes",

@@ -17,7 +17,7 @@ from typing import Literal, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.arguments import checked
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.encoding import SuperwordEncoder
@@ -30,7 +30,6 @@ from bpeline.tokenizer_core.merging import (
     OnProgress,
     SymbolWords,
     learn_with,
-    validate_options,
 )
 from bpeline.tokenizer_core.splitting import (
     DIGITS_FROM_RIGHT,
@@ -200,7 +199,6 @@ def _refuse(happened: str) -> NoReturn:
     )
 
 
-@checked
 def superword_lines(cuts: Cuts = "punctuation") -> SplitPattern:
     """How text is cut to learn superwords from: into lines, and these where the tokenizer cuts.
 
@@ -212,13 +210,9 @@ def superword_lines(cuts: Cuts = "punctuation") -> SplitPattern:
     Raises:
         InvalidOption: anything else.
     """
-    if cuts == "punctuation":
+    if checks.choice("cuts", cuts, Cuts) == "punctuation":
         return SplitPattern.of_steps([_LINES, SplitStep(SUPERWORDS, "Isolated")])
-    if cuts == "digits":
-        return SplitPattern(LINES_AND_DIGITS)
-    raise InvalidOption(
-        f"cuts is {cuts!r}", "punctuation and digits", "write superword_lines('punctuation')"
-    )
+    return SplitPattern(LINES_AND_DIGITS)
 
 
 def may_be_superword(token: bytes) -> bool:
@@ -313,7 +307,6 @@ def _encoded(
     return ids, np.concatenate((np.zeros(1, np.int64), ends))
 
 
-@checked
 def train_superbpe(
     base: Tokenizer,
     lines: WordCounts,
@@ -358,7 +351,13 @@ def train_superbpe(
         ...     train_bpe(words, 28_800), lines, 32_000, transition_size=28_800
         ... )
     """
-    validate_options(0, _ORDER, min_count, 1, every=checkpoint_every)
+    checks.instance("base", base, Tokenizer)
+    checks.instance("lines", lines, WordCounts)
+    checks.instance("rules", rules, TokenRules)
+    vocab_size = checks.whole_number("vocab_size", vocab_size)
+    transition_size = checks.whole_number("transition_size", transition_size)
+    min_count = checks.whole_number("min_count", min_count, 1)
+    course = Course(resume_from, checkpoint, checkpoint_every, on_progress)
     specials = tuple(sorted(base.special_tokens, key=base.special_tokens.__getitem__))
     room = merges_for(vocab_size, specials)
     pattern = _pattern_for(lines)
@@ -384,7 +383,6 @@ def train_superbpe(
         "min_count": min_count,
         "rules": rules.digest,
     }
-    course = Course(resume_from, checkpoint, checkpoint_every, on_progress)
     learned = learn_with(engine, room - len(start.pairs), lines, digest_of(settings), course)
     both = zip(start.pairs.T, (learned.left, learned.right), strict=True)
     left, right = (np.concatenate(parts) for parts in both)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.arguments import checked
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.counting import WordCounts, combine_word_counts
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
@@ -195,16 +195,11 @@ def _validate(
             ", ".join(TIE_BREAKS),
             f"leave it out: {TIE_BREAKS[0]}",
         )
-    if (
-        rule.window < 0
-        or rule.alpha < 1
-        or rule.global_merges < 0
-        or (rule.ratios and (len(rule.ratios) != len(languages) or min(rule.ratios) <= 0))
-    ):
+    ratios_fit = len(rule.ratios) in (0, len(languages)) and min(rule.ratios, default=1) > 0
+    if rule.alpha < 1 or not ratios_fit:
         raise InvalidOption(
             f"no such rule can be followed: {rule}",
-            "window and global_merges from 0 on, alpha from 1 on, and for each language a ratio "
-            "above 0, or none at all",
+            "alpha from 1 on, and for each language a ratio above 0, or none at all",
             "ParityRule(window=100, alpha=2.0)",
         )
     if rule.ratios and development is not None:
@@ -215,7 +210,6 @@ def _validate(
         )
 
 
-@checked
 def train_parity_bpe(
     languages: Mapping[str, WordCounts],
     vocab_size: int,
@@ -242,7 +236,13 @@ def train_parity_bpe(
         >>> [left + right for left, right in tokenizer.merges][:2]
         [b'al', b'in']
     """
-    specials = validate_special_tokens(tuple(special_tokens))
+    word_counts = partial(checks.instance, kind=WordCounts)
+    checks.mapping("languages", languages, word_counts, "word counts")
+    if development is not None:
+        checks.mapping("development", development, word_counts, "word counts")
+    checks.instance("rule", rule, ParityRule)
+    checks.function("on_progress", on_progress)
+    specials = validate_special_tokens(checks.texts("special_tokens", special_tokens))
     merges = bpe.merges_for(vocab_size, specials)
     for counts in languages.values():
         counts.pattern.require_every_byte()

@@ -17,6 +17,7 @@ import numpy as np
 import regex
 from numpy.typing import NDArray
 
+from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.bounded_files import read_file
 from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
@@ -99,8 +100,12 @@ class TokenRules:
                 f"accepted: {', '.join(CHARACTERS)}",
                 "leave it out for 'any': tokens may hold parts of characters",
             )
-        given = (looks,) if isinstance(looks, str) else looks
-        listed = (tokens,) if isinstance(tokens, str | bytes) else tokens
+        given = (looks,) if isinstance(looks, str) else checks.texts("forbid", looks)
+        listed = [tokens] if isinstance(tokens, str | bytes) else tokens
+        listed = [
+            one if isinstance(one, bytes) else checks.text("an item of forbidden_tokens", one)
+            for one in checks.rows("forbidden_tokens", listed, "strings or bytes")
+        ]
         as_bytes = tuple(sorted(set(map(bytes_of, listed))))
         rules = cls(tuple(dict.fromkeys(given)), as_bytes, characters)
         for byte in range(256):

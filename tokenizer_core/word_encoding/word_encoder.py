@@ -14,8 +14,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core import splitting
-from bpeline.tokenizer_core.arguments import whole_number
+from bpeline.tokenizer_core import checks, splitting
 from bpeline.tokenizer_core.companions import COMPANIONS
 from bpeline.tokenizer_core.counting import FULL, empty_entries
 from bpeline.tokenizer_core.encoding import (
@@ -248,7 +247,7 @@ def longest_prefix_of_words(
         placed: the tokens of ``content``, which is UTF-8.
         count: counts the tokens of a prefix.
     """
-    max_tokens = whole_number("max_tokens", max_tokens, 0, "write max_tokens=512")
+    max_tokens = checks.whole_number("max_tokens", max_tokens, 0, "write max_tokens=512")
     if len(placed.ids) <= max_tokens:
         return content.decode()
     ends = placed.places[:max_tokens, 1][placed.closes[:max_tokens]]
