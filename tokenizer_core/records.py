@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 from collections.abc import Mapping
 from numbers import Integral, Real
@@ -31,10 +32,9 @@ def check_fields(record: R) -> R:
         given = getattr(record, name)
         taken = _taken(declared, given)
         if taken is _REFUSED:
-            accepted = getattr(declared, "__name__", declared)
             raise WrongKind(
                 f"{made.__name__} was given {name}={given!r:.60}, of type {type(given).__name__}",
-                f"accepted: {accepted if get_args(declared) == () else declared}",
+                f"accepted: {inspect.formatannotation(declared)}",
                 f"type help({made.__name__})",
             )
         if taken is not given:

@@ -12,45 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from bpeline.tokenizer_core import checks
+from bpeline.tokenizer_core import checks, encoding
 from bpeline.tokenizer_core.companions import coders_of
 from bpeline.tokenizer_core.corpus import AnyPath, find_source_files, sources_of
 from bpeline.tokenizer_core.counting import WordCounts
-from bpeline.tokenizer_core.encoding import (
-    DEFAULT_CACHE_WORDS,
-    MAX_CACHE_WORDS,
-    SHORT_TEXT,
-    AbsentBytesEncoder,
-    BytePairEncoder,
-    Decoder,
-    DecodeStream,
-    Encoder,
-    EncodingWithOffsets,
-    ExplainedPreToken,
-    Explainer,
-    LegalCuts,
-    OnInvalid,
-    PartingEncoder,
-    PlacedIds,
-    PlacingEncoder,
-    PreparedEncoder,
-    Side,
-    StepDecoder,
-    StreamEncoder,
-    TextPreparation,
-    beginning_of,
-    byte_pair_encoder,
-    cut_stream,
-    encode_batch,
-    encode_long,
-    encoder_finding,
-    encoding_with_offsets,
-    longest_prefix,
-    pad,
-    refuse_one_text,
-    refuse_places,
-    whole_characters,
-)
 from bpeline.tokenizer_core.errors import InvalidOption, UnknownToken, WrongKind
 from bpeline.tokenizer_core.kernels.memory.python_objects import listed
 from bpeline.tokenizer_core.processors import thread_count
@@ -149,7 +114,7 @@ class Tokenizer:
         *,
         algorithm: Algorithm = BYTE_BPE,
         ignore_merges: bool = False,
-        cache_words: int = DEFAULT_CACHE_WORDS,
+        cache_words: int = encoding.DEFAULT_CACHE_WORDS,
     ) -> None:
         checks.instance("algorithm", algorithm, Algorithm)
         ignore_merges = checks.flag("ignore_merges", ignore_merges)
@@ -159,7 +124,9 @@ class Tokenizer:
         self._build(spec, cache_words)
 
     @classmethod
-    def of_spec(cls, spec: TokenizerSpec, cache_words: int = DEFAULT_CACHE_WORDS) -> Tokenizer:
+    def of_spec(
+        cls, spec: TokenizerSpec, cache_words: int = encoding.DEFAULT_CACHE_WORDS
+    ) -> Tokenizer:
         """The tokenizer that a value describes.
 
         Raises:
@@ -173,11 +140,11 @@ class Tokenizer:
         return made
 
     def _build(self, spec: TokenizerSpec, cache_words: int) -> None:
-        if checks.whole_number("cache_words", cache_words, 0) > MAX_CACHE_WORDS:
+        if checks.whole_number("cache_words", cache_words, 0) > encoding.MAX_CACHE_WORDS:
             raise InvalidOption(
                 f"a cache of {cache_words} words was asked for",
-                f"accepted: 0 (none) to {MAX_CACHE_WORDS}",
-                f"leave cache_words out for {DEFAULT_CACHE_WORDS}",
+                f"accepted: 0 (none) to {encoding.MAX_CACHE_WORDS}",
+                f"leave cache_words out for {encoding.DEFAULT_CACHE_WORDS}",
             )
         #: What it does, as a value.
         self.spec = spec
@@ -189,74 +156,74 @@ class Tokenizer:
         self._default = "all" if spec.allowed_special == "all" else "none"
         self._plain = "all" if self._finds_special else "none"
         # Plain attributes: a property that keeps its value makes all others slower to find.
-        self._made_encoder: Encoder | None = None
-        self._made_decoder: Decoder | None = None
+        self._made_encoder: encoding.Encoder | None = None
+        self._made_decoder: encoding.Decoder | None = None
         if not isinstance(spec.algorithm, ByteBpe):
             made, self._made_decoder = coders_of(spec)
             self._made_encoder = self._prepared(made)
             if isinstance(made, WordEncoder) and self._made_encoder is made:
                 self.words = made
             if spec.pipeline is not None and spec.pipeline.decoder is not None:
-                self._made_decoder = StepDecoder(token_names(spec), spec.pipeline.decoder)
+                self._made_decoder = encoding.StepDecoder(token_names(spec), spec.pipeline.decoder)
         self._special_ids = frozenset(spec.special_tokens.values())
 
     # What byte-level BPE reads while it encodes and decodes is made when it is first needed: a
     # tokenizer that is trained, compared or exported only needs neither.
 
     @property
-    def encoder(self) -> Encoder:
+    def encoder(self) -> encoding.Encoder:
         """The engine underneath, for those who have spans of bytes rather than strings."""
         if self._made_encoder is None:
-            merging = byte_pair_encoder(self.spec, self._cache_words)
+            merging = encoding.byte_pair_encoder(self.spec, self._cache_words)
             absent = self.spec.byte_ids < 0
-            whole = AbsentBytesEncoder(merging, absent) if absent.any() else merging
+            whole = encoding.AbsentBytesEncoder(merging, absent) if absent.any() else merging
             self._made_encoder = self._prepared(whole)
         return self._made_encoder
 
-    def _prepared(self, encoder: Encoder) -> Encoder:
+    def _prepared(self, encoder: encoding.Encoder) -> encoding.Encoder:
         """An encoder of texts as an imported tokenizer prepares them."""
         pipeline = self.spec.pipeline
         if pipeline is None or not pipeline.prepares:
             return encoder
         normalize = None if pipeline.normalizer is None else pipeline.normalizer.content
-        preparation = TextPreparation(pipeline.added_tokens, normalize, pipeline.prefix)
-        return PreparedEncoder(self.spec, encoder, preparation)
+        preparation = encoding.TextPreparation(pipeline.added_tokens, normalize, pipeline.prefix)
+        return encoding.PreparedEncoder(self.spec, encoder, preparation)
 
     @property
-    def _decoder(self) -> Decoder:
+    def _decoder(self) -> encoding.Decoder:
         if self._made_decoder is None:
             steps = None if self.spec.pipeline is None else self.spec.pipeline.decoder
             self._made_decoder = (
-                Decoder(self.spec.vocab)
+                encoding.Decoder(self.spec.vocab)
                 if steps is None
-                else StepDecoder(token_names(self.spec), steps)
+                else encoding.StepDecoder(token_names(self.spec), steps)
             )
         return self._made_decoder
 
     @property
-    def _pieces(self) -> Decoder:
+    def _pieces(self) -> encoding.Decoder:
         """Knows how much of a text each token is.
 
         Raises:
             InvalidOption: tokens are no pieces of the text.
         """
-        if not self.merges_words or isinstance(self._decoder, StepDecoder):
-            refuse_places()
+        if not self.merges_words or isinstance(self._decoder, encoding.StepDecoder):
+            encoding.refuse_places()
         return self._decoder
 
     @property
-    def byte_pairs(self) -> BytePairEncoder:
+    def byte_pairs(self) -> encoding.BytePairEncoder:
         """The encoder of byte-level BPE.
 
         Raises:
             InvalidOption: this tokenizer follows another algorithm.
         """
         encoder = self.encoder
-        if isinstance(encoder, PreparedEncoder):
+        if isinstance(encoder, encoding.PreparedEncoder):
             encoder = encoder.inner
-        if isinstance(encoder, AbsentBytesEncoder):
+        if isinstance(encoder, encoding.AbsentBytesEncoder):
             encoder = encoder.merging
-        if not isinstance(encoder, BytePairEncoder):
+        if not isinstance(encoder, encoding.BytePairEncoder):
             raise InvalidOption(
                 f"this tokenizer follows {self.spec.algorithm.name}",
                 "what was asked for is known of byte-level BPE alone",
@@ -424,7 +391,7 @@ class Tokenizer:
         # The same objects, which these words are: an array would be compared item by item.
         if on_special is _TEXT and allowed_special is self._plain:
             content = utf8_of(text)
-            if len(content) <= SHORT_TEXT:
+            if len(content) <= encoding.SHORT_TEXT:
                 return (self._made_encoder or self.encoder).encode_short(content)
         else:
             content = utf8_of(text)
@@ -498,7 +465,7 @@ class Tokenizer:
         """
         encoder, policy = self._asked(allowed_special, on_special)
         around = checks.flag("add_special_tokens", add_special_tokens)
-        encoded = encode_batch(encoder, texts, policy, threads)
+        encoded = encoding.encode_batch(encoder, texts, policy, threads)
         return list(map(self._templated, encoded)) if around else encoded
 
     def encode_padded(
@@ -508,8 +475,8 @@ class Tokenizer:
         *,
         pad_id: int,
         pad_to: int | None = None,
-        pad_side: Side = "right",
-        cut_side: Side = "right",
+        pad_side: encoding.Side = "right",
+        cut_side: encoding.Side = "right",
         threads: int | None = None,
         allowed_special: AllowedSpecial | None = None,
         on_special: OnSpecial = "text",
@@ -526,7 +493,7 @@ class Tokenizer:
             WrongKind, InvalidSpecialToken, InvalidOption: as `encode_batch`.
         """
         batch = self.encode_batch(texts, threads, allowed_special, on_special)
-        ids, mask = pad(batch, max_length, pad_id, pad_to, pad_side, cut_side)
+        ids, mask = encoding.pad(batch, max_length, pad_id, pad_to, pad_side, cut_side)
         return self._as_dtype(ids, dtype, pad_id), mask
 
     def _as_dtype(
@@ -569,14 +536,14 @@ class Tokenizer:
             WrongKind, InvalidSpecialToken, InvalidOption: as `encode`, when the text is reached;
                 ids of the text before may have been given out by then.
         """
-        refuse_one_text(chunks_of_text)
+        encoding.refuse_one_text(chunks_of_text)
         encoder, policy = self._asked(allowed_special, on_special)
-        if isinstance(encoder, StreamEncoder):
-            contents = whole_characters(chunks_of_text, policy)
+        if isinstance(encoder, encoding.StreamEncoder):
+            contents = encoding.whole_characters(chunks_of_text, policy)
             return (id_ for ids in encoder.encode_pieces(contents) for id_ in ids.tolist())
         return (
             id_
-            for text in cut_stream(chunks_of_text, policy, self._parted)
+            for text in encoding.cut_stream(chunks_of_text, policy, self._parted)
             for id_ in self._ids_of(utf8_of(text), allowed_special, "text").tolist()
         )
 
@@ -645,7 +612,7 @@ class Tokenizer:
         shard_bytes = checks.whole_number("shard_bytes", shard_bytes)
         checks.function("on_shard", on_shard)
         checks.function("on_progress", on_progress)
-        encoding = file_encoding_of(
+        made = file_encoding_of(
             self,
             separator,
             end_of_text,
@@ -658,7 +625,7 @@ class Tokenizer:
         )
         layout, files = shard_format(format), find_source_files(sources_of(paths))
         job = ShardJob(
-            encoding, files, shard_place(out), layout, shard_bytes, on_shard, on_progress
+            made, files, shard_place(out), layout, shard_bytes, on_shard, on_progress
         )
         return job.run(threads)
 
@@ -683,7 +650,7 @@ class Tokenizer:
             vocab of at most 65,536 ids, else uint32.
         """
         checks.function("on_progress", on_progress)
-        encoding = file_encoding_of(
+        made = file_encoding_of(
             self,
             separator,
             end_of_text,
@@ -692,7 +659,7 @@ class Tokenizer:
             id_field="",
             allowed_special=allowed_special,
         )
-        return gather_files(encoding, find_source_files(sources_of(paths)), threads, on_progress)
+        return gather_files(made, find_source_files(sources_of(paths)), threads, on_progress)
 
     def merge_gains(self, words: WordCounts) -> NDArray[np.int64]:
         """How often each merge fires on counted words: int64 ``[n_merges]``.
@@ -716,7 +683,7 @@ class Tokenizer:
         text: str,
         allowed_special: AllowedSpecial | None = None,
         on_special: OnSpecial = "text",
-    ) -> EncodingWithOffsets:
+    ) -> encoding.EncodingWithOffsets:
         """Token ids of ``text``, and where in the text each of them stands.
 
         Byte offsets lie end to end and cover the text. A token may hold a part of a character
@@ -727,15 +694,15 @@ class Tokenizer:
             WrongKind, InvalidSpecialToken, InvalidOption: as `encode`.
         """
         encoder, policy = self._asked(allowed_special, on_special)
-        if isinstance(encoder, PlacingEncoder):
+        if isinstance(encoder, encoding.PlacingEncoder):
             content = utf8_of(text)
             policy.refuse_forbidden(content.decode())
             placed = _placed(encoder, content, policy)
-            return encoding_with_offsets(text, placed.ids, placed.places)
+            return encoding.encoding_with_offsets(text, placed.ids, placed.places)
         ids = self._ids_of(text, allowed_special, on_special)
         lengths = self._pieces.lengths(ids)
         ends = np.cumsum(lengths)
-        return encoding_with_offsets(text, ids, np.stack((ends - lengths, ends), axis=1))
+        return encoding.encoding_with_offsets(text, ids, np.stack((ends - lengths, ends), axis=1))
 
     def truncate(
         self,
@@ -760,30 +727,32 @@ class Tokenizer:
         encoder, policy = self._asked(allowed_special, on_special)
         content = utf8_of(text)
         policy.refuse_forbidden(text)
-        if isinstance(encoder, PlacingEncoder) and not isinstance(encoder, PreparedEncoder):
+        if isinstance(encoder, encoding.PlacingEncoder) and not isinstance(
+            encoder, encoding.PreparedEncoder
+        ):
 
             def count(prefix: bytes) -> int:
                 return len(self._ids_of(prefix, allowed_special, "text"))
 
             placed = _placed(encoder, content, policy)
             prefix = longest_prefix_of_words(content, max_tokens, placed, count)
-            return beginning_of(text, len(prefix))
+            return encoding.beginning_of(text, len(prefix))
 
         def ends_of(part: bytes) -> NDArray[np.int64]:
-            if isinstance(encoder, PreparedEncoder):
+            if isinstance(encoder, encoding.PreparedEncoder):
                 return _placed(encoder, part, policy).places[:, 1]
             return np.cumsum(self._pieces.lengths(self._ids_of(part, allowed_special, "text")))
 
         longest = self._pieces.longest
-        if isinstance(encoder, PreparedEncoder) and encoder.takes_white_space:
+        if isinstance(encoder, encoding.PreparedEncoder) and encoder.takes_white_space:
             longest = len(content)
         allowed = tuple(token.encode() for token in policy.allowed)
         cuts = Cuts(pairs=self.spec.pattern.cut_pairs, special_tokens=allowed)
         cuts = encoder.cuts_of_files(cuts)
-        prefix = longest_prefix(content, max_tokens, ends_of, longest, cuts)
-        return beginning_of(text, len(prefix))
+        prefix = encoding.longest_prefix(content, max_tokens, ends_of, longest, cuts)
+        return encoding.beginning_of(text, len(prefix))
 
-    def explain(self, text: str) -> list[ExplainedPreToken]:
+    def explain(self, text: str) -> list[encoding.ExplainedPreToken]:
         """For each pre-token of ``text`` the merges that fired, in their order, and its ids.
 
         The ids joined are those of `encode`. For people: slow, and made for texts they can read.
@@ -792,15 +761,17 @@ class Tokenizer:
             WrongKind: ``text`` is not a string.
         """
         content, explainer, encoder = utf8_of(text), self.explainer, self.encoder
-        if not isinstance(encoder, PreparedEncoder):
+        if not isinstance(encoder, encoding.PreparedEncoder):
             return explainer.explain(content)
-        explained, begin = list[ExplainedPreToken](), 0
+        explained, begin = list[encoding.ExplainedPreToken](), 0
         for piece, id_, added in encoder.prepared(content):
             explained += explainer.explain(piece, begin)
             begin += len(piece)
             if id_ >= 0:
                 tokens = (self.spec.vocab[id_],)
-                explained.append(ExplainedPreToken(added, begin, (), (id_,), tokens, whole=True))
+                explained.append(
+                    encoding.ExplainedPreToken(added, begin, (), (id_,), tokens, whole=True)
+                )
                 begin += len(added)
         return explained
 
@@ -814,7 +785,9 @@ class Tokenizer:
         """
         return self._decoder.decode(ids)
 
-    def decode(self, ids: Iterable[int] | NDArray[Any], errors: OnInvalid = "replace") -> str:
+    def decode(
+        self, ids: Iterable[int] | NDArray[Any], errors: encoding.OnInvalid = "replace"
+    ) -> str:
         """The text of token ids.
 
         Args:
@@ -830,7 +803,7 @@ class Tokenizer:
         return (self._made_decoder or self._decoder).text(ids, errors)
 
     def decode_batch(
-        self, batch: Iterable[Iterable[int] | NDArray[Any]], errors: OnInvalid = "replace"
+        self, batch: Iterable[Iterable[int] | NDArray[Any]], errors: encoding.OnInvalid = "replace"
     ) -> list[str]:
         """The text of each of many sequences of ids, as `decode` gives it.
 
@@ -845,7 +818,7 @@ class Tokenizer:
             )
         return [self.decode(ids, errors) for ids in batch]
 
-    def decode_stream(self, errors: OnInvalid = "replace") -> DecodeStream:
+    def decode_stream(self, errors: encoding.OnInvalid = "replace") -> encoding.DecodeStream:
         """Text from ids that come one at a time, as from a model; see `DecodeStream`.
 
         Raises:
@@ -972,10 +945,10 @@ class Tokenizer:
             return np.array(self.encode(text, allowed_special), np.uint32)
         content = text if isinstance(text, bytes) else utf8_of(text)
         if usual:
-            return encode_long(self.encoder, content, self._cutting, threads, unchecked)
+            return encoding.encode_long(self.encoder, content, self._cutting, threads, unchecked)
         encoder, policy = self._asked(allowed_special, on_special)
         if not policy.allowed and not policy.forbidden:
-            return encode_long(encoder, content, self._cutting, threads, unchecked)
+            return encoding.encode_long(encoder, content, self._cutting, threads, unchecked)
         whole = Text.of(content)
         if unchecked:
             refuse_invalid_utf8(whole)
@@ -989,13 +962,13 @@ class Tokenizer:
 
     def _asked(
         self, allowed_special: AllowedSpecial | None, on_special: OnSpecial
-    ) -> tuple[Encoder, SpecialPolicy]:
+    ) -> tuple[encoding.Encoder, SpecialPolicy]:
         """The encoder of a call, and the special tokens at which its text is cut first."""
         allowed = self._default if allowed_special is None else allowed_special
         policy = self._policies.of(allowed, on_special)
         if not self._finds_special:
             return self.encoder, policy
-        finding = encoder_finding(self.spec, self.encoder, policy.allowed)
+        finding = encoding.encoder_finding(self.spec, self.encoder, policy.allowed)
         return finding, replace(policy, allowed={})
 
     @cached_property
@@ -1003,9 +976,9 @@ class Tokenizer:
         return SpecialPolicies(self.spec.special_tokens)
 
     @property
-    def _parted(self) -> LegalCuts | None:
+    def _parted(self) -> encoding.LegalCuts | None:
         """Between which characters ids are independent of each other; None where nobody knows."""
-        if isinstance(self.encoder, PartingEncoder):
+        if isinstance(self.encoder, encoding.PartingEncoder):
             return self.encoder.legal_cuts
         if self.words is not None and self.words.marks is not None:
             return self.words.marks.breaks
@@ -1015,17 +988,17 @@ class Tokenizer:
     def _cutting(self) -> SplitPattern | None:
         """Says where ids on both sides of a cut are independent; None where they never are."""
         marked = self.words is not None and self.words.marks is not None
-        prepared = self._finds_special or isinstance(self.encoder, PreparedEncoder)
+        prepared = self._finds_special or isinstance(self.encoder, encoding.PreparedEncoder)
         return None if marked or prepared else self.spec.pattern
 
     @cached_property
-    def explainer(self) -> Explainer:
+    def explainer(self) -> encoding.Explainer:
         """Shows how texts and single tokens came about, by merges of bytes.
 
         Raises:
             InvalidOption: this tokenizer follows another algorithm.
         """
-        return Explainer(
+        return encoding.Explainer(
             self.spec.byte_ids,
             self.byte_pairs.merge_ids,
             self.spec.ids,
@@ -1034,7 +1007,9 @@ class Tokenizer:
         )
 
 
-def _placed(words: PlacingEncoder, content: bytes, policy: SpecialPolicy) -> PlacedIds:
+def _placed(
+    words: encoding.PlacingEncoder, content: bytes, policy: SpecialPolicy
+) -> encoding.PlacedIds:
     whole = Text.of(content)
     return words.placed(whole, *spans_between(whole, 0, whole.size, policy))
 

@@ -133,7 +133,7 @@ class Request(BaseModel):
             WrongKind, InvalidOption: it is of another type, or not one of a few.
         """
         alone = name in cls.one_for_many and isinstance(value, str)
-        plain = (value,) if alone else _as_plain(value)
+        plain = (value,) if alone else _as_plain(name, value)
         known = _types_of(cls).get(name)
         if known is None or (isinstance(plain, str) and plain == cls.words_for.get(name)):
             return plain
@@ -176,7 +176,7 @@ def _typed(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _as_plain(value: Any) -> Any:
+def _as_plain(name: str, value: Any) -> Any:
     """Paths as text and rows as tuples, which is what requests hold; numbers of NumPy as Python's.
 
     Raises:
@@ -185,9 +185,9 @@ def _as_plain(value: Any) -> Any:
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, (list, tuple, Iterator)):
-        return tuple(map(_as_plain, value))
+        return tuple(_as_plain(name, one) for one in value)
     if isinstance(value, Integral) and not isinstance(value, bool):
-        return checks.whole_number("a number", value)
+        return checks.whole_number(name, value)
     if isinstance(value, Real) and not isinstance(value, (bool, float)):
         return float(value)
     return value

@@ -19,23 +19,7 @@ from io import BytesIO
 from itertools import islice
 from typing import Any, Protocol
 
-from bpeline.tokenizer_core.corpus.file_kinds import (
-    ACCEPTED,
-    ANNEX_POINTER,
-    HEAD_BYTES,
-    LFS_POINTER,
-    TAR,
-    Compression,
-    Format,
-    compression_of,
-    format_of,
-    is_encoding,
-    is_included,
-    is_source_code,
-    is_utf8,
-    other_than_text,
-    typed,
-)
+from bpeline.tokenizer_core.corpus import file_kinds
 from bpeline.tokenizer_core.errors import CorpusError, InvalidUtf8, UnreadableSource
 
 DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError)
@@ -44,7 +28,12 @@ _XZ_MEMORY = 512 << 20  # `xz -9` needs 65 MiB
 _GZIP_ONLY = 31  # of zlib: a header and a check sum of gzip's
 
 HEAD = 1 << 20  # bytes that are looked at; bzip2 gives nothing before 900 kB of its text
-_COMPRESSED: dict[str, Compression] = {"gzip": "gz", "Zstandard": "zst", "bzip2": "bz2", "xz": "xz"}
+_COMPRESSED: dict[str, file_kinds.Compression] = {
+    "gzip": "gz",
+    "Zstandard": "zst",
+    "bzip2": "bz2",
+    "xz": "xz",
+}
 _ARROW_STREAM = b"\xff\xff\xff\xff"  # before each message, and the first is a schema
 _SEPARATED = {",": ".csv", "\t": ".tsv"}
 _FEW = 8  # bytes that tell nothing: what stands at the begin of a compressed file is shorter
@@ -53,10 +42,10 @@ _ACCEPTED = (
     "text, JSON lines, JSON, or CSV and TSV with a line that names the columns, all also "
     "compressed (gz, zst, bz2, xz); Parquet; Arrow"
 )
-_FORMATS: dict[str, Format] = {
+_FORMATS: dict[str, file_kinds.Format] = {
     ".txt": "text", ".jsonl": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "tsv",
 }  # fmt: skip
-_NAMED: dict[Format | Compression, str] = {
+_NAMED: dict[file_kinds.Format | file_kinds.Compression, str] = {
     "text": "text", "jsonl": "JSON lines", "json": "JSON", "csv": "CSV", "tsv": "TSV",
     "parquet": "Parquet", "counts": "Parquet", "arrow": "Arrow",
     "gz": "gzip", "zst": "Zstandard", "bz2": "bzip2", "xz": "xz",
@@ -66,9 +55,9 @@ _EXTENSIONS = {"Parquet": ".parquet", "Arrow": ".arrow"} | {
 }
 # What to type, as `typed` takes it, about a file that is not what its name says.
 _ADVICE = {
-    LFS_POINTER: "git lfs pull",
-    ANNEX_POINTER: "git annex get {path}",
-    TAR: "mkdir {path}.d && tar -xf {path} -C {path}.d",
+    file_kinds.LFS_POINTER: "git lfs pull",
+    file_kinds.ANNEX_POINTER: "git annex get {path}",
+    file_kinds.TAR: "mkdir {path}.d && tar -xf {path} -C {path}.d",
     "zip": "unzip {path} -d {path}.d",
     "text": "{read} > {path}.txt",
 } | {kind: f"{{read}} > {{path}}{extension}" for kind, extension in _EXTENSIONS.items()}
@@ -207,7 +196,10 @@ def decompressed(read: Callable[[int], bytes], kind: CompressionFormat) -> Itera
 
 
 def refuse_other_content(
-    path: str, reads_as: Format | Compression, head: bytes, within: Compression | None = None
+    path: str,
+    reads_as: file_kinds.Format | file_kinds.Compression,
+    head: bytes,
+    within: file_kinds.Compression | None = None,
 ) -> None:
     """Refuse a file that begins as something else than its name says.
 
@@ -219,18 +211,18 @@ def refuse_other_content(
         UnreadableSource: it is something else.
     """
     named = _NAMED[reads_as]
-    kind = other_than_text(head, named=True)
+    kind = file_kinds.other_than_text(head, named=True)
     if named in _EXTENSIONS:
-        kind = kind or ("text" if len(head) > _FEW and is_utf8(head) else "binary")
+        kind = kind or ("text" if len(head) > _FEW and file_kinds.is_utf8(head) else "binary")
         if kind == "binary":  # its own reader says what is wrong
             return
     if kind not in ("", named):
-        says = named if format_of(path) or named in _EXTENSIONS else ""
+        says = named if file_kinds.format_of(path) or named in _EXTENSIONS else ""
         raise other_content(path, says, kind, within)
 
 
 def other_content(
-    path: str, named: str, kind: str, compression: Compression | None = None
+    path: str, named: str, kind: str, compression: file_kinds.Compression | None = None
 ) -> CorpusError:
     """The refusal of a file whose name and whose first bytes say different things.
 
@@ -241,39 +233,41 @@ def other_content(
     """
     where = f" within {COMPRESSIONS[compression].name}" if compression else ""
     begins = f"begins as {kind}{where} does" if kind + where != "binary" else "is binary"
-    if is_encoding(kind):
+    if file_kinds.is_encoding(kind):
         convert = f"{{read}} | iconv -f {kind} -t UTF-8 > {{utf8}}"
         return InvalidUtf8(
             f"{path} is not UTF-8 at byte 0: it {begins}",
             "text in UTF-8",
-            typed(convert, path, compression),
+            file_kinds.typed(convert, path, compression),
         )
     says = f"its name says {named}" if named else "its name does not say how to read it"
     advice = "name a file of text, or give this one the extension of what it is"
     return UnreadableSource(
         f"{path} {begins}, and {says}",
-        "a name that says what the file holds" if named else f"accepted are {ACCEPTED}",
-        typed(_ADVICE[kind], path, compression) if kind in _ADVICE else advice,
+        "a name that says what the file holds" if named else f"accepted are {file_kinds.ACCEPTED}",
+        file_kinds.typed(_ADVICE[kind], path, compression) if kind in _ADVICE else advice,
     )
 
 
 def content_of(
     name: str, include: tuple[str, ...], read: Callable[[int], bytes]
-) -> tuple[Format, str]:
+) -> tuple[file_kinds.Format, str]:
     """What a file holds, and what else it is if it is no text; opened where its name does not say.
 
     A file whose name does say it is looked at when it is opened to be read.
     """
-    format = format_of(name)
+    format = file_kinds.format_of(name)
     if format is not None:
         return format, ""
-    if is_source_code(name) or is_included(name, include):
-        is_compressed = compression_of(name) is not None
-        return "text", "" if is_compressed else other_than_text(read(HEAD_BYTES))
+    if file_kinds.is_source_code(name) or file_kinds.is_included(name, include):
+        is_compressed = file_kinds.compression_of(name) is not None
+        return "text", "" if is_compressed else file_kinds.other_than_text(
+            read(file_kinds.HEAD_BYTES)
+        )
     return format_by_content(read(HEAD), name)
 
 
-def format_by_content(head: bytes, name: str) -> tuple[Format, str]:
+def format_by_content(head: bytes, name: str) -> tuple[file_kinds.Format, str]:
     """What a file holds whose name does not say it, and what it is instead, if it is no text.
 
     Args:
@@ -281,10 +275,12 @@ def format_by_content(head: bytes, name: str) -> tuple[Format, str]:
         name: for its compression.
     """
     within, compression, kind = _unpacked(head)
-    if compression != compression_of(name):  # without the one of its name it cannot be opened
-        return "text", "" if compression is None else other_than_text(head)
+    if compression != file_kinds.compression_of(
+        name
+    ):  # without the one of its name it cannot be opened
+        return "text", "" if compression is None else file_kinds.other_than_text(head)
     if kind:
-        return "text", "" if is_encoding(kind) else kind  # refused when it is read
+        return "text", "" if file_kinds.is_encoding(kind) else kind  # refused when it is read
     return _FORMATS[_extension_of_text(within, None)], ""
 
 
@@ -318,7 +314,7 @@ def extension_for(head: bytes, text_field: str | None) -> str:
         return ".arrow"
     if kind:
         where = f" within {COMPRESSIONS[compression].name}" if compression else ""
-        convert = f": `… | iconv -f {kind} -t UTF-8 | …`" if is_encoding(kind) else ""
+        convert = f": `… | iconv -f {kind} -t UTF-8 | …`" if file_kinds.is_encoding(kind) else ""
         raise UnreadableSource(
             f"standard input begins as {kind}{where} does",
             _ACCEPTED,
@@ -396,13 +392,13 @@ def _refuse_without(record: Mapping[str, Any], text_field: str | None) -> None:
     )
 
 
-def _unpacked(head: bytes) -> tuple[bytes, Compression | None, str]:
+def _unpacked(head: bytes) -> tuple[bytes, file_kinds.Compression | None, str]:
     """What the beginning of a file says after decompression, by what, and what else than text.
 
     `HEAD` bytes of it at most or a little more, up to where it is damaged, which is for its reader
     to say.
     """
-    compression = _COMPRESSED.get(kind := other_than_text(head))
+    compression = _COMPRESSED.get(kind := file_kinds.other_than_text(head))
     if compression is None:
         return head, None, kind
     said = bytearray()
@@ -411,7 +407,7 @@ def _unpacked(head: bytes) -> tuple[bytes, Compression | None, str]:
             said += block
             if len(said) >= HEAD:
                 break
-    return bytes(said), compression, other_than_text(bytes(said))
+    return bytes(said), compression, file_kinds.other_than_text(bytes(said))
 
 
 def likely_encoding(content: bytes, at: int) -> tuple[str, str]:

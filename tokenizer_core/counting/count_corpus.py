@@ -16,24 +16,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core import checks
-from bpeline.tokenizer_core.corpus import (
-    AnyPath,
-    ChunkGroup,
-    Reading,
-    SmallFiles,
-    Source,
-    SourceFile,
-    Work,
-    documents_between,
-    find_source_files,
-    plan_chunk_groups,
-    read_alike_together,
-    read_chunks,
-    sources_of,
-    with_small_together,
-    without_copies,
-)
+from bpeline.tokenizer_core import checks, corpus
 from bpeline.tokenizer_core.counting.document_stream import (
     Duplicates,
     digest_documents,
@@ -88,7 +71,7 @@ class FilesCounted:
 
 
 def count_words(
-    paths: AnyPath | Iterable[AnyPath] | Iterable[Any],
+    paths: corpus.AnyPath | Iterable[corpus.AnyPath] | Iterable[Any],
     pattern: str | SplitPattern = "gpt2",
     special_tokens: Collection[str] = (),
     workers: int | None = None,
@@ -159,17 +142,17 @@ def count_words(
             sentences=sentences,
             on_progress=on_progress,
         )
-    reading = Reading(
+    reading = corpus.Reading(
         SplitPattern.parse(pattern).within_named(sentences),
         tuple(checks.texts("special_tokens", special_tokens, ordered=False)),
         invalid_utf8,
         text_field,
         text_form=text_form,
     )
-    sources = sources_of(paths)
+    sources = corpus.sources_of(paths)
     workers = thread_count(workers, "workers")
     try:
-        files = find_source_files(sources)
+        files = corpus.find_source_files(sources)
     except MissingSource as error:
         advice = f"{error.next_step}; a list of texts is counted by count_texts([…])"
         raise MissingSource(error.happened, error.accepted, advice) from error
@@ -200,7 +183,9 @@ def count_words(
 
 def _paths_or_texts(given: Any) -> tuple[Any, Iterable[Any] | None]:
     """What names files, or else texts."""
-    if isinstance(given, str | bytes | os.PathLike | Source) or not isinstance(given, Iterable):
+    if isinstance(given, str | bytes | os.PathLike | corpus.Source) or not isinstance(
+        given, Iterable
+    ):
         return given, None
     if isinstance(given, list | tuple | set | frozenset):
         texts = any(isinstance(one, Mapping | list | tuple) for one in given)
@@ -210,7 +195,7 @@ def _paths_or_texts(given: Any) -> tuple[Any, Iterable[Any] | None]:
     items = iter(given)
     first = next(items, "")
     everything = chain((first,), items)
-    if isinstance(first, os.PathLike | Source):
+    if isinstance(first, os.PathLike | corpus.Source):
         return list(everything), None
     if isinstance(first, str | bytes) and 0 < len(first) < _LONGEST_PATH and os.path.exists(first):
         raise InvalidOption(
@@ -261,8 +246,8 @@ def threads_would_wait(size: int, files: int, pattern: SplitPattern) -> bool:
 
 
 def _with_small_last(
-    numbered: list[tuple[int, Work]], chunk_bytes: int, workers: int
-) -> list[tuple[int, Work]]:
+    numbered: list[tuple[int, corpus.Work]], chunk_bytes: int, workers: int
+) -> list[tuple[int, corpus.Work]]:
     """Work on plain files, of which the last groups are cut into chunks, and the last of these
     smaller.
 
@@ -273,33 +258,35 @@ def _with_small_last(
         numbered[-workers:] = [
             (stretch, piece)
             for stretch, work in numbered[-workers:]
-            for piece in (_pieces(work, size) if isinstance(work, ChunkGroup) else [work])
+            for piece in (_pieces(work, size) if isinstance(work, corpus.ChunkGroup) else [work])
         ]
     return numbered
 
 
-def _pieces(group: ChunkGroup, size: int) -> Iterator[ChunkGroup]:
+def _pieces(group: corpus.ChunkGroup, size: int) -> Iterator[corpus.ChunkGroup]:
     last = group.file.size if group.end is None else group.end
     for begin in range(group.begin, last, size):
         end = min(begin + size, last)
-        yield ChunkGroup(group.file, begin, end if end < group.file.size else None, group.uncut)
+        yield corpus.ChunkGroup(
+            group.file, begin, end if end < group.file.size else None, group.uncut
+        )
 
 
-def _stretches(pieces: Iterable[Work]) -> tuple[list[tuple[int, Work]], list[int]]:
+def _stretches(pieces: Iterable[corpus.Work]) -> tuple[list[tuple[int, corpus.Work]], list[int]]:
     """Work with the number of the stretch its positions count in; the length of each stretch.
 
     A stretch is a file, or a part of one that has parts, or several small files; 0 while its length
     is not known.
     """
-    numbered: list[tuple[int, Work]] = []
+    numbered: list[tuple[int, corpus.Work]] = []
     lengths: list[int] = []
     before = None
     for work in pieces:
-        if not isinstance(work, ChunkGroup):
+        if not isinstance(work, corpus.ChunkGroup):
             lengths.append(sum(file.size for file in work))
         elif work.file is not before or work.file.has_parts:
             lengths.append(0 if work.file.is_streamed else work.file.size)
-        before = work.file if isinstance(work, ChunkGroup) else None
+        before = work.file if isinstance(work, corpus.ChunkGroup) else None
         numbered.append((len(lengths) - 1, work))
     return numbered, lengths
 
@@ -373,17 +360,17 @@ class _FilesCounting:
 
     def __init__(
         self,
-        files: Sequence[SourceFile],
-        reading: Reading,
+        files: Sequence[corpus.SourceFile],
+        reading: corpus.Reading,
         chunk_bytes: int,
         copies: Duplicates | None,
         progress: _FilesProgress,
     ) -> None:
-        groups = plan_chunk_groups(files, chunk_bytes)
+        groups = corpus.plan_chunk_groups(files, chunk_bytes)
         # Copies are known by their file.
-        alone = copies is not None or not read_alike_together(reading)
+        alone = copies is not None or not corpus.read_alike_together(reading)
         self._work, lengths = _stretches(
-            groups if alone else with_small_together(groups, chunk_bytes)
+            groups if alone else corpus.with_small_together(groups, chunk_bytes)
         )
         self._reading, self._chunk_bytes = reading, chunk_bytes
         self._copies, self._progress = copies, progress
@@ -447,7 +434,7 @@ class _FilesCounting:
         while (number := self._take()) is not None:
             stretch, work = self._work[number]
             try:
-                if isinstance(work, ChunkGroup):
+                if isinstance(work, corpus.ChunkGroup):
                     self._count_group(number, stretch, work, counter, memory)
                 else:
                     self._count_together(stretch, work, counter, memory)
@@ -456,11 +443,16 @@ class _FilesCounting:
                 self._fail(number)
 
     def _count_group(
-        self, number: int, stretch: int, group: ChunkGroup, counter: TextCounter, memory: Reused
+        self,
+        number: int,
+        stretch: int,
+        group: corpus.ChunkGroup,
+        counter: TextCounter,
+        memory: Reused,
     ) -> None:
         """Count the chunks of a group, one after the other while they are wanted."""
         reading, origin = self._reading, stretch << self._byte_bits
-        chunks = read_chunks(
+        chunks = corpus.read_chunks(
             group,
             reading,
             self._chunk_bytes,
@@ -471,10 +463,10 @@ class _FilesCounting:
         for chunk, text in chunks:
             if number >= self._failed:
                 return
-            documents, _ = documents_between(text, reading.special_bytes)
+            documents, _ = corpus.documents_between(text, reading.special_bytes)
             if self._copies is not None:
                 copies = self._copies.within(group.file.path, chunk.ordinal)
-                documents = without_copies(documents, copies)
+                documents = corpus.without_copies(documents, copies)
             begin, end = origin + chunk.begin, origin + chunk.end
             counter.count(text.text, documents, text.anchors, begin, end)
             del text  # before the next chunk is read
@@ -483,11 +475,11 @@ class _FilesCounting:
             self._progress.add(chunk.spent)
 
     def _count_together(
-        self, stretch: int, files: Sequence[SourceFile], counter: TextCounter, memory: Reused
+        self, stretch: int, files: Sequence[corpus.SourceFile], counter: TextCounter, memory: Reused
     ) -> None:
         """Count small files, which follow each other in their stretch."""
         with self._reading_small:  # threads would wait for each other at each file
-            small = SmallFiles.read(files, self._reading, memory)
+            small = corpus.SmallFiles.read(files, self._reading, memory)
         documents, _ = small.documents(self._reading)
         begins = small.edges[:, 0]
         anchors = np.column_stack((begins, begins - np.arange(len(begins))))

@@ -21,20 +21,7 @@ from bpeline.tokenizer_core.kernels.merging import merge_sources, merge_state, m
 from bpeline.tokenizer_core.kernels.merging.merge_sources import MASK, Choice, Sources
 from bpeline.tokenizer_core.kernels.merging.merge_state import MergeState
 from bpeline.tokenizer_core.kernels.tables import pair_tables
-from bpeline.tokenizer_core.merging.merge_engine import (
-    MOST_COUNTED,
-    SymbolWords,
-    check_bounds,
-    exact_dot,
-    grown,
-    laid_out,
-    limits_for,
-    spelled,
-    with_first_pairs,
-    with_more_pairs,
-    with_more_tokens,
-    without_pairs,
-)
+from bpeline.tokenizer_core.merging import merge_engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,40 +79,40 @@ class ParityEngine:
 
     def __init__(
         self,
-        languages: Sequence[SymbolWords],
+        languages: Sequence[merge_engine.SymbolWords],
         rule: ParityRule,
         *,
-        development: Sequence[SymbolWords] | None = None,
+        development: Sequence[merge_engine.SymbolWords] | None = None,
         tie_break: str,
         min_count: int,
         max_length: int | None = None,
         given: int = 0,
     ) -> None:
         several = [*languages, *(development or ())]
-        check_bounds(*several)
-        before = [exact_dot(words.counts, np.diff(words.offsets)) for words in several]
-        if max(before) > MOST_COUNTED:
+        merge_engine.check_bounds(*several)
+        before = [merge_engine.exact_dot(words.counts, np.diff(words.offsets)) for words in several]
+        if max(before) > merge_engine.MOST_COUNTED:
             raise CorpusError(
                 f"the words of a language hold {max(before)} symbols, counted as often as they "
                 "occur",
-                f"Σ count · length may be at most {MOST_COUNTED}",
+                f"Σ count · length may be at most {merge_engine.MOST_COUNTED}",
                 "divide all counts of that language by the same number",
             )
         self._base_tokens = languages[0].base_tokens
         self.base = len(self._base_tokens)
         self._rule, self._given = rule, given
 
-        self._limits = limits_for(
+        self._limits = merge_engine.limits_for(
             tie_break, min_count, max_length, self.base, free_application=True
         )
-        shared, starts = laid_out(several, self._limits.order)
+        shared, starts = merge_engine.laid_out(several, self._limits.order)
         # The pairs of each, and at the end, while it is needed, those of all together.
         self._sets = [
-            with_first_pairs(shared, self._limits, begin, end + 1)
+            merge_engine.with_first_pairs(shared, self._limits, begin, end + 1)
             for begin, end in pairwise(starts.tolist())
         ]
         self._state = shared._replace(noted=max((one.noted for one in self._sets), key=np.size))
-        self._sets.append(without_pairs(shared, 0))
+        self._sets.append(merge_engine.without_pairs(shared, 0))
         tokens = len(shared.token_lengths)
         self._sources = Sources(
             sets=np.stack([_described(one) for one in self._sets]),
@@ -168,7 +155,7 @@ class ParityEngine:
 
     def token(self, token: int) -> bytes:
         """The bytes of a token."""
-        return spelled(token, self._base_tokens, self.learned)
+        return merge_engine.spelled(token, self._base_tokens, self.learned)
 
     def learn(self, goal: int) -> bool:
         """Learn merges until there are ``goal``; False when no further pair may be merged."""
@@ -199,7 +186,7 @@ class ParityEngine:
             if status == merge_step.NEEDS_TOKENS:
                 self._make_room_for_tokens()
             elif status == merge_step.NEEDS_PAIRS:
-                self._put(number, with_more_pairs(self._sets[number]))
+                self._put(number, merge_engine.with_more_pairs(self._sets[number]))
         return True
 
     def _stage_until(self) -> int | None:
@@ -217,7 +204,7 @@ class ParityEngine:
     def _enter(self, stage: int, pairs_of_all: int) -> None:
         if self._stage != stage:
             self._stage = stage
-            self._put(-1, without_pairs(self._state, pairs_of_all))
+            self._put(-1, merge_engine.without_pairs(self._state, pairs_of_all))
             merge_sources.enter_stage(self._state, self._limits, self._sources, self._choice, stage)
 
     def _put(self, number: int, arrays: MergeState) -> None:
@@ -226,11 +213,12 @@ class ParityEngine:
 
     def _make_room_for_tokens(self) -> None:
         known = len(self._state.token_lengths)
-        self._state = with_more_tokens(self._state)
+        self._state = merge_engine.with_more_tokens(self._state)
         holders, servants = self._sources.holders, self._sources.servants
         tokens = len(self._state.token_lengths)
         self._sources = self._sources._replace(
-            holders=grown(holders, known, tokens), servants=grown(servants, known, tokens)
+            holders=merge_engine.grown(holders, known, tokens),
+            servants=merge_engine.grown(servants, known, tokens),
         )
         self._sources.holders[known:] = 0
 
