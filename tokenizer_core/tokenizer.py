@@ -624,9 +624,7 @@ class Tokenizer:
             allowed_special,
         )
         layout, files = shard_format(format), find_source_files(sources_of(paths))
-        job = ShardJob(
-            made, files, shard_place(out), layout, shard_bytes, on_shard, on_progress
-        )
+        job = ShardJob(made, files, shard_place(out), layout, shard_bytes, on_shard, on_progress)
         return job.run(threads)
 
     def encode_files_to_numpy(
