@@ -16,6 +16,13 @@ from bpeline.tokenizer_core import checks, encoding
 from bpeline.tokenizer_core.companions import coders_of
 from bpeline.tokenizer_core.corpus import AnyPath, find_source_files, sources_of
 from bpeline.tokenizer_core.counting import WordCounts
+from bpeline.tokenizer_core.encoding import (
+    DecodeStream,
+    EncodingWithOffsets,
+    ExplainedPreToken,
+    OnInvalid,
+    Side,
+)
 from bpeline.tokenizer_core.errors import InvalidOption, UnknownToken, WrongKind
 from bpeline.tokenizer_core.kernels.memory.python_objects import listed
 from bpeline.tokenizer_core.processors import thread_count
@@ -475,8 +482,8 @@ class Tokenizer:
         *,
         pad_id: int,
         pad_to: int | None = None,
-        pad_side: encoding.Side = "right",
-        cut_side: encoding.Side = "right",
+        pad_side: Side = "right",
+        cut_side: Side = "right",
         threads: int | None = None,
         allowed_special: AllowedSpecial | None = None,
         on_special: OnSpecial = "text",
@@ -681,7 +688,7 @@ class Tokenizer:
         text: str,
         allowed_special: AllowedSpecial | None = None,
         on_special: OnSpecial = "text",
-    ) -> encoding.EncodingWithOffsets:
+    ) -> EncodingWithOffsets:
         """Token ids of ``text``, and where in the text each of them stands.
 
         Byte offsets lie end to end and cover the text. A token may hold a part of a character
@@ -750,7 +757,7 @@ class Tokenizer:
         prefix = encoding.longest_prefix(content, max_tokens, ends_of, longest, cuts)
         return encoding.beginning_of(text, len(prefix))
 
-    def explain(self, text: str) -> list[encoding.ExplainedPreToken]:
+    def explain(self, text: str) -> list[ExplainedPreToken]:
         """For each pre-token of ``text`` the merges that fired, in their order, and its ids.
 
         The ids joined are those of `encode`. For people: slow, and made for texts they can read.
@@ -761,15 +768,13 @@ class Tokenizer:
         content, explainer, encoder = utf8_of(text), self.explainer, self.encoder
         if not isinstance(encoder, encoding.PreparedEncoder):
             return explainer.explain(content)
-        explained, begin = list[encoding.ExplainedPreToken](), 0
+        explained, begin = list[ExplainedPreToken](), 0
         for piece, id_, added in encoder.prepared(content):
             explained += explainer.explain(piece, begin)
             begin += len(piece)
             if id_ >= 0:
                 tokens = (self.spec.vocab[id_],)
-                explained.append(
-                    encoding.ExplainedPreToken(added, begin, (), (id_,), tokens, whole=True)
-                )
+                explained.append(ExplainedPreToken(added, begin, (), (id_,), tokens, whole=True))
                 begin += len(added)
         return explained
 
@@ -783,9 +788,7 @@ class Tokenizer:
         """
         return self._decoder.decode(ids)
 
-    def decode(
-        self, ids: Iterable[int] | NDArray[Any], errors: encoding.OnInvalid = "replace"
-    ) -> str:
+    def decode(self, ids: Iterable[int] | NDArray[Any], errors: OnInvalid = "replace") -> str:
         """The text of token ids.
 
         Args:
@@ -801,7 +804,7 @@ class Tokenizer:
         return (self._made_decoder or self._decoder).text(ids, errors)
 
     def decode_batch(
-        self, batch: Iterable[Iterable[int] | NDArray[Any]], errors: encoding.OnInvalid = "replace"
+        self, batch: Iterable[Iterable[int] | NDArray[Any]], errors: OnInvalid = "replace"
     ) -> list[str]:
         """The text of each of many sequences of ids, as `decode` gives it.
 
@@ -816,7 +819,7 @@ class Tokenizer:
             )
         return [self.decode(ids, errors) for ids in batch]
 
-    def decode_stream(self, errors: encoding.OnInvalid = "replace") -> encoding.DecodeStream:
+    def decode_stream(self, errors: OnInvalid = "replace") -> DecodeStream:
         """Text from ids that come one at a time, as from a model; see `DecodeStream`.
 
         Raises:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core import checks, corpus
+from bpeline.tokenizer_core.corpus import AnyPath
 from bpeline.tokenizer_core.counting.document_stream import (
     Duplicates,
     digest_documents,
@@ -71,7 +72,7 @@ class FilesCounted:
 
 
 def count_words(
-    paths: corpus.AnyPath | Iterable[corpus.AnyPath] | Iterable[Any],
+    paths: AnyPath | Iterable[AnyPath] | Iterable[Any],
     pattern: str | SplitPattern = "gpt2",
     special_tokens: Collection[str] = (),
     workers: int | None = None,

@@ -42,6 +42,7 @@ from bpeline.tokenizer_core.errors import (
 from bpeline.tokenizer_core.shards.shard_formats import sha256_of
 from bpeline.tokenizer_core.urls import is_url, local_name
 
+_MOST = 1 << 48  # bytes, ids or documents of a shard: sums of them fit in 64 bits
 _PREFIX = "bpeline-shards-"
 _MAKING_SECONDS = 60.0  # a younger directory may be one that is not locked yet
 
@@ -466,7 +467,7 @@ def _holds(value: Any, record: type, texts: Sequence[str], counts: Sequence[str]
         isinstance(value, dict)
         and value.keys() == {field.name for field in fields(record)}
         and all(isinstance(value[field], str) for field in texts)
-        and all(type(value[field]) is int and value[field] >= 0 for field in counts)
+        and all(type(value[field]) is int and 0 <= value[field] < _MOST for field in counts)
         and bool(value["name"])
         and not set(value["name"]) & set("/\\\0")
     )
