@@ -341,7 +341,9 @@ def _checked_table(
         return check_table(vocab, merges, special_tokens, frozenset())
     if pipeline.shown or not isinstance(merges, MergeList):
         return None
-    if not np.isin([token.id for token in pipeline.added_tokens], vocab.ids).all():
+    # Of a type of their own: of an empty list NumPy makes floats, and searches all ids for them.
+    added = np.array([token.id for token in pipeline.added_tokens], np.int64)
+    if not np.isin(added, vocab.ids).all():
         return None
     hidden = pipeline.hidden(_made_by(vocab, merges, pipeline))
     return check_table(vocab, merges, special_tokens, hidden, may_lack_bytes=True)
