@@ -34,10 +34,10 @@ FLOORS = {
     "tokenizer_core": (
         ("redaction",),
         ("errors",),
-        ("address_space", "cache_directory"),
-        ("another_python", "checks", "kernels", "records"),
-        ("bounded_files", "durable_files", "optional_libraries", "processors", "tables", "text",
-         "urls"),
+        ("cache_directory", "checks"),
+        ("another_python", "machine", "records"),
+        ("kernels",),
+        ("bounded_files", "durable_files", "optional_libraries", "tables", "text", "urls"),
         ("digests",),
         ("remote_files", "worker_processes"),
         ("splitting",),
@@ -342,7 +342,7 @@ def test_the_environment_is_read_in_named_places_only() -> None:
         "registry/serving/lifeline.py",  # what a service's parent says
         "registry/serving/served.py",  # the same of the password
         SERVES_MLFLOW,  # hands it on to MLflow's application
-        "tokenizer_core/address_space.py",  # sets it for libraries and child processes
+        "tokenizer_core/machine.py",  # sets it for libraries and child processes
         "tokenizer_core/cache_directory.py",
         "tokenizer_core/kernels/compiling/compilation.py",
         "tokenizer_core/redaction.py",  # the secrets among it, to hide them
@@ -525,7 +525,7 @@ MAY_READ = {
     "tokenizer_core/bounded_files.py": "it is the one",
     # Files of the system about this process and this machine.
     **dict.fromkeys(
-        ("tokenizer_core/address_space.py", "tokenizer_core/processors.py",
+        ("tokenizer_core/machine.py",
          "registry/workspace/lock.py", "registry/workspace/processes.py",
          "registry/serving/lifeline.py"), "/proc and /sys"),
     # Files that are installed with a package.

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import FileIO
+from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -213,16 +214,12 @@ def _not_deep(value: Any) -> Any:
     """The same value, which no recursive function finds too deep."""
     level = [value]
     for _ in range(MAX_DEPTH):
-        level = [
-            member
-            for part in level
-            for members in (part.values() if type(part) is dict else part,)
-            if not _NESTED.isdisjoint(map(type, members))  # of long lists of strings soon said
-            for member in members
-            if type(member) in _NESTED
-        ]
-        if not level:
+        lists = (part for part in level if type(part) is list)
+        tables = (part.values() for part in level if type(part) is dict)
+        members = [*chain.from_iterable(lists), *chain.from_iterable(tables)]
+        if _NESTED.isdisjoint(map(type, members)):  # soon said of 100,000 pairs of strings
             return value
+        level = [member for member in members if type(member) in _NESTED]
     raise ValueError("it is nested too deeply")
 
 

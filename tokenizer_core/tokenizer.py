@@ -25,7 +25,7 @@ from bpeline.tokenizer_core.encoding import (
 )
 from bpeline.tokenizer_core.errors import InvalidOption, UnknownToken, WrongKind
 from bpeline.tokenizer_core.kernels.memory.python_objects import listed
-from bpeline.tokenizer_core.processors import thread_count
+from bpeline.tokenizer_core.machine import thread_count
 from bpeline.tokenizer_core.shards import (
     SHARD_BYTES,
     DocumentIds,

@@ -26,7 +26,7 @@ from typing import IO, Any
 import bpeline
 from bpeline.tokenizer_core.another_python import another_python, python_to_run
 from bpeline.tokenizer_core.errors import BpelineError
-from bpeline.tokenizer_core.processors import available_processors
+from bpeline.tokenizer_core.machine import available_processors
 
 _PROCESSES = 2  # the compiler works in one thread at a time
 _CORE = "bpeline.tokenizer_core"

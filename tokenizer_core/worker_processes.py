@@ -30,9 +30,9 @@ from typing import Any, BinaryIO
 import numpy as np
 
 import bpeline
-from bpeline.tokenizer_core.address_space import addresses_in_use
 from bpeline.tokenizer_core.another_python import required_python
 from bpeline.tokenizer_core.errors import WorkerLost
+from bpeline.tokenizer_core.machine import addresses_in_use
 
 OUT_OF_MEMORY = 75  # exit status
 FAILED, DONE = 0, 1  # kinds of messages; a program may have others

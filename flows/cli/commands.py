@@ -16,7 +16,7 @@ import click
 from bpeline.flows.wording import as_typed
 from bpeline.registry.environment import configure as configure_registry
 from bpeline.registry.environment import elsewhere, name_project
-from bpeline.tokenizer_core import address_space, processors
+from bpeline.tokenizer_core import machine
 from bpeline.tokenizer_core.errors import BpelineError
 from bpeline.tokenizer_core.redaction import Unescaped, escaped
 
@@ -78,11 +78,11 @@ class Command(click.Command):
         if self.name in _NO_LIBRARIES:
             return
         threads = ctx.params.get("workers") or ctx.params.get("threads")
-        more = (threads or processors.available_processors()) - 2
-        need = address_space.READING if self.name in _READING else address_space.TRAINING
-        need += address_space.MORE_THREADS * max(0, more)
-        address_space.save_addresses()
-        address_space.require_addresses(need, f"`bpeline {self.name}`")
+        more = (threads or machine.available_processors()) - 2
+        need = machine.READING if self.name in _READING else machine.TRAINING
+        need += machine.MORE_THREADS * max(0, more)
+        machine.save_addresses()
+        machine.require_addresses(need, f"`bpeline {self.name}`")
 
 
 def changes(ctx: click.Context) -> bool:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from bpeline.flows.running import MOST_TASKS, map_threads
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.processors import available_processors
+from bpeline.tokenizer_core.machine import available_processors
 
 if TYPE_CHECKING:
     from bpeline.flows.engines.dask_engine import DaskEngine

@@ -62,7 +62,7 @@ from bpeline.tokenizer_core.digests import canonical_json, digest_of, sealed, un
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import RegistryError
 from bpeline.tokenizer_core.formats import bpeline, declared_roles
-from bpeline.tokenizer_core.processors import thread_count
+from bpeline.tokenizer_core.machine import thread_count
 from bpeline.tokenizer_core.records import check_fields
 from bpeline.tokenizer_core.splitting import unicode_version
 from bpeline.tokenizer_core.tokenizer import Tokenizer

@@ -33,7 +33,7 @@ from bpeline.tokenizer_core.companions import kind_of
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken, likely
 from bpeline.tokenizer_core.evaluation import MODEL_SHAPES, model_shape
 from bpeline.tokenizer_core.formats import declared_roles
-from bpeline.tokenizer_core.processors import available_processors
+from bpeline.tokenizer_core.machine import available_processors
 from bpeline.tokenizer_core.urls import absolute_name
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from bpeline.registry.word_counts import batch_of, column_of_bytes, column_of_integers
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.evaluation import MadeTokens, token_use
-from bpeline.tokenizer_core.processors import available_processors
+from bpeline.tokenizer_core.machine import available_processors
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 _ROWS_IN_BATCH = 1 << 18

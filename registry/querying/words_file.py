@@ -10,7 +10,7 @@ from typing import Any
 from bpeline.registry.closed_duckdb import connect, library, raise_if_interrupted, settle
 from bpeline.registry.querying.layout import FORMAT
 from bpeline.tokenizer_core.errors import StorageError
-from bpeline.tokenizer_core.processors import machine_memory
+from bpeline.tokenizer_core.machine import machine_memory
 
 _LEAST_MEMORY = 1 << 30
 

@@ -44,7 +44,7 @@ from bpeline.tokenizer_core.encoding import in_batches
 from bpeline.tokenizer_core.errors import CorruptFile, EmptyCorpus, InvalidOption, InvalidPattern
 from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
 from bpeline.tokenizer_core.kernels.scanning.find_passages import fingerprint_spans
-from bpeline.tokenizer_core.processors import available_processors, machine_memory
+from bpeline.tokenizer_core.machine import available_processors, machine_memory
 from bpeline.tokenizer_core.splitting import SplitPattern
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from bpeline.tokenizer_core import address_space
-from bpeline.tokenizer_core.address_space import addresses_in_use, require_addresses
+from bpeline.tokenizer_core import machine
 from bpeline.tokenizer_core.bounded_files import read_bounded
 from bpeline.tokenizer_core.errors import OutOfMemory
+from bpeline.tokenizer_core.machine import addresses_in_use, require_addresses
 
 from .conftest import Record, Work
 from .test_disk_faults import require_the_end
@@ -25,7 +25,7 @@ FEWEST, MOST = 1 << 20, 600 << 20
 # small window, and whoever kills the process loses nothing.
 HUNG = "hung in Python's threads, and killed"
 
-MB = address_space.MB
+MB = machine.MB
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 COUNT = "import bpeline; print(bpeline.count_words('words.txt').total)"
 
@@ -69,7 +69,7 @@ def test_a_limit_is_compared_with_what_is_needed(limit: int, column: int, fits: 
 
 
 def test_nothing_is_compared_without_proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(address_space, "_STATM", tmp_path / "none")
+    monkeypatch.setattr(machine, "_STATM", tmp_path / "none")
     assert addresses_in_use() == 0
     require_addresses(1 << 62, "this")
 

@@ -49,7 +49,7 @@ from bpeline.tokenizer_core.errors import (
     UnreadableSource,
     WorkerLost,
 )
-from bpeline.tokenizer_core.processors import available_processors
+from bpeline.tokenizer_core.machine import available_processors
 from bpeline.tokenizer_core.shards import count_files, file_encoding_of
 from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.tokenizer import Tokenizer

@@ -92,6 +92,17 @@ def test_pairs_of_tokens_are_found_by_what_they_join_to() -> None:
     assert table.joins(left[:0], right[:0], 0).tolist() == []
 
 
+def test_results_in_any_order_are_found_where_the_next_one_was_expected() -> None:
+    tokens = [b"a", b"b", b"ab", b"ba", b"aba", b"abab", b"bab", b"abba", b"baab"]
+    table = table_of({3 * number: token for number, token in enumerate(tokens)})
+    pairs = [(one, other) for one in tokens for other in tokens if one + other in tokens]
+    for order in (pairs, pairs[::-1], sorted(pairs, key=lambda pair: sum(b"".join(pair)))):
+        left, right = 3 * np.array([[*map(tokens.index, pair)] for pair in order]).T
+        assert table is not None
+        expected = [3 * tokens.index(one + other) for one, other in order]
+        assert table.joins(left, right, 100).tolist() == expected
+
+
 def test_hidden_tokens_are_not_among_the_ids() -> None:
     table = table_of({9: b"a", 4: b"bb", 7: b"abb"})
     assert table is not None

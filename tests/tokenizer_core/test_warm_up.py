@@ -18,6 +18,7 @@ DO_EVERYTHING = """
 import numpy as np
 from importlib import import_module
 from pkgutil import walk_packages
+from types import ModuleType
 from numba.core.dispatcher import Dispatcher
 import bpeline.tokenizer_core as core
 from bpeline.tokenizer_core import algorithms
@@ -136,10 +137,10 @@ reached, pending = set(), [*entries, *(one.py_func for one in ways)]
 while pending:
     function = pending.pop()
     reached.add(function)
-    for name in function.__code__.co_names:
-        inner = getattr(function.__globals__.get(name), "py_func", None)
-        if inner is not None and inner not in reached:
-            pending.append(inner)
+    names = function.__code__.co_names
+    found = [function.__globals__.get(name) for name in names]
+    found += [vars(one).get(name) for one in found if isinstance(one, ModuleType) for name in names]
+    pending += {one.py_func for one in found if isinstance(one, Dispatcher)} - reached
 # What is loaded holds what it calls: an inner kernel has a signature where something was compiled.
 print(sorted(one.__name__ for one in set(kernels) - reached))
 print(sorted(one.__name__ for one in entries if not kernels[one].signatures))

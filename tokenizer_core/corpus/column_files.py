@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterator
 
 from bpeline.tokenizer_core.corpus.sources import FileState, SourceFile
 from bpeline.tokenizer_core.errors import UnreadableSource
-from bpeline.tokenizer_core.processors import available_processors
+from bpeline.tokenizer_core.machine import available_processors
 from bpeline.tokenizer_core.worker_processes import EXIT_SECONDS, OUT_OF_MEMORY, Workers
 
 _DATA, _END, _IDS = 1, 2, 3  # kinds of messages: `column_worker` itself imports pyarrow

@@ -35,7 +35,7 @@ from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, MissingSou
 from bpeline.tokenizer_core.kernels.compiling.compilation import compile_declared, entry_kernels
 from bpeline.tokenizer_core.kernels.memory.pages import Reused
 from bpeline.tokenizer_core.kernels.scanning.automaton import mark_by_automaton
-from bpeline.tokenizer_core.processors import thread_count
+from bpeline.tokenizer_core.machine import thread_count
 from bpeline.tokenizer_core.splitting import (
     MASK_KERNELS,
     SplitPattern,

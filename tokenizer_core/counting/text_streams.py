@@ -29,7 +29,7 @@ from bpeline.tokenizer_core.kernels.counting.word_table import (
 )
 from bpeline.tokenizer_core.kernels.memory.pages import in_lines
 from bpeline.tokenizer_core.kernels.tables.word_queue import QUEUE_BYTES
-from bpeline.tokenizer_core.processors import thread_count
+from bpeline.tokenizer_core.machine import thread_count
 from bpeline.tokenizer_core.splitting import SplitPattern, Splitter, abandon_matching
 from bpeline.tokenizer_core.text import Text
 

@@ -17,7 +17,7 @@ from bpeline.tokenizer_core.encoding.encoder import Encoder, LegalCuts
 from bpeline.tokenizer_core.encoding.merge_encoding import spans_of_lengths
 from bpeline.tokenizer_core.errors import InvalidOption, WrongKind
 from bpeline.tokenizer_core.kernels.memory.python_objects import divided
-from bpeline.tokenizer_core.processors import thread_count
+from bpeline.tokenizer_core.machine import thread_count
 from bpeline.tokenizer_core.splitting import Cuts, SplitPattern
 from bpeline.tokenizer_core.text import Text, refuse_invalid_utf8, utf8_of
 from bpeline.tokenizer_core.vocabulary import SpecialPolicy, spans_between

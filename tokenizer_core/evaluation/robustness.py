@@ -41,7 +41,7 @@ from bpeline.tokenizer_core.evaluation.perturbations import (
     Places,
 )
 from bpeline.tokenizer_core.evaluation.suite import EvaluationText
-from bpeline.tokenizer_core.processors import thread_count
+from bpeline.tokenizer_core.machine import thread_count
 from bpeline.tokenizer_core.text import Text, refuse_invalid_utf8
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 

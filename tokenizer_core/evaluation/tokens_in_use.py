@@ -25,7 +25,7 @@ from bpeline.tokenizer_core.kernels.counting.word_rows import (
     join_values,
     mark_rows,
 )
-from bpeline.tokenizer_core.processors import available_processors
+from bpeline.tokenizer_core.machine import available_processors
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 

@@ -29,6 +29,6 @@ def require_known_machine() -> None:
 require_known_machine()
 
 # Windows has none of what this imports, and Numba must not be imported before it.
-from bpeline.tokenizer_core.address_space import KERNELS, require_addresses  # noqa: E402
+from bpeline.tokenizer_core.machine import KERNELS, require_addresses  # noqa: E402
 
 require_addresses(KERNELS, "compiling and loading kernels")

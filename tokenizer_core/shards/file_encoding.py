@@ -38,7 +38,7 @@ from bpeline.tokenizer_core.encoding import (
     require_dropout,
 )
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.processors import thread_count
+from bpeline.tokenizer_core.machine import thread_count
 from bpeline.tokenizer_core.shards.shard_formats import smallest_dtype
 from bpeline.tokenizer_core.splitting import Cuts, behind_lines
 from bpeline.tokenizer_core.text import Text

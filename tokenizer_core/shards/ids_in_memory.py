@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.corpus import SourceFile
 from bpeline.tokenizer_core.kernels.memory.pages import reserved
-from bpeline.tokenizer_core.processors import thread_count
+from bpeline.tokenizer_core.machine import thread_count
 from bpeline.tokenizer_core.shards.file_encoding import (
     AnyPiece,
     EncodedPiece,

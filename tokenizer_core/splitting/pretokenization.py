@@ -22,7 +22,7 @@ from bpeline.tokenizer_core.kernels.scanning.cl100k import mark_cl100k
 from bpeline.tokenizer_core.kernels.scanning.gpt2 import mark_gpt2
 from bpeline.tokenizer_core.kernels.scanning.o200k import mark_o200k
 from bpeline.tokenizer_core.kernels.scanning.superwords import mark_superwords
-from bpeline.tokenizer_core.processors import available_processors
+from bpeline.tokenizer_core.machine import available_processors
 from bpeline.tokenizer_core.splitting.regex_processes import (
     SEGMENTER_LIMITS,
     Cutter,

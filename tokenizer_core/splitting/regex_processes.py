@@ -28,7 +28,7 @@ from bpeline.tokenizer_core.errors import (
     SegmenterUnavailable,
     WorkerLost,
 )
-from bpeline.tokenizer_core.processors import available_processors
+from bpeline.tokenizer_core.machine import available_processors
 from bpeline.tokenizer_core.worker_processes import (
     DONE,
     EXIT_SECONDS,

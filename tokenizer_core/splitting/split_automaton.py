@@ -27,23 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.kernels.scanning.automaton import (
-    ACCEPT,
-    AFTER_GAP,
-    CUT,
-    DEAD,
-    DONE,
-    GAP,
-    MEMO_SHIFT,
-    MOVE,
-    NEEDS_MEMO,
-    OUTSIDE,
-    POSITION,
-    PROGRESS,
-    SPAN,
-    STOP,
-    mark_by_automaton,
-)
+from bpeline.tokenizer_core.kernels.scanning import automaton
 from bpeline.tokenizer_core.kernels.scanning.find_passages import find_cut
 from bpeline.tokenizer_core.splitting.regex_syntax import (
     CharacterClasses,
@@ -74,7 +58,7 @@ _NO_MEMO = np.zeros(0, np.uint64)
 
 _SET, _SPLIT, _NEXT, _ACCEPT = range(4)
 _CUT_ROW, _GAP_ROW, _FIRST_ROW = range(3)
-_FLAGS = 2 * STOP  # as many as there are combinations of flags
+_FLAGS = 2 * automaton.STOP  # as many as there are combinations of flags
 _MATCH = 0  # the number of the NFA's accepting node
 State = tuple[int, ...]
 
@@ -124,11 +108,11 @@ class SplitAutomaton:
             Whether all spans lie within the text.
         """
         shape = self.shape
-        progress = np.zeros(PROGRESS, np.int64)
-        progress[POSITION] = -1
+        progress = np.zeros(automaton.PROGRESS, np.int64)
+        progress[automaton.POSITION] = -1
         memo = _NO_MEMO
         while True:
-            status = mark_by_automaton(
+            status = automaton.mark_by_automaton(
                 text.data,
                 text.size,
                 spans,
@@ -140,14 +124,14 @@ class SplitAutomaton:
                 memo,
                 progress,
             )
-            if status in (DONE, OUTSIDE):
-                return bool(status == DONE)
+            if status in (automaton.DONE, automaton.OUTSIDE):
+                return bool(status == automaton.DONE)
             memo = _NO_MEMO
-            if status == NEEDS_MEMO:
-                begin, end = spans[progress[SPAN]].tolist()
+            if status == automaton.NEEDS_MEMO:
+                begin, end = spans[progress[automaton.SPAN]].tolist()
                 bits = (end - begin + 1) * self.states
                 shift = max((bits // _MEMO_BITS).bit_length(), 0)
-                progress[MEMO_SHIFT] = shift
+                progress[automaton.MEMO_SHIFT] = shift
                 memo = np.zeros(((((end - begin) >> shift) + 2) * self.states >> 6) + 1, np.uint64)
 
 
@@ -340,22 +324,24 @@ class _Determinization:
 
         # Whether unmatched text stood before matters only where an attempt could fail.
         can_fail = np.append(_may_fail(behind, matched), False)[started]  # -1: none began
-        behind_gap = CUT | AFTER_GAP if can_fail.any() else CUT
+        behind_gap = automaton.CUT | automaton.AFTER_GAP if can_fail.any() else automaton.CUT
         # A move as one number: the row, then the flags.
         to_first = (started + _FIRST_ROW) * _FLAGS
         gap_row = _GAP_ROW * _FLAGS
-        cut = np.where(started >= 0, to_first | CUT, gap_row | CUT | GAP)
-        moves = np.full((number + _FIRST_ROW, columns), DEAD, np.int64)
+        cut = np.where(
+            started >= 0, to_first | automaton.CUT, gap_row | automaton.CUT | automaton.GAP
+        )
+        moves = np.full((number + _FIRST_ROW, columns), automaton.DEAD, np.int64)
         moves[_CUT_ROW] = cut
         moves[_GAP_ROW] = np.where(started >= 0, to_first | behind_gap, gap_row)
-        remembered = np.where(matched & ~sure[behind], ACCEPT, 0)
+        remembered = np.where(matched & ~sure[behind], automaton.ACCEPT, 0)
         moves[_FIRST_ROW:] = np.where(
             behind >= 0,
             (behind + _FIRST_ROW) * _FLAGS | remembered,
-            np.where(matched, cut, DEAD),
+            np.where(matched, cut, automaton.DEAD),
         )
-        moves[:_FIRST_ROW, end] = STOP
-        moves[_FIRST_ROW:, end] = np.where(matched[:, end], STOP, DEAD)
+        moves[:_FIRST_ROW, end] = automaton.STOP
+        moves[_FIRST_ROW:, end] = np.where(matched[:, end], automaton.STOP, automaton.DEAD)
 
         # Classes that no state tells apart share a column.
         different, first_of, column_of = np.unique(
@@ -366,7 +352,9 @@ class _Determinization:
         rows, flags = np.divmod(different, _FLAGS)
         return SplitAutomaton(
             class_of_point=column_of.astype(np.uint8)[self._classes.of_point],
-            moves=np.stack((rows * (width * MOVE), flags), axis=-1).astype(np.uint32, order="C"),
+            moves=np.stack((rows * (width * automaton.MOVE), flags), axis=-1).astype(
+                np.uint32, order="C"
+            ),
             columns=width,
             last_line_feed=int(column_of[self._nfa.last_line_feed]),
             end=int(column_of[end]),
@@ -457,11 +445,11 @@ class CutPairs:
 @functools.lru_cache(maxsize=16)
 def cut_pairs(pattern: str) -> CutPairs | None:
     """The pairs of a regex that the ``regex`` package compiles; None if none is known."""
-    automaton = split_automaton(pattern)
-    if isinstance(automaton, str):
+    tables = split_automaton(pattern)
+    if isinstance(tables, str):
         return None
-    legal = _legal(automaton)
-    return CutPairs(automaton.class_of_point, legal) if legal.any() else None
+    legal = _legal(tables)
+    return CutPairs(tables.class_of_point, legal) if legal.any() else None
 
 
 @functools.cache
@@ -476,23 +464,25 @@ def behind_lines() -> CutPairs:
     return CutPairs(classes, legal)
 
 
-def _legal(automaton: SplitAutomaton) -> NDArray[np.uint8]:
-    columns, end = automaton.columns, automaton.end
-    flags = automaton.moves[:, :, 1]
-    rows = automaton.moves[:, :, 0] // (columns * MOVE)
-    as_at_start = (automaton.moves == automaton.moves[_START]).all(axis=2) & (flags & CUT > 0)
+def _legal(tables: SplitAutomaton) -> NDArray[np.uint8]:
+    columns, end = tables.columns, tables.end
+    flags = tables.moves[:, :, 1]
+    rows = tables.moves[:, :, 0] // (columns * automaton.MOVE)
+    as_at_start = (tables.moves == tables.moves[_START]).all(axis=2) & (flags & automaton.CUT > 0)
     ends = flags[:, end, None]
     # A state whose attempt fails on y, and at the end, leaves both to what it falls back to.
-    decided = (as_at_start & (ends == STOP)) | ((flags == DEAD) & (ends == DEAD))
+    decided = (as_at_start & (ends == automaton.STOP)) | (
+        (flags == automaton.DEAD) & (ends == automaton.DEAD)
+    )
     legal = np.zeros((columns, columns), np.uint8)
     for column in range(columns):
-        goes_on = (flags[:, column] & (DEAD | STOP)) == 0
+        goes_on = (flags[:, column] & (automaton.DEAD | automaton.STOP)) == 0
         behind = rows[goes_on, column].tolist()
-        if automaton.can_fail[column]:
+        if tables.can_fail[column]:
             behind.append(_UNMATCHED)
         legal[column] = decided[np.unique(np.array(behind, np.int64))].all(axis=0)
-    line_feed = automaton.class_of_point[ord("\n")]
-    if line_feed != automaton.last_line_feed:
+    line_feed = tables.class_of_point[ord("\n")]
+    if line_feed != tables.last_line_feed:
         legal[line_feed] = 0  # where a text ends with it, more may match than where it goes on
     legal[:, end] = legal[end] = 0
     return legal

@@ -133,14 +133,14 @@ class TokenTable(Mapping[int, bytes]):
             left, right: int64 ``[n]``: ids that are all there.
             most: bytes of all joined tokens together, beyond which the answer is −1 for each.
         """
-        places = np.zeros(int(self.ids.max()) + 1, np.int64)
-        places[self.ids] = np.arange(len(self.ids))
-        left, right = places[left], places[right]
+        numbers = self._numbers()
+        left, right = numbers[left], numbers[right]
         found = np.full(len(left), -1, np.int64)
         if self.lengths[left].sum() + self.lengths[right].sum() <= most:
+            tokens = self.begins, self.lengths, self.ids, numbers
             room = np.zeros(2 * int(self.lengths.max()) + 16, np.uint8)
-            tables = self.ends, room, self.words, self._table, HASH_KEY
-            find_joined_words(left, right, *tables, found)
+            table = room, self.words, self._table, HASH_KEY
+            find_joined_words(left, right, *tokens, *table, found)
         return found
 
     def id_of(self, token: bytes) -> int:
@@ -151,9 +151,7 @@ class TokenTable(Mapping[int, bytes]):
 
     def tokens_of(self, ids: NDArray[np.int64]) -> list[bytes]:
         """The tokens of some ids that are all there."""
-        places = np.zeros(int(self.ids.max()) + 1, np.int64)
-        places[self.ids] = np.arange(len(self.ids))
-        found, words = places[ids], self.words.data
+        found, words = self._numbers()[ids], self.words.data
         edges = zip(self.begins[found].tolist(), self.ends[found].tolist(), strict=True)
         return [bytes(words[begin:end]) for begin, end in edges]
 
@@ -163,6 +161,12 @@ class TokenTable(Mapping[int, bytes]):
         single = np.flatnonzero(self.lengths == 1)
         found[self.words[self.begins[single]]] = self.ids[single]
         return found
+
+    def _numbers(self) -> NDArray[np.int64]:
+        """id → place in `ids`."""
+        numbers = np.zeros(int(self.ids.max()) + 1, np.int64)
+        numbers[self.ids] = np.arange(len(self.ids))
+        return numbers
 
     @property
     def view(self) -> Mapping[int, bytes]:

@@ -26,21 +26,8 @@ from bpeline.tokenizer_core.kernels.memory.addresses import (
 )
 from bpeline.tokenizer_core.kernels.memory.records import one_record
 from bpeline.tokenizer_core.kernels.memory.types import I64, Flags, I64Rows, I64s, U8s, U32s, U64s
+from bpeline.tokenizer_core.kernels.tables import word_keys
 from bpeline.tokenizer_core.kernels.tables.hashing import ZERO, key_in, mix
-from bpeline.tokenizer_core.kernels.tables.word_keys import (
-    ENTRY,
-    HIGH,
-    LONG,
-    LOW,
-    PLACE,
-    VALUE,
-    copy_entry,
-    find_entry,
-    key_length,
-    put_entry,
-    table_shift,
-    word_key,
-)
 from bpeline.tokenizer_core.kernels.tables.word_queue import next_start
 
 DIGIT_BITS = 11  # 2,048 places to write to stay in the nearest cache
@@ -69,10 +56,10 @@ def add_rows(
     for index in range(len(counts)):
         if index + AHEAD < len(counts):
             begin, end = offsets[index + AHEAD], offsets[index + AHEAD + 1]
-            low, high = word_key(source + begin, end - begin, words.key)
+            low, high = word_keys.word_key(source + begin, end - begin, words.key)
             expect(words, low, high)
         address = source + offsets[index]
-        low, high = word_key(address, offsets[index + 1] - offsets[index], words.key)
+        low, high = word_keys.word_key(address, offsets[index + 1] - offsets[index], words.key)
         count, position = np.uint64(counts[index]), first_positions[index]
         add_word(words, low, high, address, count, position)
 
@@ -90,7 +77,7 @@ def list_words(table: U64s, arena: U8s, entries: I64s, positions: I64s) -> None:
     listed = np.int64(0)
     for number in range(table.size >> 2):  # no branch: nobody could predict it
         entries[listed] = number
-        listed += np.int64(load_u64(main + (number << 5) + HIGH) != ZERO)
+        listed += np.int64(load_u64(main + (number << 5) + word_keys.HIGH) != ZERO)
     for row in range(len(positions)):
         if row + AHEAD < len(positions):
             prefetch_to_read(_position_address(main + (entries[row + AHEAD] << 5), bytes_))
@@ -110,14 +97,14 @@ def pack_entries(entries: U64s, arena: U8s, positions: I64s) -> None:
     to, row = entry, np.int64(0)
     last = entry + (entries.size - 4) * 8
     while row < len(positions):  # no branch within: nobody could predict it
-        prefetch_to_read(_position_address(min(entry + AHEAD * ENTRY, last), bytes_))
+        prefetch_to_read(_position_address(min(entry + AHEAD * word_keys.ENTRY, last), bytes_))
         position = load_u64(_position_address(entry, bytes_))
-        is_used = np.int64(load_u64(entry + HIGH) != ZERO)
-        copy_entry(entry, to)
+        is_used = np.int64(load_u64(entry + word_keys.HIGH) != ZERO)
+        word_keys.copy_entry(entry, to)
         positions[row] = np.int64(position)
-        to += ENTRY * is_used
+        to += word_keys.ENTRY * is_used
         row += is_used
-        entry += ENTRY
+        entry += word_keys.ENTRY
 
 
 @entry_kernel
@@ -135,8 +122,8 @@ def count_shares(entries: U64s, positions: I64s, ranges: I64s, shift: I64, share
     for row in range(len(positions)):
         number = _range_of(positions[row], ranges, shift)
         shares[number, 0] += 1
-        shares[number, 1] += key_length(load_u64(entry + HIGH))
-        entry += ENTRY
+        shares[number, 1] += word_keys.key_length(load_u64(entry + word_keys.HIGH))
+        entry += word_keys.ENTRY
 
 
 @entry_kernel
@@ -174,8 +161,12 @@ def _range_of(position: I64, ranges: I64s, shift: I64) -> I64:
 @kernel
 def _position_address(entry: I64, arena: I64) -> I64:
     """Where a first position is held, or 0 in an empty entry; no branch."""
-    place = arena + np.int64(load_u64(entry + PLACE)) - (entry + PLACE)
-    return entry + PLACE + place * np.int64(load_u64(entry + HIGH) >= LONG)
+    place = arena + np.int64(load_u64(entry + word_keys.PLACE)) - (entry + word_keys.PLACE)
+    return (
+        entry
+        + word_keys.PLACE
+        + place * np.int64(load_u64(entry + word_keys.HIGH) >= word_keys.LONG)
+    )
 
 
 @entry_kernel
@@ -207,7 +198,7 @@ def _entry_of(key: I64, bits: I64, part_bits: I64, tables: I64Rows) -> tuple[I64
     """Addresses of the entry and of the arena that a key of `gather_rows` means."""
     part = key & ((1 << part_bits) - 1)
     row = (key & ((1 << bits) - 1)) >> part_bits
-    return tables[part, 0] + row * ENTRY, tables[part, 1]
+    return tables[part, 0] + row * word_keys.ENTRY, tables[part, 1]
 
 
 @entry_kernel
@@ -244,11 +235,11 @@ def gather_rows(
             entry, arena = _entry_of(keys[row + AHEAD], bits, part_bits, tables)
             prefetch_to_read(_position_address(entry, arena))
         entry, arena = _entry_of(keys[row], bits, part_bits, tables)
-        high = load_u64(entry + HIGH)
-        length = key_length(high)
-        source = entry + LOW
-        if high >= LONG:
-            source = arena + np.int64(load_u64(entry + PLACE)) + POSITION_BYTES
+        high = load_u64(entry + word_keys.HIGH)
+        length = word_keys.key_length(high)
+        source = entry + word_keys.LOW
+        if high >= word_keys.LONG:
+            source = arena + np.int64(load_u64(entry + word_keys.PLACE)) + POSITION_BYTES
         if offset + length + ROOM > end:
             for index in range(length):
                 word_bytes[offset + index] = load_u8(source + index)
@@ -258,7 +249,7 @@ def gather_rows(
             if length > ROOM:
                 copy_eights(source + ROOM, target + offset + ROOM, length - ROOM)
         offset += length
-        counts[row] = np.int64(load_u64(entry + VALUE))
+        counts[row] = np.int64(load_u64(entry + word_keys.VALUE))
         offsets[row + 1] = offset
 
 
@@ -347,7 +338,7 @@ def number_words(
     """
     progress = state[0]
     base = text.ctypes.data
-    entries, shift = table.ctypes.data, table_shift(table)
+    entries, shift = table.ctypes.data, word_keys.table_shift(table)
     key = key_in(hash_key)
     seen = progress.pre_tokens
     words = progress.words
@@ -363,15 +354,15 @@ def number_words(
                 return False
             stop = next_start(starts, start, end)
             if dropped.size == 0 or not is_marked(dropped, start):
-                low, high = word_key(base + start, stop - start, key)
+                low, high = word_keys.word_key(base + start, stop - start, key)
                 mixed = mix(low, high, key)
-                entry = find_entry(entries, shift, low, high, mixed, base, base + start)
-                if load_u64(entry + HIGH) == np.uint64(0):
-                    put_entry(entry, low, high, np.uint64(words), np.uint64(start))
+                entry = word_keys.find_entry(entries, shift, low, high, mixed, base, base + start)
+                if load_u64(entry + word_keys.HIGH) == np.uint64(0):
+                    word_keys.put_entry(entry, low, high, np.uint64(words), np.uint64(start))
                     places[words] = start
                     lengths[words] = stop - start
                     words += 1
-                numbers[seen] = np.uint32(load_u64(entry + VALUE))
+                numbers[seen] = np.uint32(load_u64(entry + word_keys.VALUE))
                 begins[seen] = start
                 seen += 1
             start = stop

@@ -20,22 +20,8 @@ from bpeline.tokenizer_core.kernels.memory.addresses import (
 )
 from bpeline.tokenizer_core.kernels.memory.records import Record, one_record
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64Rows, I64s, U8s, U64s
+from bpeline.tokenizer_core.kernels.tables import word_keys
 from bpeline.tokenizer_core.kernels.tables.hashing import ONE, ZERO, HashKey, key_in, mix, shift_for
-from bpeline.tokenizer_core.kernels.tables.word_keys import (
-    ENTRY,
-    ENTRY_BITS,
-    HIGH,
-    LONG,
-    LOW,
-    PLACE,
-    VALUE,
-    copy_entry,
-    find_entry,
-    key_length,
-    put_entry,
-    same_bytes,
-    table_shift,
-)
 from bpeline.tokenizer_core.kernels.tables.word_queue import (
     ENTRIES,
     HIGHS,
@@ -86,7 +72,9 @@ class Table(NamedTuple):
 @kernel
 def table_of(entries: U64s, arena: U8s, used: Used) -> Table:
     first, arena_first = np.int64(entries.ctypes.data), np.int64(arena.ctypes.data)
-    return Table(first, table_shift(entries), key_of(used), arena_first, used, np.int64(0))
+    return Table(
+        first, word_keys.table_shift(entries), key_of(used), arena_first, used, np.int64(0)
+    )
 
 
 @kernel
@@ -135,13 +123,15 @@ def let_table_go(used: Used, number: I64) -> None:
 
 @kernel
 def add_to(entry: I64, amount: U64) -> None:
-    store_u64(entry + VALUE, load_u64(entry + VALUE) + amount)
+    store_u64(entry + word_keys.VALUE, load_u64(entry + word_keys.VALUE) + amount)
 
 
 @kernel
 def expect(table: Table, low: U64, high: U64) -> None:
     """Start loading what a table holds where a key belongs."""
-    prefetch(table.entries + np.int64((mix(low, high, table.key) >> table.shift) << ENTRY_BITS))
+    prefetch(
+        table.entries + np.int64((mix(low, high, table.key) >> table.shift) << word_keys.ENTRY_BITS)
+    )
 
 
 @kernel
@@ -167,7 +157,7 @@ def seek_word(table: Table, low: U64, high: U64, address: I64) -> I64:
     """
     mixed = mix(low, high, table.key)
     long_words = table.arena + POSITION_BYTES
-    return find_entry(table.entries, table.shift, low, high, mixed, long_words, address)
+    return word_keys.find_entry(table.entries, table.shift, low, high, mixed, long_words, address)
 
 
 @kernel
@@ -182,14 +172,14 @@ def put_word(
         count, position: how often it occurred, and where first.
     """
     used: Record = table.used[table.number]
-    length = key_length(high)
+    length = word_keys.key_length(high)
     place = position
-    if high >= LONG:
+    if high >= word_keys.LONG:
         place = used.arena_bytes
         used.arena_bytes = place + arena_size(length)
         store_u64(table.arena + place, np.uint64(position))
         copy_eights(address, table.arena + place + POSITION_BYTES, length)
-    put_entry(entry, low, high, count, np.uint64(place))
+    word_keys.put_entry(entry, low, high, count, np.uint64(place))
     used.words += 1
     used.word_bytes += length
 
@@ -197,7 +187,11 @@ def put_word(
 @kernel
 def first_position(table: Table, entry: I64, high: U64) -> I64:
     """Where the first position of a word that ends its key in ``high`` is held: an address."""
-    return entry + PLACE if high < LONG else table.arena + np.int64(load_u64(entry + PLACE))
+    return (
+        entry + word_keys.PLACE
+        if high < word_keys.LONG
+        else table.arena + np.int64(load_u64(entry + word_keys.PLACE))
+    )
 
 
 @kernel
@@ -207,7 +201,7 @@ def add_word(table: Table, low: U64, high: U64, address: I64, count: U64, positi
     Args: see `put_word`.
     """
     entry = seek_word(table, low, high, address)
-    if load_u64(entry + HIGH) == ZERO:
+    if load_u64(entry + word_keys.HIGH) == ZERO:
         put_word(table, entry, low, high, address, count, position)
         return
     add_to(entry, count)
@@ -269,18 +263,18 @@ def add_entries(
     """
     for index in range(min(number, AHEAD)):
         ahead = entries + index * apart
-        expect(table, load_u64(ahead + LOW), load_u64(ahead + HIGH))
+        expect(table, load_u64(ahead + word_keys.LOW), load_u64(ahead + word_keys.HIGH))
     entry = entries
     for index in range(number):
         if index + AHEAD < number:
             ahead = entry + AHEAD * apart
-            expect(table, load_u64(ahead + LOW), load_u64(ahead + HIGH))
-        count = load_u64(entry + VALUE)
+            expect(table, load_u64(ahead + word_keys.LOW), load_u64(ahead + word_keys.HIGH))
+        count = load_u64(entry + word_keys.VALUE)
         if count != ZERO:
-            place = np.int64(load_u64(entry + PLACE))
-            low, high = load_u64(entry + LOW), load_u64(entry + HIGH)
+            place = np.int64(load_u64(entry + word_keys.PLACE))
+            low, high = load_u64(entry + word_keys.LOW), load_u64(entry + word_keys.HIGH)
             found = seek_word(table, low, high, text + place)
-            if load_u64(found + HIGH) != ZERO:
+            if load_u64(found + word_keys.HIGH) != ZERO:
                 add_to(found, count)
                 first = first_position(table, found, high)
                 if np.int64(load_u64(first)) >= behind:
@@ -289,8 +283,8 @@ def add_entries(
             else:
                 position = position_of(place, anchors, origin)
                 put_word(table, found, low, high, text + place, count, position)
-            store_u64(entry + VALUE, ZERO)
-            store_u64(entry + PLACE, np.uint64(NOWHERE))
+            store_u64(entry + word_keys.VALUE, ZERO)
+            store_u64(entry + word_keys.PLACE, np.uint64(NOWHERE))
         entry += apart
 
 
@@ -315,7 +309,7 @@ def add_to_part(
     """
     words = waiting[number, 0]
     for index in range(hot_entries):
-        words += np.int64(load_u64(hot + index * apart + VALUE) != ZERO)
+        words += np.int64(load_u64(hot + index * apart + word_keys.VALUE) != ZERO)
     hold(parts, number)
     part: Record = parts[number]
     has_room = (
@@ -325,7 +319,9 @@ def add_to_part(
     if has_room:
         first = np.int64(queue.ctypes.data) + ((number * QUEUE) << 5)
         table = table_at(parts, number)
-        add_entries(first, waiting[number, 0], ENTRY, text, anchors, origin, behind, table)
+        add_entries(
+            first, waiting[number, 0], word_keys.ENTRY, text, anchors, origin, behind, table
+        )
         add_entries(hot, hot_entries, apart, text, anchors, origin, behind, table)
         waiting[number, 0] = waiting[number, 1] = 0
     let_go(parts, number)
@@ -375,7 +371,7 @@ def count_marked(
     walk = state[0]
     address = np.int64(text.ctypes.data)
     near, of_part = np.int64(front.ctypes.data), np.int64(len(parts) - 1)
-    slots, any_length = np.uint64(ENTRY * ((front.size >> 2) - 1)), np.int64(NOWHERE)
+    slots, any_length = np.uint64(word_keys.ENTRY * ((front.size >> 2) - 1)), np.int64(NOWHERE)
     first, key = np.int64(ahead.ctypes.data), key_of(parts)
     sought = Sought(first, near, slots, near, slots, key, any_length, any_length)
     queues = np.int64(queue.ctypes.data)
@@ -402,19 +398,19 @@ def count_marked(
                     continue
                 low, high = load_u64(word + LOWS), load_u64(word + HIGHS)
                 hot = np.int64(load_u64(word + ENTRIES))
-                if load_u64(hot + HIGH) == high and load_u64(hot + LOW) == low:
+                if load_u64(hot + word_keys.HIGH) == high and load_u64(hot + word_keys.LOW) == low:
                     add_to(hot, ONE)
                     continue
-                part = ((hot - near) >> np.int64(ENTRY_BITS)) & of_part
+                part = ((hot - near) >> np.int64(word_keys.ENTRY_BITS)) & of_part
                 tail = queues + ((part * QUEUE + waiting[part, 0]) << 5)
                 waiting[part, 0] += 1
                 most = max(most, waiting[part, 0])
-                if high >= LONG:  # the front would have to compare the text
-                    put_entry(tail, low, high, ONE, np.uint64(place))
-                    waiting[part, 1] += arena_size(key_length(high))
+                if high >= word_keys.LONG:  # the front would have to compare the text
+                    word_keys.put_entry(tail, low, high, ONE, np.uint64(place))
+                    waiting[part, 1] += arena_size(word_keys.key_length(high))
                 else:  # a word of the same part goes
-                    copy_entry(hot, tail)
-                    put_entry(hot, low, high, ONE, np.uint64(place))
+                    word_keys.copy_entry(hot, tail)
+                    word_keys.put_entry(hot, low, high, ONE, np.uint64(place))
     walk.span = len(spans)
     return np.int64(ALL_COUNTED)
 
@@ -461,16 +457,16 @@ def seek_near(
         text, place: its address, and where the word stands in it.
     """
     while True:
-        found = load_u64(entry + HIGH)
-        if found == high and load_u64(entry + LOW) == low:
-            if high < LONG:
+        found = load_u64(entry + word_keys.HIGH)
+        if found == high and load_u64(entry + word_keys.LOW) == low:
+            if high < word_keys.LONG:
                 return entry
-            other = text + np.int64(load_u64(entry + PLACE))
-            if same_bytes(other, text + place, key_length(high)):
+            other = text + np.int64(load_u64(entry + word_keys.PLACE))
+            if word_keys.same_bytes(other, text + place, word_keys.key_length(high)):
                 return entry
         elif found == ZERO:
             return entry
-        entry += ENTRY
+        entry += word_keys.ENTRY
         if entry == behind:
             entry = first
 
@@ -508,8 +504,8 @@ def count_apart(
     row = np.int64(0)
     for number in range(len(texts)):
         first_span, behind_span = texts[number, 0], texts[number, 1]
-        bytes_ = texts[number, 2] * ENTRY
-        slots, behind = np.uint64(bytes_ - ENTRY), first + bytes_
+        bytes_ = texts[number, 2] * word_keys.ENTRY
+        slots, behind = np.uint64(bytes_ - word_keys.ENTRY), first + bytes_
         sought = Sought(queue, first, slots, first, slots, key, any_length, any_length)
         first_row = row
         for span in range(first_span, behind_span):
@@ -523,18 +519,18 @@ def count_apart(
                     low, high = load_u64(word + LOWS), load_u64(word + HIGHS)
                     entry = np.int64(load_u64(word + ENTRIES))
                     entry = seek_near(entry, first, behind, low, high, address, place)
-                    if load_u64(entry + HIGH) != ZERO:
+                    if load_u64(entry + word_keys.HIGH) != ZERO:
                         add_to(entry, ONE)
                         continue
-                    put_entry(entry, low, high, ONE, np.uint64(place))
+                    word_keys.put_entry(entry, low, high, ONE, np.uint64(place))
                     rows[row, 0] = entry
                     row += 1
         for done in range(first_row, row):
             entry = rows[done, 0]
-            rows[done, 0] = np.int64(load_u64(entry + PLACE))
-            rows[done, 1] = key_length(load_u64(entry + HIGH))
-            rows[done, 2] = np.int64(load_u64(entry + VALUE))
-            store_u64(entry + HIGH, ZERO)
+            rows[done, 0] = np.int64(load_u64(entry + word_keys.PLACE))
+            rows[done, 1] = word_keys.key_length(load_u64(entry + word_keys.HIGH))
+            rows[done, 2] = np.int64(load_u64(entry + word_keys.VALUE))
+            store_u64(entry + word_keys.HIGH, ZERO)
         ends[number] = row
 
 

@@ -8,27 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
+from bpeline.tokenizer_core.kernels.encoding import word_cache
 from bpeline.tokenizer_core.kernels.encoding.encode_word import (
     LEAST_BYTES,
     encode_by_backtracking,
     encode_runs,
     merge_word,
-)
-from bpeline.tokenizer_core.kernels.encoding.word_cache import (
-    COUNT,
-    IDS,
-    LONGEST_KEPT,
-    copy_found,
-    copy_ids,
-    copy_record,
-    find_long,
-    find_word,
-    is_full,
-    key_of,
-    remember,
-    remember_long,
-    whole_word,
-    workspace_at,
 )
 from bpeline.tokenizer_core.kernels.memory.addresses import (
     copy_sixteen,
@@ -69,7 +54,7 @@ DONE, NEEDS_SCRATCH, CACHE_IS_FULL = 0, 1, 2
 def encode_anew(word: I64, length: I64, workspace: Record, target: I64) -> I64:
     """Write the ids of a word that no cache knows; returns how many."""
     if workspace.whole != 0:
-        whole = whole_word(workspace, word, length)
+        whole = word_cache.whole_word(workspace, word, length)
         if whole >= 0:
             store_u32(target, np.uint32(whole))
             return np.int64(1)
@@ -81,9 +66,9 @@ def encode_anew(word: I64, length: I64, workspace: Record, target: I64) -> I64:
             count = encode_by_backtracking(word, length, workspace, target)
         return count
     scratch, nothing = workspace.scratch, np.int64(0)
-    pairs = PairTable(workspace.pairs, workspace.pair_shift, key_of(workspace))
+    pairs = PairTable(workspace.pairs, workspace.pair_shift, word_cache.key_of(workspace))
     count = merge_word(word, length, workspace.byte_ids, pairs, scratch, nothing, nothing)
-    copy_ids(scratch, target, count)
+    word_cache.copy_ids(scratch, target, count)
     return count
 
 
@@ -91,8 +76,8 @@ def encode_anew(word: I64, length: I64, workspace: Record, target: I64) -> I64:
 def sought_by(workspace: Record) -> Sought:
     """Where a workspace seeks words."""
     cache = workspace.cache
-    kept = np.int64(LONGEST_KEPT if cache != workspace.cache_end else 0)
-    key, longest = key_of(workspace), workspace.longest
+    kept = np.int64(word_cache.LONGEST_KEPT if cache != workspace.cache_end else 0)
+    key, longest = word_cache.key_of(workspace), workspace.longest
     long, long_slots = workspace.long, workspace.long_slots
     return Sought(
         workspace.queue, cache, workspace.cache_slots, long, long_slots, key, kept, longest
@@ -109,16 +94,20 @@ def encode_missed(queued: I64, workspace: Record, target: I64) -> I64:
         return encode_anew(word, np.int64(low), workspace, target)
     length, known = key_length(high), False
     if high >= LONG:
-        entry, known = find_long(workspace, entry, low, word, length)
+        entry, known = word_cache.find_long(workspace, entry, low, word, length)
     else:
-        entry, known = find_word(workspace, entry, low, high)
+        entry, known = word_cache.find_word(workspace, entry, low, high)
     if known:
-        return copy_record(entry, target) if high >= LONG else copy_found(workspace, entry, target)
+        return (
+            word_cache.copy_record(entry, target)
+            if high >= LONG
+            else word_cache.copy_found(workspace, entry, target)
+        )
     count = encode_anew(word, length, workspace, target)
     if high >= LONG:
-        remember_long(workspace, entry, low, word, length, target, count)
+        word_cache.remember_long(workspace, entry, low, word, length, target, count)
     else:
-        remember(workspace, entry, low, high, target, count)
+        word_cache.remember(workspace, entry, low, high, target, count)
     return count
 
 
@@ -133,8 +122,8 @@ def write_ids(number: I64, workspace: Record, target: I64) -> I64:
         unlike = high ^ load_u64(queued + HIGHS)
         unlike |= load_u64(entry + LOW) ^ load_u64(queued + LOWS)
         if unlike == ZERO:
-            count = np.int64(load_u32(entry + COUNT))
-            copy_sixteen(entry + IDS, target)
+            count = np.int64(load_u32(entry + word_cache.COUNT))
+            copy_sixteen(entry + word_cache.IDS, target)
         else:
             count = encode_missed(queued, workspace, target)
         target += 4 * count
@@ -169,7 +158,7 @@ def encode_spans(
         `DONE`; or why to call again with the same state: `NEEDS_SCRATCH` for a pre-token of
         ``needed`` bytes, `CACHE_IS_FULL` for a larger or an empty cache.
     """
-    workspace, progress = workspace_at(fields.ctypes.data), state[0]
+    workspace, progress = word_cache.workspace_at(fields.ctypes.data), state[0]
     base = np.int64(text.ctypes.data)
     first = np.int64(ids.ctypes.data)
     target = first + 4 * progress.written
@@ -180,7 +169,7 @@ def encode_spans(
             start = spans[span, 0]
         end = spans[span, 1]
         while start < end:
-            full = begun and is_full(workspace)
+            full = begun and word_cache.is_full(workspace)
             number, after = np.int64(0), start
             if not full:
                 number, after = queue_words(base, marks, start, end, sought_by(workspace))
@@ -211,7 +200,7 @@ def encode_span(text: U8s, marks: U64s, size: I64, fields: I64s, ids: U32s) -> I
         How many ids there are; −1 − so many when the cache was found full, for the next text.
     """
     base, first = np.int64(text.ctypes.data), np.int64(ids.ctypes.data)
-    return encode_whole(base, marks, size, workspace_at(fields.ctypes.data), first)
+    return encode_whole(base, marks, size, word_cache.workspace_at(fields.ctypes.data), first)
 
 
 @kernel
@@ -223,4 +212,4 @@ def encode_whole(base: I64, marks: U64s, size: I64, workspace: Record, first: I6
         number, start = queue_words(base, marks, start, size, sought)
         target = write_ids(number, workspace, target)
     count = (target - first) >> 2
-    return -1 - count if is_full(workspace) else count
+    return -1 - count if word_cache.is_full(workspace) else count

@@ -20,20 +20,7 @@ from bpeline.tokenizer_core.kernels.encoding.token_tables import (
     UNKNOWN,
 )
 from bpeline.tokenizer_core.kernels.encoding.word_cache import workspace_at
-from bpeline.tokenizer_core.kernels.memory.addresses import (
-    is_marked,
-    load_u8,
-    load_u32,
-    load_u64,
-    mark,
-    mask_ascii_digits,
-    mask_ascii_letters,
-    mask_non_ascii,
-    mask_spaces,
-    store_u32,
-    store_u64,
-    trailing_zeros,
-)
+from bpeline.tokenizer_core.kernels.memory import addresses as memory
 from bpeline.tokenizer_core.kernels.memory.records import one_record
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64Rows, I64s, U8s, U32s, U64s
 from bpeline.tokenizer_core.kernels.scanning.characters import decode
@@ -97,7 +84,7 @@ def find_layers(
         before, behind = np.int64(ends[first]), begins[second]
         if behind == _SPACE and np.int64(ord("a")) <= (before | 0x20) <= np.int64(ord("z")):
             return np.int64(rank)
-        mark(inside, (before << 8) | np.int64(behind))
+        memory.mark(inside, (before << 8) | np.int64(behind))
         begins[token], ends[token] = begins[first], ends[second]
         lengths[token] = lengths[first] + lengths[second]
     return np.int64(len(left))
@@ -131,7 +118,7 @@ def note_neighbours(
     for rank in range(len(left)):
         first, second, token = left[rank], right[rank], results[rank]
         last, next_ = np.int64(ends[first]), np.int64(begins[second])
-        mark(neighbours, _place_of_neighbours(last, next_, shift, key))
+        memory.mark(neighbours, _place_of_neighbours(last, next_, shift, key))
         begins[token], ends[token] = begins[first], ends[second]
 
 
@@ -153,9 +140,9 @@ def mark_pieces(text: U8s, size: I64, cuts: U64s, inside: U64s, pieces: U64s) ->
     letters_before = digits_before = others_before = spaces_before = _0
     for word in range(size // 64 + 1):
         address = base + (word << 6)
-        letters = mask_ascii_letters(address) | mask_non_ascii(address)
-        digits = mask_ascii_digits(address)
-        spaces = mask_spaces(address)
+        letters = memory.mask_ascii_letters(address) | memory.mask_non_ascii(address)
+        digits = memory.mask_ascii_digits(address)
+        spaces = memory.mask_spaces(address)
         others = ~(letters | digits | spaces)
         found = letters & ~((letters << _1) | letters_before)
         found |= digits & ~((digits << _1) | digits_before)
@@ -168,13 +155,15 @@ def mark_pieces(text: U8s, size: I64, cuts: U64s, inside: U64s, pieces: U64s) ->
         found &= ~cuts[word]
         kept = cuts[word]
         while found:
-            at = trailing_zeros(found)
+            at = memory.trailing_zeros(found)
             bit = found & (_0 - found)
             found ^= bit
             if (word << 6) + at == 0:
                 continue
-            pair = (np.int64(load_u8(address + at - 1)) << 8) | np.int64(load_u8(address + at))
-            joined = (load_u64(pairs + 8 * (pair >> 6)) >> np.uint64(pair & 63)) & _1
+            pair = (np.int64(memory.load_u8(address + at - 1)) << 8) | np.int64(
+                memory.load_u8(address + at)
+            )
+            joined = (memory.load_u64(pairs + 8 * (pair >> 6)) >> np.uint64(pair & 63)) & _1
             kept |= bit & (joined - _1)
         pieces[word] = kept
 
@@ -190,29 +179,29 @@ def _merge_run(ids: I64, count: I64, merges: PairTable, values: I64) -> I64:
         How many are left.
     """
     for i in range(count - 1):
-        left, right = load_u32(ids + 4 * i), load_u32(ids + 4 * i + 4)
-        store_u64(values + 8 * i, find_merge(merges, left, right))
+        left, right = memory.load_u32(ids + 4 * i), memory.load_u32(ids + 4 * i + 4)
+        memory.store_u64(values + 8 * i, find_merge(merges, left, right))
     while True:
         least, at = NO_MERGE, 0
         for i in range(count - 1):
-            value = load_u64(values + 8 * i)
+            value = memory.load_u64(values + 8 * i)
             if value < least:
                 least, at = value, i
         if least == NO_MERGE:
             return count
         merged = np.uint32(least & LOW_32)
-        store_u32(ids + 4 * at, merged)
+        memory.store_u32(ids + 4 * at, merged)
         count -= 1
         for i in range(at + 1, count):
-            store_u32(ids + 4 * i, load_u32(ids + 4 * i + 4))
+            memory.store_u32(ids + 4 * i, memory.load_u32(ids + 4 * i + 4))
         for i in range(at + 1, count - 1):
-            store_u64(values + 8 * i, load_u64(values + 8 * i + 8))
+            memory.store_u64(values + 8 * i, memory.load_u64(values + 8 * i + 8))
         if at > 0:
-            before = load_u32(ids + 4 * at - 4)
-            store_u64(values + 8 * at - 8, find_merge(merges, before, merged))
+            before = memory.load_u32(ids + 4 * at - 4)
+            memory.store_u64(values + 8 * at - 8, find_merge(merges, before, merged))
         if at + 1 < count:
-            behind = load_u32(ids + 4 * at + 4)
-            store_u64(values + 8 * at, find_merge(merges, merged, behind))
+            behind = memory.load_u32(ids + 4 * at + 4)
+            memory.store_u64(values + 8 * at, find_merge(merges, merged, behind))
 
 
 @entry_kernel
@@ -267,10 +256,10 @@ def merge_superwords(
             begin, count = position, np.int64(1)
             token = np.int64(ids[read])
             position += lengths[token]
-            while read + count < last and not is_marked(cuts, position):
+            while read + count < last and not memory.is_marked(cuts, position):
                 following = np.int64(ids[read + count])
                 place = _place_of_neighbours(token, following, shift, key)
-                if not is_marked(neighbours, place):
+                if not memory.is_marked(neighbours, place):
                     break
                 token = following
                 position += lengths[token]
@@ -321,14 +310,14 @@ def symbols_of_word(
         kind = LAST if marking == JOINED and at == length else INSIDE
         entry = find_merge(table, kind, character)
         symbol = entry & LOW_32 if entry != NO_MERGE else np.uint64(UNKNOWN + character)
-        store_u32(symbols + 4 * count, np.uint32(symbol))
-        store_u32(ends + 4 * count, np.uint32(at))
+        memory.store_u32(symbols + 4 * count, np.uint32(symbol))
+        memory.store_u32(ends + 4 * count, np.uint32(at))
         count += 1
     if marking == OWN_SYMBOL:
         entry = find_merge(table, INSIDE, END)
         symbol = entry & LOW_32 if entry != NO_MERGE else np.uint64(UNKNOWN + END)
-        store_u32(symbols + 4 * count, np.uint32(symbol))
-        store_u32(ends + 4 * count, np.uint32(length))
+        memory.store_u32(symbols + 4 * count, np.uint32(symbol))
+        memory.store_u32(ends + 4 * count, np.uint32(length))
         count += 1
     return count
 
@@ -342,14 +331,14 @@ def write_merge(
     written = np.int64(0)
     wanted = True
     while read < count:
-        if wanted and read + 1 < count and load_u64(merges + 8 * read) == best:
-            store_u32(symbols + 4 * written, np.uint32(best & LOW_32))
+        if wanted and read + 1 < count and memory.load_u64(merges + 8 * read) == best:
+            memory.store_u32(symbols + 4 * written, np.uint32(best & LOW_32))
             wanted = everywhere != 0
             read += 1
         else:
-            store_u32(symbols + 4 * written, load_u32(symbols + 4 * read))
-            store_u64(merges + 8 * written, load_u64(merges + 8 * read))
-        store_u32(ends + 4 * written, load_u32(ends + 4 * read))
+            memory.store_u32(symbols + 4 * written, memory.load_u32(symbols + 4 * read))
+            memory.store_u64(merges + 8 * written, memory.load_u64(merges + 8 * read))
+        memory.store_u32(ends + 4 * written, memory.load_u32(ends + 4 * read))
         read += 1
         written += 1
     return written
@@ -361,12 +350,12 @@ def merge_few(
 ) -> I64:
     """Merge up to `SHORT` symbols in place; returns how many remain. See `merge_linked`."""
     for i in range(count - 1):
-        left, right = load_u32(symbols + 4 * i), load_u32(symbols + 4 * i + 4)
-        store_u64(merges + 8 * i, find_merge(table, left, right))
+        left, right = memory.load_u32(symbols + 4 * i), memory.load_u32(symbols + 4 * i + 4)
+        memory.store_u64(merges + 8 * i, find_merge(table, left, right))
     while count > 1:
         best = NO_MERGE
         for i in range(count - 1):
-            merge = load_u64(merges + 8 * i)
+            merge = memory.load_u64(merges + 8 * i)
             if merge >> RANK_SHIFT < best >> RANK_SHIFT:
                 best = merge
         if best == NO_MERGE:
@@ -374,9 +363,12 @@ def merge_few(
         count = write_merge(symbols, ends, merges, count, best, everywhere)
         result = np.uint32(best & LOW_32)
         for i in range(count - 1):
-            left, right = load_u32(symbols + 4 * i), load_u32(symbols + 4 * i + 4)
+            left, right = (
+                memory.load_u32(symbols + 4 * i),
+                memory.load_u32(symbols + 4 * i + 4),
+            )
             if left == result or right == result:
-                store_u64(merges + 8 * i, find_merge(table, left, right))
+                memory.store_u64(merges + 8 * i, find_merge(table, left, right))
     return count
 
 
@@ -389,11 +381,11 @@ def merge_many(
     merge_linked(symbols, count, table, everywhere, scratch, nothing, nothing, ZERO, ZERO)
     remaining = np.int64(0)
     for i in range(count):
-        symbol = load_u32(symbols + 4 * i)
+        symbol = memory.load_u32(symbols + 4 * i)
         if symbol != DEAD:
-            last = np.int64(load_u32(scratch + 4 * i)) - 1  # of those that became this one
-            store_u32(symbols + 4 * remaining, symbol)
-            store_u32(ends + 4 * remaining, load_u32(ends + 4 * last))
+            last = np.int64(memory.load_u32(scratch + 4 * i)) - 1  # of those that became this one
+            memory.store_u32(symbols + 4 * remaining, symbol)
+            memory.store_u32(ends + 4 * remaining, memory.load_u32(ends + 4 * last))
             remaining += 1
     return remaining
 
@@ -441,7 +433,7 @@ def merge_characters(
         else:
             count = merge_many(symbols, stops, count, pairs, everywhere, free)
         for i in range(count):
-            if load_u32(symbols + 4 * i) >= np.uint32(UNKNOWN):
-                store_u32(symbols + 4 * i, np.uint32(unknown))
+            if memory.load_u32(symbols + 4 * i) >= np.uint32(UNKNOWN):
+                memory.store_u32(symbols + 4 * i, np.uint32(unknown))
         total += count
         edges[word + 1] = total

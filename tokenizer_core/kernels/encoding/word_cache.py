@@ -374,32 +374,50 @@ def find_whole_words(
 def find_joined_words(
     left: I64s,
     right: I64s,
-    ends: I64s,
+    begins: I64s,
+    lengths: I64s,
+    ids: I64s,
+    numbers: I64s,
     room: U8s,
     words: U8s,
     table: U64s,
     hash_key: U64s,
-    ids: I64s,
+    found: I64s,
 ) -> None:
     """Look up what pairs of words of a table join to.
 
+    A merge mostly makes the token behind the one of the merge before it: that is compared first.
+
     Args:
         left, right: int64 ``[n]``: numbers of words of the table.
-        ends: int64: where each word of the table ends.
+        begins, lengths, ids: int64: where each word of the table begins, its bytes and its id.
+        numbers: int64: id → number.
         room: uint8, for the longest two words, with 16 readable bytes behind.
         words, table, hash_key: as for `fill_whole_words`, filled.
-        ids: int64 ``[n]``: receives the id of each, or −1.
+        found: int64 ``[n]``: receives the id of each, or −1.
     """  # fmt: skip
     key = key_in(hash_key)
     entries, shift, place = table.ctypes.data, table_shift(table), words.ctypes.data
+    expected = np.int64(0)
     for i in range(len(left)):
         length = np.int64(0)
         for number in (left[i], right[i]):
-            begin = ends[number - 1] if number > 0 else np.int64(0)
-            for at in range(begin, ends[number]):
+            for at in range(begins[number], begins[number] + lengths[number]):
                 room[length] = words[at]
                 length += 1
-        ids[i] = word_id(entries, shift, key, place, room.ctypes.data, length)
+        same = np.int64(0)
+        if expected < len(lengths) and lengths[expected] == length:
+            begin = begins[expected]
+            while same < length and words[begin + same] == room[same]:
+                same += 1
+        if same == length:
+            found[i] = ids[expected]
+        else:
+            found[i] = word_id(entries, shift, key, place, room.ctypes.data, length)
+            if found[i] < 0:
+                continue
+            expected = numbers[found[i]]
+        expected += 1
 
 
 @kernel

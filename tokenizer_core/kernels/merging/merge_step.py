@@ -7,6 +7,7 @@ import numpy as np
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.memory.addresses import prefetch
 from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, Int, U8s
+from bpeline.tokenizer_core.kernels.merging import merge_state as field
 from bpeline.tokenizer_core.kernels.merging.merge_layout import (
     put_symbol,
     run_of,
@@ -21,32 +22,7 @@ from bpeline.tokenizer_core.kernels.merging.merge_queue import (
     queue_pairs,
     tie_of_bytes,
 )
-from bpeline.tokenizer_core.kernels.merging.merge_state import (
-    AFTER,
-    ARENA,
-    BEFORE,
-    FREE,
-    FREE_END,
-    GAINED,
-    INSIDE,
-    LATELY_MET_LEFT,
-    LEFT,
-    LEFT_SIDE,
-    MERGED_COUNT,
-    MET_LEFT,
-    NOWHERE,
-    OCCURRENCES,
-    PAIRS,
-    PLACE,
-    POSITION,
-    QUEUED,
-    RIGHT,
-    RIGHT_SIDE,
-    SEPARATOR,
-    TOKENS,
-    Limits,
-    MergeState,
-)
+from bpeline.tokenizer_core.kernels.merging.merge_state import Limits, MergeState
 from bpeline.tokenizer_core.kernels.tables.pair_tables import (
     COLUMNS,
     COUNT,
@@ -106,10 +82,10 @@ def find_occurrences(state: MergeState, pair: I64, begin: I64, end: I64, found: 
         position = np.int64(arena[np.uint64(start + index)])
         middle = position + left_width
         column = np.uint64(found)
-        noted[POSITION, column] = position
+        noted[field.POSITION, column] = position
         first, second = symbol_at(cells, high, position), symbol_at(cells, high, middle)
-        noted[BEFORE, column] = symbol_at(cells, high, position - 1)
-        noted[AFTER, column] = symbol_at(cells, high, middle + right_width)
+        noted[field.BEFORE, column] = symbol_at(cells, high, position - 1)
+        noted[field.AFTER, column] = symbol_at(cells, high, middle + right_width)
         found += np.int64((first == left) & (second == right))
     return found
 
@@ -118,13 +94,17 @@ def find_occurrences(state: MergeState, pair: I64, begin: I64, end: I64, found: 
 def note_neighbour(state: MergeState, side: I64, neighbour: I64, weight: I64) -> None:
     """Count one occurrence of the new token beside ``neighbour``, which may be a separator."""
     changes, sizes = state.changes, state.sizes
-    its_side, row, met_there = np.uint64(side), np.uint64(neighbour + 1), np.uint64(MET_LEFT + side)
+    its_side, row, met_there = (
+        np.uint64(side),
+        np.uint64(neighbour + 1),
+        np.uint64(field.MET_LEFT + side),
+    )
     met = sizes[met_there]
-    occurrences = changes[its_side, row, OCCURRENCES]
+    occurrences = changes[its_side, row, field.OCCURRENCES]
     state.touched[its_side, np.uint64(met)] = neighbour
     sizes[met_there] = met + np.int64(occurrences == 0)
-    changes[its_side, row, GAINED] += weight
-    changes[its_side, row, OCCURRENCES] = occurrences + 1
+    changes[its_side, row, field.GAINED] += weight
+    changes[its_side, row, field.OCCURRENCES] = occurrences + 1
 
 
 @kernel
@@ -145,7 +125,10 @@ def replace_occurrences(
         (right, left) loses between two occurrences.
     """
     cells, high, noted, weights = state.cells, state.high, state.noted, state.weights
-    sides = (np.int64(LEFT_SIDE), np.int64(RIGHT_SIDE))  # literals would be compiled one by one
+    sides = (
+        np.int64(field.LEFT_SIDE),
+        np.int64(field.RIGHT_SIDE),
+    )  # literals would be compiled one by one
     left, right = state.pairs[pair, KEY] >> 32, state.pairs[pair, KEY] & _LOW
     left_width, right_width = state.token_widths[left], state.token_widths[right]
     ask_for_some(state, state.pairs[pair, START] + first, after_last - first)
@@ -155,10 +138,13 @@ def replace_occurrences(
         found = find_occurrences(state, pair, begin, min(begin + BLOCK, after_last), merged)
         for index in range(merged, found):
             column = np.uint64(index)
-            position = np.int64(noted[POSITION, column])
+            position = np.int64(noted[field.POSITION, column])
             if position < end:  # in a run of one token: its beginning has just been merged
                 continue
-            before, after = np.int64(noted[BEFORE, column]), np.int64(noted[AFTER, column])
+            before, after = (
+                np.int64(noted[field.BEFORE, column]),
+                np.int64(noted[field.AFTER, column]),
+            )
             if position >= run_end:  # most words lie in a few long runs
                 run = run_of(weights, position)
                 weight = weights.counts[np.uint64(run)]
@@ -167,21 +153,21 @@ def replace_occurrences(
                 before = np.int64(token)
             middle = position + left_width
             end = middle + right_width
-            put_symbol(cells, high, middle - 1, np.int64(INSIDE))
-            put_symbol(cells, high, middle, np.int64(INSIDE))
+            put_symbol(cells, high, middle - 1, np.int64(field.INSIDE))
+            put_symbol(cells, high, middle, np.int64(field.INSIDE))
             put_symbol(cells, high, position, token)
             put_symbol(cells, high, end - 1, token)
             # What is to be merged next begins right behind.
             if after == left and symbol_at(cells, high, end + left_width) == right:
-                after = np.int64(SEPARATOR)  # no pair arises there
+                after = np.int64(field.SEPARATOR)  # no pair arises there
                 lost_between += weight
             else:
                 note_neighbour(state, sides[1], after, weight)
             note_neighbour(state, sides[0], before, weight)
             column = np.uint64(merged)
-            noted[POSITION, column] = position
-            noted[BEFORE, column] = before
-            noted[AFTER, column] = after
+            noted[field.POSITION, column] = position
+            noted[field.BEFORE, column] = before
+            noted[field.AFTER, column] = after
             merged += 1
     return merged, lost_between
 
@@ -203,35 +189,47 @@ def renew_pairs(state: MergeState, limits: Limits, side: I64, pair: I64, token: 
     changes, pairs, slots, sizes = state.changes, state.pairs, state.slots, state.sizes
     left, right = pairs[pair, KEY] >> 32, pairs[pair, KEY] & _LOW
     its_side = np.uint64(side)
-    met = sizes[MET_LEFT + side]
+    met = sizes[field.MET_LEFT + side]
     # Three passes: first all slots are under way, then all rows.
     for index in range(met):
         neighbour = np.int64(state.touched[its_side, np.uint64(index)])
-        old = pair_key(neighbour, left) if side == LEFT_SIDE else pair_key(right, neighbour)
-        new = pair_key(neighbour, token) if side == LEFT_SIDE else pair_key(token, neighbour)
+        old = pair_key(neighbour, left) if side == field.LEFT_SIDE else pair_key(right, neighbour)
+        new = pair_key(neighbour, token) if side == field.LEFT_SIDE else pair_key(token, neighbour)
         prefetch(np.int64(slots.ctypes.data) + first_slot(slots, old, state.hash_key) * 4)
         prefetch(np.int64(slots.ctypes.data) + first_slot(slots, new, state.hash_key) * 4)
     for index in range(met):
         neighbour = np.int64(state.touched[its_side, np.uint64(index)])
-        old = pair_key(neighbour, left) if side == LEFT_SIDE else pair_key(right, neighbour)
+        old = pair_key(neighbour, left) if side == field.LEFT_SIDE else pair_key(right, neighbour)
         # `EMPTY` asks for memory in vain, which is allowed.
         row = slots[np.uint64(first_slot(slots, old, state.hash_key))]
         prefetch(np.int64(pairs.ctypes.data) + np.int64(row) * (8 * COLUMNS))
     for index in range(met):
         neighbour = np.int64(state.touched[its_side, np.uint64(index)])
         change = np.uint64(neighbour + 1)
-        gained = changes[its_side, change, GAINED]
-        if side == RIGHT_SIDE or neighbour != token:  # what lies between two new tokens is not old
-            old = pair_key(neighbour, left) if side == LEFT_SIDE else pair_key(right, neighbour)
+        gained = changes[its_side, change, field.GAINED]
+        if (
+            side == field.RIGHT_SIDE or neighbour != token
+        ):  # what lies between two new tokens is not old
+            old = (
+                pair_key(neighbour, left) if side == field.LEFT_SIDE else pair_key(right, neighbour)
+            )
             lose(state, find_row(pairs, slots, state.hash_key, old), gained)
-        occurrences = changes[its_side, change, OCCURRENCES]
+        occurrences = changes[its_side, change, field.OCCURRENCES]
         length = state.token_lengths[np.uint64(neighbour)] + state.token_lengths[np.uint64(token)]
-        place = sizes[NOWHERE]
+        place = sizes[field.NOWHERE]
         if gained >= limits.kept_count and length <= limits.kept_length:
-            new = pair_key(neighbour, token) if side == LEFT_SIDE else pair_key(token, neighbour)
-            row = sizes[PAIRS]
+            new = (
+                pair_key(neighbour, token)
+                if side == field.LEFT_SIDE
+                else pair_key(token, neighbour)
+            )
+            row = sizes[field.PAIRS]
             # In the segment of the merged pair while that has room, else behind all others.
-            space = FREE if occurrences <= sizes[FREE_END] - sizes[FREE] else ARENA
+            space = (
+                field.FREE
+                if occurrences <= sizes[field.FREE_END] - sizes[field.FREE]
+                else field.ARENA
+            )
             place = sizes[space]
             sizes[space] = place + occurrences
             its_row = np.uint64(row)
@@ -240,8 +238,8 @@ def renew_pairs(state: MergeState, limits: Limits, side: I64, pair: I64, token: 
             pairs[its_row, START] = place
             pairs[its_row, LENGTH] = occurrences
             slots[np.uint64(slot_of(pairs, slots, state.hash_key, new))] = row
-            sizes[PAIRS] = row + 1
-        changes[its_side, change, PLACE] = place
+            sizes[field.PAIRS] = row + 1
+        changes[its_side, change, field.PLACE] = place
 
 
 @kernel
@@ -252,33 +250,35 @@ def place_occurrences(state: MergeState, side: I64, first: Int, after_last: I64)
     depends on what is read: positions that nobody wants are written too, to one place.
     """
     arena, changes, sizes = state.arena, state.changes, state.sizes
-    its_side, nowhere = np.uint64(side), sizes[NOWHERE]
-    changes[its_side, 0, PLACE] = nowhere  # of separators
+    its_side, nowhere = np.uint64(side), sizes[field.NOWHERE]
+    changes[its_side, 0, field.PLACE] = nowhere  # of separators
     for index in range(first, after_last):
         column = np.uint64(index)
         neighbour = np.int64(state.noted[its_side, column])
-        place = changes[its_side, np.uint64(neighbour + 1), PLACE]
-        position = np.int64(state.noted[POSITION, column])
-        if side == LEFT_SIDE:
+        place = changes[its_side, np.uint64(neighbour + 1), field.PLACE]
+        position = np.int64(state.noted[field.POSITION, column])
+        if side == field.LEFT_SIDE:
             position -= state.token_widths[np.uint64(max(neighbour, np.int64(0)))]
         arena[np.uint64(place)] = position
-        changes[its_side, np.uint64(neighbour + 1), PLACE] = place + np.int64(place != nowhere)
-    changes[its_side, 0, OCCURRENCES] = 1
-    for index in range(sizes[MET_LEFT + side]):
+        changes[its_side, np.uint64(neighbour + 1), field.PLACE] = place + np.int64(
+            place != nowhere
+        )
+    changes[its_side, 0, field.OCCURRENCES] = 1
+    for index in range(sizes[field.MET_LEFT + side]):
         row = np.uint64(np.int64(state.touched[its_side, np.uint64(index)]) + 1)
-        changes[its_side, row, GAINED] = 0
-        changes[its_side, row, PLACE] = 0
-    sizes[LATELY_MET_LEFT + side] = sizes[MET_LEFT + side]
-    sizes[MET_LEFT + side] = 0
+        changes[its_side, row, field.GAINED] = 0
+        changes[its_side, row, field.PLACE] = 0
+    sizes[field.LATELY_MET_LEFT + side] = sizes[field.MET_LEFT + side]
+    sizes[field.MET_LEFT + side] = 0
 
 
 @kernel
 def add_token(state: MergeState, left: I64, right: I64, count: I64) -> I64:
-    token = state.sizes[TOKENS]
-    state.sizes[TOKENS] = token + 1
-    state.learned[token, LEFT] = left
-    state.learned[token, RIGHT] = right
-    state.learned[token, MERGED_COUNT] = count
+    token = state.sizes[field.TOKENS]
+    state.sizes[field.TOKENS] = token + 1
+    state.learned[token, field.LEFT] = left
+    state.learned[token, field.RIGHT] = right
+    state.learned[token, field.MERGED_COUNT] = count
     state.token_lengths[token] = state.token_lengths[left] + state.token_lengths[right]
     state.token_widths[token] = state.token_widths[left] + state.token_widths[right]
     return token
@@ -298,8 +298,8 @@ def enter_merged(
     if lost_between > 0:  # seldom, and rows are far from the processor
         mirrored = pair_key(key & _LOW, key >> 32)
         lose(state, find_row(pairs, state.slots, state.hash_key, mirrored), lost_between)
-    state.sizes[FREE] = pairs[pair, START]
-    state.sizes[FREE_END] = pairs[pair, START] + pairs[pair, LENGTH]
+    state.sizes[field.FREE] = pairs[pair, START]
+    state.sizes[field.FREE_END] = pairs[pair, START] + pairs[pair, LENGTH]
     if limits.order == GREATEST_BYTES and place > 0:
         state.token_starts[token] = place
         state.token_ties[token] = tie_of_bytes(
@@ -322,7 +322,7 @@ def merge_everywhere(state: MergeState, limits: Limits, pair: I64) -> I64:
     key = pairs[pair, KEY]
     token = add_token(state, key >> 32, key & _LOW, pairs[pair, COUNT])
     merged, lost_between = replace_occurrences(state, pair, token, 0, pairs[pair, LENGTH])
-    place = np.int64(state.noted[POSITION, 0]) if merged > 0 else np.int64(0)
+    place = np.int64(state.noted[field.POSITION, 0]) if merged > 0 else np.int64(0)
     enter_merged(state, limits, pair, token, lost_between, place)
     for side in range(2):
         place_occurrences(state, side, 0, merged)
@@ -337,25 +337,25 @@ def merged_count(state: MergeState, merged: I64) -> I64:
     """
     count = np.int64(0)
     for index in range(merged):
-        count += weight_at(state.weights, np.int64(state.noted[POSITION, index]))
+        count += weight_at(state.weights, np.int64(state.noted[field.POSITION, index]))
     return count
 
 
 @kernel
 def merge(state: MergeState, limits: Limits, pair: I64) -> None:
     """`merge_everywhere`, and the new pairs enter the queue."""
-    first_new = state.sizes[PAIRS]
+    first_new = state.sizes[field.PAIRS]
     merge_everywhere(state, limits, pair)
-    queue_pairs(state, limits, first_new, state.sizes[PAIRS])
+    queue_pairs(state, limits, first_new, state.sizes[field.PAIRS])
 
 
 @kernel
 def missing_room(state: MergeState, length: I64) -> I64:
     """`DONE`, or which arrays must grow before a pair with ``length`` occurrences is merged."""
-    tokens = state.sizes[TOKENS]
+    tokens = state.sizes[field.TOKENS]
     if tokens >= state.token_lengths.size:
         return NEEDS_TOKENS
-    if state.sizes[PAIRS] + 2 * min(length, tokens + 1) > state.pairs.shape[0]:
+    if state.sizes[field.PAIRS] + 2 * min(length, tokens + 1) > state.pairs.shape[0]:
         return NEEDS_PAIRS
     return DONE
 
@@ -367,7 +367,7 @@ def take_first(state: MergeState, limits: Limits) -> I64:
     During the merge its occurrences' positions load, and the rows of those that may follow it.
     """
     drop_first(state, limits.order)
-    heap, queued = state.heap, state.sizes[QUEUED]
+    heap, queued = state.heap, state.sizes[field.QUEUED]
     if queued == 0:
         return np.int64(EMPTY)
     for behind in range(1, min(queued, 3)):
@@ -400,7 +400,7 @@ def learn(state: MergeState, limits: Limits, goal: I64) -> I64:
     Returns:
         `DONE`, `EXHAUSTED` when no pair may be merged, or what has to grow to go on.
     """
-    while state.sizes[TOKENS] < goal:
+    while state.sizes[field.TOKENS] < goal:
         pair = next_pair(state, limits)
         if pair == EMPTY:
             return EXHAUSTED
@@ -421,7 +421,7 @@ def learn_allowed(state: MergeState, limits: Limits, verdicts: U8s, goal: I64) -
     Returns:
         What `learn` returns, or `NEEDS_VERDICTS`: the first pair in the queue is unjudged.
     """
-    while state.sizes[TOKENS] < goal:
+    while state.sizes[field.TOKENS] < goal:
         pair = next_pair(state, limits)
         if pair == EMPTY:
             return EXHAUSTED
@@ -443,8 +443,8 @@ def apply(state: MergeState, limits: Limits, given: I64Rows, goal: I64) -> I64:
 
     A pair that occurs nowhere makes a token all the same. Returns what `learn` returns.
     """
-    while state.sizes[TOKENS] < goal:
-        rank = state.sizes[TOKENS] - limits.base
+    while state.sizes[field.TOKENS] < goal:
+        rank = state.sizes[field.TOKENS] - limits.base
         left, right = given[rank, 0], given[rank, 1]
         pair = find_row(state.pairs, state.slots, state.hash_key, pair_key(left, right))
         missing = missing_room(state, state.pairs[pair, LENGTH] if pair != EMPTY else 0)

@@ -13,21 +13,7 @@ from llvmlite import ir
 from numba import types
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
-from bpeline.tokenizer_core.kernels.memory.addresses import (
-    NO_RESULT,
-    copy_block,
-    filled,
-    load_block,
-    load_u8,
-    load_u32,
-    of_one,
-    of_two,
-    pointer,
-    range_mask,
-    store_u8,
-    store_u32,
-    trailing_zeros,
-)
+from bpeline.tokenizer_core.kernels.memory import addresses as memory
 from bpeline.tokenizer_core.kernels.memory.types import I64
 from bpeline.tokenizer_core.kernels.tables.hashing import ONE
 
@@ -41,23 +27,23 @@ _B, _F, _N, _R, _T, _U = (ord(letter) for letter in "bfnrtu")
 
 
 def _stops(builder: Any, address: Any) -> Any:
-    block = load_block(builder, address)
-    found = builder.icmp_unsigned("<", block, filled(_BLANK))
+    block = memory.load_block(builder, address)
+    found = builder.icmp_unsigned("<", block, memory.filled(_BLANK))
     for byte in (_QUOTE, _BACKSLASH):
-        found = builder.or_(found, builder.icmp_unsigned("==", block, filled(byte)))
+        found = builder.or_(found, builder.icmp_unsigned("==", block, memory.filled(byte)))
     return builder.bitcast(found, ir.IntType(64))
 
 
 # ``mask(address) -> uint64``: which of 64 bytes end a string, escape, or may not stand in one.
-mask_stops = of_one(types.uint64, types.int64, _stops)
+mask_stops = memory.of_one(types.uint64, types.int64, _stops)
 
-_mask_backslashes = range_mask(_BACKSLASH, 1)
-_mask_us = range_mask(_U, 1)
-_mask_decimals = range_mask(_0, 10)
-_mask_octals = range_mask(_0, 8)
-_mask_zeros = range_mask(_0, 1)
-_mask_letters = range_mask(ord("a"), 6, fold_case=True)  # of hexadecimal digits
-_mask_ds = range_mask(ord("d"), 1, fold_case=True)
+_mask_backslashes = memory.range_mask(_BACKSLASH, 1)
+_mask_us = memory.range_mask(_U, 1)
+_mask_decimals = memory.range_mask(_0, 10)
+_mask_octals = memory.range_mask(_0, 8)
+_mask_zeros = memory.range_mask(_0, 1)
+_mask_letters = memory.range_mask(ord("a"), 6, fold_case=True)  # of hexadecimal digits
+_mask_ds = memory.range_mask(ord("d"), 1, fold_case=True)
 
 _ESCAPE = 6  # bytes of ``\\uXXXX``
 _EIGHT = 8  # of them are looked at together
@@ -80,10 +66,10 @@ def _put_eight(of: int) -> Any:
         def filled_eight(value: int) -> Any:
             return ir.Constant(ir.VectorType(ir.IntType(8), _EIGHT), [value] * _EIGHT)
 
-        block = load_block(builder, source)
-        ten, nine = filled(0x40), filled(9)
-        letters = builder.lshr(builder.and_(block, ten), filled(6))
-        values = builder.add(builder.and_(block, filled(0xF)), builder.mul(letters, nine))
+        block = memory.load_block(builder, source)
+        ten, nine = memory.filled(0x40), memory.filled(9)
+        letters = builder.lshr(builder.and_(block, ten), memory.filled(6))
+        values = builder.add(builder.and_(block, memory.filled(0xF)), builder.mul(letters, nine))
         first, second, third, last = (
             _picked(builder, range(digit, _EIGHT * _ESCAPE, _ESCAPE), values)
             for digit in range(2, 6)
@@ -103,10 +89,10 @@ def _put_eight(of: int) -> Any:
         three = _picked(builder, range(2 * _EIGHT), final, final)
         order = [at + place * _EIGHT for at in range(_EIGHT) for place in range(of)]
         whole = _picked(builder, order + [0] * (32 - len(order)), two, three)
-        builder.store(whole, pointer(builder, target, whole.type), align=1)
-        return NO_RESULT
+        builder.store(whole, memory.pointer(builder, target, whole.type), align=1)
+        return memory.NO_RESULT
 
-    return of_two(types.void, types.int64, types.int64, emit)
+    return memory.of_two(types.void, types.int64, types.int64, emit)
 
 
 _put_eight_of_two, _put_eight_of_three = _put_eight(2), _put_eight(3)
@@ -117,7 +103,7 @@ _ONES = np.uint64(0x01010101)
 @kernel
 def _hexadecimal(address: I64) -> I64:
     """The number that four hexadecimal digits say, or -1. All four are looked at together."""
-    four = np.uint64(load_u32(address))
+    four = np.uint64(memory.load_u32(address))
     letters = (four >> np.uint64(6)) & _ONES  # of the digits these are 4. or 6., the others 3.
     value = (four & np.uint64(0x0F0F0F0F)) + letters * np.uint64(9)
     faults = (
@@ -160,29 +146,29 @@ def _simple_escape(letter: I64) -> I64:
 def _put_character(point: I64, target: I64) -> I64:
     """Write a code point in UTF-8; where the next one goes. Up to four bytes are written."""
     if point < 0x80:
-        store_u8(target, np.uint8(point))
+        memory.store_u8(target, np.uint8(point))
         return target + 1
     if point < 0x800:
-        store_u32(target, np.uint32(0x80C0 | (point >> 6) | ((point & 0x3F) << 8)))
+        memory.store_u32(target, np.uint32(0x80C0 | (point >> 6) | ((point & 0x3F) << 8)))
         return target + 2
     if point < 0x10000:
         two = (point >> 12) | (((point >> 6) & 0x3F) << 8)
-        store_u32(target, np.uint32(0x8080E0 | two | ((point & 0x3F) << 16)))
+        memory.store_u32(target, np.uint32(0x8080E0 | two | ((point & 0x3F) << 16)))
         return target + 3
     three = (point >> 18) | (((point >> 12) & 0x3F) << 8) | (((point >> 6) & 0x3F) << 16)
-    store_u32(target, np.uint32(0x808080F0 | three | ((point & 0x3F) << 24)))
+    memory.store_u32(target, np.uint32(0x808080F0 | three | ((point & 0x3F) << 24)))
     return target + 4
 
 
 @kernel
 def _copy_escape(position: I64, target: I64) -> tuple[I64, I64]:
     """Write what the escape at a backslash stands for; `UNREAD` for half a pair too."""
-    letter = np.int64(load_u8(position + 1))
+    letter = np.int64(memory.load_u8(position + 1))
     if letter != _U:
         byte = _simple_escape(letter)
         if byte < 0:
             return UNREAD, target
-        store_u8(target, np.uint8(byte))
+        memory.store_u8(target, np.uint8(byte))
         return position + 2, target + 1
     point = _hexadecimal(position + 2)
     if point < 0:
@@ -190,7 +176,11 @@ def _copy_escape(position: I64, target: I64) -> tuple[I64, I64]:
     position += 6
     if point & 0xF800 == 0xD800:
         # The first of a pair, and the second right after it: Python gives one character then.
-        if point >= 0xDC00 or load_u8(position) != _BACKSLASH or load_u8(position + 1) != _U:
+        if (
+            point >= 0xDC00
+            or memory.load_u8(position) != _BACKSLASH
+            or memory.load_u8(position + 1) != _U
+        ):
             return UNREAD, target
         second = _hexadecimal(position + 2)
         if second & ~np.int64(0x3FF) != 0xDC00:  # not for -1 either
@@ -221,18 +211,18 @@ def _copy_escapes(position: I64, target: I64) -> tuple[I64, I64]:
     threes, twos = escapes & ~(small | half), escapes & small & ~ascii
     if threes & ONE:
         _put_eight_of_three(position, target)
-        run = trailing_zeros((~threes & _EVERY_ESCAPE) | _BEHIND_ALL)
+        run = memory.trailing_zeros((~threes & _EVERY_ESCAPE) | _BEHIND_ALL)
         target += run >> 1
     elif twos & ONE:
         _put_eight_of_two(position, target)
-        run = trailing_zeros((~twos & _EVERY_ESCAPE) | _BEHIND_ALL)
+        run = memory.trailing_zeros((~twos & _EVERY_ESCAPE) | _BEHIND_ALL)
         target += run * 43 >> 7  # a third
     else:
         return position, target
     stops = mask_stops(position) >> np.uint64(run)
     position += run
-    copy_block(position, target)
-    plain = min(trailing_zeros(stops), 64 - run)
+    memory.copy_block(position, target)
+    plain = min(memory.trailing_zeros(stops), 64 - run)
     return position + plain, target + plain
 
 
@@ -249,24 +239,24 @@ def copy_string(position: I64, target: I64) -> tuple[I64, I64]:
     """
     while True:
         stops = mask_stops(position)
-        copy_block(position, target)
+        memory.copy_block(position, target)
         if not stops:
             position += 64
             target += 64
             continue
-        run = trailing_zeros(stops)
+        run = memory.trailing_zeros(stops)
         position += run
         target += run
-        byte = load_u8(position)
+        byte = memory.load_u8(position)
         while byte == _BACKSLASH:  # often many of them, where a script is written in escapes
             before = position
-            if load_u8(position + 1) == _U:
+            if memory.load_u8(position + 1) == _U:
                 position, target = _copy_escapes(position, target)
             if position == before:
                 position, target = _copy_escape(position, target)
                 if position < 0:
                     return UNREAD, target
-            byte = load_u8(position)
+            byte = memory.load_u8(position)
         if byte == _QUOTE:
             return position + 1, target
         if byte < _BLANK:
@@ -281,13 +271,13 @@ def skip_string(position: I64) -> I64:
         if not stops:
             position += 64
             continue
-        position += trailing_zeros(stops)
-        byte = load_u8(position)
+        position += memory.trailing_zeros(stops)
+        byte = memory.load_u8(position)
         if byte == _QUOTE:
             return position + 1
         if byte != _BACKSLASH:
             return UNREAD
-        letter = np.int64(load_u8(position + 1))
+        letter = np.int64(memory.load_u8(position + 1))
         if letter == _U:
             if _hexadecimal(position + 2) < 0:
                 return UNREAD

@@ -12,29 +12,12 @@ from numba import types
 from numba.extending import intrinsic
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
-from bpeline.tokenizer_core.kernels.memory.addresses import (
-    BLOCK,
-    HAS_SIMD,
-    filled,
-    leading_zeros,
-    load_block,
-    load_u8,
-    looked_up,
-    mark,
-    mask_ascii_controls,
-    mask_ascii_digits,
-    mask_ascii_letters,
-    mask_continuations,
-    mask_non_ascii,
-    mask_spaces,
-    trailing_zeros,
-    unmark,
-)
+from bpeline.tokenizer_core.kernels.memory import addresses as memory
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, Int, Masks, U64s
 from bpeline.tokenizer_core.kernels.scanning.classes import classes_by_page, classes_by_range
 
 # A function of its own, so that what ASCII needs stays small enough to be inlined.
-_beyond_ascii = classes_by_page if HAS_SIMD else classes_by_range
+_beyond_ascii = classes_by_page if memory.HAS_SIMD else classes_by_range
 
 _0 = np.uint64(0)
 _1 = np.uint64(1)
@@ -55,13 +38,15 @@ def class_masks(address: I64, valid: U64, straddling: Masks, table: I64) -> tupl
         letters beyond ASCII, continuation bytes (all of the block), and the three masks of the
         bytes that belong to the next block (at most its first three).
     """
-    low = (mask_ascii_digits(address) & valid) | straddling[0]
-    middle = ((mask_spaces(address) | mask_ascii_controls(address)) & valid) | straddling[1]
-    high = (mask_ascii_letters(address) & valid) | straddling[2]
-    non_ascii = mask_non_ascii(address) & valid
+    low = (memory.mask_ascii_digits(address) & valid) | straddling[0]
+    middle = (
+        (memory.mask_spaces(address) | memory.mask_ascii_controls(address)) & valid
+    ) | straddling[1]
+    high = (memory.mask_ascii_letters(address) & valid) | straddling[2]
+    non_ascii = memory.mask_non_ascii(address) & valid
     if not non_ascii:
         return high, low, middle, _0, _0, _0, _0, (_0, _0, _0)
-    continued = mask_continuations(address) & valid
+    continued = memory.mask_continuations(address) & valid
     low, middle, high, straddling = _beyond_ascii(
         address, non_ascii & ~continued, low, middle, high, table
     )
@@ -89,7 +74,7 @@ def mark_last_white(base: I64, block: I64, last_bytes: U64, before: U64, starts:
         starts: the bitmap.
     """
     while last_bytes:
-        k = trailing_zeros(last_bytes)
+        k = memory.trailing_zeros(last_bytes)
         last_bytes &= last_bytes - _1
         _mark_character(base, block + k, starts)
     if before:
@@ -98,9 +83,9 @@ def mark_last_white(base: I64, block: I64, last_bytes: U64, before: U64, starts:
 
 @kernel
 def _mark_character(base: I64, position: I64, starts: U64s) -> None:
-    while load_u8(base + position) & np.uint8(0xC0) == np.uint8(0x80):
+    while memory.load_u8(base + position) & np.uint8(0xC0) == np.uint8(0x80):
         position -= 1
-    mark(starts, position)
+    memory.mark(starts, position)
 
 
 @kernel
@@ -109,8 +94,8 @@ def contraction_width(address: I64, fold: Int) -> I64:
 
     ``fold`` is 0x20 to take capitals too, and U+017F, which folds to s; 0 for small letters only.
     """
-    second = load_u8(address + 1)
-    third = load_u8(address + 2)
+    second = memory.load_u8(address + 1)
+    third = memory.load_u8(address + 2)
     if fold and second == np.uint8(0xC5) and third == np.uint8(0xBF):
         return np.int64(3)
     second |= fold
@@ -161,7 +146,7 @@ def number_begins(
     elif (two & (two << _2)) | (numbers & (continued | numbers_before)):
         begins, in_group = groups_of_three(numbers & ~continued, begins, in_group)
     elif numbers >> _63:
-        in_group = leading_zeros(~numbers)
+        in_group = memory.leading_zeros(~numbers)
     return begins, in_group
 
 
@@ -209,27 +194,27 @@ def refuted_runs(
             undecided |= _1
         else:
             if refuting & _1:
-                unmark(starts, pending)
+                memory.unmark(starts, pending)
             earlier = _NOWHERE
     refuted = (runs + undecided) & ~runs & refuting
     while refuted:
-        k = trailing_zeros(refuted)
+        k = memory.trailing_zeros(refuted)
         refuted &= refuted - _1
-        begin = _63 - np.uint64(leading_zeros(undecided & ((_1 << np.uint64(k)) - _1)))
+        begin = _63 - np.uint64(memory.leading_zeros(undecided & ((_1 << np.uint64(k)) - _1)))
         if begin == _0 and earlier >= 0:
-            unmark(starts, earlier)
+            memory.unmark(starts, earlier)
         else:
             taken_back |= _1 << begin
     pending = _NOWHERE
     if runs >> _63:
-        begin = np.uint64(64 - leading_zeros(~runs))
+        begin = np.uint64(64 - memory.leading_zeros(~runs))
         if (undecided >> begin) & _1:
             pending = earlier if begin == _0 and earlier >= 0 else block + np.int64(begin)
     return taken_back, pending
 
 
 _I64 = ir.IntType(64)
-_BYTES = ir.VectorType(ir.IntType(8), BLOCK)
+_BYTES = ir.VectorType(ir.IntType(8), memory.BLOCK)
 _LETTER, _NUMBER, _OTHER, _WHITE, _SPACE, _NEWLINE, _BLANK, _CONTRACTED = (
     1 << bit for bit in range(8)
 )
@@ -250,27 +235,27 @@ def _facts_of(byte: int, contracted: str) -> int:
     return _OTHER
 
 
-_SMALL = [_facts_of(byte, "sdmtlvr") for byte in range(2 * BLOCK)]
-_ANY_CASE = [_facts_of(byte, "sdmtlvrSDMTLVR") for byte in range(2 * BLOCK)]
+_SMALL = [_facts_of(byte, "sdmtlvr") for byte in range(2 * memory.BLOCK)]
+_ANY_CASE = [_facts_of(byte, "sdmtlvrSDMTLVR") for byte in range(2 * memory.BLOCK)]
 
 
 def _block_at(builder: Any, address: Any, step: int) -> Any:
-    return load_block(builder, builder.add(address, ir.Constant(_I64, step)))
+    return memory.load_block(builder, builder.add(address, ir.Constant(_I64, step)))
 
 
 def _facts_at(builder: Any, address: Any, steps: range, known: list[int]) -> list[Any]:
     """The facts of 64 bytes, for each step so many bytes further."""
-    low, high = (ir.Constant(_BYTES, known[at : at + BLOCK]) for at in (0, BLOCK))
+    low, high = (ir.Constant(_BYTES, known[at : at + memory.BLOCK]) for at in (0, memory.BLOCK))
     blocks = (_block_at(builder, address, step) for step in steps)
-    return [looked_up(builder, block, low, high) for block in blocks]
+    return [memory.looked_up(builder, block, low, high) for block in blocks]
 
 
 def _has(builder: Any, facts: Any, wanted: int) -> Any:
-    return builder.icmp_unsigned("!=", builder.and_(facts, filled(wanted)), filled(0))
+    return builder.icmp_unsigned("!=", builder.and_(facts, memory.filled(wanted)), memory.filled(0))
 
 
 def _lacks(builder: Any, facts: Any, wanted: int) -> Any:
-    return builder.icmp_unsigned("==", builder.and_(facts, filled(wanted)), filled(0))
+    return builder.icmp_unsigned("==", builder.and_(facts, memory.filled(wanted)), memory.filled(0))
 
 
 def _all_of(builder: Any, *bits: Any) -> Any:
@@ -280,7 +265,7 @@ def _all_of(builder: Any, *bits: Any) -> Any:
 def _contracting(builder: Any, address: Any, behind: Any) -> Any:
     """Apostrophes before a letter that contractions begin with."""
     here = _block_at(builder, address, 0)
-    apostrophes = builder.icmp_unsigned("==", here, filled(ord("'")))
+    apostrophes = builder.icmp_unsigned("==", here, memory.filled(ord("'")))
     return builder.and_(apostrophes, _has(builder, behind, _CONTRACTED))
 
 
@@ -291,7 +276,7 @@ def _masks(number: int, emit: Callable[[Any, Any], list[Any]]) -> Any:
     def masks(_context: Any, address: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             numbers = [ir.Constant(_I64, 0)] * number
-            if HAS_SIMD:
+            if memory.HAS_SIMD:
                 numbers = [builder.bitcast(bits, _I64) for bits in emit(builder, arguments[0])]
             return context.make_tuple(builder, signature.return_type, numbers)
 
@@ -308,11 +293,11 @@ def is_ascii_around(_context: Any, address: Any) -> Any:
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        if not HAS_SIMD:
+        if not memory.HAS_SIMD:
             return ir.Constant(ir.IntType(1), 0)
         blocks = [_block_at(builder, arguments[0], step) for step in (-2, 1)]
         some = builder.or_(*blocks)
-        beyond = builder.bitcast(builder.icmp_signed("<", some, filled(0)), _I64)
+        beyond = builder.bitcast(builder.icmp_signed("<", some, memory.filled(0)), _I64)
         return builder.icmp_unsigned("==", beyond, ir.Constant(_I64, 0))
 
     return types.boolean(types.int64), generate

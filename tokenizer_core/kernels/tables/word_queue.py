@@ -10,21 +10,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
-from bpeline.tokenizer_core.kernels.memory.addresses import (
-    BLOCK,
-    HAS_SIMD,
-    NO_RESULT,
-    by_name,
-    filled,
-    load_block,
-    load_u64,
-    looked_up,
-    ones_in,
-    pointer,
-    prefetch_non_temporal,
-    store_u64,
-    trailing_zeros,
-)
+from bpeline.tokenizer_core.kernels.memory import addresses as memory
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, U64s
 from bpeline.tokenizer_core.kernels.tables.hashing import ALL, ONE, ZERO, HashKey, mix
 from bpeline.tokenizer_core.kernels.tables.word_keys import (
@@ -35,7 +21,7 @@ from bpeline.tokenizer_core.kernels.tables.word_keys import (
 )
 
 LANES = 8  # words
-PLACES = 2 * BLOCK  # bytes: where each word of a block begins in it, then how long each is
+PLACES = 2 * memory.BLOCK  # bytes: where each word of a block begins in it, then how long each is
 
 _LONGEST_TOLD = 255  # bytes; the last word of a block may be longer
 _KEY = 16  # bytes of a key: low and high
@@ -43,8 +29,8 @@ _ROUNDS = 2  # of AES; after them each bit depends on all bits of a key
 _EVENS = [0, 8, 2, 10, 4, 12, 6, 14]  # of two vectors of numbers, in turn: the low halves of keys
 
 _I8, _I32, _I64 = map(ir.IntType, (8, 32, 64))
-_BYTES = ir.VectorType(_I8, BLOCK)
-_BITS = ir.VectorType(ir.IntType(1), BLOCK)
+_BYTES = ir.VectorType(_I8, memory.BLOCK)
+_BITS = ir.VectorType(ir.IntType(1), memory.BLOCK)
 _NUMBERS = ir.VectorType(_I64, LANES)
 _PAIR = ir.VectorType(_I64, 2)
 _EIGHT_BYTES = ir.VectorType(_I8, LANES)
@@ -70,7 +56,7 @@ def _hashed(builder: Any, keys: Any, hash_key: Any) -> Any:
     name = {2: "llvm.x86.aesni.aesenc", LANES: "llvm.x86.aesni.aesenc.512"}[keys.type.count]
     keys = builder.xor(keys, hash_key)
     for _ in range(_ROUNDS):
-        keys = by_name(builder, name, keys.type, keys, hash_key)
+        keys = memory.by_name(builder, name, keys.type, keys, hash_key)
     return keys
 
 
@@ -87,7 +73,7 @@ def _mix_by_aes(_context: Any, low: Any, high: Any, hash_key: Any) -> Any:
 
 # ``queue_hash(low, high, key)``: the hash that `queue_eight` goes by, of one key; see `mix`, which
 # it is where there is no such SIMD.
-queue_hash = _mix_by_aes if HAS_SIMD else mix
+queue_hash = _mix_by_aes if memory.HAS_SIMD else mix
 
 
 @intrinsic
@@ -107,22 +93,24 @@ def find_words(_context: Any, starts: Any, stop: Any, places: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         starts, stop, places = arguments
-        counted = ir.Constant(_BYTES, list(range(BLOCK)))
+        counted = ir.Constant(_BYTES, list(range(memory.BLOCK)))
 
         def places_of(bits: Any, behind: Any) -> Any:
             name = "llvm.x86.avx512.mask.compress.v64i8"
-            return by_name(builder, name, _BYTES, counted, behind, builder.bitcast(bits, _BITS))
+            return memory.by_name(
+                builder, name, _BYTES, counted, behind, builder.bitcast(bits, _BITS)
+            )
 
         most = ir.Constant(_I64, _LONGEST_TOLD)
         told = builder.select(builder.icmp_unsigned("<", stop, most), stop, most)
         ends = _in_turn(builder, _BYTES, builder.trunc(told, _I8))
         others = builder.and_(starts, builder.sub(starts, ir.Constant(_I64, 1)))
-        begins = places_of(starts, filled(0))
+        begins = places_of(starts, memory.filled(0))
         lengths = builder.sub(places_of(others, ends), begins)
         for vector in (begins, lengths):
-            builder.store(vector, pointer(builder, places, _BYTES), align=1)
-            places = builder.add(places, ir.Constant(_I64, BLOCK))
-        return builder.bitcast(builder.icmp_unsigned(">", lengths, filled(INLINE)), _I64)
+            builder.store(vector, memory.pointer(builder, places, _BYTES), align=1)
+            places = builder.add(places, ir.Constant(_I64, memory.BLOCK))
+        return builder.bitcast(builder.icmp_unsigned(">", lengths, memory.filled(INLINE)), _I64)
 
     return types.uint64(types.uint64, types.int64, types.int64), generate
 
@@ -156,26 +144,26 @@ def queue_eight(
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         block, places, columns, column, table, slots, hash_key = arguments
-        behind = builder.add(block, ir.Constant(_I64, BLOCK))
-        text = load_block(builder, block), load_block(builder, behind)
-        lengths_at = builder.add(places, ir.Constant(_I64, BLOCK))
+        behind = builder.add(block, ir.Constant(_I64, memory.BLOCK))
+        text = memory.load_block(builder, block), memory.load_block(builder, behind)
+        lengths_at = builder.add(places, ir.Constant(_I64, memory.BLOCK))
         begins, lengths = (
-            builder.load(pointer(builder, at, _EIGHT_BYTES), align=1, typ=_EIGHT_BYTES)
+            builder.load(memory.pointer(builder, at, _EIGHT_BYTES), align=1, typ=_EIGHT_BYTES)
             for at in (places, lengths_at)
         )
-        within = ir.Constant(_BYTES, [place % _KEY for place in range(BLOCK)])
-        top = ir.Constant(_BYTES, [255 * (place % _KEY == INLINE) for place in range(BLOCK)])
+        within = ir.Constant(_BYTES, [place % _KEY for place in range(memory.BLOCK)])
+        top = ir.Constant(_BYTES, [255 * (place % _KEY == INLINE) for place in range(memory.BLOCK)])
         key = _in_turn(
             builder, _NUMBERS, *(builder.extract_value(hash_key, place) for place in range(2))
         )
         keys, hashes = [], []
         for first in range(2):  # the even ones, then the odd ones
-            words = [2 * (place // _KEY) + first for place in range(BLOCK)]
+            words = [2 * (place // _KEY) + first for place in range(memory.BLOCK)]
             of_key = _shuffled(builder, [lengths], words)
             at = builder.add(_shuffled(builder, [begins], words), within)
-            content = looked_up(builder, at, *text)
+            content = memory.looked_up(builder, at, *text)
             inside = builder.icmp_unsigned("<", within, of_key)
-            content = builder.select(inside, content, filled(0))
+            content = builder.select(inside, content, memory.filled(0))
             content = builder.or_(content, builder.and_(of_key, top))
             keys.append(builder.bitcast(content, _NUMBERS))
             hashes.append(_hashed(builder, keys[-1], key))
@@ -190,12 +178,12 @@ def queue_eight(
             _shuffled(builder, keys, [place + 1 for place in _EVENS]),
             builder.add(offsets, _in_turn(builder, _NUMBERS, table)),
         ):
-            builder.store(vector, pointer(builder, columns, _NUMBERS), align=1)
+            builder.store(vector, memory.pointer(builder, columns, _NUMBERS), align=1)
             columns = builder.add(columns, column)
-        return NO_RESULT
+        return memory.NO_RESULT
 
-    addresses = [types.int64] * 5
-    return types.void(*addresses, types.uint64, hash_key), generate
+    columns = [types.int64] * 5
+    return types.void(*columns, types.uint64, hash_key), generate
 
 
 BATCH = 128  # queued words that are enough; those in the same 64 bytes of text come along
@@ -253,15 +241,15 @@ def next_start(marks: U64s, after: I64, end: I64) -> I64:
     while bits == ZERO:
         block += 1
         bits = starts_in(marks, block, end)
-    return (block << 6) + trailing_zeros(bits)
+    return (block << 6) + memory.trailing_zeros(bits)
 
 
 @kernel
 def queue_word(row: I64, low: U64, high: U64, entry: I64) -> None:
     """Write a row, but for the address of the word."""
-    store_u64(row + LOWS, low)
-    store_u64(row + HIGHS, high)
-    store_u64(row + ENTRIES, np.uint64(entry))
+    memory.store_u64(row + LOWS, low)
+    memory.store_u64(row + HIGHS, high)
+    memory.store_u64(row + ENTRIES, np.uint64(entry))
 
 
 @kernel
@@ -270,7 +258,7 @@ def queue_long(row: I64, word: I64, length: I64, sought: Sought) -> bool:
     if length <= sought.kept:
         low, high = long_word_key(word, length, sought.key)
         entry = sought.long + np.int64((low >> LONG_HASH) & sought.long_slots)
-        prefetch_non_temporal(entry)
+        memory.prefetch_non_temporal(entry)
         queue_word(row, low, high, entry)
     elif length <= sought.longest:
         queue_word(row, np.uint64(length), ALL, sought.queue + _NEVER_FILLED)
@@ -293,17 +281,17 @@ def queue_one_by_one(
     while True:
         place = base + (block << 6)
         while bits != ZERO:
-            stop = place + trailing_zeros(bits)
+            stop = place + memory.trailing_zeros(bits)
             bits &= bits - ONE
             length = stop - word
             if length <= inline:
                 low, high = short_word_key(word, length)
                 entry = sought.table + np.int64(queue_hash(low, high, sought.key) & sought.slots)
-                prefetch_non_temporal(entry)
+                memory.prefetch_non_temporal(entry)
                 queue_word(row, low, high, entry)
             elif not queue_long(row, word, length, sought):
                 return (row - first) >> 3, word - base
-            store_u64(row + WORDS, np.uint64(word))
+            memory.store_u64(row + WORDS, np.uint64(word))
             row += 8
             word = stop
         block += 1
@@ -329,28 +317,28 @@ def queue_by_simd(base: I64, marks: U64s, start: I64, end: I64, sought: Sought) 
             while following == ZERO:
                 ahead += 1
                 following = starts_in(marks, ahead, end)
-            stop = (ahead << 6) + trailing_zeros(following)
-        number, place = ones_in(bits), base + (block << 6)
+            stop = (ahead << 6) + memory.trailing_zeros(following)
+        number, place = memory.ones_in(bits), base + (block << 6)
         long = find_words(bits, stop - (block << 6), places)
         # Sixteen at once: a loop that ends after one or two rounds is guessed wrongly too often.
         queue_eight(place, places, row, column, table, slots, key)
         queue_eight(place, places + LANES, row + 8 * LANES, column, table, slots, key)
         for at in range(0, 16 * LANES, 8):
-            prefetch_non_temporal(np.int64(load_u64(row + ENTRIES + at)))
+            memory.prefetch_non_temporal(np.int64(memory.load_u64(row + ENTRIES + at)))
         for done in range(2 * LANES, number, LANES):
             more = row + 8 * done
             queue_eight(place, places + done, more, column, table, slots, key)
             for at in range(0, 8 * LANES, 8):
-                prefetch_non_temporal(np.int64(load_u64(more + ENTRIES + at)))
+                memory.prefetch_non_temporal(np.int64(memory.load_u64(more + ENTRIES + at)))
         behind = row + 8 * number
-        store_u64(behind + WORDS, np.uint64(base + stop))
+        memory.store_u64(behind + WORDS, np.uint64(base + stop))
         if sought.kept == 0:
             long = ALL
         long &= ALL >> np.uint64(64 - number)
         while long != ZERO:
-            at = row + 8 * trailing_zeros(long)
+            at = row + 8 * memory.trailing_zeros(long)
             long &= long - ONE
-            word, next_word = load_u64(at + WORDS), load_u64(at + WORDS + 8)
+            word, next_word = memory.load_u64(at + WORDS), memory.load_u64(at + WORDS + 8)
             if not queue_long(at, np.int64(word), np.int64(next_word - word), sought):
                 return (at - queue) >> 3, np.int64(word) - base
         row = behind
@@ -362,4 +350,4 @@ def queue_by_simd(base: I64, marks: U64s, start: I64, end: I64, sought: Sought) 
 # ``queue_words(base, marks, start, end, sought)``: put the next words of a span into the queue.
 # Returns how many, at most `MOST_QUEUED`, and where the next one starts: before the end of the span
 # there are none only where the next word is too long.
-queue_words = queue_by_simd if HAS_SIMD else queue_one_by_one
+queue_words = queue_by_simd if memory.HAS_SIMD else queue_one_by_one

@@ -1,4 +1,4 @@
-"""Address space: how much a process uses, what its limits leave, and what bpeline needs of it.
+"""Processors and memory: what this machine has, what limits leave, and what bpeline needs.
 
 LLVM, DuckDB and Arrow crash, or wait forever, where `mmap` fails or a thread cannot start. So
 commands, and the import of the kernels, compare what is left with what they need before that.
@@ -18,7 +18,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from bpeline.tokenizer_core.errors import OutOfMemory
+from bpeline.tokenizer_core import checks
+from bpeline.tokenizer_core.errors import InvalidOption, OutOfMemory
 
 MB = 1_000_000
 KERNELS = 550 * MB  # Numba, LLVM, all kernels of a training and of `encode`: up to 495 MB
@@ -29,6 +30,42 @@ MORE_THREADS = 20 * MB  # for each beyond two: stacks of one that counts and of 
 _DATA_OF_TEN = 6  # of ten bytes that are needed, those that RLIMIT_DATA counts: 4.5 to 6
 _STATM = Path("/proc/self/statm")  # in pages: size, resident, shared, text, library, data
 _M_ARENA_MAX = -8  # of glibc's malloc.h
+_MOST_THREADS = 1 << 14
+_LIMIT_OF_A_CONTAINER = Path("/sys/fs/cgroup/memory.max")  # of cgroups 2; a number, or "max"
+
+
+def thread_count(threads: int | None, name: str = "threads") -> int:
+    """``threads``, or one per available processor.
+
+    Args:
+        name: of the parameter.
+
+    Raises:
+        InvalidOption: less than one, more than any machine runs, or no number.
+    """
+    if threads is None:
+        return available_processors()
+    usual = f"leave {name} out for one per processor"
+    number = checks.whole_number(name, threads, 1, usual)
+    if number > _MOST_THREADS:
+        raise InvalidOption(f"{name} is {number}", f"accepted: 1 to {_MOST_THREADS}", usual)
+    return number
+
+
+def available_processors() -> int:
+    """Processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def machine_memory() -> int:
+    """Bytes of memory of this machine, or of the container that this process runs in."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        return min(memory, int(_LIMIT_OF_A_CONTAINER.read_text()))
+    except (OSError, ValueError):
+        return memory
 
 
 def addresses_in_use() -> int:

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from bpeline.tokenizer_core import processors
-from bpeline.tokenizer_core.processors import machine_memory
+from bpeline.tokenizer_core import machine
+from bpeline.tokenizer_core.machine import machine_memory
 
 
 def test_the_memory_of_a_container_is_less_than_that_of_its_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit = tmp_path / "memory.max"
-    monkeypatch.setattr(processors, "_LIMIT_OF_A_CONTAINER", limit)
+    monkeypatch.setattr(machine, "_LIMIT_OF_A_CONTAINER", limit)
     whole = machine_memory()
     assert whole > 1 << 28
     for said, expected in (("max\n", whole), ("536870912\n", 1 << 29), (f"{whole * 2}\n", whole)):
