@@ -127,8 +127,6 @@ def outcome_of(path: Path, folder: Path, texts: Sequence[Path] = ()) -> Outcome:
     original = original_of(path)
     if original is None:
         return Outcome(name, "not compared", 0, pattern)
-    if ours.algorithm.name == "foreign":
-        pattern = f"run by its library: {ours.spec.remarks[0].removeprefix(str(path)).strip()}"
     compared = 0
     for text in _texts(original.added, texts):
         if wrong := _difference(ours, original, text):

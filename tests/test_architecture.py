@@ -123,11 +123,10 @@ OPTIONAL: dict[str, str | tuple[str, ...]] = {
     ),
     # These two run imported tokenizers that have no encoder of ours, too.
     "sentencepiece": (
-        "registry/certify/reader_program.py", "tokenizer_core/algorithms/foreign_libraries.py"
+        "registry/certify/reader_program.py"
     ),
     "tokenizers": (
         "registry/certify/reader_program.py", SHIPPED_TO_MLFLOW,
-        "tokenizer_core/algorithms/foreign_libraries.py",
     ),
 }  # fmt: skip
 # Other packages bring these; ours do without.

@@ -3,7 +3,8 @@
 The module of an algorithm in `tokenizer_core.algorithms` offers `KIND`, the class of its value (a
 subclass of `Algorithm`), `coders`, the encoder and the decoder of a `TokenizerSpec`, and
 `explained`, which says how words came to their tokens. Remove the files whose names begin with the
-module's name, and the entry, and all other algorithms work as before.
+module's name, and the entry, and all other algorithms work as before; only sentencepiece-bpe and
+unigram, whose models have one kind of file, go together.
 """
 
 from __future__ import annotations
@@ -55,10 +56,10 @@ COMPANIONS: dict[str, Companion] = {
         huggingface_model="BPE",
         gguf_model="llama",
     ),
-    "foreign": Companion("foreign"),
+    "unigram": Companion("unigram", files="unigram", huggingface_model="Unigram"),
 }
 
-LAST_READ_BY = {"superword-bpe": "0.2.0"}  # algorithms that were removed
+LAST_READ_BY = {"superword-bpe": "0.2.0", "foreign": "0.2.0"}  # algorithms that were removed
 
 FORMATS_OF_COMPANIONS = {
     companion.format: f"{ROOM}.{companion.files}"

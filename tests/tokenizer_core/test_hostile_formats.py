@@ -55,10 +55,6 @@ good, hostile = map(Path, arguments)
 for path in good.iterdir():  # kernels are compiled, libraries and formats imported
     told = TOLD.get(path.name, {})
     Tokenizer.load(path / FILED.get(path.name, ""), path.name, **told).encode("abc the é")
-import sentencepiece, tokenizers  # which run what has no encoder here
-from bpeline.tokenizer_core.algorithms import foreign_libraries
-from bpeline.tokenizer_core.algorithms.foreign import coders, foreign_spec
-list(map(foreign_libraries._installed, ("sentencepiece", "tokenizers")))
 loaded = refused = 0
 """
 ACT = """

@@ -10,7 +10,6 @@ import itertools
 import json
 import random
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,6 @@ from tokenizers import (
     trainers,
 )
 
-from bpeline.tokenizer_core.algorithms import foreign_libraries
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.derived import of_size, plan_pruning
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidPattern, InvalidTokenizer
@@ -300,11 +298,8 @@ def test_bpe_over_characters_is_encoded_here(
     assert_kept(ours, tmp_path)
 
 
-# What has no encoder here, by what the remark says of it.
-BY_LIBRARY: dict[str, Callable[[Any], object]] = {
-    "the model Unigram": lambda p: setattr(
-        p, "model", models.Unigram([("a", -1.0), ("the", -2.0), (" ", -3.0)], 0)
-    ),
+# What has no encoder here, by what the refusal says of it.
+NOT_HERE: dict[str, Callable[[Any], object]] = {
     "the model WordLevel": lambda p: setattr(p, "model", models.WordLevel({"the": 1, "a": 0}, "a")),
     "dropout": lambda p: setattr(p.model, "dropout", 1.0),
     "end_of_word_suffix": lambda p: setattr(p.model, "end_of_word_suffix", "</w>"),
@@ -315,17 +310,12 @@ BY_LIBRARY: dict[str, Callable[[Any], object]] = {
 }
 
 
-@pytest.mark.parametrize("trait", BY_LIBRARY)
-def test_what_has_no_encoder_here_is_run_by_the_library(trait: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("trait", NOT_HERE)
+def test_what_has_no_encoder_here_is_refused_by_name(trait: str, tmp_path: Path) -> None:
     peer = small_peer()
-    BY_LIBRARY[trait](peer)
-    path = saved_peer(peer, tmp_path / "tokenizer.json")
-    ours = assert_as_library(path)
-    assert ours.algorithm.name == "foreign"
-    why, who = ours.spec.remarks[:2]
-    assert trait in why
-    assert who == f"encoded by tokenizers {tokenizers.__version__}"
-    assert_kept(ours, tmp_path)
+    NOT_HERE[trait](peer)
+    with pytest.raises((InvalidPattern, InvalidTokenizer), match=trait):
+        Tokenizer.load(saved_peer(peer, tmp_path / "tokenizer.json"))
 
 
 DECODERS: dict[str, Any] = {
@@ -354,7 +344,6 @@ def test_a_stream_of_what_the_library_decodes_is_what_it_decodes_at_once(
 
     ours = Tokenizer.load(saved_peer(peer, tmp_path / "tokenizer.json", changed))
     theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
-    assert ours.algorithm.name == "foreign"
     some = (itertools.product(range(6), repeat=count) for count in range(4))
     for ids in itertools.chain.from_iterable(some):
         stream = ours.decode_stream()
@@ -362,23 +351,6 @@ def test_a_stream_of_what_the_library_decodes_is_what_it_decodes_at_once(
         assert "".join(map(stream.feed, ids)) + stream.flush() == text == ours.decode(ids), ids
     if normalizer is None and decoder in ("none", "Metaspace", "ByteLevel"):
         assert ours.decode_stream().feed(0) != ""  # nothing is held back that need not be
-
-
-def test_without_the_library_it_is_refused_by_name_and_told_how_to_get_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    peer = small_peer()
-    BY_LIBRARY["the model Unigram"](peer)
-    path = saved_peer(peer, tmp_path / "tokenizer.json")
-
-    def version(name: str) -> str:
-        raise PackageNotFoundError(name)
-
-    foreign_libraries._installed.cache_clear()
-    monkeypatch.setattr(foreign_libraries, "version", version)
-    with pytest.raises(InvalidTokenizer, match="the model Unigram") as refused:
-        Tokenizer.load(path)
-    assert "pip install 'bpeline[foreign]'" in refused.value.next_step
 
 
 MALFORMED: dict[str, tuple[Callable[[Any], object], str]] = {
@@ -539,7 +511,7 @@ def test_what_is_saved_keeps_ids_and_flags_of_added_tokens(tmp_path: Path) -> No
 
 
 def test_added_tokens_that_the_model_must_not_make_are_saved_apart(tmp_path: Path) -> None:
-    model = models.BPE({"▁": 0, "a": 1}, [], ignore_merges=True)
+    model = models.BPE({"▁": 0, "a": 1, "u": 2}, [], unk_token="u", ignore_merges=True)
     peer = tokenizers.Tokenizer(model)
     peer.add_special_tokens(["▁a"])
     ours = Tokenizer.load(saved_peer(peer, tmp_path / "x.json"))

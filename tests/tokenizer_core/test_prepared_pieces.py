@@ -19,7 +19,6 @@ from tempting_texts import tempting_texts
 from tokenizers import AddedToken as TheirToken
 from tokenizers import normalizers
 
-from bpeline.tokenizer_core.algorithms.foreign import cuts_of
 from bpeline.tokenizer_core.encoding import (
     PartingEncoder,
     PreparedEncoder,
@@ -322,12 +321,11 @@ def test_texts_longer_than_any_token_are_parted_where_whole_ones_may_be_tokens(
     assert_streams(between, [*more, "<u>"], seed, amounts, monkeypatch)
 
 
-CLIP = r"<\|startoftext\|>|<\|end\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
 METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
 
 
-def foreign(kind: str) -> dict[str, Any]:
-    """The tokenizer.json of a kind that its own library runs, small."""
+def unigram(kind: str) -> dict[str, Any]:
+    """A small tokenizer.json whose model is Unigram."""
     added = [
         {"id": id_, "content": content, "special": special, "normalized": not special,
          "single_word": False, "lstrip": content == "<w>", "rstrip": content == "<w>"}
@@ -335,20 +333,6 @@ def foreign(kind: str) -> dict[str, Any]:
     ]  # fmt: skip
     document: dict[str, Any] = {"version": "1.0", "added_tokens": added, "post_processor": None,
                                 "truncation": None, "padding": None, "decoder": None}  # fmt: skip
-    if kind == "CLIP":
-        letters = ["a", "b", "t", "h", "e", "Ġ", "a</w>", "e</w>", "b</w>", "c</w>"]
-        merges = [["a", "b</w>"], ["t", "h"], ["th", "e</w>"], ["a", "b"]]
-        tokens = ["<|end|>", "<w>", *letters, *("".join(pair) for pair in merges)]
-        model = {"type": "BPE", "vocab": {token: id_ for id_, token in enumerate(tokens)},
-                 "merges": merges, "unk_token": "<|end|>", "end_of_word_suffix": "</w>",
-                 "continuing_subword_prefix": "", "fuse_unk": False, "dropout": None}  # fmt: skip
-        spaces = {"type": "Replace", "pattern": {"Regex": "\\s+"}, "content": " "}
-        steps = [{"type": "NFC"}, spaces, {"type": "Lowercase"}]
-        split = {"type": "Split", "pattern": {"Regex": CLIP}, "behavior": "Removed", "invert": True}
-        bytes_ = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
-        cutting = {"type": "Sequence", "pretokenizers": [split, bytes_]}
-        return {**document, "model": model, "pre_tokenizer": cutting,
-                "normalizer": {"type": "Sequence", "normalizers": steps}}  # fmt: skip
     pieces = ["<|end|>", "<w>", "<unk>", "▁", *"abcetx1é中", "▁a", "ab", "▁ab", "th", "▁the", "e▁"]
     vocab = [[piece, -1.0 - place / 7] for place, piece in enumerate(pieces)]
     model = {"type": "Unigram", "vocab": vocab, "unk_id": 2, "byte_fallback": False}
@@ -366,17 +350,16 @@ def foreign(kind: str) -> dict[str, Any]:
 def loaded(document: dict[str, Any], folder: Path) -> Tokenizer:
     (folder / "tokenizer.json").write_text(json.dumps(document))
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
-    assert tokenizer.algorithm.name == "foreign"
+    assert tokenizer.algorithm.name == "unigram"
     return tokenizer
 
 
-@pytest.mark.parametrize("kind", ["CLIP", "T5", "XLM-R"])
-def test_what_its_library_runs_is_parted_between_white_space(
+@pytest.mark.parametrize("kind", ["T5", "XLM-R", "first"])
+def test_unigram_is_parted_between_words(
     kind: str, tmp_path: Path, seed: int, amounts: Amounts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tokenizer = loaded(foreign(kind), tmp_path)
+    tokenizer = loaded(unigram(kind), tmp_path)
     more = ["ab", " a", "the ", "<w>", "<|end|>", "<|e", " <w", "▁a", "'s", "  "]
-    # What the library counts as a letter, and other versions of Unicode do not.
     assert_streams(tokenizer, [*more, "!\U0003f7e1"], seed, amounts, monkeypatch)
     read = 0
 
@@ -393,14 +376,8 @@ def test_what_its_library_runs_is_parted_between_white_space(
     assert read < 10
 
 
-@pytest.mark.parametrize("kind", ["first", "whole"])
-def test_what_may_depend_on_the_whole_text_is_held(kind: str, tmp_path: Path) -> None:
-    tokenizer = loaded(foreign(kind), tmp_path)
-    document = foreign("T5")
-    assert cuts_of(document) is not None
-    assert cuts_of(foreign(kind)) is None
-    assert cuts_of({**document, "model": {**document["model"], "dropout": 0.1}}) is None
-    assert cuts_of({**document, "pre_tokenizer": {"type": "Digits"}}) is None
+def test_what_may_depend_on_the_whole_text_is_held(tmp_path: Path) -> None:
+    tokenizer = loaded(unigram("whole"), tmp_path)
     text = "the ab <w> a\nab <|end|> the"
     assert list(tokenizer.encode_iterable(iter(text))) == tokenizer.encode(text)
 

@@ -22,6 +22,7 @@ from types import ModuleType
 from numba.core.dispatcher import Dispatcher
 import bpeline.tokenizer_core as core
 from bpeline.tokenizer_core import algorithms
+from bpeline.tokenizer_core.algorithms import unigram
 from bpeline.tokenizer_core.corpus import DecontaminationSet, Reading, find_source_files, sources_of
 from bpeline.tokenizer_core.counting import SmallChunks, WordCounts, count_words
 from bpeline.tokenizer_core.counting.word_tables import WordParts
@@ -122,6 +123,8 @@ for unknown in ("<unk>", None):
     value = algorithms.SentencePieceBpe(unknown=unknown)
     merged = TokenizerSpec.checked(characters, [("▁".encode(), b"a")], algorithm=value)
     import_module(algorithms.SentencePieceBpe.__module__).coders(merged)[0].encode_whole(Text.of("▁☃▁a".encode()))
+value = unigram.Unigram(unigram._kept(characters, dict.fromkeys(characters, -1.0)), -11.0, "<unk>")
+unigram.coders(TokenizerSpec.checked(characters, [], algorithm=value))[0].encode_words([b"a"])
 algorithms.expand(algorithms.compress(b"ABABCABCD" * 2))
 
 kernels = {}

@@ -93,7 +93,10 @@ def coders(spec: TokenizerSpec) -> WordCoders:
     if algorithm.known:
         splits = {word: _split(word, parts, tokens.ids, end) for word, parts in algorithm.known}
         words = _WithKnownWords(
-            words.kernel, known, words.scratch, {w.encode(): split for w, split in splits.items()}
+            words.kernel,
+            known,
+            words.scratch,
+            splits={word.encode(): split for word, split in splits.items()},
         )
     texts = word_encoding.without_ends(spec.vocab, end, tokens)
     return word_encoding.coders_of_words(words, texts, spec.pattern)

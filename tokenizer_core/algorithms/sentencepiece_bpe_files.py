@@ -1,4 +1,4 @@
-"""Files of BPE over characters: SentencePiece's .model, tokenizer.json, and GGUF of type llama.
+"""Files of BPE over characters: tokenizer.json, GGUF of type llama, and SentencePiece's .model.
 
 The merges of a file with scores are derived from these. In GGUF files, other than in SentencePiece,
 merges make every token, also control tokens and those of bytes, and a space goes before each piece
@@ -14,6 +14,7 @@ from typing import Any
 
 from bpeline.tokenizer_core import formats
 from bpeline.tokenizer_core.algorithms import sentencepiece_model as proto
+from bpeline.tokenizer_core.algorithms import unigram
 from bpeline.tokenizer_core.algorithms.sentencepiece_bpe import SentencePieceBpe
 from bpeline.tokenizer_core.algorithms.sentencepiece_model import SPACE
 from bpeline.tokenizer_core.bounded_files import read_bounded, refuse
@@ -79,22 +80,13 @@ def differences(tokenizer: TokenizerParts) -> list[str]:
 
 
 def load(path: Path) -> TokenizerSpec:
-    """Read a model: the ids of sentencepiece 0.2.3 on every text.
-
-    Models of the type BPE are encoded here; others (unigram) are run by the library itself, and
-    the remarks say so.
+    """Read a model of the type bpe or unigram: the ids of sentencepiece 0.2.3 on every text.
 
     Raises:
         MissingSource: no such file.
-        InvalidTokenizer: no model; or one that has no encoder here, and the optional library is
-            not installed.
+        InvalidTokenizer: no model; or one that has no encoder here.
     """
-    content = read_bounded(path)
-    model = proto.read_model(content, path)
-    try:
-        return spec_of_model(model, path)
-    except InvalidTokenizer as refusal:
-        return formats.read_by_library("sentencepiece", content, refusal)
+    return spec_of_model(proto.read_model(read_bounded(path), path), path)
 
 
 def spec_of_model(model: proto.SentencePieceModel, path: Path) -> TokenizerSpec:
@@ -106,16 +98,15 @@ def spec_of_model(model: proto.SentencePieceModel, path: Path) -> TokenizerSpec:
     Raises:
         InvalidTokenizer: a model of another type, or with pieces that cannot be encoded exactly.
     """
-    if model.model_type != proto.BPE:
+    if model.model_type not in (proto.BPE, proto.UNIGRAM):
         kind = proto.MODEL_TYPES.get(model.model_type, str(model.model_type))
-        refuse(path, f"is a model of the type {kind}", "a model of the type bpe", _ITS_OWN_LIBRARY)
+        refuse(
+            path, f"is a model of the type {kind}", "the types bpe and unigram", _ITS_OWN_LIBRARY
+        )
     if model.decodes_otherwise:
         refuse(path, "names a text for unknown characters, or rules for decoded text",
                "models without unk_surface and denormalizer", _ITS_OWN_LIBRARY)  # fmt: skip
-    _refuse_inexact(model, path)
-    scores = {piece.text: piece.score for piece in model.of_kinds(proto.NORMAL).values()}
     user_defined = tuple(piece.text for piece in model.of_kinds(proto.USER_DEFINED).values())
-    merges, ties = merges_of_scores(scores, scores.keys(), path, frozenset(user_defined))
     text = SentencePieceText(
         base64.b64encode(model.charsmap).decode(),
         model.add_dummy_prefix,
@@ -124,6 +115,11 @@ def spec_of_model(model: proto.SentencePieceModel, path: Path) -> TokenizerSpec:
         model.space_is_suffix,
         user_defined,
     )
+    if model.model_type == proto.UNIGRAM:
+        return unigram.spec_of_model(model, text, path)
+    _refuse_inexact(model, path)
+    scores = {piece.text: piece.score for piece in model.of_kinds(proto.NORMAL).values()}
+    merges, ties = merges_of_scores(scores, scores.keys(), path, frozenset(user_defined))
     return TokenizerSpec.checked(
         {id_: piece.text.encode() for id_, piece in enumerate(model.pieces)},
         merges,

@@ -430,7 +430,7 @@ def _token_tables(
     text = np.empty(int(ends[-1]) + 8, np.uint8)
     token_tables.spell_tokens(left, right, ends, text)
     lengths = np.diff(ends, prepend=0)
-    built = _trie(text, ends, left)
+    built = trie_of_tokens(text, ends, left)
     if built is None:
         return None
     trie, shorter = built
@@ -464,7 +464,7 @@ def _side_by_side(tables: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     return placed
 
 
-def _trie(
+def trie_of_tokens(
     text: NDArray[np.uint8], ends: NDArray[np.int64], heads: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint64], NDArray[np.int32]] | None:
     """A `token_trie`, and the next shorter token that each begins with; None: too many nodes.

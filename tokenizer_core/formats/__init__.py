@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from .bpeline import read_manifest as read_manifest
     from .gguf_file import GgufVocabulary as GgufVocabulary
     from .gguf_file import read_metadata as read_metadata
-    from .huggingface import read_by_library as read_by_library
     from .huggingface import spec_of as spec_of
     from .json_tokens import add_names as add_names
     from .json_tokens import json_text as json_text

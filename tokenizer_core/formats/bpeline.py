@@ -44,7 +44,6 @@ from bpeline.tokenizer_core.vocabulary import (
     Pipeline,
     TokenizerSpec,
     TokenTable,
-    finds_special,
     shown,
 )
 
@@ -281,10 +280,9 @@ def allowed_special_of(path: Path) -> DefaultSpecial:
     manifest = read_manifest(path)
     if manifest["format_version"] > _AS_JSON:
         return _as_default(manifest["allowed_special"])
-    algorithm = algorithm_of(manifest["algorithm"]) if "algorithm" in manifest else BYTE_BPE
     described = manifest.get("pipeline")
     pipeline = None if described is None else Pipeline.of_description(described)
-    return "all" if finds_special(algorithm, pipeline) else "none"
+    return "all" if pipeline and pipeline.added_tokens else "none"
 
 
 def keep_allowed_special(path: Path, allowed_special: DefaultSpecial) -> None:

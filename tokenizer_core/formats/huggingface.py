@@ -1,8 +1,7 @@
 """HuggingFace's tokenizer.json, written and read part by part.
 
-Ids and decoded text are those of ``tokenizers`` on every text. Models without an encoder here
-are run by the ``tokenizers`` library, where that is installed. A tokenizer that was read from
-such a file finds its special tokens in every text, as the library does.
+Ids and decoded text are those of ``tokenizers`` on every text. A tokenizer that was read from such
+a file finds its special tokens in every text, as the library does.
 """
 
 from __future__ import annotations
@@ -20,11 +19,8 @@ from bpeline.tokenizer_core.companions import COMPANIONS, of_huggingface_model
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.errors import (
-    InvalidOption,
     InvalidPattern,
     InvalidTokenizer,
-    LibraryFailed,
-    PatternExceedsLimit,
 )
 from bpeline.tokenizer_core.formats.json_tokens import (
     json_text,
@@ -62,11 +58,7 @@ _PARTS = ("version", "truncation", "padding", "added_tokens", "normalizer", "pre
           "post_processor", "decoder", "model")  # fmt: skip
 _SINGLE_BYTES = frozenset(bytes([byte]) for byte in range(256))
 _CARRIED = ("pre_tokenizer", "truncation", "padding")
-_SUPPORTED = "byte-level BPE, BPE of SentencePiece's kind and WordPiece have encoders here"
-
-
-class Unpredictable(InvalidTokenizer):
-    """A file of which ``tokenizers`` itself makes one thing or another, by chance."""
+_SUPPORTED = "byte-level BPE, BPE of SentencePiece's kind, Unigram and WordPiece"
 
 
 def spec_of(document: Any, path: Path) -> TokenizerSpec:
@@ -79,7 +71,6 @@ def spec_of(document: Any, path: Path) -> TokenizerSpec:
     Raises:
         InvalidTokenizer: malformed, or a part that has no encoder here.
         InvalidPattern: a split regex that ``regex`` does not read as Oniguruma does.
-        Unpredictable: see there.
     """
     if not isinstance(document, dict):
         refuse(path, "is not a tokenizer.json", "an object with a model")
@@ -102,12 +93,16 @@ def _spec_of(document: dict[str, Any], path: Path) -> TokenizerSpec:
     _refuse_unpredictable(added, normalizer)
     model: Any = document.get("model")
     kind = _model_type(model)
-    if kind not in ("BPE", "WordPiece"):
+    companion = of_huggingface_model(kind)
+    if companion is None:
         refuse(path, f"has the model {kind}", _SUPPORTED)
-    require_names(model.get("vocab"), path)
-    _refuse_moved(added, model["vocab"], path)
+    if kind == "Unigram":
+        _refuse_moved(added, companion.reader.names_of(model.get("vocab"), path), path)
+    else:
+        require_names(model.get("vocab"), path)
+        _refuse_moved(added, model["vocab"], path)
     pre_tokenizer = document.get("pre_tokenizer")
-    pattern = pattern_of_pre_tokenizer(pre_tokenizer)
+    pattern = pattern_of_pre_tokenizer(pre_tokenizer, marks_words=kind == "Unigram")
     prefix = _prefix(pre_tokenizer, path)
     steps = () if normalizer is None else normalizer.steps
     replaces = any(isinstance(step, ReplaceRegex) for step in steps)
@@ -127,8 +122,6 @@ def _spec_of(document: dict[str, Any], path: Path) -> TokenizerSpec:
             refuse(path, f"has ByteLevel with {other}", "BPE, and steps that keep all text")
         return _byte_bpe(document, pattern, pipeline, path)
     pipeline = replace(pipeline, decoder=DecoderSteps.of_description(document.get("decoder")))
-    companion = of_huggingface_model(kind)
-    assert companion is not None
     read: TokenizerSpec = companion.reader.from_huggingface(model, pattern, pipeline, path)
     return read
 
@@ -241,7 +234,7 @@ def _refuse_unpredictable(added: tuple[AddedToken, ...], normalizer: Normalizer 
             content = normalizer.content(content)
             other = seen.setdefault(content, token)
             if other is not token or not content:
-                raise Unpredictable(
+                raise InvalidTokenizer(
                     f"the added tokens {shown(other.content)} and {shown(token.content)} are the "
                     "same once they are normalized, and tokenizers finds one of them, by chance"
                     if content
@@ -371,43 +364,6 @@ def _only(part: dict[str, Any], known: set[str], path: Path) -> dict[str, Any]:
     return part
 
 
-FOREIGN = "foreign"  # the companion that hands texts to a library
-
-
-def read_by_library(
-    library: str, content: bytes, refusal: InvalidTokenizer | InvalidPattern
-) -> TokenizerSpec:
-    """The spec of a file that was refused here.
-
-    Args:
-        library: ``tokenizers`` or ``sentencepiece``.
-        content: of the file.
-        refusal: why it has no encoder here; that is said in the remarks.
-
-    Raises:
-        InvalidTokenizer, InvalidPattern: the refusal: the library is not installed, and then how
-            to get it is told, or does not read the file either.
-    """
-    foreign = COMPANIONS.get(FOREIGN)
-    if foreign is None:
-        raise refusal
-    try:
-        read: TokenizerSpec = foreign.home.foreign_spec(library, content, [refusal.happened])
-        return read
-    except InvalidOption as missing:
-        raise type(refusal)(
-            refusal.happened,
-            f"{refusal.accepted}; others are run by the library they were made for",
-            f"{missing.next_step}, and load it again",
-        ) from refusal
-    except LibraryFailed as failure:
-        raise type(refusal)(
-            f"{refusal.happened}; nor is it read otherwise: {failure.happened}",
-            refusal.accepted,
-            refusal.next_step,
-        ) from refusal
-
-
 left_out = nothing_left_out
 _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
 _PLAIN = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
@@ -427,15 +383,12 @@ def save(tokenizer: TokenizerParts, path: Path) -> None:
         DiskFull: no space left.
     """
     spec = tokenizer.spec
-    if spec.algorithm.name == FOREIGN:
-        DURABLE.write(path, COMPANIONS[FOREIGN].home.tokenizer_json(spec))
-        return
     companion = COMPANIONS.get(spec.algorithm.name)
     if companion is not None and companion.huggingface_model:
         parts = companion.reader.parts_for_huggingface(tokenizer)
     else:
         if not isinstance(spec.algorithm, ByteBpe):
-            refuse_other_algorithms(tokenizer, "byte-level BPE and WordPiece", ByteBpe)
+            refuse_other_algorithms(tokenizer, "byte-level BPE, Unigram and WordPiece", ByteBpe)
         parts = _parts_of_byte_bpe(tokenizer)
     document = {
         "version": "1.0",
@@ -510,25 +463,16 @@ def _parts_of_byte_bpe(tokenizer: TokenizerParts) -> dict[str, Any]:
 def load(path: Path) -> TokenizerSpec:
     """Read a tokenizer.json: ids and decoded text are those of ``tokenizers``, on every text.
 
-    Byte-level BPE, BPE of SentencePiece's kind and WordPiece are encoded here, with normalizers,
-    added tokens, prefixes and decoders; what has no encoder here (Unigram, rare steps) is handed
-    to the ``tokenizers`` library, and the remarks say why. Special tokens around a text are put
-    there where they are asked for; truncation and padding are carried along and never applied.
+    Read are byte-level BPE, BPE of SentencePiece's kind, Unigram and WordPiece, with normalizers,
+    added tokens, prefixes and decoders. Special tokens around a text are put there where they are
+    asked for; truncation and padding are carried along and never applied.
 
     Raises:
         MissingSource: no such file.
-        InvalidTokenizer: malformed, or a part that has no encoder here, and the optional library
-            is not installed or does not read it either.
-        InvalidPattern: a split regex that cannot be used; likewise.
+        InvalidTokenizer: malformed, or a part that has no encoder here: it is named.
+        InvalidPattern: a split regex that cannot be used.
     """
-    content = read_bounded(path)
-    document = json_of(content, path)
-    try:
-        return spec_of(document, path)
-    except (PatternExceedsLimit, Unpredictable):  # no other library does better
-        raise
-    except (InvalidTokenizer, InvalidPattern) as refusal:
-        return read_by_library("tokenizers", content, refusal)
+    return spec_of(json_of(read_bounded(path), path), path)
 
 
 def _pre_tokenizer(pattern: SplitPattern) -> dict[str, Any]:

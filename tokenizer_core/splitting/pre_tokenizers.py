@@ -78,11 +78,15 @@ _SPECIAL = frozenset("\\^$.|?*+()[]{}")
 _PRINTABLE_ASCII = (0x21, 0x7F)  # what ByteLevel leaves as it is
 
 
-def pattern_of_pre_tokenizer(part: Any) -> SplitPattern:
+def pattern_of_pre_tokenizer(part: Any, *, marks_words: bool = False) -> SplitPattern:
     """The split pattern that cuts as a ``pre_tokenizer`` does, faster where one is known.
 
     None, and what does not cut, leave texts whole. `SplitPattern.drops_gaps` says whether text is
     dropped.
+
+    Args:
+        marks_words: whether the mark that a Metaspace behind WhitespaceSplit puts before each word
+            is put there by the caller.
 
     Raises:
         InvalidPattern: naming what cannot be done exactly.
@@ -97,6 +101,8 @@ def pattern_of_pre_tokenizer(part: Any) -> SplitPattern:
     if kinds == ["Whitespace"]:
         _only(parts[0])
         return SplitPattern.named("wordpunct")
+    if marks_words and kinds == ["WhitespaceSplit", "Metaspace"]:
+        return _marked_words(*parts)
     steps: list[SplitStep] = []
     as_bytes = False
     for number, one in enumerate(parts):
@@ -115,6 +121,19 @@ def pattern_of_pre_tokenizer(part: Any) -> SplitPattern:
     if steps == [SplitStep(regex, "Isolated") for regex in _DEEPSEEK_V3]:
         return SplitPattern.named("deepseek-v3")
     return _alone(steps[0]) if len(steps) == 1 else SplitPattern.of_steps(steps)
+
+
+def _marked_words(white_space: dict[str, Any], metaspace: dict[str, Any]) -> SplitPattern:
+    """Words between white space, cut before each mark."""
+    (words,) = _white_space(white_space)
+    if not _metaspace(metaspace):
+        return SplitPattern.named("whitespace")
+    if metaspace.get("prepend_scheme") == "first":
+        _refuse("has Metaspace after another step, with a mark before the first word alone",
+                "prepend_scheme always or never")  # fmt: skip
+    inside = _in_set(metaspace["replacement"])
+    words = SplitStep(rf"{inside}?[^\s{inside}]+|{inside}", "Removed", invert=True)
+    return SplitPattern.of_steps([words])
 
 
 def _alone(step: SplitStep) -> SplitPattern:

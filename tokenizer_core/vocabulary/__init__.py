@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from .tokenizer_spec import DefaultSpecial as DefaultSpecial
     from .tokenizer_spec import Sentences as Sentences
     from .tokenizer_spec import TokenizerSpec as TokenizerSpec
-    from .tokenizer_spec import finds_special as finds_special
     from .tokenizer_spec import token_names as token_names
     from .vocab_rules import check_tokens as check_tokens
     from .vocab_rules import check_vocab as check_vocab

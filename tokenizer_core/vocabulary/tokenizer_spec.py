@@ -46,20 +46,13 @@ class Algorithm:
         name: as it is stored and asked for.
         default_pattern: the split pattern where none is named.
         has_merges: whether a tokenizer of it has merges in order of rank.
-        finds_special: whether its encoder finds special tokens in texts by itself.
         may_ignore_merges: whether it can take a pre-token of the vocab as one token.
     """
 
     name: ClassVar[str]
     default_pattern: ClassVar[str] = "whitespace"
     has_merges: ClassVar[bool] = False
-    finds_special: ClassVar[bool] = False
     may_ignore_merges: ClassVar[bool] = False
-
-    @property
-    def normalizer_name(self) -> str:
-        """What the algorithm itself does to texts before they are cut, for people."""
-        return "none"
 
     @property
     def sentence_kind(self) -> Sentences:
@@ -163,7 +156,7 @@ class TokenizerSpec:
         """
         parsed = SplitPattern.parse(pattern or algorithm.default_pattern)
         if allowed_special is None:
-            allowed_special = "all" if finds_special(algorithm, pipeline) else "none"
+            allowed_special = "all" if pipeline and pipeline.added_tokens else "none"
         pairs: Sequence[Merge]
         # Those of an imported tokenizer may be what ours are not: a single character, or hidden.
         added = {} if pipeline is None else pipeline.special_tokens
@@ -213,12 +206,12 @@ class TokenizerSpec:
     def normalizer_name(self) -> str:
         """What is done to texts before they are cut, for people: ``none``, ``NFC`` …"""
         normalizer = None if self.pipeline is None else self.pipeline.normalizer
-        return self.algorithm.normalizer_name if normalizer is None else normalizer.name
+        return "none" if normalizer is None else normalizer.name
 
     @property
     def finds_special(self) -> bool:
         """Whether the encoder of this tokenizer finds special tokens without being given them."""
-        return finds_special(self.algorithm, self.pipeline)
+        return bool(self.pipeline and self.pipeline.added_tokens)
 
     @property
     def found_whole(self) -> dict[str, int]:
@@ -323,11 +316,6 @@ def token_names(spec: TokenizerSpec) -> dict[int, str]:
     else:
         named = {id_: token.decode() for id_, token in spec.vocab.items()}
     return named | whole
-
-
-def finds_special(algorithm: Algorithm, pipeline: Pipeline | None) -> bool:
-    """Whether the encoder of such a tokenizer finds special tokens without being given them."""
-    return algorithm.finds_special or bool(pipeline and pipeline.added_tokens)
 
 
 def _checked_table(

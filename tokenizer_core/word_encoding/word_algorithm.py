@@ -49,6 +49,7 @@ class WordAlgorithm:
     kernel: Callable[..., None]
     known: tuple[Any, ...]  # what else the kernel must know
     scratch: int = 0  # bytes of scratch memory for each symbol of the longest word
+    more: int = 0  # pieces that a word may have beyond one more than it has bytes
 
     def pieces_of(
         self, text: Text, places: NDArray[np.int64], lengths: NDArray[np.int64]
@@ -59,7 +60,7 @@ class WordAlgorithm:
             text: valid UTF-8 within the words.
             places, lengths: int64 ``[n]``: where each word begins, and its bytes (1 or more).
         """
-        room = int(lengths.sum()) + len(lengths)
+        room = int(lengths.sum()) + (1 + self.more) * len(lengths)
         ids, ends = np.empty(room, np.uint32), np.empty(room, np.uint32)
         edges = np.empty(len(lengths) + 1, np.int64)
         scratch = []

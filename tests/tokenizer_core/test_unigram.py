@@ -1,0 +1,272 @@
+"""Unigram: the ids of ``tokenizers`` for its files, those of ``sentencepiece`` for models."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer, UnknownToken
+from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.word_encoding import explain_words
+
+sentencepiece = pytest.importorskip("sentencepiece")
+tokenizers = pytest.importorskip("tokenizers")
+converters = pytest.importorskip("transformers.convert_slow_tokenizer")
+protobuf = pytest.importorskip("sentencepiece.sentencepiece_model_pb2")
+
+SENTENCES = [
+    "the cat sat on the mat, and the dog sat there too; the end of the story.",
+    "for (int i = 0; i < 10; ++i) { return  a[i] == b[i]; }",
+    "naïve café, déjà vu – œuvre façade über Straße ½ ﬁne",
+    "привет мир и привет всем людям мира",
+    "今天天气很好 今天很热 天气 東京都に住んでいます",
+    "a\u0301 e\u0308 한국어 각 カﾞ ①②",
+    "नमस्ते दुनिया سلام دنیا שלום",
+]
+STRANGE = [
+    *("", " ", "  ", "   a", " a  b ", "▁", "▁▁a▁", "\0", "\n\n", "\t x", "☃☃☃", "😀a😀", "\r\n"),
+    *("a" * 300, " " * 33 + "x", "▁" * 40, "<s>", "</s>x", "<unk>", "<unk>☃", "☃<unk>x", "<0x0A>"),
+    *("ﬁ ²", "\xa0", "e\u0301", "Å´ ´", "\u3000x\u3000", "\ufeffx", "\u200bx\u200b", "\xad"),
+    *("\u1112\u1161\u11ab", "<sep>ab<c>  <sep>▁▁▁  é e\u0301 xaab", "a▁b▁▁c", "``x''", "THE Cat"),
+]
+# Scores as they were learned, or rounded, so that many paths have the same score.
+GRAINS = [0.0, 0.1, 2.0]
+MODELS: dict[str, dict[str, Any]] = {
+    "as trained by default": {},
+    "bytes": {"byte_fallback": True, "normalization_rule_name": "identity"},
+    "case folded": {"normalization_rule_name": "nmt_nfkc_cf"},
+    "spaces kept": {"add_dummy_prefix": False, "remove_extra_whitespaces": False},
+    "spaces as suffixes": {"treat_whitespace_as_suffix": True},
+    "user-defined": {
+        "user_defined_symbols": ["<sep>", "ab", "▁▁", "é", "e\u0301", "\n"],
+        "control_symbols": ["<c>"], "byte_fallback": True,
+    },
+}  # fmt: skip
+
+
+@cache
+def model_of(name: str, grain: float = 0.0, kind: str = "") -> bytes:
+    """A model that sentencepiece trains; of coarse scores also with unused pieces."""
+    numbered = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1} if kind == "Pegasus" else {}
+    made = io.BytesIO()
+    asked = {"vocab_size": 520 if MODELS[name].get("byte_fallback") else 240, **MODELS[name]}
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(SENTENCES * 3), model_writer=made, model_type="unigram",
+        character_coverage=0.98, hard_vocab_limit=False, minloglevel=2, **asked, **numbered,
+    )  # fmt: skip
+    if not grain:
+        return made.getvalue()
+    model = protobuf.ModelProto.FromString(made.getvalue())
+    chance = random.Random(name)
+    for piece in model.pieces:
+        if piece.type == piece.NORMAL:
+            piece.score = -round(-piece.score / grain) * grain
+            piece.type = piece.UNUSED if chance.random() < 0.05 else piece.NORMAL
+    return bytes(model.SerializeToString())
+
+
+def random_texts(count: int, seed: int, *more: str) -> list[str]:
+    chance = random.Random(seed)
+    pool = "".join(SENTENCES) + "☃\0\n▁ \u0301\u3000´😀"
+    made = []
+    for _ in range(count):
+        parts = []
+        for _ in range(chance.randrange(1, 15)):
+            sentence = chance.choice(SENTENCES)
+            begin = chance.randrange(len(sentence))
+            part = sentence[begin : begin + chance.randrange(1, 12)]
+            parts.append(
+                chance.choice((part, chance.choice(pool) * chance.randrange(1, 4), *more[:1]))
+            )
+            parts.append(chance.choice(more) if more and chance.random() < 0.2 else "")
+        made.append("".join(parts))
+    return made
+
+
+def many(request: pytest.FixtureRequest) -> int:
+    return 4_000 if request.config.getoption("--night") else 150
+
+
+@pytest.mark.parametrize("grain", GRAINS)
+@pytest.mark.parametrize("name", MODELS)
+def test_ids_and_text_of_a_model_are_those_of_sentencepiece(
+    name: str, grain: float, tmp_path: Path, seed: int, request: pytest.FixtureRequest
+) -> None:
+    content = model_of(name, grain)
+    (tmp_path / "x.model").write_bytes(content)
+    theirs = sentencepiece.SentencePieceProcessor(model_proto=content)
+    ours = Tokenizer.load(tmp_path / "x.model", "sentencepiece")
+    assert ours.algorithm.name == "unigram"
+    symbols = MODELS[name].get("user_defined_symbols", ["ab"])
+    texts = [*STRANGE, *SENTENCES, *random_texts(many(request), seed, *symbols)]
+    expected = theirs.encode(texts)
+    assert ours.encode_batch(texts) == expected
+    for text, ids in zip(texts, expected, strict=True):
+        assert ours.encode(text) == ids, text
+        assert ours.decode(ids) == theirs.decode(ids), text
+    ours.save(tmp_path / "ours")
+    again = Tokenizer.load(tmp_path / "ours")
+    assert again.digest == ours.digest
+    assert again.encode_batch(texts) == expected
+
+
+# As `transformers` writes them; what its converters ask the tokenizer that they convert.
+KINDS = {
+    "T5": "T5Converter", "XLNet": "XLNetConverter", "ALBERT": "AlbertConverter",
+    "mBART": "MBartConverter", "XLM-R": "XLMRobertaConverter", "CamemBERT": "CamembertConverter",
+    "Pegasus": "PegasusConverter", "DeBERTa-v3": "DebertaV2Converter",
+}  # fmt: skip
+ASKED = SimpleNamespace(
+    _extra_ids=3, keep_accents=False, do_lower_case=True, split_by_punct=False, offset=5,
+    pad_token="<pad>", eos_token="</s>", eos_token_id=1, mask_token="<mask_2>", mask_token_id=3,
+    mask_token_sent="<mask_1>", convert_tokens_to_ids=lambda _: 1,
+)  # fmt: skip
+
+
+def converted(kind: str, content: bytes, byte_fallback: bool, folder: Path) -> Path:
+    """The tokenizer.json that a converter of transformers makes of a model."""
+    (folder / "x.model").write_bytes(content)
+    parent = getattr(converters, KINDS[kind])
+    converter = type("Converter", (parent,), {"handle_byte_fallback": byte_fallback})
+    asked = SimpleNamespace(**vars(ASKED), vocab_file=str(folder / "x.model"))
+    made = converter(asked).converted()
+    made.add_special_tokens(["<mask>"])
+    made.save(str(folder / "tokenizer.json"))
+    return folder / "tokenizer.json"
+
+
+@pytest.mark.filterwarnings("ignore:The sentencepiece tokenizer that you are converting")
+@pytest.mark.parametrize("grain", GRAINS)
+@pytest.mark.parametrize("name", ["as trained by default", "user-defined"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_ids_and_text_of_converted_models_are_those_of_tokenizers(
+    kind: str, name: str, grain: float, tmp_path: Path, seed: int, request: pytest.FixtureRequest
+) -> None:
+    path = converted(kind, model_of(name, grain, kind), name == "user-defined", tmp_path)
+    theirs = tokenizers.Tokenizer.from_file(str(path))
+    ours = Tokenizer.load(path)
+    assert ours.algorithm.name == "unigram"
+    symbols = MODELS[name].get("user_defined_symbols", ["ab"])
+    texts = [*STRANGE, *SENTENCES, *random_texts(many(request), seed, *symbols, "<mask>", "<s>")]
+    for around in (False, True):
+        expected = [found.ids for found in theirs.encode_batch(texts, add_special_tokens=around)]
+        assert ours.encode_batch(texts, add_special_tokens=around) == expected
+    for text in texts:
+        ids = ours.encode(text)
+        assert ours.decode(ids) == theirs.decode(ids, skip_special_tokens=False), text
+        stream = ours.decode_stream()
+        assert "".join(map(stream.feed, ids)) + stream.flush() == ours.decode(ids), text
+        assert list(ours.encode_iterable(iter(text))) == ids, text
+        assert [id_ for word in explain_words(ours, text) for id_ in word.ids] == ids, text
+    ours.save(tmp_path / "ours")
+    assert Tokenizer.load(tmp_path / "ours").encode_batch(texts) == ours.encode_batch(texts)
+    ours.save(tmp_path / "again.json", "hf")
+    again = tokenizers.Tokenizer.from_file(str(tmp_path / "again.json"))
+    assert [found.ids for found in again.encode_batch(texts, add_special_tokens=True)] == expected
+
+
+def document(**changed: Any) -> dict[str, Any]:
+    vocab = [["<unk>", -9.0], ["a", -1.0], ["b", -2.0], ["ab", -4.0], ["▁", -3.0], ["▁a", -5.0]]
+    model = {"type": "Unigram", "vocab": vocab, "unk_id": 0, "byte_fallback": False, **changed}
+    return {"version": "1.0", "added_tokens": [], "model": model}
+
+
+def loaded(content: dict[str, Any], folder: Path) -> Tokenizer:
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    return Tokenizer.load(folder / "tokenizer.json")
+
+
+def test_neighbours_that_are_unknown_become_bytes_only_where_all_of_these_are_there(
+    tmp_path: Path,
+) -> None:
+    vocab = document()["model"]["vocab"]
+    some = [[f"<0x{byte:02X}>", -8.0] for byte in "é".encode()]
+    for content in (
+        document(),
+        document(vocab=vocab + some, byte_fallback=True),
+        document(vocab=vocab + some),
+        document(vocab=[*vocab, ["éü", 40.0]]),  # unknown characters that are a piece together
+        document(vocab=[[token, score + 50] for token, score in [*vocab, ["éü", -5.0]]]),
+    ):
+        ours = loaded(content, tmp_path)
+        theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+        for text in ("é", "éa", "aüé", "éé b", "éü", "xéü", "<unk>", "<unk>é", "é<unk>", "ab▁é"):
+            assert ours.encode(text) == theirs.encode(text).ids, (text, content)
+
+
+def test_pieces_that_are_added_tokens_are_found_by_both(tmp_path: Path) -> None:
+    flags = {"special": False, "normalized": True, "single_word": True, "lstrip": False}
+    added = [
+        {"id": 5, "content": "▁a", "rstrip": False, **flags},
+        {"id": 6, "content": "ba", "rstrip": True, **flags},
+    ]
+    given = {**document(), "added_tokens": added, "normalizer": {"type": "Nmt"}}
+    metaspace = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"}
+    ours = loaded({**given, "pre_tokenizer": metaspace}, tmp_path)
+    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    for text in ("a", " a", "▁a", "ab a", "ba", "xba", "ba  a", "a ba"):
+        assert ours.encode(text) == theirs.encode(text).ids, text
+
+
+def test_without_an_unknown_token_unknown_characters_are_refused(tmp_path: Path) -> None:
+    ours = loaded(document(unk_id=None), tmp_path)
+    assert ours.encode("abab") == [1, 2, 1, 2]
+    with pytest.raises(UnknownToken):
+        ours.encode("abc")
+
+
+def test_steps_say_the_scores_of_the_path(tmp_path: Path) -> None:
+    (word,) = explain_words(loaded(document(), tmp_path), "abx")
+    assert [step.takes for step in word.steps] == [("a",), ("b",), ("x",)]
+    assert [step.why for step in word.steps] == ["score -1.0000", "score -2.0000", "unknown"]
+
+
+def test_a_model_is_not_written_as_what_encodes_otherwise(tmp_path: Path) -> None:
+    (tmp_path / "x.model").write_bytes(model_of("bytes"))
+    ours = Tokenizer.load(tmp_path / "x.model", "sentencepiece")
+    for format_ in ("hf", "sentencepiece", "tiktoken"):
+        with pytest.raises((InvalidTokenizer, InvalidOption)):
+            ours.save(tmp_path / "out", format_)  # type: ignore[arg-type]
+
+
+def set_model(**changed: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda given: given["model"].update(changed)
+
+
+def set_metaspace(scheme: str) -> Callable[[dict[str, Any]], None]:
+    metaspace = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": True}
+    steps = [{"type": "WhitespaceSplit"}, metaspace]
+    return lambda given: given.update(pre_tokenizer={"type": "Sequence", "pretokenizers": steps})
+
+
+REFUSED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
+    "no list": (set_model(vocab={"a": 1}), "score"),
+    "a token alone": (set_model(vocab=[["a"]]), "number 0"),
+    "a score that is none": (set_model(vocab=[["a", "1"]]), "'a'"),
+    "an endless score": (set_model(vocab=[["a", 10**400]]), "'a'"),
+    "no tokens": (set_model(vocab=[], unk_id=None), "empty"),
+    "no text": (set_model(vocab=[["", 1.0]]), "without text"),
+    "twice": (set_model(vocab=[["a", -1.0], ["a", -2.0]]), "twice"),
+    "an unknown id beyond": (set_model(unk_id=6), "6"),
+    "an unknown id that is none": (set_model(unk_id=True), "True"),
+    "a flag that is none": (set_model(byte_fallback=1), "byte_fallback"),
+    "a part of the future": (set_model(alpha=0.1), "alpha"),
+    "a mark before the first word": (set_metaspace("first"), "first word"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_no_such_model_is_refused(name: str, tmp_path: Path) -> None:
+    change, said = REFUSED[name]
+    given = document()
+    change(given)
+    with pytest.raises(ValueError, match=said):
+        loaded(given, tmp_path)

@@ -1,0 +1,208 @@
+"""The best path of a word through the pieces that it holds: unigram language model tokenization.
+
+T. Kudo, "Subword Regularization", 2018; the best path is that of A. Viterbi, 1967. Where paths have
+equal scores, ids hang on the order in which they are compared and on how sums are rounded, so both
+follow the libraries: at each character candidates are compared with what ends there, and replace it
+only where they are greater.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
+from bpeline.tokenizer_core.kernels.encoding import token_tables
+from bpeline.tokenizer_core.kernels.encoding.token_trie import longest_token
+from bpeline.tokenizer_core.kernels.memory.types import (
+    F64,
+    I64,
+    F64s,
+    I32s,
+    I64s,
+    U8s,
+    U32s,
+    U64s,
+)
+
+UNKNOWN = token_tables.NOTHING  # the index of what is no piece
+_UNREACHED = -1
+_INDEX_BITS = 20
+_INDEX_MASK = (1 << _INDEX_BITS) - 1
+
+
+@kernel
+def width_at(text: U8s, at: I64) -> I64:
+    """Bytes of the character that begins there, of valid UTF-8."""
+    byte = text[at]
+    if byte < 0x80:
+        return np.int64(1)
+    return np.int64(2) if byte < 0xE0 else np.int64(3) if byte < 0xF0 else np.int64(4)
+
+
+@kernel
+def mark_best(
+    text: U8s,
+    size: I64,
+    trie: U64s,
+    tokens: U64s,
+    scores: F64s,
+    unknown_score: F64,
+    single: bool,
+    best: F64s,
+    links: I64s,
+) -> None:
+    """Find, for each place, the score of the best path to it and the last piece of that path.
+
+    Args:
+        best: receives the score. links: receives ``begin << 20 | index`` of the piece.
+    """
+    address, trie_address = np.int64(text.ctypes.data), np.int64(trie.ctypes.data)
+    rows = np.int64(tokens.ctypes.data)
+    for place in range(1, size + 1):
+        links[place] = _UNREACHED
+    best[0] = 0.0
+    at = np.int64(0)
+    while at < size:
+        width = width_at(text, at)
+        known = False
+        here = best[at]
+        index, _ = longest_token(address + at, address + size, trie_address, rows)
+        while index != token_tables.NOTHING:
+            score = scores[index]
+            if score == score:  # NaN: bytes that are no pieces
+                length = token_tables.length_of(rows, index)
+                known = known or length == width
+                place = at + length
+                candidate = score + here
+                if single:
+                    candidate = np.float64(np.float32(candidate))
+                if links[place] == _UNREACHED or candidate > best[place]:
+                    best[place] = candidate
+                    links[place] = (at << _INDEX_BITS) | index
+            index = token_tables.shorter_token(rows, index)
+        if not known:
+            place = at + width
+            candidate = unknown_score + here
+            if single:
+                candidate = np.float64(np.float32(candidate))
+            if links[place] == _UNREACHED or candidate > best[place]:
+                best[place] = candidate
+                links[place] = (at << _INDEX_BITS) | UNKNOWN
+        at += width
+
+
+@kernel
+def turn_round(size: I64, links: I64s) -> None:
+    """Let links lead from the beginning to the end of each piece of the best path."""
+    at, link = size, links[size]
+    while at > 0:
+        begin = link >> _INDEX_BITS
+        following = links[begin]
+        links[begin] = (at << _INDEX_BITS) | (link & _INDEX_MASK)
+        at, link = begin, following
+
+
+@kernel
+def piece_of(text: U8s, begin: I64, end: I64, trie: U64s, tokens: U64s, scores: F64s) -> I64:
+    """The index of the piece that some text is as a whole, or `UNKNOWN`."""
+    address, rows = np.int64(text.ctypes.data), np.int64(tokens.ctypes.data)
+    index, stop = longest_token(address + begin, address + end, np.int64(trie.ctypes.data), rows)
+    whole = stop == address + end and scores[index] == scores[index]
+    return index if whole else np.int64(UNKNOWN)
+
+
+@entry_kernel
+def find_best_paths(
+    text: U8s,
+    places: I64s,
+    lengths: I64s,
+    trie: U64s,
+    tokens: U64s,
+    scores: F64s,
+    byte_ids: I32s,
+    rules: I64s,
+    unknown_score: F64,
+    mark: U8s,
+    room: U8s,
+    best: F64s,
+    links: I64s,
+    ids: U32s,
+    ends: U32s,
+    edges: I64s,
+) -> bool:
+    """The ids of words; False where one holds unknown characters and there is no unknown id.
+
+    Args:
+        text: uint8, valid UTF-8 within the words.
+        places, lengths: int64 ``[n]``: where each word begins, and its bytes.
+        trie: see `token_trie`. tokens: see `token_tables`: id, length and next shorter token.
+        scores: float64 of each token; NaN of bytes that are no pieces.
+        byte_ids: int32 ``[256]``: what unknown text is written as; −1 where there is no such piece.
+        rules: int64 ``[3]``: the unknown id, or −1; whether sums are rounded to single precision;
+            whether text that is unknown, or the unknown piece, is looked up as a whole.
+        mark: uint8: stands before each word that does not begin with it.
+        room: uint8, for the longest word, the mark and 4 readable bytes behind.
+        best, links: float64, int64: memory for one number more than the longest word has bytes.
+        ids, ends: uint32: receive the ids, and where in its word each ends, in bytes.
+        edges: int64 ``[n + 1]``: receives where the ids of each word begin.
+    """
+    unknown_id, single, whole = rules[0], rules[1] != 0, rules[2] != 0
+    number = np.int64(0)
+    edges[0] = 0
+    for word in range(len(places)):
+        begins_with_mark = lengths[word] >= len(mark)
+        for i in range(len(mark)):
+            if not begins_with_mark:
+                break
+            begins_with_mark = text[places[word] + i] == mark[i]
+        before = np.int64(0) if begins_with_mark else np.int64(len(mark))
+        for i in range(before):
+            room[i] = mark[i]
+        size = before + lengths[word]
+        for i in range(lengths[word]):
+            room[before + i] = text[places[word] + i]
+        mark_best(room, size, trie, tokens, scores, unknown_score, single, best, links)
+        turn_round(size, links)
+        at = np.int64(0)
+        while at < size:
+            end, index = links[at] >> _INDEX_BITS, links[at] & _INDEX_MASK
+            begin = at
+            at = end
+            if index != UNKNOWN:
+                id_ = np.int64(tokens[4 * index] & token_tables.ID_MASK)
+                if not whole or id_ != unknown_id:
+                    ids[number] = id_
+                    ends[number] = max(end - before, np.int64(0))
+                    number += 1
+                    continue
+            if unknown_id < 0:
+                return False
+            while at < size:  # neighbours belong together
+                index = links[at] & _INDEX_MASK
+                if index != UNKNOWN and not (
+                    whole and np.int64(tokens[4 * index] & token_tables.ID_MASK) == unknown_id
+                ):
+                    break
+                at = links[at] >> _INDEX_BITS
+            found = np.int64(UNKNOWN)
+            if whole:
+                found = piece_of(room, begin, at, trie, tokens, scores)
+            if found != UNKNOWN:
+                ids[number] = np.int64(tokens[4 * found] & token_tables.ID_MASK)
+                ends[number] = max(at - before, np.int64(0))
+                number += 1
+                continue
+            spelled = True
+            for i in range(begin, at):
+                spelled = spelled and byte_ids[room[i]] >= 0
+            if spelled:
+                for i in range(begin, at):
+                    ids[number] = byte_ids[room[i]]
+                    ends[number] = max(i + 1 - before, np.int64(0))
+                    number += 1
+            else:
+                ids[number] = unknown_id
+                ends[number] = max(at - before, np.int64(0))
+                number += 1
+        edges[word + 1] = number
+    return True
