@@ -10,7 +10,7 @@ import select
 import stat
 import tomllib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import FileIO
 from itertools import chain
@@ -160,10 +160,13 @@ def text_of(content: bytes, path: Path) -> str:
         refuse(path, f"is not UTF-8 at byte {error.start}")
 
 
-def json_of(content: bytes, path: Path) -> Any:
+def json_of(content: bytes, path: Path, parse_float: Callable[[str], float] = float) -> Any:
     """Parse the JSON of a file of a tokenizer: see `parse_json`.
 
     What is parsed takes at most a few hundred bytes for each of `MAX_PARTS`.
+
+    Args:
+        parse_float: what makes numbers of literals with a point or an exponent.
 
     Raises:
         InvalidTokenizer: it is none; the message names ``path``.
@@ -173,12 +176,12 @@ def json_of(content: bytes, path: Path) -> Any:
         refuse(path, f"has more than {MAX_PARTS:,} members and elements")
     text = text_of(content, path)
     try:
-        return parse_json(text)
+        return parse_json(text, parse_float)
     except ValueError as error:
         refuse(path, f"is not the JSON we read: {error}")
 
 
-def parse_json(content: bytes | str) -> Any:
+def parse_json(content: bytes | str, parse_float: Callable[[str], float] = float) -> Any:
     """Parse JSON strictly: UTF-8, no duplicate keys, no NaN, bounded depth and digits.
 
     Raises:
@@ -187,7 +190,12 @@ def parse_json(content: bytes | str) -> Any:
     text = content if isinstance(content, str) else content.decode()
     try:
         with _no_collection():
-            value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+            value = json.loads(
+                text,
+                object_pairs_hook=_unique,
+                parse_constant=_no_constant,
+                parse_float=parse_float,
+            )
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     return value if text.count("[") + text.count("{") <= MAX_DEPTH else _not_deep(value)

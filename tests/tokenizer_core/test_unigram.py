@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from bpeline.tokenizer_core.algorithms.unigram import Unigram
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer, UnknownToken
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.word_encoding import explain_words
@@ -200,6 +201,30 @@ def test_neighbours_that_are_unknown_become_bytes_only_where_all_of_these_are_th
         theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
         for text in ("é", "éa", "aüé", "éé b", "éü", "xéü", "<unk>", "<unk>é", "é<unk>", "ab▁é"):
             assert ours.encode(text) == theirs.encode(text).ids, (text, content)
+
+
+@pytest.mark.parametrize("shortest", [True, False])
+def test_scores_are_the_floats_that_tokenizers_reads(shortest: bool, tmp_path: Path) -> None:
+    chance = random.Random(5)
+    literals = ["-12.130167007446289", "0", "-0.0", "5e-324", "1e-400", "-1.5E+3", "7", "1e22"]
+    literals += [repr(-chance.expovariate(0.1)) for _ in range(2_000)]
+    if not shortest:  # which no program writes
+        literals += [f"-{chance.random():.{chance.randrange(1, 40)}f}" for _ in range(500)]
+        more = [f"{chance.randrange(10**18)}.{chance.randrange(10**9)}e-{n}" for n in range(300)]
+        literals += more
+    vocab = ",".join(f'["{number}", {literal}]' for number, literal in enumerate(literals))
+    path = tmp_path / "tokenizer.json"
+    path.write_text(f'{{"model": {{"type": "Unigram", "unk_id": 0, "vocab": [{vocab}]}}}}')
+    theirs = json.loads(tokenizers.Tokenizer.from_file(str(path)).to_str())["model"]["vocab"]
+    ours = Tokenizer.load(path)
+    algorithm = ours.algorithm
+    assert isinstance(algorithm, Unigram)
+    assert [*algorithm.scores_of(ours.vocab).values()] == [score for _, score in theirs]
+    if not shortest:
+        return
+    ours.save(tmp_path / "again.json", "hf")
+    again = tokenizers.Tokenizer.from_file(str(tmp_path / "again.json")).to_str()
+    assert json.loads(again)["model"]["vocab"] == theirs
 
 
 def test_pieces_that_are_added_tokens_are_found_by_both(tmp_path: Path) -> None:

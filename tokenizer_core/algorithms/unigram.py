@@ -378,10 +378,17 @@ def parts_for_huggingface(tokenizer: TokenizerParts) -> dict[str, Any]:
         "model": {
             "type": "Unigram",
             "unk_id": named.get(algorithm.unknown),
-            "vocab": [[token, scores[id_]] for token, id_ in named.items()],
+            "vocab": [[token, _written(scores[id_])] for token, id_ in named.items()],
             "byte_fallback": algorithm.byte_fallback,
         },
     }
+
+
+def _written(score: float) -> float:
+    """The float whose digits ``tokenizers`` reads as this score."""
+    beside = (score, *(math.nextafter(score, limit) for limit in (-math.inf, math.inf)))
+    read = (one for one in beside if formats.number_as_serde(repr(one)) == score)
+    return next(read, score)
 
 
 def _refuse(happened: str, accepted: str) -> NoReturn:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .json_tokens import add_names as add_names
     from .json_tokens import json_text as json_text
     from .json_tokens import nothing_left_out as nothing_left_out
+    from .json_tokens import number_as_serde as number_as_serde
     from .json_tokens import pattern_left_out as pattern_left_out
     from .json_tokens import plain_bytes as plain_bytes
     from .json_tokens import printable_tokens as printable_tokens

@@ -27,6 +27,7 @@ from bpeline.tokenizer_core.formats.json_tokens import (
     merges_text,
     named_vocab,
     nothing_left_out,
+    number_as_serde,
     printable_merges,
     read_merges,
     read_merges_txt,
@@ -419,7 +420,7 @@ def save(tokenizer: TokenizerParts, path: Path) -> None:
 def _misread(content: bytes, spec: TokenizerSpec, path: Path) -> str:
     """How a file would be read as another tokenizer; empty where it is not."""
     try:
-        read = spec_of(json_of(content, path), path)
+        read = _spec_of_content(content, path)
     except (InvalidTokenizer, InvalidPattern) as refusal:
         return refusal.happened
     if spec.pipeline is None:  # nothing of it is ours
@@ -472,7 +473,14 @@ def load(path: Path) -> TokenizerSpec:
         InvalidTokenizer: malformed, or a part that has no encoder here: it is named.
         InvalidPattern: a split regex that cannot be used.
     """
-    return spec_of(json_of(read_bounded(path), path), path)
+    return _spec_of_content(read_bounded(path), path)
+
+
+def _spec_of_content(content: bytes, path: Path) -> TokenizerSpec:
+    document = json_of(content, path)
+    if isinstance(document, dict) and _model_type(document.get("model")) == "Unigram":
+        document = json_of(content, path, parse_float=number_as_serde)
+    return spec_of(document, path)
 
 
 def _pre_tokenizer(pattern: SplitPattern) -> dict[str, Any]:

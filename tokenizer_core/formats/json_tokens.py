@@ -35,6 +35,27 @@ _FILES_OF_TOKENS = ("added_tokens.json", "special_tokens_map.json", "tokenizer_c
 _FLAGS = ("single_word", "lstrip", "rstrip")
 
 
+def number_as_serde(literal: str) -> float:
+    """The float that serde_json, which ``tokenizers`` reads with, makes of a literal of JSON.
+
+    It is rounded twice, so that of 17 digits the last may be another one than Python's.
+    """
+    number, _, power = literal.lower().partition("e")
+    whole, _, behind = number.lstrip("-").partition(".")
+    digits, exponent = whole + behind, int(power or 0) - len(behind)
+    significand = int(digits)
+    while significand >= 1 << 64:  # digits beyond are left out
+        significand //= 10
+        exponent += 1
+    made = float(significand)
+    if exponent >= 0:
+        made *= float(f"1e{min(exponent, 309)}")
+    else:
+        made /= float(f"1e{min(-exponent, 308)}")
+        made /= float(f"1e{min(max(-exponent - 308, 0), 308)}")
+    return -made if number.startswith("-") else made
+
+
 def json_text(value: Any, indent: int | None = None) -> bytes:
     """A JSON file with every character as it is, ended by a line feed."""
     return (json.dumps(value, ensure_ascii=False, indent=indent) + "\n").encode()
