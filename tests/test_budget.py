@@ -30,15 +30,14 @@ Registry and flows were to have 12,500 and 17,500 lines by now, in 60 and 115 fi
   forms: 2,900. `local_server` 340 (goal 150): two commands, `ui` and `server`, whom they let in,
   what they print, and `deploy`.
 
-The core was to have 51,000 lines in 190 files by now. It has 57,400 in 190; 8,900 are docstrings,
+The core was to have 51,000 lines in 190 files by now. It has 57,320 in 190; 8,900 are docstrings,
 9,000 blank, 4,100 imports. Kernels were to have 10,700 (10,860), algorithms and words 6,200
 (6,900), evaluation 4,100 (4,090). What is above:
 
 - `algorithms` 6,220: WordPiece 1,340 with its exact scores, SentencePiece's BPE 1,630 with .model
   files and its own normalizer, character and frequency BPE 1,050, texts of their merges and
-  training that shows its steps 470, greedy search 290, byte pair compression 510, libraries that
-  run what has no encoder here 620, references 240. Each is a system that users' documents describe;
-  the 620 go when Unigram is encoded here.
+  training that shows its steps 470, greedy search 290, byte pair compression 510, Unigram by the
+  rules of two libraries 590, references 240. Each is a system that users' documents describe.
 - `corpus` and `remote_files` 5,350 (goal 2,400): which kind a file is, by name and content, 950;
   sources with names and weights 600; chunks that begin where text may be cut 600; documents 570;
   JSON lines, tables of columns in a process of their own, and archives 1,400; bytes of files,
@@ -62,7 +61,7 @@ also draws the page of the name (9), reads figures (7), holds a lock (3) and tel
 training passes all rooms.
 
 Tests rose by 1,750: a stand-in for MLflow, the contract that it and the real client pass, a
-cluster whose parts are lost, and repairs. With the stand-in, files of tests that publish take a
+cluster whose parts are lost, Unigram beside two libraries, and repairs. With the stand-in, files of tests that publish take a
 third less processor time.
 """
 
@@ -95,7 +94,7 @@ ROOMS = {
 }
 # Room: lines at most now, and the goal.
 LINES = {
-    CORE: (57_500, 38_800),
+    CORE: (57_400, 38_800),
     "kernels": (10_900, 9_200),
     "algorithms and words": (6_900, 4_900),
     "corpus and remote files": (5_400, 2_400),
@@ -110,7 +109,7 @@ LINES = {
     "registry": (20_000, 12_000),
     "flows": (24_550, 15_000),
     "benchmarks": (4_550, 2_500),
-    "tests": (75_850, 46_000),
+    "tests": (76_150, 46_000),
 }
 # Packages: files at most now, and the goal of all three.
 FILES = {CORE: 190, "registry": 118, "flows": 137}

@@ -7,6 +7,7 @@ are.
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
@@ -33,6 +34,7 @@ from bpeline.tokenizer_core.vocabulary import (
 
 _FILES_OF_TOKENS = ("added_tokens.json", "special_tokens_map.json", "tokenizer_config.json")
 _FLAGS = ("single_word", "lstrip", "rstrip")
+_POWERS = tuple(float(f"1e{power}") for power in range(309))
 
 
 def number_as_serde(literal: str) -> float:
@@ -41,19 +43,17 @@ def number_as_serde(literal: str) -> float:
     It is rounded twice, so that of 17 digits the last may be another one than Python's.
     """
     number, _, power = literal.lower().partition("e")
-    whole, _, behind = number.lstrip("-").partition(".")
-    digits, exponent = whole + behind, int(power or 0) - len(behind)
-    significand = int(digits)
-    while significand >= 1 << 64:  # digits beyond are left out
-        significand //= 10
+    whole, _, behind = number.partition(".")
+    significand, exponent = int(whole + behind), int(power or 0) - len(behind)
+    while abs(significand) >= 1 << 64:  # digits beyond are left out
+        significand = int(str(significand)[:-1])
         exponent += 1
     made = float(significand)
     if exponent >= 0:
-        made *= float(f"1e{min(exponent, 309)}")
-    else:
-        made /= float(f"1e{min(-exponent, 308)}")
-        made /= float(f"1e{min(max(-exponent - 308, 0), 308)}")
-    return -made if number.startswith("-") else made
+        return made * _POWERS[exponent] if exponent < len(_POWERS) else made * math.inf
+    while made and exponent <= -len(_POWERS):
+        made, exponent = made / _POWERS[-1], exponent + len(_POWERS) - 1
+    return made / _POWERS[-exponent] if made else made
 
 
 def json_text(value: Any, indent: int | None = None) -> bytes:

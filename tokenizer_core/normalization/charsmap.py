@@ -31,7 +31,8 @@ _LEAF = 1 << 31
 _HAS_LEAF = 1 << 8
 _VALUE = _LEAF - 1
 _LABEL = _LEAF | 0xFF
-_CLUSTERS_REMEMBERED = 1 << 14
+_STRETCHES_REMEMBERED = 1 << 14
+_LONGEST_REMEMBERED = 32  # characters
 
 
 @dataclass(frozen=True)
@@ -71,32 +72,32 @@ class Precompiled:
 
     def text(self, text: str) -> str:
         rules = self._rules
-        characters, clusters = rules.characters, rules.clusters
         out: list[str] = []
         last = 0
         for near in _joining().finditer(text):
             # Two characters that join nothing are always apart, so clusters begin before.
-            for found in _clusters().finditer(text, max(near.start() - 1, last), near.end() + 1):
-                begin, end = found.span()
-                # None where the cluster is too long or no key begins it.
-                if end - begin < _SHORT and (whole := clusters[found.group()]) is not None:
-                    out += (text[last:begin].translate(characters), whole)
-                    last = end
-        out.append(text[last:].translate(characters))
+            begin, end = max(near.start() - 1, 0), near.end() + 1
+            stretch = text[begin:end]
+            kept = end - begin <= _LONGEST_REMEMBERED
+            written = rules.stretches[stretch] if kept else rules.written(stretch)
+            if written is not None:
+                out += (text[last:begin].translate(rules.characters), written)
+                last = begin + len(stretch)
+        out.append(text[last:].translate(rules.characters))
         changed = "".join(out)
         return text if changed == text else changed
 
 
-class _Clusters(dict[str, str | None]):
-    """What stands for clusters, found when they come, and forgotten when there are many."""
+class _Stretches(dict[str, str | None]):
+    """What stands for stretches, found when they come, and forgotten when there are many."""
 
     def __init__(self, rules: _Rules) -> None:
         self._rules = rules
 
-    def __missing__(self, cluster: str) -> str | None:
-        if len(self) >= _CLUSTERS_REMEMBERED:
+    def __missing__(self, stretch: str) -> str | None:
+        if len(self) >= _STRETCHES_REMEMBERED:
             self.clear()
-        found = self[cluster] = self._rules.shortest(cluster)
+        found = self[stretch] = self._rules.written(stretch)
         return found
 
 
@@ -121,7 +122,21 @@ class _Rules:
         self._replacements = replacements
         self.longest = longest  # bytes of a replacement
         self.characters = _Characters(self)
-        self.clusters = _Clusters(self)
+        self.stretches = _Stretches(self)
+
+    def written(self, text: str) -> str | None:
+        """A text with what stands for its clusters; None where characters alone give the same."""
+        out: list[str] = []
+        last = 0
+        for found in _clusters().finditer(text):
+            begin, end = found.span()
+            # None where the cluster is too long or no key begins it.
+            if end - begin < _SHORT and (whole := self.shortest(found.group())) is not None:
+                out += (text[last:begin].translate(self.characters), whole)
+                last = end
+        out.append(text[last:].translate(self.characters))
+        made = "".join(out)
+        return None if made == text.translate(self.characters) else made
 
     def shortest(self, text: str) -> str | None:
         """What stands for the shortest key that begins ``text``, where that has under 6 bytes."""
