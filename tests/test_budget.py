@@ -30,7 +30,7 @@ Registry and flows were to have 12,500 and 17,500 lines by now, in 60 and 115 fi
   forms: 2,900. `local_server` 340 (goal 150): two commands, `ui` and `server`, whom they let in,
   what they print, and `deploy`.
 
-The core was to have 51,000 lines in 190 files by now. It has 57,320 in 190; 8,900 are docstrings,
+The core was to have 51,000 lines in 190 files by now. It has 56,670 in 190; 8,900 are docstrings,
 9,000 blank, 4,100 imports. Kernels were to have 10,700 (10,860), algorithms and words 6,200
 (6,900), evaluation 4,100 (4,090). What is above:
 
@@ -42,9 +42,9 @@ The core was to have 51,000 lines in 190 files by now. It has 57,320 in 190; 8,9
   sources with names and weights 600; chunks that begin where text may be cut 600; documents 570;
   JSON lines, tables of columns in a process of their own, and archives 1,400; bytes of files,
   compressed, remote or on pipes, that are what was counted 1,000.
-- `encoding` and `tokenizer.py` 4,380 (goal 2,100): the pipeline of tokenizer.json, still in several
-  rooms, streams that hold back what may change, offsets, explanations, decoding by steps.
-- `vocabulary` and `normalization` 4,710 (goal 3,300): likewise, and tables without an object a
+- `encoding` and `tokenizer.py` 4,090 (goal 2,100): the pipeline of tokenizer.json, still in several
+  rooms, offsets, explanations, decoding by steps.
+- `vocabulary` and `normalization` 4,460 (goal 3,300): likewise, and tables without an object a
   token.
 - Plain checks of arguments 240, and 200 calls of them at public doors.
 
@@ -61,8 +61,8 @@ also draws the page of the name (9), reads figures (7), holds a lock (3) and tel
 training passes all rooms.
 
 Tests rose by 1,750: a stand-in for MLflow, the contract that it and the real client pass, a
-cluster whose parts are lost, Unigram beside two libraries, and repairs. With the stand-in, files of tests that publish take a
-third less processor time.
+cluster whose parts are lost, Unigram beside two libraries, and repairs. With the stand-in, files
+of tests that publish take a third less processor time.
 """
 
 from __future__ import annotations
@@ -94,22 +94,22 @@ ROOMS = {
 }
 # Room: lines at most now, and the goal.
 LINES = {
-    CORE: (57_400, 38_800),
+    CORE: (56_750, 38_800),
     "kernels": (10_900, 9_200),
     "algorithms and words": (6_900, 4_900),
     "corpus and remote files": (5_400, 2_400),
     "evaluation": (4_100, 2_900),
     "shards": (3_200, 2_200),
     "counting": (2_800, 2_000),
-    "encoding and tokenizer": (4_450, 2_100),
+    "encoding and tokenizer": (4_150, 2_100),
     "splitting": (3_950, 2_600),
-    "vocabulary and normalization": (4_750, 3_300),
+    "vocabulary and normalization": (4_500, 3_300),
     "merging and training": (3_400, 2_400),
     "formats": (3_000, 2_000),
     "registry": (20_000, 12_000),
     "flows": (24_550, 15_000),
     "benchmarks": (4_550, 2_500),
-    "tests": (76_150, 46_000),
+    "tests": (76_050, 46_000),
 }
 # Packages: files at most now, and the goal of all three.
 FILES = {CORE: 190, "registry": 118, "flows": 137}

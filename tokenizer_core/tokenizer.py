@@ -38,7 +38,7 @@ from bpeline.tokenizer_core.shards import (
     shard_format,
     shard_place,
 )
-from bpeline.tokenizer_core.splitting import Cuts, SplitPattern
+from bpeline.tokenizer_core.splitting import CutPairs, Cuts, SentenceBreaks, SplitPattern
 from bpeline.tokenizer_core.text import Text, refuse_invalid_utf8, utf8_of
 from bpeline.tokenizer_core.vocabulary import (
     BYTE_BPE,
@@ -527,17 +527,13 @@ class Tokenizer:
         """Token ids of a long text that comes in pieces: the ids of the whole, in bounded memory.
 
         Pieces may end anywhere, even inside a word or a special token. Text is held back until a
-        place where no pre-token crosses: two characters that the pattern always parts, the end of
-        a line or of a sentence where these are encoded by themselves, or the start of an allowed
-        special token. An imported tokenizer's steps hold what the next character could change:
-        added tokens, marks that follow a letter, spaces that may be the last ones; where it merges
-        over whole texts they are parted between characters that no token holds side by side.
-        Tokenizers that their own library runs (CLIP, T5) are given parts between white space, where
-        their tokenizer.json drops it or parts at it.
-        Where whole texts may be tokens (``ignore_merges`` without pre-tokens), longer ones are not.
-        Where there is no such place the whole text is held: with some regexes of your own, and with
-        SentencePiece models that `sentencepiece` runs: sums of single precision over the whole text
-        decide there.
+        place where the ids of both sides are independent: two characters that the pattern always
+        parts, the end of a line or of a sentence where these are encoded by themselves, or the
+        start of an allowed special token. An imported tokenizer that normalizes texts is given
+        parts between ASCII words, where its normalizer looks at no more than a few characters.
+        Where there is no such place the whole text is held: with some regexes of your own, with
+        tokenizers that merge over whole texts or put something before them (Llama 2, T5's kind
+        with a mark before the text), and with SentencePiece models.
 
         Raises:
             WrongKind, InvalidSpecialToken, InvalidOption: as `encode`, when the text is reached;
@@ -545,13 +541,11 @@ class Tokenizer:
         """
         encoding.refuse_one_text(chunks_of_text)
         encoder, policy = self._asked(allowed_special, on_special)
-        if isinstance(encoder, encoding.StreamEncoder):
-            contents = encoding.whole_characters(chunks_of_text, policy)
-            return (id_ for ids in encoder.encode_pieces(contents) for id_ in ids.tolist())
+        cuts = self._independent_cuts(encoder, allowed_special)
         return (
             id_
-            for text in encoding.cut_stream(chunks_of_text, policy, self._parted)
-            for id_ in self._ids_of(utf8_of(text), allowed_special, "text").tolist()
+            for content in encoding.cut_stream(chunks_of_text, policy, cuts)
+            for id_ in self._ids_of(content, allowed_special, "text").tolist()
         )
 
     def encode_files(
@@ -751,9 +745,7 @@ class Tokenizer:
         longest = self._pieces.longest
         if isinstance(encoder, encoding.PreparedEncoder) and encoder.takes_white_space:
             longest = len(content)
-        allowed = tuple(token.encode() for token in policy.allowed)
-        cuts = Cuts(pairs=self.spec.pattern.cut_pairs, special_tokens=allowed)
-        cuts = encoder.cuts_of_files(cuts)
+        cuts = self._independent_cuts(encoder, allowed_special)
         prefix = encoding.longest_prefix(content, max_tokens, ends_of, longest, cuts)
         return encoding.beginning_of(text, len(prefix))
 
@@ -976,14 +968,18 @@ class Tokenizer:
     def _policies(self) -> SpecialPolicies:
         return SpecialPolicies(self.spec.special_tokens)
 
-    @property
-    def _parted(self) -> encoding.LegalCuts | None:
-        """Between which characters ids are independent of each other; None where nobody knows."""
-        if isinstance(self.encoder, encoding.PartingEncoder):
-            return self.encoder.legal_cuts
+    def _independent_cuts(
+        self, encoder: encoding.Encoder, allowed_special: AllowedSpecial | None
+    ) -> Cuts:
+        """Where the ids of both sides of a text are those of the whole."""
+        allowed = self._default if allowed_special is None else allowed_special
+        tokens = self._policies.of(allowed, "text").allowed
+        pairs: CutPairs | SentenceBreaks | None = self.spec.pattern.cut_pairs
         if self.words is not None and self.words.marks is not None:
-            return self.words.marks.breaks
-        return None if self._cutting is None else self._cutting.cut_pairs
+            pairs = self.words.marks.breaks
+        every = tuple(token.encode() for token in self.spec.special_tokens)
+        special = tuple(token.encode() for token in tokens)
+        return encoder.independent_cuts(Cuts(pairs=pairs, special_tokens=special, unbroken=every))
 
     @property
     def _cutting(self) -> SplitPattern | None:

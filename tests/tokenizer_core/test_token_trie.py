@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from bpeline.tokenizer_core.encoding.merge_encoding import _trie
+from bpeline.tokenizer_core.encoding.merge_encoding import trie_of_tokens
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel
 from bpeline.tokenizer_core.kernels.encoding import token_trie
 from bpeline.tokenizer_core.kernels.encoding.token_tables import INFO, LENGTH_SHIFT, NOTHING, TOKEN
@@ -52,7 +52,7 @@ def trie_of(
     ends = np.cumsum([len(token) for token in every])
     text = np.frombuffer(bytearray(b"".join(every) + bytes(8)), np.uint8)
     heads = np.array([token[0] for token in every[256:]])
-    built = _trie(text, ends, heads)
+    built = trie_of_tokens(text, ends, heads)
     assert built is not None
     if not again:
         return every, *built
@@ -61,7 +61,7 @@ def trie_of(
         for length in range(2, len(every[index])):
             if every[index][:length] in every[:index]:
                 heads[index - 256] = every.index(every[index][:length])
-    more = _trie(text, ends, heads)
+    more = trie_of_tokens(text, ends, heads)
     assert more is not None
     assert all((one == other).all() for one, other in zip(built, more, strict=True))
     return every, *built

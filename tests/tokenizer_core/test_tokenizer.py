@@ -25,6 +25,7 @@ from bpeline.tokenizer_core.errors import (
     UnknownToken,
 )
 from bpeline.tokenizer_core.formats.tiktoken import encoding_arguments
+from bpeline.tokenizer_core.splitting import Cuts
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.vocabulary.special_tokens import SpecialPolicy
@@ -211,18 +212,21 @@ def test_a_stream_has_the_ids_of_the_whole(
 
 
 def test_a_stream_is_cut_where_it_may_be_and_kept_where_not() -> None:
-    policy = SpecialPolicy({"<|end|>": 0, "stop here": 1})
+    policy = SpecialPolicy({})
+    gpt2, unknown = (
+        Cuts(pairs=SplitPattern.parse(one).cut_pairs, special_tokens=(b"<|end|>", b"stop here"))
+        for one in ("gpt2", r"\b\w+")
+    )
     words = ["word and more "] * 40_000
-    gpt2, unknown = SplitPattern.named("gpt2"), SplitPattern(r"\b\w+")
-    assert max(map(len, cut_stream(words, policy, gpt2.cut_pairs))) < 140_000
-    assert "".join(cut_stream(words, policy, gpt2.cut_pairs)) == "".join(words)
-    assert len(list(cut_stream(words, policy, unknown.cut_pairs))) == 1
+    assert max(map(len, cut_stream(words, policy, gpt2))) < 140_000
+    assert b"".join(cut_stream(words, policy, gpt2)).decode() == "".join(words)
+    assert len(list(cut_stream(words, policy, unknown))) == 1
     separated = ["text without cuts<|e", "nd|>"] * 20_000
-    assert max(map(len, cut_stream(separated, policy, unknown.cut_pairs))) < 140_000
+    assert max(map(len, cut_stream(separated, policy, unknown))) < 140_000
     inside = ["stop", " ", "here"] * 40_000
-    for text in cut_stream(inside, policy, gpt2.cut_pairs):
-        assert text.startswith("stop here")
-        assert text.endswith("stop here")
+    for text in cut_stream(inside, policy, gpt2):
+        assert text.startswith(b"stop here")
+        assert text.endswith(b"stop here")
 
 
 def test_a_surrogate_pair_across_pieces_is_one_character(tokenizer: Tokenizer) -> None:

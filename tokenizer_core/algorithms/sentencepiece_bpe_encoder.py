@@ -11,9 +11,8 @@ which changes no id, so that most of it are words that have been met before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from itertools import accumulate, chain
 from typing import NoReturn, TypeVar
 
@@ -246,32 +245,6 @@ class CharacterSplitter(Splitter):
         return mark_short
 
 
-@dataclass(frozen=True, slots=True)
-class CharacterCuts:
-    """Places of a text between which no token reaches, whatever stands around."""
-
-    # two characters of which the first may be parted from the second
-    between: Callable[[str, str], bool]
-    user_defined: tuple[str, ...]  # tokens that are found before all else: no cut is within one
-
-    def last_in(self, text: str, begin: int, end: int) -> int:
-        """The last legal cut before a character of ``text`` at a position in [begin, end), or -1.
-
-        None is near the end, where a user-defined token may only have begun.
-        """
-        longest = max(map(len, self.user_defined), default=1)
-        for place in range(min(end, len(text) - longest + 1) - 1, max(begin, 1) - 1, -1):
-            if self.between(text[place - 1], text[place]) and not self._within(text, place):
-                return place
-        return -1
-
-    def _within(self, text: str, place: int) -> bool:
-        return any(
-            text.find(token, max(place - len(token) + 1, 0), place + len(token) - 1) >= 0
-            for token in self.user_defined
-        )
-
-
 class SentencePieceEncoder(Encoder):
     """Merges over characters.
 
@@ -322,51 +295,6 @@ class SentencePieceEncoder(Encoder):
         self._pairs = pairs
         if spec.ignore_merges:
             self._take_whole(spec)
-
-    @cached_property
-    def legal_cuts(self) -> CharacterCuts | None:
-        """Where texts can be parted; None where pre-tokens are unknown before the text ends.
-
-        Where whole texts may be one token (``ignore_merges`` without pre-tokens), a text with more
-        characters than the longest token is none, so merges alone make its ids: it parts where they
-        do, and its parts, which may be tokens themselves, are encoded by merges alone.
-        """
-        known, drops = self._symbols.known, self._symbols.rest == "nothing"
-        if self.pattern.regex == WHOLE_TEXT:
-            if self._pairs is None and self._user_defined:  # what lies between may be one token
-                return None
-            pairs_ = self._symbols.pairs.tolist()
-            joined = frozenset((chr(one), chr(other)) for one, other in pairs_)
-
-            # Unknown characters fuse, or are left out, so that what stands beside them merges.
-            def between(one: str, other: str) -> bool:
-                return one in known and other in known and (one, other) not in joined
-
-            return CharacterCuts(between, self._user_defined)
-        pairs = self.pattern.cut_pairs
-        if pairs is None:
-            return None
-
-        def parted(one: str, other: str) -> bool:
-            cut = pairs.last_in(one + other, 1, 2) == 1
-            return cut and (not drops or (one in known and other in known))
-
-        return CharacterCuts(parted, self._user_defined)
-
-    @cached_property
-    def of_parts(self) -> SentencePieceEncoder:
-        """Merges alone."""
-        if self._pairs is not None or self.pattern.regex != WHOLE_TEXT:
-            return self
-        spec = replace(self._spec, ignore_merges=False)
-        return SentencePieceEncoder(self._symbols, spec, self._fused, self._user_defined)
-
-    @cached_property
-    def longest_whole(self) -> int:
-        """Characters of the longest token, where a whole text may be one; else 0."""
-        if self.of_parts is self:
-            return 0
-        return max((len(token.decode(errors="replace")) for token in self._spec.ids), default=0)
 
     def _take_whole(self, spec: TokenizerSpec) -> None:
         whole = tokens_not_made_by_merges(self._merging, spec.ids)

@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from .sources import search_each as search_each
     from .sources import search_sources as search_sources
     from .sources import sources_of as sources_of
-    from .text_records import GivenCounts as GivenCounts
     from .text_records import given_counts as given_counts
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

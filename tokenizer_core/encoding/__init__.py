@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from .batch_encoding import longest_prefix as longest_prefix
     from .batch_encoding import pad as pad
     from .batch_encoding import refuse_one_text as refuse_one_text
-    from .batch_encoding import whole_characters as whole_characters
     from .chosen_encoder import AbsentBytesEncoder as AbsentBytesEncoder
     from .chosen_encoder import DropoutEncoder as DropoutEncoder
     from .chosen_encoder import Places as Places
@@ -31,17 +30,12 @@ if TYPE_CHECKING:
     from .decoding import DecodeStream as DecodeStream
     from .decoding import OnInvalid as OnInvalid
     from .decoding import StepDecoder as StepDecoder
-    from .decoding import WholeStream as WholeStream
     from .decoding import check_errors as check_errors
     from .decoding import list_of as list_of
     from .decoding import refuse_other_arrays as refuse_other_arrays
     from .encoder import Encoder as Encoder
-    from .encoder import FindingEncoder as FindingEncoder
-    from .encoder import LegalCuts as LegalCuts
-    from .encoder import PartingEncoder as PartingEncoder
     from .encoder import PlacedIds as PlacedIds
     from .encoder import PlacingEncoder as PlacingEncoder
-    from .encoder import StreamEncoder as StreamEncoder
     from .encoder import TokenizerParts as TokenizerParts
     from .encoding_memory import SHORT_TEXT as SHORT_TEXT
     from .encoding_memory import WordCache as WordCache

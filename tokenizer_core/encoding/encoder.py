@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -76,7 +76,7 @@ class Encoder(Protocol):
         span[0, 1] = text.size
         return self.encode(text, span, _NO_ID_BEHIND)[0]
 
-    def cuts_of_files(self, cuts: Cuts) -> Cuts:
+    def independent_cuts(self, cuts: Cuts) -> Cuts:
         """Of ``cuts``, legal for the split pattern, those where ids do not depend on each other."""
         return cuts
 
@@ -110,61 +110,6 @@ class PlacingEncoder(Protocol):
         Raises:
             InvalidOption: the text is not the one that was encoded: it is normalized before.
         """
-        ...
-
-
-@runtime_checkable
-class FindingEncoder(Protocol):
-    """An encoder that finds added tokens by itself, as imported tokenizers do."""
-
-    def ignoring(self, special: frozenset[int]) -> Encoder:
-        """The same encoder for texts in which these special tokens are ordinary text.
-
-        Raises:
-            InvalidOption: not these alone can be ignored.
-        """
-        ...
-
-
-class LegalCuts(Protocol):
-    """Knows places where no pre-token and no sentence crosses, such as `CutPairs`."""
-
-    def last_in(self, text: str, begin: int, end: int) -> int:
-        """The last legal cut before a character of ``text`` at a position in [begin, end), or -1.
-
-        The text before ``begin - 1`` is not looked at.
-        """
-
-
-@runtime_checkable
-class PartingEncoder(Protocol):
-    """An encoder that knows better than its split pattern where texts can be parted."""
-
-    @property
-    def legal_cuts(self) -> LegalCuts | None:
-        """Places where the ids of both parts are those of the whole; None where there are none.
-
-        Of texts longer than `longest_whole`, and as `of_parts` encodes both.
-        """
-        ...
-
-    @property
-    def of_parts(self) -> Encoder:
-        """Encodes what is a part of a text; itself where that makes no difference."""
-        ...
-
-    @property
-    def longest_whole(self) -> int:
-        """Characters of the longest text that is one token because it is whole; 0: none is."""
-        ...
-
-
-@runtime_checkable
-class StreamEncoder(Protocol):
-    """An encoder that takes a text in parts by itself: it finds special tokens, and prepares."""
-
-    def encode_pieces(self, contents: Iterable[str]) -> Iterator[NDArray[np.uint32]]:
-        """Token ids of one text that comes in parts, of whole characters."""
         ...
 
 

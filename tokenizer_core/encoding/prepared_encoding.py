@@ -1,4 +1,4 @@
-"""Texts prepared as an imported tokenizer prescribes, whole or in pieces, and encoded.
+"""Texts prepared as an imported tokenizer prescribes, and encoded.
 
 In HuggingFace's order: added tokens are found in the text as it is given; each piece between them
 is normalized; the added tokens that are sought in normalized text are found in each such piece;
@@ -8,9 +8,9 @@ each piece that is left gets its prefix. Each span is a text of its own for that
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import NoReturn
 
 import numpy as np
@@ -19,15 +19,11 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.encoding.decoding import lengths_by_id
 from bpeline.tokenizer_core.encoding.encoder import (
     Encoder,
-    FindingEncoder,
-    LegalCuts,
-    PartingEncoder,
     PlacedIds,
 )
 from bpeline.tokenizer_core.encoding.encoding_memory import SHORT_TEXT
 from bpeline.tokenizer_core.encoding.merge_encoding import BytePairEncoder, spans_of_lengths
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
-from bpeline.tokenizer_core.normalization import InPieces, in_pieces
 from bpeline.tokenizer_core.splitting import AsciiSpaces, Cuts
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.vocabulary import (
@@ -259,146 +255,6 @@ def _refuse(happened: str, next_step: str) -> None:
     raise InvalidTokenizer(happened, "every added token has an id and a text of its own", next_step)
 
 
-GOES_ON = -2  # stands where the id behind a piece would, while the piece has not ended
-_ENOUGH = 1 << 16  # characters held before a cut is looked for
-
-Part = tuple[str, int]
-
-
-def prepared_pieces(
-    preparation: TextPreparation,
-    new_normalizer: Callable[[], InPieces] | None,
-    contents: Iterable[str],
-    unsought: frozenset[int],
-    cuts: LegalCuts | None,
-    longest: int = 0,
-) -> Iterator[tuple[str, int, bool]]:
-    """What `TextPreparation.prepare` makes of the whole, in parts that can be encoded apart.
-
-    Args:
-        new_normalizer: makes the normalizer of one piece; None where there is none.
-        contents: parts of one text, of whole characters.
-        unsought: ids of added tokens that are ordinary text.
-        cuts: where the encoder's ids are independent; None: pieces stay whole.
-        longest: characters of the longest piece that may be one token: such a one is not parted.
-
-    Yields:
-        a text, perhaps empty, the id of the added token behind it, or −1, and whether it is a
-        whole piece.
-    """
-    parts = _Preparation(preparation, new_normalizer, unsought).parts(contents)
-    held: list[str] = []
-    least = max(_ENOUGH, longest + 1)
-    size, enough, whole = 0, least, True
-    for part, end in parts:
-        held.append(part)
-        size += len(part)
-        if end != GOES_ON:
-            yield "".join(held), end, whole
-            held, size, enough, whole = [], 0, least, True
-        elif size >= enough and cuts is not None:
-            text = "".join(held)
-            place = max(cuts.last_in(text, 1, size), 0)
-            if place:
-                yield text[:place], -1, False
-                whole = False
-            held, size = [text[place:]], size - place
-            enough = max(least, 2 * size)
-
-
-class _Preparation:
-    """The preparation of one text.
-
-    Everything in it yields parts of text, each with the id behind it, or `GOES_ON`.
-    """
-
-    def __init__(
-        self,
-        preparation: TextPreparation,
-        new_normalizer: Callable[[], InPieces] | None,
-        unsought: frozenset[int],
-    ) -> None:
-        self._preparation, self._new_normalizer = preparation, new_normalizer
-        self._unsought = unsought
-        self._beginning = ""  # of the text as it was given
-        self._is_first = True  # the piece at hand begins the text
-
-    def parts(self, contents: Iterable[str]) -> Iterator[Part]:
-        raw = _Finding(self._preparation.raw, self._unsought)
-        self._new_piece()
-        for content in contents:
-            self._beginning = self._beginning or content[:1]
-            yield from self._normalized(raw.feed(content))
-        yield from self._normalized(raw.finish(-1))
-
-    def _new_piece(self) -> None:
-        self._normalizer = None if self._new_normalizer is None else self._new_normalizer()
-        self._late = _Finding(self._preparation.late, self._unsought)
-        self._start = ""  # of the piece of normalized text, while its prefix is not decided
-        self._started = False
-
-    def _normalized(self, found: Iterable[Part]) -> Iterator[Part]:
-        for part, end in found:
-            made = part if self._normalizer is None else self._normalizer.feed(part)
-            if end == GOES_ON:
-                yield from self._prefixed(self._late.feed(made))
-                continue
-            if self._normalizer is not None:
-                made += self._normalizer.finish()
-            yield from self._prefixed(self._late.feed(made))
-            yield from self._prefixed(self._late.finish(end))
-            self._new_piece()
-
-    def _prefixed(self, found: Iterable[Part]) -> Iterator[Part]:
-        prefix = self._preparation.prefix
-        for part, end in found:
-            made = part
-            if prefix is not None:
-                mark = prefix.text
-                made = self._start + (part.replace(" ", mark) if prefix.replaces_spaces else part)
-                self._start = ""
-                if not self._started and len(made) < len(mark) and end == GOES_ON:
-                    self._start, made = made, ""
-                elif not self._started and made:
-                    self._started = True
-                    made = self._preparation.with_prefix(made.encode(), self._begins).decode()
-            yield made, end
-            if end != GOES_ON:
-                self._started = self._is_first = False
-
-    def _begins(self) -> bool:
-        return self._is_first and self._preparation.begins_as_given(self._beginning.encode())
-
-
-class _Finding:
-    """Added tokens in a text that comes in parts."""
-
-    def __init__(self, matcher: AddedTokenMatcher, unsought: frozenset[int]) -> None:
-        self._matcher, self._unsought = matcher, unsought
-        self._held, self._enough = b"", 0
-
-    def feed(self, part: str) -> Iterator[Part]:
-        self._held += part.encode()
-        if len(self._held) <= self._enough:
-            return
-        place = self._matcher.last_cut(Text.of(self._held))
-        self._enough = 0 if place else 2 * len(self._held)
-        decided, self._held = self._held[:place], self._held[place:]
-        if decided:
-            yield from self._cut(decided, GOES_ON)
-
-    def finish(self, end: int) -> Iterator[Part]:
-        yield from self._cut(self._held, end)
-
-    def _cut(self, content: bytes, end: int) -> Iterator[Part]:
-        span = np.array([[0, len(content)]], np.int64)
-        behind = np.full(1, end, np.int64)
-        spans, ids = self._matcher.cut(Text.of(content), span, behind, self._unsought)
-        for (begin, stop), id_ in zip(spans.tolist(), ids.tolist(), strict=True):
-            yield content[begin:stop].decode(), id_
-
-
-_TOGETHER = 1 << 16  # characters of pieces that are encoded together
 _VISIBLE = "".join(map(chr, range(0x21, 0x7F)))
 _HOLDS_SPACE = re.compile(rb"\S (?:\S|\Z)")  # which `AsciiSpaces` could cut
 
@@ -440,23 +296,29 @@ class PreparedEncoder(Encoder):
             return self
         return self.inner
 
-    def cuts_of_files(self, cuts: Cuts) -> Cuts:
-        pipeline, tokens = self._spec.pipeline, self._preparation.tokens
-        flagged = any(token.single_word or token.lstrip or token.rstrip for token in tokens)
+    def independent_cuts(self, cuts: Cuts) -> Cuts:
+        pipeline, preparation = self._spec.pipeline, self._preparation
+        flagged = any(one.single_word or one.lstrip or one.rstrip for one in preparation.tokens)
         normalizer = None if pipeline is None else pipeline.normalizer
-        if not (cuts.pairs is None or flagged or normalizer or self._preparation.prefix):
-            return replace(cuts, unbroken=tuple(self._preparation.contents.values()))
+        unbroken = *cuts.unbroken, *preparation.contents.values()
+        if not (cuts.pairs is None or flagged or normalizer or preparation.prefix):
+            return replace(cuts, unbroken=unbroken)
+        # Tokens that look neither at what stands before them nor, where one ends there, behind it.
+        looks_behind = any(one.single_word for one in preparation.tokens)
+        plain = {
+            one.content.encode()
+            for one in preparation.raw.tokens
+            if not (looks_behind or one.lstrip or one.content[0].isspace())
+        }
+        special_tokens = tuple(one for one in cuts.special_tokens if one in plain)
         spaces = AsciiSpaces() if self._parts_at_spaces else None
-        return Cuts(pairs=spaces, special_tokens=cuts.special_tokens)
+        return Cuts(pairs=spaces, special_tokens=special_tokens, unbroken=unbroken)
 
     @cached_property
     def _parts_at_spaces(self) -> bool:
         """Whether a space between two ASCII words always parts the ids of both."""
-        inner, pipeline = self.inner, self._spec.pipeline
-        cuts: LegalCuts | None = self._spec.pattern.cut_pairs
-        if isinstance(inner, PartingEncoder):
-            cuts = None if inner.longest_whole else inner.legal_cuts
-        if cuts is None or any(cuts.last_in(f"{one} a", 1, 2) < 0 for one in _VISIBLE):
+        cuts, pipeline = self._spec.pattern.cut_pairs, self._spec.pipeline
+        if cuts is None or any(cuts.first(f"{one} a".encode(), 1, 2) < 0 for one in _VISIBLE):
             return False
         prefix = self._preparation.prefix
         if prefix is not None and (prefix.replaces_spaces or prefix.text != " "):
@@ -508,25 +370,6 @@ class PreparedEncoder(Encoder):
             added = (added or self._preparation.contents[id_]) if id_ >= 0 else b""
             parts.append((made.bytes(begin, end), id_, added))
         return parts
-
-    def encode_pieces(self, contents: Iterable[str]) -> Iterator[NDArray[np.uint32]]:
-        """Token ids of one text that comes in parts, of whole characters, in bounded memory.
-
-        Text is held until it is decided what becomes of it, and up to a place where the ids of both
-        parts are those of the whole; where there is none, to the end.
-        """
-        inner, pipeline = self.inner, self._spec.pipeline
-        cuts: LegalCuts | None = self._spec.pattern.cut_pairs
-        of_parts, longest = inner, 0
-        if isinstance(inner, PartingEncoder):
-            cuts, of_parts, longest = inner.legal_cuts, inner.of_parts, inner.longest_whole
-        normalizer = None if pipeline is None else pipeline.normalizer
-        new = None if normalizer is None else partial(in_pieces, normalizer)
-        parts = prepared_pieces(self._preparation, new, contents, self._unsought, cuts, longest)
-        for together, whole in _gathered(parts):
-            text, spans = joined([part.encode() for part, _ in together])
-            behind = np.array([id_ for _, id_ in together], np.int64)
-            yield (inner if whole else of_parts).encode(text, spans, behind)[0]
 
     def encode_short(self, content: bytes) -> list[int]:
         if self._first_byte >= 0 and self._first_byte not in content:
@@ -589,26 +432,8 @@ def encoder_finding(spec: TokenizerSpec, encoder: Encoder, special: Mapping[str,
     ignored = frozenset(spec.special_tokens.values()).difference(special.values())
     if not ignored:
         return encoder
-    assert isinstance(encoder, FindingEncoder)
+    assert isinstance(encoder, PreparedEncoder)
     return encoder.ignoring(ignored)
-
-
-def _gathered(
-    parts: Iterable[tuple[str, int, bool]],
-) -> Iterator[tuple[list[tuple[str, int]], bool]]:
-    """Many small parts together, none empty that has nothing behind it; whether they are whole."""
-    together: list[tuple[str, int]] = []
-    size, whole = 0, True
-    for part, id_, is_whole in parts:
-        if together and (is_whole != whole or size >= _TOGETHER):
-            yield together, whole
-            together, size = [], 0
-        whole = is_whole
-        if part or id_ >= 0:
-            together.append((part, id_))
-            size += len(part) + 1
-    if together:
-        yield together, whole
 
 
 def refuse_places() -> NoReturn:

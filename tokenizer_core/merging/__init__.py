@@ -8,7 +8,6 @@ from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .checkpoint import Checkpoint as Checkpoint
-    from .checkpoint import Merger as Merger
     from .checkpoint import OnProgress as OnProgress
     from .checkpoint import Reporter as Reporter
     from .checkpoint import TrainingProgress as TrainingProgress
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from .merge_engine import MergeEngine as MergeEngine
     from .merge_engine import SymbolWords as SymbolWords
     from .merge_engine import byte_words as byte_words
-    from .merge_engine import exact_dot as exact_dot
     from .merge_engine import grown as grown
     from .parity_engine import ParityEngine as ParityEngine
     from .parity_engine import ParityRule as ParityRule

@@ -8,9 +8,7 @@ from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .charsmap import SentencePieceText as SentencePieceText
-    from .normalizers import InPieces as InPieces
     from .normalizers import Normalizer as Normalizer
-    from .normalizers import in_pieces as in_pieces
     from .steps import ReplaceRegex as ReplaceRegex
     from .unicode_tables import WHITE_SPACE as WHITE_SPACE
 else:

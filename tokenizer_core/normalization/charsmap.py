@@ -340,41 +340,28 @@ class SentencePieceText:
         """``text`` as SentencePiece sees it: the same string where nothing changes."""
         if not text:
             return text
-        made, _ = self.mapped(text, len(text))
+        made = self._mapped(text)
         if self.remove_extra_whitespaces:
-            if not made.strip(" ") and self.is_all_spaces(text):
+            if not made.strip(" ") and self._is_all_spaces(text):
                 return ""
-            made = self.with_single_spaces(made).lstrip(" ")
+            made = _SPACES.sub(" ", made).lstrip(" ")
         if self.add_dummy_prefix and not self.space_is_suffix:
             made = " " + made
-        made = made.replace(" ", self.space)
+        space = MARK if self.escape_whitespaces else " "
+        made = made.replace(" ", space)
         if self.remove_extra_whitespaces:
-            made = made.rstrip(self.space)
+            made = made.rstrip(space)
         if self.add_dummy_prefix and self.space_is_suffix:
-            made += self.space
+            made += space
         return text if made == text else made
 
-    @property
-    def space(self) -> str:
-        """What stands for a space in the end."""
-        return MARK if self.escape_whitespaces else " "
-
-    @cached_property
-    def longest(self) -> int:
-        """Characters by which it is decided what is written at a place."""
-        return max([1, *self._lengths, *map(len, self.user_defined)])
-
-    def mapped(self, text: str, limit: int) -> tuple[str, int]:
-        """A beginning of ``text`` with the rules applied, and where it ends.
-
-        Args:
-            limit: what begins before is in it, to its end.
-        """
+    def _mapped(self, text: str) -> str:
+        """``text`` with the rules applied."""
         if not self._rules:
-            return text[:limit], limit
+            return text
         parts: list[str] = []
         last = at = 0
-        while (found := self._several.search(text, at)) is not None and found.start() < limit:
+        while (found := self._several.search(text, at)) is not None:
             begin = found.start()
             if found.lastgroup == "untouched":
                 end, written = found.end(), found.group()
@@ -385,14 +372,8 @@ class SentencePieceText:
                 continue
             parts += (text[last:begin].translate(self._single), written)
             last = at = end
-        end = max(last, limit)
-        parts.append(text[last:end].translate(self._single))
-        return "".join(parts), end
-
-    @staticmethod
-    def with_single_spaces(text: str) -> str:
-        """``text`` with one space where there are several in a row."""
-        return _SPACES.sub(" ", text)
+        parts.append(text[last:].translate(self._single))
+        return "".join(parts)
 
     def _longest(self, text: str, begin: int) -> tuple[int, str]:
         """Where the longest key of several characters ends, and what is written for it."""
@@ -402,7 +383,7 @@ class SentencePieceText:
                 return begin + length, written
         return begin, ""
 
-    def is_all_spaces(self, text: str) -> bool:
+    def _is_all_spaces(self, text: str) -> bool:
         """Whether each character, or key of the rules, is written as one space."""
         at = 0
         while at < len(text):

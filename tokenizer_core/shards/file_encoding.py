@@ -230,7 +230,7 @@ class EncodedReading(Reading):
             pairs = behind_lines() if self.sentences == "lines" else None
             return Cuts(pairs=pairs, special_tokens=self.special_bytes)
         cuts = Reading.quick_cuts(self, format)
-        return cuts if self.encoder is None else self.encoder.cuts_of_files(cuts)
+        return cuts if self.encoder is None else self.encoder.independent_cuts(cuts)
 
 
 @dataclass(frozen=True, slots=True)

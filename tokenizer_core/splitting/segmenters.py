@@ -53,7 +53,6 @@ PUNKT_TABLES = "abbrev_types.txt", "collocations.tab", "ortho_context.tab", "sen
 _BEFORE = re.compile(r"(?<=[ \t\n\r\v\f])([^\W_]{1,20}[.?!]\s{0,6}[ \t\n\r\v\f])\Z")
 _BEHIND = re.compile(r"([^\W_][^\s\ufffd]{0,23})\s")
 _END = re.compile(rb"[.?!][^.?!\w]{0,18}?[ \t\n\r\v\f](?=[\w\x80-\xff])")
-_END_OF_TEXT = re.compile(r"[.?!]\s{0,6}[ \t\n\r\v\f](?=[^\W_])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,19 +367,6 @@ class SentenceBreaks:
                 around = content[max(cut - self.LOOK, 0) : cut], content[cut : cut + self.LOOK]
                 if self._ends(*(bytes(side).decode(errors="replace") for side in around)):
                     return cut
-        return -1
-
-    def last_in(self, text: str, begin: int, end: int) -> int:
-        """The last legal cut before a character at a position in [begin, end), or -1.
-
-        The text before ``begin - 1``, and the last word, which may go on, do not matter.
-        """
-        begin = max(begin, 1)
-        for match in reversed([*_END_OF_TEXT.finditer(text, begin - 1, max(begin, end))]):
-            cut = match.end()
-            before = text[max(cut - self.LOOK, begin - 1) : cut]
-            if cut < end and self._ends(before, text[cut : min(cut + self.LOOK, end)]):
-                return cut
         return -1
 
     def _ends(self, before: str, behind: str) -> bool:

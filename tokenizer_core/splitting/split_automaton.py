@@ -62,8 +62,6 @@ _FLAGS = 2 * automaton.STOP  # as many as there are combinations of flags
 _MATCH = 0  # the number of the NFA's accepting node
 State = tuple[int, ...]
 
-_SURROGATES = (0xD800, 0xE000)
-_WINDOW = 1 << 12  # characters looked at together, from the end of a text on
 _START, _UNMATCHED = 0, 1  # rows of every automaton
 
 
@@ -422,24 +420,6 @@ class CutPairs:
         """
         raw = np.frombuffer(content, np.uint8)
         return int(find_cut(raw, begin, min(end, raw.size), self.class_of_point, self.legal))
-
-    def last_in(self, text: str, begin: int, end: int) -> int:
-        """The last legal cut before a character of ``text`` at a position in [begin, end), or -1.
-
-        Never beside a surrogate, which may be half of a character.
-        """
-        while begin < end:
-            window = max(begin, end - _WINDOW)
-            around = text[max(window - 1, 0) : end].encode("utf-32-le", "surrogatepass")
-            points = np.frombuffer(around, "<u4")
-            classes = self.class_of_point[points]
-            whole = (points < _SURROGATES[0]) | (points >= _SURROGATES[1])
-            legal = self.legal[classes[:-1], classes[1:]] & whole[:-1] & whole[1:]
-            found = np.flatnonzero(legal)
-            if found.size:
-                return max(window, 1) + int(found[-1])
-            end = window
-        return -1
 
 
 @functools.lru_cache(maxsize=16)

@@ -383,8 +383,8 @@ class SplitPattern:
     def parts(self, text: str) -> bool:
         """Whether a text is known to be cut somewhere, whatever stands around it."""
         checks.text("text", text)
-        pairs = self.cut_pairs
-        return pairs is not None and pairs.last_in(text, 1, len(text)) > 0
+        pairs, content = self.cut_pairs, text.encode("utf-8", "surrogatepass")
+        return pairs is not None and pairs.first(content, 1, len(content)) > 0
 
     @property
     def digest(self) -> str:

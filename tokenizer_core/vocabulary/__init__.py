@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from .tokenizer_spec import Sentences as Sentences
     from .tokenizer_spec import TokenizerSpec as TokenizerSpec
     from .tokenizer_spec import token_names as token_names
-    from .vocab_rules import check_tokens as check_tokens
     from .vocab_rules import check_vocab as check_vocab
     from .vocab_rules import merge_ids as merge_ids
     from .vocab_rules import refuse_wrong_ids as refuse_wrong_ids

@@ -99,7 +99,7 @@ class AddedTokenMatcher:
     """
 
     __slots__ = (
-        "_any_flagged", "_flagged", "_id_of", "_ids", "_longest", "_matcher", "_opening", "_sought",
+        "_any_flagged", "_flagged", "_id_of", "_ids", "_matcher", "_opening", "_sought",
         "_whole", "first_byte", "tokens",
     )  # fmt: skip
 
@@ -121,45 +121,6 @@ class AddedTokenMatcher:
         flagged = [token.single_word or token.lstrip or token.rstrip for token in tokens]
         self._flagged = np.array(flagged, np.bool_)
         self._any_flagged = any(flagged)
-        self._longest = max(map(len, contents), default=0)
-
-    def last_cut(self, text: Text) -> int:
-        """The last place where a text that may go on can be parted, or 0.
-
-        Whatever follows, the tokens found in both parts are those of the whole. White space before
-        it would be of a token that takes some; what a token touches, of one that looks beside it.
-
-        Args:
-            text: the beginning of one, valid UTF-8.
-        """
-        if not self._longest:
-            return text.size
-        found = self._matcher.find(text, 0, text.size)
-        begins, stops, indexes = found.T
-        place = text.size - self._longest
-        content = text.data.data
-        looks_beside = bool(self._flagged.any())
-        while place > 0:
-            if place < text.size and content[place] & 0xC0 == 0x80:
-                place -= 1
-                continue
-            # Of those that end here or later, the first one, and perhaps one that begins here.
-            near = int(np.searchsorted(stops, place))
-            if near < len(begins) and begins[near] < place < stops[near]:
-                place = int(begins[near])
-                continue
-            touching = [
-                one
-                for one in (near, near + 1)
-                if one < len(begins) and place in (begins[one], stops[one])
-            ]
-            if self._flagged[indexes[touching]].any():
-                place -= 1
-            elif looks_beside and (space := _SPACE_BEFORE.match(content, 0, place)):
-                place = space.start()
-            else:
-                break
-        return max(place, 0)
 
     def seeks_only(self, contents: Collection[bytes]) -> bool:
         """Whether it finds nothing in texts in which none of these strings stands."""
