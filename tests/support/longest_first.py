@@ -22,7 +22,7 @@ LONGEST = (
     "reliability/test_concurrency.py",
     "reliability/test_corruption.py",
     "tokenizer_core/test_random_pipelines.py",
-    "tokenizer_core/test_prepared_pieces.py",
+    "tokenizer_core/test_prepared_streams.py",
     "flows/test_nonsense.py",
     "flows/test_odd_environments.py",
     "flows/test_ended_by_signals.py",

@@ -125,10 +125,8 @@ def replace_occurrences(
         (right, left) loses between two occurrences.
     """
     cells, high, noted, weights = state.cells, state.high, state.noted, state.weights
-    sides = (
-        np.int64(field.LEFT_SIDE),
-        np.int64(field.RIGHT_SIDE),
-    )  # literals would be compiled one by one
+    # Literals would be compiled one by one.
+    sides = np.int64(field.LEFT_SIDE), np.int64(field.RIGHT_SIDE)
     left, right = state.pairs[pair, KEY] >> 32, state.pairs[pair, KEY] & _LOW
     left_width, right_width = state.token_widths[left], state.token_widths[right]
     ask_for_some(state, state.pairs[pair, START] + first, after_last - first)
@@ -207,9 +205,8 @@ def renew_pairs(state: MergeState, limits: Limits, side: I64, pair: I64, token: 
         neighbour = np.int64(state.touched[its_side, np.uint64(index)])
         change = np.uint64(neighbour + 1)
         gained = changes[its_side, change, field.GAINED]
-        if (
-            side == field.RIGHT_SIDE or neighbour != token
-        ):  # what lies between two new tokens is not old
+        # What lies between two new tokens is not old.
+        if side == field.RIGHT_SIDE or neighbour != token:
             old = (
                 pair_key(neighbour, left) if side == field.LEFT_SIDE else pair_key(right, neighbour)
             )
