@@ -160,7 +160,7 @@ def test_ids_and_text_of_converted_models_are_those_of_tokenizers(
     for around in (False, True):
         expected = [found.ids for found in theirs.encode_batch(texts, add_special_tokens=around)]
         assert ours.encode_batch(texts, add_special_tokens=around) == expected
-    for text in texts:
+    for text in texts[:250]:
         ids = ours.encode(text)
         assert ours.decode(ids) == theirs.decode(ids, skip_special_tokens=False), text
         stream = ours.decode_stream()
