@@ -6,6 +6,7 @@ import io
 import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ import pytest
 from bpeline.tokenizer_core.algorithms.unigram import Unigram
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer, UnknownToken
 from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.vocabulary import TokenizerSpec
 from bpeline.tokenizer_core.word_encoding import explain_words
 
 sentencepiece = pytest.importorskip("sentencepiece")
@@ -260,6 +262,22 @@ def test_a_model_is_not_written_as_what_encodes_otherwise(tmp_path: Path) -> Non
     for format_ in ("hf", "sentencepiece", "tiktoken"):
         with pytest.raises((InvalidTokenizer, InvalidOption)):
             ours.save(tmp_path / "out", format_)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["as trained by default", "user-defined"])
+def test_what_a_changed_manifest_says_is_refused_or_done(name: str, tmp_path: Path) -> None:
+    (tmp_path / "x.model").write_bytes(model_of(name))
+    spec = Tokenizer.load(tmp_path / "x.model", "sentencepiece").spec
+    assert isinstance(spec.algorithm, Unigram)
+    without = replace(spec, pipeline=None)
+    Tokenizer.of_spec(without).decode(Tokenizer.of_spec(without).encode("a b"))
+    for algorithm in (replace(spec.algorithm, unknown="a"), replace(spec.algorithm, scores="")):
+        with pytest.raises(InvalidTokenizer):
+            Tokenizer.of_spec(replace(spec, algorithm=algorithm)).encode("a b")
+    changed = {**spec.vocab, max(spec.vocab): b"\xff"}
+    made = TokenizerSpec.checked(changed, [], spec.special_tokens, algorithm=spec.algorithm)
+    with pytest.raises(InvalidTokenizer, match="UTF-8"):
+        Tokenizer.of_spec(made).encode("a b")
 
 
 def set_model(**changed: Any) -> Callable[[dict[str, Any]], None]:

@@ -142,6 +142,11 @@ def _pieces_of(spec: TokenizerSpec, algorithm: Unigram) -> _Pieces:
     vocab = spec.spelled_vocab
     scores = algorithm.scores_of(vocab)
     contents = {id_: vocab[id_] for id_ in scores}
+    for id_, content in vocab.items():
+        try:
+            content.decode()
+        except UnicodeDecodeError:
+            _refuse(f"the token {shown(content)} (id {id_}) is not UTF-8", "tokens of characters")
     single = {content[0]: id_ for id_, content in contents.items() if len(content) == 1}
     longer = [id_ for id_, content in contents.items() if len(content) > 1]
     if 256 + len(longer) > token_tables.MAX_TOKENS:
@@ -178,30 +183,28 @@ def coders(spec: TokenizerSpec) -> tuple[WordEncoder, Decoder]:
     """The encoder and the decoder: of a model as its library decodes, else tokens as spelled.
 
     Raises:
-        InvalidTokenizer: too many pieces, or other scores than tokens.
+        InvalidTokenizer: too many pieces, other scores than tokens, a token that is not UTF-8, or a
+            model without an unknown piece.
     """
     algorithm = spec.algorithm
     assert isinstance(algorithm, Unigram)
     mark = len(algorithm.mark.encode())
     words = WordAlgorithm(_pieces_of(spec, algorithm).find, (), more=mark)
     encoder = WordEncoder(words, spec.pattern)
-    if algorithm.rule == TOKENIZERS:
-        return encoder, Decoder(spec.vocab)
-    assert spec.pipeline is not None
-    assert spec.pipeline.normalizer is not None
-    (text,) = spec.pipeline.normalizer.steps
-    assert isinstance(text, SentencePieceText)
-    return encoder, ModelDecoder(spec, text, algorithm.unknown, algorithm.byte_fallback)
+    steps = spec.pipeline.normalizer.steps if spec.pipeline and spec.pipeline.normalizer else ()
+    if len(steps) == 1 and isinstance(steps[0], SentencePieceText):
+        if algorithm.unknown not in spec.special_tokens:
+            _refuse("the model has no unknown piece", "a special token for unknown characters")
+        return encoder, ModelDecoder(spec, steps[0], algorithm.unknown, algorithm.byte_fallback)
+    return encoder, Decoder(spec.vocab)
 
 
 def explained(spec: TokenizerSpec) -> Decide:
     """Explains pre-tokens of a tokenizer, which may be whole texts, as they are once prepared."""
     algorithm = spec.algorithm
     assert isinstance(algorithm, Unigram)
-    scores = {
-        spec.spelled_vocab[id_].decode(): one
-        for id_, one in algorithm.scores_of(spec.spelled_vocab).items()
-    }
+    vocab = spec.spelled_vocab
+    scores = {vocab[id_].decode(): one for id_, one in algorithm.scores_of(vocab).items()}
     longest = max(map(len, scores), default=0)
     rounded = np.float32 if algorithm.rule == SENTENCEPIECE else np.float64
 
