@@ -40,6 +40,16 @@ def width_at(text: U8s, at: I64) -> I64:
 
 
 @kernel
+def reach(place: I64, candidate: F64, link: I64, single: bool, best: F64s, links: I64s) -> None:
+    """Let a path of a score end at a place, unless one that is no worse ends there."""
+    if single:
+        candidate = np.float64(np.float32(candidate))
+    if links[place] == _UNREACHED or candidate > best[place]:
+        best[place] = candidate
+        links[place] = link
+
+
+@kernel
 def mark_best(
     text: U8s,
     size: I64,
@@ -72,22 +82,12 @@ def mark_best(
             if score == score:  # NaN: bytes that are no pieces
                 length = token_tables.length_of(rows, index)
                 known = known or length == width
-                place = at + length
-                candidate = score + here
-                if single:
-                    candidate = np.float64(np.float32(candidate))
-                if links[place] == _UNREACHED or candidate > best[place]:
-                    best[place] = candidate
-                    links[place] = (at << _INDEX_BITS) | index
+                link = (at << _INDEX_BITS) | index
+                reach(at + length, here + score, link, single, best, links)
             index = token_tables.shorter_token(rows, index)
         if not known:
-            place = at + width
-            candidate = unknown_score + here
-            if single:
-                candidate = np.float64(np.float32(candidate))
-            if links[place] == _UNREACHED or candidate > best[place]:
-                best[place] = candidate
-                links[place] = (at << _INDEX_BITS) | UNKNOWN
+            link = (at << _INDEX_BITS) | UNKNOWN
+            reach(at + width, here + unknown_score, link, single, best, links)
         at += width
 
 
@@ -100,6 +100,15 @@ def turn_round(size: I64, links: I64s) -> None:
         following = links[begin]
         links[begin] = (at << _INDEX_BITS) | (link & _INDEX_MASK)
         at, link = begin, following
+
+
+@kernel
+def id_of(index: I64, tokens: U64s, unknown_id: I64, whole: bool) -> I64:
+    """The id of a piece; −1 of unknown text, and of the unknown piece where that counts as such."""
+    if index == UNKNOWN:
+        return np.int64(-1)
+    id_ = np.int64(tokens[4 * index] & token_tables.ID_MASK)
+    return np.int64(-1) if whole and id_ == unknown_id else id_
 
 
 @kernel
@@ -165,30 +174,20 @@ def find_best_paths(
         turn_round(size, links)
         at = np.int64(0)
         while at < size:
-            end, index = links[at] >> _INDEX_BITS, links[at] & _INDEX_MASK
             begin = at
-            at = end
-            if index != UNKNOWN:
-                id_ = np.int64(tokens[4 * index] & token_tables.ID_MASK)
-                if not whole or id_ != unknown_id:
-                    ids[number] = id_
-                    ends[number] = max(end - before, np.int64(0))
-                    number += 1
-                    continue
-            if unknown_id < 0:
-                return False
-            while at < size:  # neighbours belong together
-                index = links[at] & _INDEX_MASK
-                if index != UNKNOWN and not (
-                    whole and np.int64(tokens[4 * index] & token_tables.ID_MASK) == unknown_id
-                ):
-                    break
-                at = links[at] >> _INDEX_BITS
-            found = np.int64(UNKNOWN)
-            if whole:
-                found = piece_of(room, begin, at, trie, tokens, scores)
-            if found != UNKNOWN:
-                ids[number] = np.int64(tokens[4 * found] & token_tables.ID_MASK)
+            id_ = id_of(links[begin] & _INDEX_MASK, tokens, unknown_id, whole)
+            at = links[begin] >> _INDEX_BITS
+            if id_ < 0:
+                if unknown_id < 0:
+                    return False
+                # Neighbours belong together.
+                while at < size and id_of(links[at] & _INDEX_MASK, tokens, unknown_id, whole) < 0:
+                    at = links[at] >> _INDEX_BITS
+                if whole:
+                    found = piece_of(room, begin, at, trie, tokens, scores)
+                    id_ = id_of(found, tokens, unknown_id, False)
+            if id_ >= 0:
+                ids[number] = id_
                 ends[number] = max(at - before, np.int64(0))
                 number += 1
                 continue
