@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from bpeline.tokenizer_core.errors import InvalidTokenizer
 
 if TYPE_CHECKING:
-    from bpeline.tokenizer_core.vocabulary import Algorithm
+    from bpeline.tokenizer_core.tokenizer_spec import Algorithm
 
 BYTE_LEVEL = "byte-bpe"
 ROOM = "bpeline.tokenizer_core.algorithms"
@@ -71,7 +71,7 @@ FORMATS_OF_COMPANIONS = {
 def kind_of(name: str) -> type[Algorithm]:
     """The class of an algorithm's value."""
     if name == BYTE_LEVEL:
-        from bpeline.tokenizer_core.vocabulary import ByteBpe
+        from bpeline.tokenizer_core.tokenizer_spec import ByteBpe
 
         return ByteBpe
     kind: type[Algorithm] = COMPANIONS[name].home.KIND

@@ -29,13 +29,8 @@ from bpeline.tokenizer_core.merging import (
 from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.vocabulary import (
-    ByteBpe,
-    Merge,
-    MergeList,
-    SpecialTokenMatcher,
-    TokenizerSpec,
-)
+from bpeline.tokenizer_core.tokenizer_spec import ByteBpe, TokenizerSpec
+from bpeline.tokenizer_core.vocabulary import Merge, MergeList, SpecialTokenMatcher
 
 # Where a tokenizer leaves texts whole: words, the spaces before them, and line feeds. New tokens
 # begin with spaces or have none, as those that SentencePiece's own trainer makes.

@@ -24,15 +24,11 @@ from bpeline.tokenizer_core.encoding import (
     unreachable_tokens,
 )
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken, InvalidTokenizer
+from bpeline.tokenizer_core.pipeline import AddedToken
 from bpeline.tokenizer_core.text import Text, utf8_of
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.vocabulary import (
-    MAX_ID,
-    AddedToken,
-    TokenizerSpec,
-    shown,
-    validate_special_tokens,
-)
+from bpeline.tokenizer_core.tokenizer_spec import TokenizerSpec
+from bpeline.tokenizer_core.vocabulary import MAX_ID, shown, validate_special_tokens
 
 UNREACHABLE, RARE = "unreachable", "rare"
 _SLOT = re.compile(r"<\|reserved_(?:0|[1-9][0-9]*)\|>")

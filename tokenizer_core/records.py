@@ -6,10 +6,11 @@ import functools
 import inspect
 import os
 from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
 from numbers import Integral, Real
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from bpeline.tokenizer_core.errors import WrongKind
 
@@ -17,6 +18,44 @@ R = TypeVar("R")
 
 _REFUSED: Any = object()
 _WIDEST = 1 << 64  # no whole number that is written has more bits
+
+
+def read(made: type[R], given: Any, what: str = "", *, complete: bool = False) -> R:
+    """A dataclass whose fields are the members of a JSON object.
+
+    A type with a class method ``of_json``, also as the type of a field, is read by that.
+
+    Args:
+        what: the object, for messages; "": the name of the class.
+        complete: whether members may not be absent even where their field has a default.
+
+    Raises:
+        WrongKind: naming the member that is missing, unknown or of another type.
+    """
+    what = what or made.__name__
+    if (of_json := getattr(made, "of_json", None)) is not None:
+        return cast(R, of_json(given))
+    if not isinstance(given, Mapping):
+        raise _unread(made, f"{what} is {str(given)[:40]!r}")
+    known = {field.name: field for field in fields(made)}  # type: ignore[arg-type]
+    if unknown := [name for name in given if name not in known]:
+        raise _unread(made, f"{what} sets {str(unknown[0])[:40]!r}, which is not understood")
+    values = {}
+    types = _types_of(cast(type, made))
+    for name, field in known.items():
+        if name in given:
+            values[name] = _taken(types[name], given[name])
+            if values[name] is _REFUSED:
+                raise _unread(made, f"{what} sets {name!r} to {str(given[name])[:40]!r}")
+        elif complete or field.default is MISSING:
+            raise _unread(made, f"{what} lacks {name!r}")
+    return made(**values)
+
+
+def _unread(made: type, happened: str) -> WrongKind:
+    known = ", ".join(f"{name}: {inspect.formatannotation(kind)}" for name, kind in
+                      _types_of(made).items())  # fmt: skip
+    return WrongKind(happened, f"accepted: {known or 'nothing'}", "write the file again")
 
 
 def check_fields(record: R) -> R:
@@ -53,6 +92,10 @@ def _taken(declared: Any, given: Any) -> Any:
     if origin in (Union, UnionType):
         taken = (_taken(part, given) for part in parts)
         return next((one for one in taken if one is not _REFUSED), _REFUSED)
+    if hasattr(declared, "of_json"):
+        return given if isinstance(given, declared) else read(declared, given)
+    if is_dataclass(declared) and isinstance(given, Mapping):
+        return read(cast("type[Any]", declared), given)
     if origin is Literal:
         same = any(type(given) is type(one) and given == one for one in parts)
         return given if same else _REFUSED

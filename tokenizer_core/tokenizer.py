@@ -40,18 +40,20 @@ from bpeline.tokenizer_core.shards import (
 )
 from bpeline.tokenizer_core.splitting import CutPairs, Cuts, SentenceBreaks, SplitPattern
 from bpeline.tokenizer_core.text import Text, refuse_invalid_utf8, utf8_of
-from bpeline.tokenizer_core.vocabulary import (
+from bpeline.tokenizer_core.tokenizer_spec import (
     BYTE_BPE,
     Algorithm,
     ByteBpe,
+    TokenizerSpec,
+    token_names,
+)
+from bpeline.tokenizer_core.vocabulary import (
     MergeIds,
     SpecialPolicies,
     SpecialPolicy,
-    TokenizerSpec,
     TokenTable,
     shown,
     spans_between,
-    token_names,
 )
 from bpeline.tokenizer_core.word_encoding import (
     WordEncoder,
@@ -190,10 +192,9 @@ class Tokenizer:
     def _prepared(self, encoder: encoding.Encoder) -> encoding.Encoder:
         """An encoder of texts as an imported tokenizer prepares them."""
         pipeline = self.spec.pipeline
-        if pipeline is None or not pipeline.prepares:
+        preparation = None if pipeline is None else pipeline.preparation
+        if preparation is None:
             return encoder
-        normalize = None if pipeline.normalizer is None else pipeline.normalizer.content
-        preparation = encoding.TextPreparation(pipeline.added_tokens, normalize, pipeline.prefix)
         return encoding.PreparedEncoder(self.spec, encoder, preparation)
 
     @property

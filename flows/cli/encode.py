@@ -320,7 +320,8 @@ def _echo_with_offsets(
 
 
 def _described(tokenizer: Tokenizer, ids: list[int]) -> dict[str, Any]:
-    from bpeline.tokenizer_core.vocabulary import ByteBpe, to_printable
+    from bpeline.tokenizer_core.tokenizer_spec import ByteBpe
+    from bpeline.tokenizer_core.vocabulary import to_printable
 
     over_bytes = isinstance(tokenizer.algorithm, ByteBpe)
     tokens = [

@@ -70,7 +70,7 @@ def explain(
         _explain_token(reference, token, int(id_ or 0), words, as_json)
         return
     from bpeline.registry import load_tokenizer
-    from bpeline.tokenizer_core.vocabulary import ByteBpe
+    from bpeline.tokenizer_core.tokenizer_spec import ByteBpe
     from bpeline.tokenizer_core.word_encoding import explain_words
 
     tokenizer = load_tokenizer(reference)
@@ -87,7 +87,7 @@ def explain(
 def _explain_token(reference: str, text: str | None, id_: int, shown: int, as_json: bool) -> None:
     from bpeline.registry import load_tokenizer
     from bpeline.registry.records import ByPath, parse_reference
-    from bpeline.tokenizer_core.vocabulary import ByteBpe
+    from bpeline.tokenizer_core.tokenizer_spec import ByteBpe
 
     tokenizer = load_tokenizer(reference)
     if text is not None:

@@ -23,7 +23,8 @@ from bpeline.tokenizer_core.encoding import unreachable_tokens
 from bpeline.tokenizer_core.evaluation import GINI_OF_TEXTS, JUNK_SHARE
 from bpeline.tokenizer_core.kernels.scanning.automaton import MOVE
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.vocabulary import BYTE_BPE, KINDS, MEANINGS
+from bpeline.tokenizer_core.tokenizer_spec import BYTE_BPE
+from bpeline.tokenizer_core.vocabulary import KINDS, MEANINGS
 
 if TYPE_CHECKING:
     from bpeline.registry.evaluation import VersionComparison

@@ -12,14 +12,10 @@ from tokenizers import Tokenizer, models
 
 from bpeline.tokenizer_core.encoding import BytePairEncoder, Encoder, PreparedEncoder
 from bpeline.tokenizer_core.errors import InvalidTokenizer
+from bpeline.tokenizer_core.pipeline import AddedToken, AddedTokenMatcher, Pipeline
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer as OurTokenizer
-from bpeline.tokenizer_core.vocabulary import (
-    AddedToken,
-    AddedTokenMatcher,
-    Pipeline,
-    TokenizerSpec,
-)
+from bpeline.tokenizer_core.tokenizer_spec import TokenizerSpec
 
 MASK = {
     "id": 7, "content": "<mask>", "single_word": False, "lstrip": True, "rstrip": False,

@@ -15,7 +15,7 @@ from amounts import Amounts
 from charsmaps import charsmap
 
 from bpeline.tokenizer_core.errors import InvalidTokenizer
-from bpeline.tokenizer_core.normalization import Normalizer, unicode_tables
+from bpeline.tokenizer_core.pipeline import Normalizer, unicode_tables
 
 as_documented = pytest.mark.skipif(
     not tokenizers.__version__.startswith("0.23."), reason="docs/interop.md tells of 0.23.3"

@@ -16,8 +16,8 @@ from amounts import Amounts
 from tempting_texts import tempting_texts
 
 from bpeline.tokenizer_core.errors import InvalidPattern
+from bpeline.tokenizer_core.pipeline import pattern_of_pre_tokenizer
 from bpeline.tokenizer_core.splitting.cuts import Cuts
-from bpeline.tokenizer_core.splitting.pre_tokenizers import pattern_of_pre_tokenizer
 from bpeline.tokenizer_core.splitting.pretokenization import Splitter, mark_kept_and_dropped
 from bpeline.tokenizer_core.splitting.split_patterns import BEHAVIORS, SplitPattern, SplitStep
 from bpeline.tokenizer_core.text import Text

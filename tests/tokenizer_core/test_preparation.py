@@ -12,10 +12,9 @@ from amounts import Amounts, numbers
 from tokenizers import AddedToken as TheirToken
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-from bpeline.tokenizer_core.encoding import TextPreparation
 from bpeline.tokenizer_core.errors import InvalidTokenizer
+from bpeline.tokenizer_core.pipeline import AddedToken, Prefix, TextPreparation
 from bpeline.tokenizer_core.text import Text
-from bpeline.tokenizer_core.vocabulary import AddedToken, PiecePrefix
 
 CHARACTERS = "abABxyz<>_-.,'1éÉßİ ☃▁\t\n\u3000\u00a0\u2003\u0301\u200d中\U0001f600"
 # A character that begins a piece has another id than one that goes on with it: seams show.
@@ -44,21 +43,21 @@ NORMALIZERS: dict[str, Callable[[], Any]] = {
 # Where such a character is an added token at the beginning of a text, what follows still counts as
 # the beginning to `tokenizers`, whose offsets say so, and not to us.
 INSERTING = {"prepend", "llama", "bert"}
-PREFIXES: dict[str, tuple[PiecePrefix | None, Callable[[], Any]]] = {
+PREFIXES: dict[str, tuple[Prefix | None, Callable[[], Any]]] = {
     "none": (None, lambda: None),
     **{
         f"metaspace {scheme}": (
-            PiecePrefix("▁", scheme, True),  # type: ignore[arg-type]
+            Prefix("▁", scheme, True),  # type: ignore[arg-type]
             lambda scheme=scheme: pre_tokenizers.Metaspace(prepend_scheme=scheme, split=False),
         )
         for scheme in ("always", "first", "never")
     },
     "metaspace x": (
-        PiecePrefix("x", "always", True),
+        Prefix("x", "always", True),
         lambda: pre_tokenizers.Metaspace(replacement="x", split=False),
     ),
     "byte level": (
-        PiecePrefix(" ", "always", False),
+        Prefix(" ", "always", False),
         lambda: pre_tokenizers.ByteLevel(add_prefix_space=True, use_regex=False),
     ),
 }
@@ -263,8 +262,8 @@ def test_a_text_in_which_nothing_changes_is_not_copied() -> None:
     for kinds in (
         {},
         {"normalize": bytes.lower},
-        {"prefix": PiecePrefix("▁", "never", True)},
-        {"prefix": PiecePrefix("a", "first", False)},
+        {"prefix": Prefix("▁", "never", True)},
+        {"prefix": Prefix("a", "first", False)},
     ):
         made, pieces, behind = prepared(text, added, **kinds)
         assert made is text

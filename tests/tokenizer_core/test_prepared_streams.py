@@ -19,14 +19,9 @@ from tokenizers import normalizers
 
 from bpeline.tokenizer_core.encoding import batch_encoding
 from bpeline.tokenizer_core.errors import InvalidSpecialToken, InvalidTokenizer
-from bpeline.tokenizer_core.normalization import Normalizer
+from bpeline.tokenizer_core.pipeline import AddedToken, Normalizer, Pipeline, Prefix
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.vocabulary import (
-    AddedToken,
-    PiecePrefix,
-    Pipeline,
-    TokenizerSpec,
-)
+from bpeline.tokenizer_core.tokenizer_spec import TokenizerSpec
 
 RULES = charsmap(
     {
@@ -119,7 +114,7 @@ def test_ids_with_each_normalizer_are_those_of_the_whole(
             for id_, content in enumerate(random_.sample(contents, random_.randint(0, 4)))
         ]
         scheme = random_.choice(["always", "first", "never"])
-        prefix = random_.choice([None, None, PiecePrefix("▁", scheme, True)])
+        prefix = random_.choice([None, None, Prefix("▁", scheme, True)])
         try:
             pipeline = Pipeline(tuple(added), normalized(names), prefix)
             tokens = vocab | {one.id: one.content.encode() for one in added}

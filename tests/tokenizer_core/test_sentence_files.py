@@ -19,7 +19,7 @@ from bpeline.tokenizer_core.shards.shard_formats import BIN
 from bpeline.tokenizer_core.shards.shard_job import ShardJob
 from bpeline.tokenizer_core.shards.shard_places import shard_place
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.vocabulary.tokenizer_spec import Sentences
+from bpeline.tokenizer_core.tokenizer_spec import Sentences
 
 SEPARATOR = "\n<|end|>\n"
 WORDS = {b"low": 5, b"lower": 2, b"newest": 6, b"widest": 3, b".": 9, "é".encode(): 2}

@@ -20,7 +20,7 @@ from bpeline.tokenizer_core.algorithms.sentencepiece_bpe import (
 )
 from bpeline.tokenizer_core.errors import InvalidTokenizer, UnknownToken
 from bpeline.tokenizer_core.text import Text
-from bpeline.tokenizer_core.vocabulary import TokenizerSpec
+from bpeline.tokenizer_core.tokenizer_spec import TokenizerSpec
 
 tokenizers = pytest.importorskip("tokenizers")
 

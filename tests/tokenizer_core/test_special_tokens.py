@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.errors import InvalidSpecialToken
+from bpeline.tokenizer_core.pipeline import AddedToken, AddedTokenMatcher
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.vocabulary import special_tokens
-from bpeline.tokenizer_core.vocabulary.added_tokens import AddedToken, AddedTokenMatcher
 from bpeline.tokenizer_core.vocabulary.special_tokens import (
     SpecialTokenMatcher,
     find_special_tokens,

@@ -14,7 +14,7 @@ from tokenizers import AddedToken, Tokenizer, models, normalizers
 
 from bpeline.tokenizer_core.encoding import DecodeStream, StepDecoder
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer, UnknownToken
-from bpeline.tokenizer_core.vocabulary import DecoderSteps
+from bpeline.tokenizer_core.pipeline import DecoderSteps
 
 BYTE_LEVEL = {
     "type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False, "use_regex": True,

@@ -11,7 +11,7 @@ from amounts import Amounts, numbers
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
-from bpeline.tokenizer_core.vocabulary import TextTemplate
+from bpeline.tokenizer_core.pipeline import PostProcessor
 
 BERT = {"type": "BertProcessing", "sep": ["[SEP]", 12], "cls": ["[CLS]", 11]}
 ROBERTA = {
@@ -76,9 +76,9 @@ def their_ids(description: dict[str, Any], *texts: str) -> list[int] | None:
     ],
 )  # fmt: skip
 def test_ids_are_those_of_tokenizers(description: dict[str, Any]) -> None:
-    ours = TextTemplate.of_description(description)
+    ours = PostProcessor.of_description(description)
     assert ours.described() == description
-    assert TextTemplate.of_description(json.loads(json.dumps(description))) == ours
+    assert PostProcessor.of_description(json.loads(json.dumps(description))) == ours
     assert ours.around([1, 2]) == their_ids(description, "a b")
     assert ours.around([]) == their_ids(description, "")
     assert [*ours.before, 2, *ours.behind] == ours.around([2])
@@ -105,7 +105,7 @@ def test_sequences_of_any_processors(amounts: Amounts, seed: int, point: int) ->
         description = sequence(*steps)
         theirs = their_ids(description, "a b")
         try:
-            ours = TextTemplate.of_description(description)
+            ours = PostProcessor.of_description(description)
         except InvalidTokenizer:
             assert theirs is None or theirs.count(1) != 1, number
             continue
@@ -137,7 +137,7 @@ def test_sequences_of_any_processors(amounts: Amounts, seed: int, point: int) ->
 )
 def test_what_tokenizers_cannot_do_with_a_text_is_refused(description: Any, complaint: str) -> None:
     with pytest.raises(InvalidTokenizer) as caught:
-        TextTemplate.of_description(description)
+        PostProcessor.of_description(description)
     assert complaint in caught.value.happened
     assert caught.value.accepted
     assert caught.value.next_step

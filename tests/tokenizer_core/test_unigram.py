@@ -17,7 +17,7 @@ import pytest
 from bpeline.tokenizer_core.algorithms.unigram import Unigram
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer, UnknownToken
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.vocabulary import TokenizerSpec
+from bpeline.tokenizer_core.tokenizer_spec import TokenizerSpec
 from bpeline.tokenizer_core.word_encoding import explain_words
 
 sentencepiece = pytest.importorskip("sentencepiece")

@@ -28,9 +28,8 @@ from bpeline.tokenizer_core.counting import SmallChunks, WordCounts, count_words
 from bpeline.tokenizer_core.counting.word_tables import WordParts
 from bpeline.tokenizer_core.counting.word_tables import WordTable
 from bpeline.tokenizer_core.derived import DropoutEncoding
-from bpeline.tokenizer_core.encoding import (
-    SHORT_TEXT, TextPreparation, WordCache, derive_merges
-)
+from bpeline.tokenizer_core.encoding import SHORT_TEXT, WordCache, derive_merges
+from bpeline.tokenizer_core.pipeline import TextPreparation
 from bpeline.tokenizer_core.evaluation import MadeTokens
 from bpeline.tokenizer_core.kernels.compiling.compilation import is_entry
 from bpeline.tokenizer_core.kernels.scanning import classes
@@ -41,7 +40,9 @@ from bpeline.tokenizer_core.splitting import SUPERWORDS, SplitPattern
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training import train_bpe, train_parity_bpe
-from bpeline.tokenizer_core.vocabulary import AddedToken, TokenizerSpec, TokenTable, find_merges
+from bpeline.tokenizer_core.pipeline import AddedToken
+from bpeline.tokenizer_core.tokenizer_spec import TokenizerSpec
+from bpeline.tokenizer_core.vocabulary import TokenTable, find_merges
 from bpeline.tokenizer_core.vocabulary.special_tokens import SpecialTokenMatcher
 from bpeline.tokenizer_core.corpus.reading import hold_out
 from bpeline.tokenizer_core.kernels.counting.word_rows import DIGIT_BITS, sort_by_digit

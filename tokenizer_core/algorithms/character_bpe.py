@@ -28,13 +28,9 @@ from bpeline.tokenizer_core.formats import pattern_left_out, refuse_other_algori
 from bpeline.tokenizer_core.merging import Checkpoint, OnProgress
 from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.tokenizer_spec import Algorithm, TokenizerSpec
 from bpeline.tokenizer_core.training import merged, refuse_special_tokens_in_words
-from bpeline.tokenizer_core.vocabulary import (
-    Algorithm,
-    TokenizerSpec,
-    shown,
-    validate_special_tokens,
-)
+from bpeline.tokenizer_core.vocabulary import shown, validate_special_tokens
 from bpeline.tokenizer_core.word_encoding import Decide, Decision, WordAlgorithm, WordCoders
 
 _LONGER_FROM = np.array([0xC0, 0xE0, 0xF0], np.uint8)  # leads of characters of 2, 3 and 4 bytes

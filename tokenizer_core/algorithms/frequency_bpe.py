@@ -29,7 +29,8 @@ from bpeline.tokenizer_core.merging import Checkpoint, OnProgress
 from bpeline.tokenizer_core.splitting import Punkt, SplitPattern
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.vocabulary import Algorithm, Sentences, TokenizerSpec, shown
+from bpeline.tokenizer_core.tokenizer_spec import Algorithm, Sentences, TokenizerSpec
+from bpeline.tokenizer_core.vocabulary import shown
 from bpeline.tokenizer_core.word_encoding import Decide, Decision, WordAlgorithm, WordCoders
 
 PADDING = "<pad>"

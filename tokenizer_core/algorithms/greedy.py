@@ -22,7 +22,8 @@ from bpeline.tokenizer_core.formats import nothing_left_out
 from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.vocabulary import Algorithm, TokenizerSpec, shown
+from bpeline.tokenizer_core.tokenizer_spec import Algorithm, TokenizerSpec
+from bpeline.tokenizer_core.vocabulary import shown
 from bpeline.tokenizer_core.word_encoding import Decide, Decision, WordAlgorithm, WordCoders
 
 

@@ -25,8 +25,8 @@ from bpeline.tokenizer_core.algorithms.sentencepiece_bpe_encoder import (
 )
 from bpeline.tokenizer_core.algorithms.sentencepiece_model import UNKNOWN_SURFACE
 from bpeline.tokenizer_core.encoding import Decoder, DecodeStream
-from bpeline.tokenizer_core.normalization import SentencePieceText
-from bpeline.tokenizer_core.vocabulary import Algorithm, TokenizerSpec
+from bpeline.tokenizer_core.pipeline import SentencePieceText
+from bpeline.tokenizer_core.tokenizer_spec import Algorithm, TokenizerSpec
 from bpeline.tokenizer_core.word_encoding import Decide, Decision
 
 _MARK, _BROKEN = "▁", "\ufffd"

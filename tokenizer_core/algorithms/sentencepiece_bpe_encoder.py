@@ -29,7 +29,8 @@ from bpeline.tokenizer_core.encoding import (
 from bpeline.tokenizer_core.errors import InvalidTokenizer, UnknownToken
 from bpeline.tokenizer_core.splitting import MarkShort, ShortText, SplitPattern, Splitter
 from bpeline.tokenizer_core.text import Text
-from bpeline.tokenizer_core.vocabulary import MergeIds, SpecialTokenMatcher, TokenizerSpec, shown
+from bpeline.tokenizer_core.tokenizer_spec import TokenizerSpec
+from bpeline.tokenizer_core.vocabulary import MergeIds, SpecialTokenMatcher, shown
 
 WHOLE_TEXT = r"[\s\S]+"  # the split pattern of those that cut nothing
 BYTES = 256

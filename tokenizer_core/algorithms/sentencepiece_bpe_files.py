@@ -21,18 +21,20 @@ from bpeline.tokenizer_core.bounded_files import read_bounded, refuse
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
-from bpeline.tokenizer_core.normalization import Normalizer, SentencePieceText
+from bpeline.tokenizer_core.pipeline import (
+    DecoderSteps,
+    Normalizer,
+    Pipeline,
+    SentencePieceText,
+    models,
+)
 from bpeline.tokenizer_core.splitting import SplitPattern
-from bpeline.tokenizer_core.vocabulary import DecoderSteps, Pipeline, TokenizerSpec, shown
+from bpeline.tokenizer_core.tokenizer_spec import TokenizerSpec
+from bpeline.tokenizer_core.vocabulary import shown
 
 _WRITTEN = "char-bpe"  # the algorithm of which a .model is written
 _ITS_OWN_LIBRARY = "use the library sentencepiece for it"
 _SUPPORTED = "BPE over characters without prefixes, suffixes and dropout is supported"
-_WITHOUT = {
-    "dropout": (None, 0.0), "continuing_subword_prefix": (None, ""),
-    "end_of_word_suffix": (None, ""),
-}  # fmt: skip
-_FLAGS = ("byte_fallback", "fuse_unk", "ignore_merges")
 _ESCAPE = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
 _PREPEND = {"type": "Prepend", "prepend": "▁"}
 _JOIN: tuple[dict[str, Any], ...] = (
@@ -220,23 +222,19 @@ def parts_for_huggingface(tokenizer: TokenizerParts) -> dict[str, Any]:
     return {
         "pre_tokenizer": None if pipeline is None else pipeline.pre_tokenizer,
         "decoder": None,
-        "model": {
-            "type": "BPE",
-            "dropout": None,
-            "unk_token": algorithm.unknown,
-            "continuing_subword_prefix": None,
-            "end_of_word_suffix": None,
-            "fuse_unk": algorithm.fuse_unknown,
-            "byte_fallback": algorithm.byte_fallback,
-            "ignore_merges": spec.ignore_merges,
-            "vocab": {token.decode(): id_ for id_, token in named},
-            "merges": [[left.decode(), right.decode()] for left, right in spec.merges],
-        },
+        "model": models.BPE(
+            vocab={token.decode(): id_ for id_, token in named},
+            merges=[[left.decode(), right.decode()] for left, right in spec.merges],
+            unk_token=algorithm.unknown,
+            fuse_unk=algorithm.fuse_unknown,
+            byte_fallback=algorithm.byte_fallback,
+            ignore_merges=spec.ignore_merges,
+        ),
     }
 
 
 def from_huggingface(
-    model: dict[str, Any], pattern: SplitPattern, pipeline: Pipeline, path: Path
+    model: models.BPE, pattern: SplitPattern, pipeline: Pipeline, path: Path
 ) -> TokenizerSpec:
     """The tokenizer of a tokenizer.json whose model is BPE, and not over bytes.
 
@@ -246,22 +244,11 @@ def from_huggingface(
     Raises:
         InvalidTokenizer: malformed, or a part that would change ids and is not supported.
     """
-    known = {"type", "vocab", "merges", "unk_token", *_WITHOUT, *_FLAGS}
-    if unknown := sorted(model.keys() - known):
-        refuse(path, f"sets {unknown[0]!r} of the model, which is not understood", _SUPPORTED)
-    for name, accepted in _WITHOUT.items():
-        if model.get(name) not in accepted:
-            refuse(path, f"sets {name} of the model to {model[name]!r}", _SUPPORTED)
-    flags = {name: model.get(name) or False for name in _FLAGS}
-    if any(not isinstance(flag, bool) for flag in flags.values()):
-        refuse(path, f"has a model with flags that are none: {flags}", _SUPPORTED)
-    unk_token = model.get("unk_token")
-    if not isinstance(unk_token, str | None):
-        refuse(path, f"has the unknown token {str(unk_token)[:40]!r}", _SUPPORTED)
-    named = model["vocab"]
-    if flags["ignore_merges"] and unk_token is None and "<0x00>" not in named:
+    unk_token, ignore_merges = model.unk_token, bool(model.ignore_merges)
+    named = model.vocab
+    if ignore_merges and unk_token is None and "<0x00>" not in named:
         refuse(path, "sets ignore_merges, and leaves unknown characters out of words", _SUPPORTED)
-    listed = model.get("merges")
+    listed = model.merges
     if isinstance(listed, list):  # of strings in older files
         listed = [
             merge.split(" ") if isinstance(merge, str) else merge
@@ -272,7 +259,7 @@ def from_huggingface(
     made = {named.get((left + right).decode()) for left, right in merges}
 
     def is_met(content: str) -> bool:
-        return len(content) == 1 or (flags["ignore_merges"] and not pattern.parts(content))
+        return len(content) == 1 or (ignore_merges and not pattern.parts(content))
 
     stand_ins = {unk_token, *(f"<0x{byte:02X}>" for byte in range(256))}
     if apart := [one for one in pipeline.added_tokens if one.content in stand_ins - {*named}]:
@@ -287,8 +274,8 @@ def from_huggingface(
         merges,
         pipeline.special_tokens,
         pattern,
-        algorithm=SentencePieceBpe(flags["byte_fallback"], unk_token, flags["fuse_unk"]),
-        ignore_merges=flags["ignore_merges"],
+        algorithm=SentencePieceBpe(bool(model.byte_fallback), unk_token, bool(model.fuse_unk)),
+        ignore_merges=ignore_merges,
         pipeline=pipeline,
     )
 

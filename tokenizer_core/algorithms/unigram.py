@@ -27,10 +27,18 @@ from bpeline.tokenizer_core.bounded_files import refuse
 from bpeline.tokenizer_core.encoding import Decoder, TokenizerParts
 from bpeline.tokenizer_core.errors import InvalidTokenizer, UnknownToken
 from bpeline.tokenizer_core.kernels.encoding import token_tables
-from bpeline.tokenizer_core.normalization import Normalizer, SentencePieceText
-from bpeline.tokenizer_core.splitting import SplitPattern, steps_of_pre_tokenizer
+from bpeline.tokenizer_core.pipeline import (
+    PRE_TOKENIZERS,
+    Normalizer,
+    Pipeline,
+    SentencePieceText,
+    mark_of_words,
+    models,
+)
+from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.text import Text
-from bpeline.tokenizer_core.vocabulary import Algorithm, Pipeline, TokenizerSpec, shown
+from bpeline.tokenizer_core.tokenizer_spec import Algorithm, TokenizerSpec
+from bpeline.tokenizer_core.vocabulary import shown
 from bpeline.tokenizer_core.word_encoding import Decide, Decision, WordAlgorithm, WordEncoder
 
 TOKENIZERS, SENTENCEPIECE = "tokenizers", "sentencepiece"
@@ -306,7 +314,7 @@ def _is_finite(score: float) -> bool:
 
 
 def from_huggingface(
-    model: dict[str, Any], pattern: SplitPattern, pipeline: Pipeline, path: Path
+    model: models.Unigram, pattern: SplitPattern, pipeline: Pipeline, path: Path
 ) -> TokenizerSpec:
     """The tokenizer of a tokenizer.json whose model is Unigram.
 
@@ -316,19 +324,13 @@ def from_huggingface(
     Raises:
         InvalidTokenizer: malformed, or a part that would change ids and is not supported.
     """
-    known = {"type", "vocab", "unk_id", "byte_fallback"}
-    if unknown := sorted(model.keys() - known):
-        refuse(path, f"sets {unknown[0]!r} of the model, which is not understood", _SUPPORTED)
-    named = names_of(model["vocab"], path)
-    unk_id, byte_fallback = model.get("unk_id"), model.get("byte_fallback", False)
-    if not isinstance(byte_fallback, bool):
-        refuse(path, f"has the byte_fallback {shown(byte_fallback)}", _SUPPORTED)
+    named, unk_id = names_of(model.vocab, path), model.unk_id
     if not named:
         refuse(path, "has an empty vocab", "a vocab of at least one token")
-    if unk_id is not None and (type(unk_id) is not int or unk_id not in range(len(named))):
+    if unk_id is not None and unk_id not in range(len(named)):
         refuse(path, f"has the unk_id {shown(unk_id)}", "the id of a token, or null")
-    scores = {id_: float(score) for id_, (_, score) in enumerate(model["vocab"])}
-    unknown_token = "" if unk_id is None else model["vocab"][unk_id][0]
+    scores = {id_: float(score) for id_, (_, score) in enumerate(model.vocab)}
+    unknown_token = "" if unk_id is None else model.vocab[unk_id][0]
     pipeline = pipeline.with_model_tokens({*named}, (), lambda _: True)
     formats.add_names(named, {token.content: token.id for token in pipeline.added_tokens}, path)
     vocab = formats.read_plain_vocab(named, path)
@@ -341,21 +343,11 @@ def from_huggingface(
             _kept(vocab, scores),
             min(scores.values()) - _PENALTY,
             unknown_token,
-            byte_fallback,
-            mark_of_words(pipeline.pre_tokenizer),
+            model.byte_fallback,
+            mark_of_words(PRE_TOKENIZERS.steps(pipeline.pre_tokenizer)),
         ),
         pipeline=pipeline,
     )
-
-
-def mark_of_words(pre_tokenizer: Any) -> str:
-    """What a Metaspace that follows another step puts before each word."""
-    steps: list[dict[str, Any]] = list(steps_of_pre_tokenizer(pre_tokenizer))
-    if [step["type"] for step in steps] != ["WhitespaceSplit", "Metaspace"]:
-        return ""
-    older = "always" if steps[1].get("add_prefix_space", True) is True else "never"
-    always = steps[1].get("prepend_scheme", older) == "always"
-    return str(steps[1]["replacement"]) if always else ""
 
 
 def parts_for_huggingface(tokenizer: TokenizerParts) -> dict[str, Any]:
@@ -378,12 +370,11 @@ def parts_for_huggingface(tokenizer: TokenizerParts) -> dict[str, Any]:
     return {
         "pre_tokenizer": spec.pipeline.pre_tokenizer,
         "decoder": None,
-        "model": {
-            "type": "Unigram",
-            "unk_id": named.get(algorithm.unknown),
-            "vocab": [[token, _written(scores[id_])] for token, id_ in named.items()],
-            "byte_fallback": algorithm.byte_fallback,
-        },
+        "model": models.Unigram(
+            unk_id=named.get(algorithm.unknown),
+            vocab=[[token, _written(scores[id_])] for token, id_ in named.items()],
+            byte_fallback=algorithm.byte_fallback,
+        ),
     }
 
 

@@ -29,15 +29,12 @@ from bpeline.tokenizer_core.kernels.merging import merge_state, merge_step
 from bpeline.tokenizer_core.kernels.merging.merge_state import Integer
 from bpeline.tokenizer_core.kernels.tables.pair_tables import EMPTY
 from bpeline.tokenizer_core.merging import Checkpoint, OnProgress
+from bpeline.tokenizer_core.pipeline import Pipeline, models
 from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.tokenizer_spec import Algorithm, TokenizerSpec
 from bpeline.tokenizer_core.training import refuse_special_tokens_in_words
-from bpeline.tokenizer_core.vocabulary import (
-    Algorithm,
-    Pipeline,
-    TokenizerSpec,
-    validate_special_tokens,
-)
+from bpeline.tokenizer_core.vocabulary import validate_special_tokens
 from bpeline.tokenizer_core.word_encoding import Decide, Decision, WordAlgorithm, WordCoders
 
 Score = Literal["ratio", "gain", "likelihood"]
@@ -546,18 +543,17 @@ def parts_for_huggingface(tokenizer: TokenizerParts) -> dict[str, Any]:
     return {
         "pre_tokenizer": found or {"type": _PRE_TOKENIZERS[name or ""]},
         "decoder": {"type": "WordPiece", "prefix": algorithm.continuation, "cleanup": False},
-        "model": {
-            "type": "WordPiece",
-            "unk_token": algorithm.unknown,
-            "continuing_subword_prefix": algorithm.continuation,
-            "max_input_chars_per_word": algorithm.max_word_characters,
-            "vocab": {token.decode(): id_ for id_, token in vocab},
-        },
+        "model": models.WordPiece(
+            unk_token=algorithm.unknown,
+            continuing_subword_prefix=algorithm.continuation,
+            max_input_chars_per_word=algorithm.max_word_characters,
+            vocab={token.decode(): id_ for id_, token in vocab},
+        ),
     }
 
 
 def from_huggingface(
-    model: dict[str, Any], pattern: SplitPattern, pipeline: Pipeline, path: Path
+    model: models.WordPiece, pattern: SplitPattern, pipeline: Pipeline, path: Path
 ) -> TokenizerSpec:
     """The tokenizer of a tokenizer.json whose model is WordPiece.
 
@@ -567,24 +563,14 @@ def from_huggingface(
     Raises:
         InvalidTokenizer: malformed, or a part that would change ids and is not supported.
     """
-    known = {"type", "vocab", "unk_token", "continuing_subword_prefix", "max_input_chars_per_word"}
-    if unknown := sorted(model.keys() - known):
-        refuse(path, f"sets {unknown[0]!r} of the model, which is not understood", _SUPPORTED)
     algorithm = WordPiece(
-        model.get("continuing_subword_prefix", "##"),
-        model.get("unk_token", "[UNK]"),
-        model.get("max_input_chars_per_word", 100),
+        model.continuing_subword_prefix, model.unk_token, model.max_input_chars_per_word
     )
-    types = list(map(type, (algorithm.continuation, algorithm.unknown)))
-    if types != [str, str] or type(algorithm.max_word_characters) is not int:
-        refuse(path, "has a model with properties of another type", _SUPPORTED)
-    named = model["vocab"]
+    named = model.vocab
 
     def is_met(content: str) -> bool:
         return not pattern.parts(content.removeprefix(algorithm.continuation))
 
-    if algorithm.unknown not in named:
-        refuse(path, f"lacks {algorithm.unknown!r}, its unknown token, in the vocab", _SUPPORTED)
     pipeline = pipeline.with_model_tokens({*named}, (), is_met)
     formats.add_names(named, {token.content: token.id for token in pipeline.added_tokens}, path)
     vocab = formats.read_plain_vocab(named, path)

@@ -30,7 +30,7 @@ from bpeline.tokenizer_core.corpus.source_bytes import open_source
 from bpeline.tokenizer_core.corpus.sources import SourceFile
 from bpeline.tokenizer_core.corpus.text_records import MOST_PARTS, ScannedLines
 from bpeline.tokenizer_core.errors import CorpusError, InvalidOption, InvalidUtf8, UnreadableSource
-from bpeline.tokenizer_core.normalization import Normalizer
+from bpeline.tokenizer_core.pipeline import Normalizer
 from bpeline.tokenizer_core.text import Text, invalid_utf8_at, utf8_of
 from bpeline.tokenizer_core.vocabulary import find_special_tokens
 

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from .merge_encoding import spans_of_lengths as spans_of_lengths
     from .merge_encoding import trie_of_tokens as trie_of_tokens
     from .prepared_encoding import PreparedEncoder as PreparedEncoder
-    from .prepared_encoding import TextPreparation as TextPreparation
     from .prepared_encoding import encoder_finding as encoder_finding
     from .prepared_encoding import refuse_places as refuse_places
 else:

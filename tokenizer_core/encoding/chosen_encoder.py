@@ -36,7 +36,7 @@ from bpeline.tokenizer_core.kernels.encoding.superword_merges import (
 from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY, STEP, scramble
 from bpeline.tokenizer_core.splitting import SplitPattern, Splitter
 from bpeline.tokenizer_core.text import Text
-from bpeline.tokenizer_core.vocabulary import ByteBpe, TokenizerSpec
+from bpeline.tokenizer_core.tokenizer_spec import ByteBpe, TokenizerSpec
 
 _LEAST_OF_WORDS = 4  # at least one in so many merges is one of words
 _BITS_PER_NEIGHBOUR = 32  # one in so many bits is set, at most

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.errors import InvalidOption, UnknownToken, WrongKind
 from bpeline.tokenizer_core.kernels.encoding.decode_ids import LONG, SLOT, join_listed, join_tokens
-from bpeline.tokenizer_core.vocabulary import DecoderSteps, TokenTable
+from bpeline.tokenizer_core.pipeline import DecoderSteps
+from bpeline.tokenizer_core.vocabulary import TokenTable
 
 _FEW = 5  # ids up to which joining Python strings is quicker than a kernel
 _MANY = 4096  # ids from which memory of their own costs nothing

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.kernels.memory.python_objects import listed
 from bpeline.tokenizer_core.splitting import Cuts
 from bpeline.tokenizer_core.text import Text
-from bpeline.tokenizer_core.vocabulary import TokenizerSpec
+from bpeline.tokenizer_core.tokenizer_spec import TokenizerSpec
 
 _NO_ID_BEHIND = np.full(1, -1, np.int64)
 

@@ -35,17 +35,11 @@ from bpeline.tokenizer_core.formats.json_tokens import (
     vocab_json,
     vocab_json_of_text,
 )
+from bpeline.tokenizer_core.pipeline import Pipeline
 from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.text import Text, utf8_of
-from bpeline.tokenizer_core.vocabulary import (
-    BYTE_BPE,
-    DefaultSpecial,
-    MergeList,
-    Pipeline,
-    TokenizerSpec,
-    TokenTable,
-    shown,
-)
+from bpeline.tokenizer_core.tokenizer_spec import BYTE_BPE, DefaultSpecial, TokenizerSpec
+from bpeline.tokenizer_core.vocabulary import MergeList, TokenTable, shown
 
 left_out = nothing_left_out
 FORMAT = "bpeline"

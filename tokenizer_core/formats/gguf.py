@@ -50,7 +50,8 @@ from bpeline.tokenizer_core.splitting import (
     SplitPattern,
     pre_tokens,
 )
-from bpeline.tokenizer_core.vocabulary import ByteBpe, TokenizerSpec, shown
+from bpeline.tokenizer_core.tokenizer_spec import ByteBpe, TokenizerSpec
+from bpeline.tokenizer_core.vocabulary import shown
 
 left_out = nothing_left_out
 # The split pattern here, its regex where it has no name → its name there.

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from bpeline.tokenizer_core.bounded_files import open_file, refuse, unreadable_refused
+from bpeline.tokenizer_core.pipeline import AddedToken, Pipeline, PostProcessor
 from bpeline.tokenizer_core.splitting import DIGITS_FROM_RIGHT
-from bpeline.tokenizer_core.vocabulary import AddedToken, Pipeline, TextTemplate
 
 MAX_METADATA_BYTES = 256 << 20
 MAX_ENTRIES = 1 << 16
@@ -222,7 +222,7 @@ class GgufVocabulary:
         )
         before, behind = self.around
         if before or behind:
-            parts["template"] = TextTemplate.of_description(self._template(before, behind))
+            parts["template"] = PostProcessor.of_description(self._template(before, behind))
         if not parts and all(token.special for token in added):
             return None
         return Pipeline(added_tokens=added, **parts)

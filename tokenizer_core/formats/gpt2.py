@@ -25,7 +25,7 @@ from bpeline.tokenizer_core.formats.ranks import (
     refuse_unnamed_pattern,
 )
 from bpeline.tokenizer_core.splitting import SplitPattern
-from bpeline.tokenizer_core.vocabulary import ByteBpe, TokenizerSpec
+from bpeline.tokenizer_core.tokenizer_spec import ByteBpe, TokenizerSpec
 
 _GPT2_CLASSES = ("GPT2Tokenizer", "GPT2TokenizerFast")
 

@@ -33,27 +33,21 @@ from bpeline.tokenizer_core.formats.json_tokens import (
     read_merges_txt,
     read_vocab,
     refuse_other_algorithms,
-    require_names,
     tokens_of_printable,
 )
-from bpeline.tokenizer_core.normalization import Normalizer, ReplaceRegex
-from bpeline.tokenizer_core.splitting import (
-    SplitPattern,
-    pattern_of_pre_tokenizer,
-    steps_of_pre_tokenizer,
-)
-from bpeline.tokenizer_core.vocabulary import (
+from bpeline.tokenizer_core.pipeline import (
+    PRE_TOKENIZERS,
     AddedToken,
-    ByteBpe,
     DecoderSteps,
-    MergeList,
-    PiecePrefix,
+    Normalizer,
     Pipeline,
-    TextTemplate,
-    TokenizerSpec,
-    TokenTable,
-    shown,
+    PostProcessor,
+    models,
+    pattern_of_steps,
 )
+from bpeline.tokenizer_core.splitting import SplitPattern
+from bpeline.tokenizer_core.tokenizer_spec import ByteBpe, TokenizerSpec
+from bpeline.tokenizer_core.vocabulary import MergeList, TokenTable, shown
 
 _PARTS = ("version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
           "post_processor", "decoder", "model")  # fmt: skip
@@ -90,51 +84,47 @@ def spec_of(document: Any, path: Path) -> TokenizerSpec:
 
 def _spec_of(document: dict[str, Any], path: Path) -> TokenizerSpec:
     added = _added_tokens(document.get("added_tokens"), path)
-    normalizer = _given(document, "normalizer", Normalizer.of_description)
-    _refuse_unpredictable(added, normalizer)
-    model: Any = document.get("model")
-    kind = _model_type(model)
+    normalizer = Normalizer.of_description(document.get("normalizer"))
+    kind = models.kind_of_model(document.get("model"))
     companion = of_huggingface_model(kind)
     if companion is None:
         refuse(path, f"has the model {kind}", _SUPPORTED)
-    if kind == "Unigram":
-        _refuse_moved(added, companion.reader.names_of(model.get("vocab"), path), path)
-    else:
-        require_names(model.get("vocab"), path)
-        _refuse_moved(added, model["vocab"], path)
-    pre_tokenizer = document.get("pre_tokenizer")
-    pattern = pattern_of_pre_tokenizer(pre_tokenizer, marks_words=kind == "Unigram")
-    prefix = _prefix(pre_tokenizer, path)
-    steps = () if normalizer is None else normalizer.steps
-    replaces = any(isinstance(step, ReplaceRegex) for step in steps)
+    model = models.read_model(document["model"])
+    is_unigram = isinstance(model, models.Unigram)
+    named = companion.reader.names_of(model.vocab, path) if is_unigram else model.vocab
+    _refuse_moved(added, named, path)
+    steps = PRE_TOKENIZERS.steps(document.get("pre_tokenizer"))
+    pattern = pattern_of_steps(steps, marks_words=is_unigram)
+    prefix = steps[0].prefix if steps else None
+    replaces = normalizer is not None and normalizer.replaces_regex
     if prefix is not None and prefix.scheme == "first" and replaces:
         refuse(path, "puts a mark before the first text alone, after it replaces a regex",
                "a mark before each text, or before none")  # fmt: skip
+    post_processor = document.get("post_processor")
     pipeline = Pipeline(
         added_tokens=added,
         normalizer=normalizer,
         prefix=prefix,
-        template=_given(document, "post_processor", TextTemplate.of_description),
+        template=None if post_processor is None else PostProcessor.of_description(post_processor),
         carried={part: document[part] for part in _CARRIED if document.get(part)},
     )
-    if _is_byte_level(pre_tokenizer):
-        if kind != "BPE" or pattern.drops_gaps:
+    _ = pipeline.preparation  # refuses added tokens that nobody can tell apart
+    if any(step.kind == "ByteLevel" for step in steps):
+        if not isinstance(model, models.BPE) or pattern.drops_gaps:
             other = "a step that drops text" if kind == "BPE" else f"the model {kind}"
             refuse(path, f"has ByteLevel with {other}", "BPE, and steps that keep all text")
-        return _byte_bpe(document, pattern, pipeline, path)
+        return _byte_bpe(model, document.get("decoder"), pattern, pipeline, path)
     pipeline = replace(pipeline, decoder=DecoderSteps.of_description(document.get("decoder")))
     read: TokenizerSpec = companion.reader.from_huggingface(model, pattern, pipeline, path)
     return read
 
 
 def _byte_bpe(
-    document: dict[str, Any], pattern: SplitPattern, pipeline: Pipeline, path: Path
+    model: models.BPE, decoder: Any, pattern: SplitPattern, pipeline: Pipeline, path: Path
 ) -> TokenizerSpec:
-    decoder = document.get("decoder")
-    if _type_of(decoder) != "ByteLevel":
+    if not isinstance(decoder, dict) or decoder.get("type") != "ByteLevel":
         pipeline = replace(pipeline, decoder=DecoderSteps.of_description(decoder))
-    model = _read_model(document["model"], path)
-    named = model["vocab"]
+    named = model.vocab
     added = {token.content: token.id for token in pipeline.added_tokens}
     _refuse_printable(added, path)
     remarks = []
@@ -142,12 +132,12 @@ def _byte_bpe(
         remarks.append("a token without text left out")
     in_vocab = {content for content in added if content in named}
     ordinary = pipeline.without_twins(read_vocab(named, in_vocab, path))
-    merges = _that_can_happen(_read_merges(model["merges"], ordinary, path))
+    merges = _that_can_happen(_read_merges(model.merges, ordinary, path))
 
     def is_met(content: str) -> bool:
         if len(content) == 1:
             return content.isascii()
-        whole = bool(model.get("ignore_merges")) and tokens_of_printable([content]) is not None
+        whole = bool(model.ignore_merges) and tokens_of_printable([content]) is not None
         return whole and not pattern.parts(content)
 
     _refuse_unknown(ordinary, model, path)
@@ -161,7 +151,7 @@ def _byte_bpe(
         merges,
         pipeline.special_tokens,
         pattern,
-        ignore_merges=bool(model.get("ignore_merges", False)),
+        ignore_merges=bool(model.ignore_merges),
         remarks=remarks,
         pipeline=pipeline,
     )
@@ -170,36 +160,6 @@ def _byte_bpe(
 def _with_added(ordinary: Mapping[int, bytes], added: dict[int, bytes]) -> Mapping[int, bytes]:
     table = ordinary.with_tokens(added) if isinstance(ordinary, TokenTable) else None
     return {**ordinary, **added} if table is None else table
-
-
-def _given(document: Mapping[str, Any], part: str, read: Any) -> Any:
-    return None if document.get(part) is None else read(document[part])
-
-
-def _is_byte_level(pre_tokenizer: Any) -> bool:
-    return any(_type_of(step) == "ByteLevel" for step in steps_of_pre_tokenizer(pre_tokenizer))
-
-
-def _prefix(pre_tokenizer: Any, path: Path) -> PiecePrefix | None:
-    """The mark that the first step puts before pieces; no other step may put one."""
-    first: Any = next(steps_of_pre_tokenizer(pre_tokenizer), None)
-    if _type_of(first) == "Metaspace":
-        return _metaspace_prefix(first, path)
-    if _type_of(first) == "ByteLevel" and first.get("add_prefix_space", True) is not False:
-        return PiecePrefix(" ", "always", replaces_spaces=False)
-    return None
-
-
-def _metaspace_prefix(step: dict[str, Any], path: Path) -> PiecePrefix:
-    """Of a Metaspace; older files say whether there is a prefix, and not where."""
-    known = {"replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"}
-    _only(step, known, path)
-    mark = step.get("replacement")
-    older = "always" if step.get("add_prefix_space", True) is True else "never"
-    scheme = step.get("prepend_scheme", older)
-    if not isinstance(mark, str) or len(mark) != 1 or scheme not in ("always", "first", "never"):
-        refuse(path, f"has the Metaspace {shown(step)}", "one character, and a known scheme")
-    return PiecePrefix(mark, scheme, replaces_spaces=True)
 
 
 def _added_tokens(part: Any, path: Path) -> tuple[AddedToken, ...]:
@@ -215,36 +175,6 @@ def _added_tokens(part: Any, path: Path) -> tuple[AddedToken, ...]:
     return added
 
 
-def _model_type(part: Any) -> str:
-    """The type of a model; older files do not name it, and what is in it tells."""
-    if not isinstance(part, dict) or "type" in part or "vocab" not in part:
-        return _type_of(part)
-    if "merges" in part:
-        return "BPE"
-    if isinstance(part["vocab"], list):
-        return "Unigram"
-    return "WordPiece" if "max_input_chars_per_word" in part else "WordLevel"
-
-
-def _refuse_unpredictable(added: tuple[AddedToken, ...], normalizer: Normalizer | None) -> None:
-    """Refuse added tokens that normalization makes the same, or empty."""
-    seen: dict[bytes, AddedToken] = {}
-    for token in added if normalizer is not None else ():
-        content = token.content.encode()
-        if token.normalized and normalizer is not None:
-            content = normalizer.content(content)
-            other = seen.setdefault(content, token)
-            if other is not token or not content:
-                raise InvalidTokenizer(
-                    f"the added tokens {shown(other.content)} and {shown(token.content)} are the "
-                    "same once they are normalized, and tokenizers finds one of them, by chance"
-                    if content
-                    else f"the normalizer leaves nothing of the added token {shown(token.content)}",
-                    "added tokens that are different, and there, when they are normalized",
-                    "remove one from added_tokens, or set its normalized to false",
-                )
-
-
 def _refuse_printable(added: Mapping[str, int], path: Path) -> None:
     """Refuse added tokens that decode to other bytes than their text's: as printable characters."""
     for content in added:
@@ -256,10 +186,10 @@ def _refuse_printable(added: Mapping[str, int], path: Path) -> None:
             )
 
 
-def _refuse_unknown(vocab: Mapping[int, bytes], model: dict[str, Any], path: Path) -> None:
+def _refuse_unknown(vocab: Mapping[int, bytes], model: models.BPE, path: Path) -> None:
     """Refuse flags that make more of a text with unknown bytes than to leave these out."""
     flags = ("unk_token", "byte_fallback", "ignore_merges")
-    given = [flag for flag in flags if model.get(flag) not in (None, False)]
+    given = [flag for flag in flags if getattr(model, flag) not in (None, False)]
     if isinstance(vocab, TokenTable):
         has_all = vocab.byte_ids().min() >= 0
     else:
@@ -297,29 +227,6 @@ def _that_can_happen(merges: MergeList) -> MergeList:
         merges = MergeList(vocab, *columns)
 
 
-def _read_model(part: Any, path: Path) -> dict[str, Any]:
-    if _model_type(part) != "BPE":
-        refuse(
-            path, f"has the model {_model_type(part)}", "the models BPE and WordPiece are supported"
-        )
-    accepted: dict[str, tuple[Any, ...]] = {
-        "dropout": (None, 0.0),
-        "continuing_subword_prefix": (None, ""),
-        "end_of_word_suffix": (None, ""),
-        "ignore_merges": (None, False, True),
-    }
-    # Without effect: nothing is unknown when every byte is a token, which is required.
-    model = _only(
-        part, {*accepted, "vocab", "merges", "unk_token", "byte_fallback", "fuse_unk"}, path
-    )
-    for flag, values in accepted.items():
-        if model.get(flag) not in values:
-            refuse(path, f"sets {flag} of the model to {model[flag]!r}", f"accepted: {values[0]}")
-    if "vocab" not in model or "merges" not in model:
-        refuse(path, "has a model without vocab or merges", _SUPPORTED)
-    return model
-
-
 def _refuse_moved(added: tuple[AddedToken, ...], named: Any, path: Path) -> None:
     """Refuse added tokens to which ``tokenizers`` gives another id than the file says.
 
@@ -351,18 +258,6 @@ def _read_merges(merges: Any, vocab: Mapping[int, bytes], path: Path) -> MergeLi
     if kinds - {list} or set(map(len, merges)) - {2}:
         refuse(path, "has merges that are no pairs")
     return read_merges(list(chain.from_iterable(merges)), vocab, path)
-
-
-def _type_of(part: Any) -> str:
-    return str(part.get("type", "without type"))[:40] if isinstance(part, dict) else "none"
-
-
-def _only(part: dict[str, Any], known: set[str], path: Path) -> dict[str, Any]:
-    """``part`` itself, once every key in it is known."""
-    unknown = sorted(part.keys() - known - {"type"})
-    if unknown:
-        refuse(path, f"sets {unknown[0]!r} of {_type_of(part)}, which is not understood")
-    return part
 
 
 left_out = nothing_left_out
@@ -403,7 +298,7 @@ def save(tokenizer: TokenizerParts, path: Path) -> None:
         "pre_tokenizer": parts["pre_tokenizer"],
         "post_processor": None,
         "decoder": parts["decoder"],
-        "model": parts["model"],
+        "model": parts["model"].described(),
     }
     if spec.pipeline is not None:
         document.update(_parts_of_pipeline(spec.pipeline))
@@ -446,18 +341,11 @@ def _parts_of_byte_bpe(tokenizer: TokenizerParts) -> dict[str, Any]:
     return {
         "pre_tokenizer": pre_tokenizer,
         "decoder": {**_BYTE_LEVEL, "use_regex": True},
-        "model": {
-            "type": "BPE",
-            "dropout": None,
-            "unk_token": None,
-            "continuing_subword_prefix": None,
-            "end_of_word_suffix": None,
-            "fuse_unk": False,
-            "byte_fallback": False,
-            "ignore_merges": tokenizer.spec.ignore_merges,
-            "vocab": named_vocab(tokenizer, tokenizer.spec.model_vocab),
-            "merges": printable_merges(tokenizer),
-        },
+        "model": models.BPE(
+            vocab=named_vocab(tokenizer, tokenizer.spec.model_vocab),
+            merges=printable_merges(tokenizer),
+            ignore_merges=tokenizer.spec.ignore_merges,
+        ),
     }
 
 
@@ -478,7 +366,7 @@ def load(path: Path) -> TokenizerSpec:
 
 def _spec_of_content(content: bytes, path: Path) -> TokenizerSpec:
     document = json_of(content, path)
-    if isinstance(document, dict) and _model_type(document.get("model")) == "Unigram":
+    if isinstance(document, dict) and models.kind_of_model(document.get("model")) == "Unigram":
         document = json_of(content, path, parse_float=number_as_serde)
     return spec_of(document, path)
 

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.bounded_files import json_of, read_bounded, refuse, text_of
 from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
+from bpeline.tokenizer_core.tokenizer_spec import TokenizerSpec
 from bpeline.tokenizer_core.vocabulary import (
     MAX_ID,
     MergeList,
-    TokenizerSpec,
     TokenTable,
     find_merges,
     printable_bytes,

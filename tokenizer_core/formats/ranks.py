@@ -18,9 +18,9 @@ import numpy as np
 from bpeline.tokenizer_core.bounded_files import refuse
 from bpeline.tokenizer_core.encoding import derive_merges
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.normalization import Normalizer
+from bpeline.tokenizer_core.pipeline import Normalizer, Pipeline
 from bpeline.tokenizer_core.splitting import NAMED_PATTERNS
-from bpeline.tokenizer_core.vocabulary import MergeList, Pipeline
+from bpeline.tokenizer_core.vocabulary import MergeList
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.formats.json_tokens import nothing_left_out
 from bpeline.tokenizer_core.formats.ranks import merges_of_ranks
 from bpeline.tokenizer_core.splitting import NAMED_PATTERNS, SplitPattern
-from bpeline.tokenizer_core.vocabulary import MAX_ID, TokenizerSpec
+from bpeline.tokenizer_core.tokenizer_spec import TokenizerSpec
+from bpeline.tokenizer_core.vocabulary import MAX_ID
 
 left_out = nothing_left_out
 # Of files that name none, in order of id: mistral_common, tekken.py, DEPRECATED_SPECIAL_TOKENS.

@@ -27,13 +27,8 @@ from bpeline.tokenizer_core.formats.ranks import (
     refuse_unnamed_pattern,
 )
 from bpeline.tokenizer_core.splitting import SplitPattern
-from bpeline.tokenizer_core.vocabulary import (
-    MAX_ID,
-    MAX_TOKEN_BYTES,
-    ByteBpe,
-    TokenizerSpec,
-    shown,
-)
+from bpeline.tokenizer_core.tokenizer_spec import ByteBpe, TokenizerSpec
+from bpeline.tokenizer_core.vocabulary import MAX_ID, MAX_TOKEN_BYTES, shown
 
 _MOST_DIGITS = 9  # of a rank
 

@@ -15,7 +15,8 @@ from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.formats import huggingface
 from bpeline.tokenizer_core.formats.json_tokens import json_text, nothing_left_out
 from bpeline.tokenizer_core.formats.known import MODEL_MAX_LENGTH, roles_of
-from bpeline.tokenizer_core.vocabulary import AddedToken, TokenizerSpec
+from bpeline.tokenizer_core.pipeline import AddedToken
+from bpeline.tokenizer_core.tokenizer_spec import TokenizerSpec
 
 left_out = nothing_left_out
 TOKENIZER = "tokenizer.json"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from . import regex_syntax as regex_syntax
     from .cuts import AnyPairs as AnyPairs
     from .cuts import AsciiSpaces as AsciiSpaces
     from .cuts import Cuts as Cuts
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from .cuts import LoneSpaces as LoneSpaces
     from .cuts import SpacesAndPairs as SpacesAndPairs
     from .cuts import SpacesFirst as SpacesFirst
-    from .pre_tokenizers import pattern_of_pre_tokenizer as pattern_of_pre_tokenizer
-    from .pre_tokenizers import steps_of_pre_tokenizer as steps_of_pre_tokenizer
     from .pretokenization import MASK_KERNELS as MASK_KERNELS
     from .pretokenization import MarkShort as MarkShort
     from .pretokenization import ShortText as ShortText
@@ -48,6 +47,8 @@ if TYPE_CHECKING:
     from .split_automaton import CutPairs as CutPairs
     from .split_automaton import SplitAutomaton as SplitAutomaton
     from .split_automaton import behind_lines as behind_lines
+    from .split_patterns import MOST_STEPS as MOST_STEPS
+    from .split_patterns import Behavior as Behavior
     from .split_patterns import SplitPattern as SplitPattern
     from .split_patterns import SplitStep as SplitStep
 else:

@@ -40,11 +40,11 @@ from bpeline.tokenizer_core.splitting import (
 )
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.tokenizer_spec import ByteBpe
 from bpeline.tokenizer_core.training.bpe import merges_for, refuse_special_tokens_in_words
 from bpeline.tokenizer_core.training.token_rules import NO_RULES, TokenRules
 from bpeline.tokenizer_core.vocabulary import (
     MAX_TOKEN_BYTES,
-    ByteBpe,
     byte_order,
     refuse_clashes,
     shown,

@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from .added_tokens import AddedToken as AddedToken
-    from .added_tokens import AddedTokenMatcher as AddedTokenMatcher
-    from .decoder_steps import DecoderSteps as DecoderSteps
     from .numbering import SpecialIds as SpecialIds
     from .numbering import byte_order as byte_order
     from .numbering import from_printable as from_printable
@@ -24,9 +21,6 @@ if TYPE_CHECKING:
     from .personal_data import Suspicion as Suspicion
     from .personal_data import looks_like as looks_like
     from .personal_data import suspicious_tokens as suspicious_tokens
-    from .pipeline import PiecePrefix as PiecePrefix
-    from .pipeline import Pipeline as Pipeline
-    from .pipeline import TextTemplate as TextTemplate
     from .special_tokens import SpecialPolicies as SpecialPolicies
     from .special_tokens import SpecialPolicy as SpecialPolicy
     from .special_tokens import SpecialTokenMatcher as SpecialTokenMatcher
@@ -42,13 +36,9 @@ if TYPE_CHECKING:
     from .token_table import TokenIds as TokenIds
     from .token_table import TokenTable as TokenTable
     from .token_table import find_merges as find_merges
-    from .tokenizer_spec import BYTE_BPE as BYTE_BPE
-    from .tokenizer_spec import Algorithm as Algorithm
-    from .tokenizer_spec import ByteBpe as ByteBpe
-    from .tokenizer_spec import DefaultSpecial as DefaultSpecial
-    from .tokenizer_spec import Sentences as Sentences
-    from .tokenizer_spec import TokenizerSpec as TokenizerSpec
-    from .tokenizer_spec import token_names as token_names
+    from .vocab_rules import CheckedVocab as CheckedVocab
+    from .vocab_rules import check_table as check_table
+    from .vocab_rules import check_tokens as check_tokens
     from .vocab_rules import check_vocab as check_vocab
     from .vocab_rules import merge_ids as merge_ids
     from .vocab_rules import refuse_wrong_ids as refuse_wrong_ids

@@ -20,7 +20,8 @@ from bpeline.tokenizer_core.kernels.encoding import superword_merges, token_tabl
 from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
 from bpeline.tokenizer_core.kernels.tables.pair_tables import NO_MERGE, fill_merges
 from bpeline.tokenizer_core.text import Text
-from bpeline.tokenizer_core.vocabulary import TokenizerSpec, shown
+from bpeline.tokenizer_core.tokenizer_spec import TokenizerSpec
+from bpeline.tokenizer_core.vocabulary import shown
 
 RETRAIN = "train again, or load the files the vocab came from with Tokenizer.load(PATH)"
 _LINE_BREAKS = re.compile(rb" ?\n+")

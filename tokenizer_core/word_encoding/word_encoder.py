@@ -30,7 +30,7 @@ from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
 from bpeline.tokenizer_core.kernels.tables.word_keys import move_words
 from bpeline.tokenizer_core.splitting import SplitPattern, Splitter, pre_tokens
 from bpeline.tokenizer_core.text import Text, utf8_of
-from bpeline.tokenizer_core.vocabulary import TokenizerSpec
+from bpeline.tokenizer_core.tokenizer_spec import TokenizerSpec
 from bpeline.tokenizer_core.word_encoding.word_algorithm import Pieces, WordAlgorithm, WordDecoder
 
 _BYTES_PER_WORD = 16  # of text for each distinct word, as a first guess

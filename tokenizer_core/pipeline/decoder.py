@@ -1,4 +1,4 @@
-"""How the strings of tokens become text, as the steps of HuggingFace's decoders.
+"""Decoders of tokenizer.json: how the strings of tokens become text.
 
 Each step takes strings and gives strings, and in the end they are joined. Most of them look at one
 string at a time, which is what `DecoderSteps.joining` and `DecoderSteps.by_place` are about: who
@@ -8,20 +8,28 @@ decodes much prepares every token of a vocab once.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol, Self
+from typing import Any, NamedTuple
 
-from bpeline.tokenizer_core.errors import InvalidPattern, InvalidTokenizer, PatternExceedsLimit
+from bpeline.tokenizer_core.errors import InvalidPattern, PatternExceedsLimit
+from bpeline.tokenizer_core.pipeline.pre_tokenizer import PrefixScheme
+from bpeline.tokenizer_core.pipeline.stages import (
+    OLDER,
+    InOrder,
+    Part,
+    Pattern,
+    Stage,
+    Unfit,
+    leaves,
+)
 from bpeline.tokenizer_core.splitting import SplitPattern
-from bpeline.tokenizer_core.vocabulary.numbering import from_printable
-from bpeline.tokenizer_core.vocabulary.vocab_rules import shown
+from bpeline.tokenizer_core.vocabulary import from_printable
 
 _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2}|\+[0-9A-Fa-f])>")  # with a sign Rust reads it, too
 _BROKEN = "\ufffd"
 _SECONDS = 5.0  # for a regex on one string
-_TYPES = {"str": str, "bool": bool, "int": int}
 # What WordPiece and CTC clean up, in this order.
 _CLEANED = (
     (" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'"), (" n't", "n't"),
@@ -29,16 +37,13 @@ _CLEANED = (
 )  # fmt: skip
 
 
-class Step(Protocol):
-    """One decoder of HuggingFace."""
+@dataclass(frozen=True, slots=True)
+class DecoderStep(Stage):
+    """A step from the strings of tokens to strings."""
 
     def applied(self, tokens: list[str]) -> list[str]:
         """What becomes of the strings of tokens."""
-        ...
-
-    def described(self) -> dict[str, Any]:
-        """The decoder as in tokenizer.json."""
-        ...
+        raise NotImplementedError
 
 
 class Shown(NamedTuple):
@@ -69,26 +74,7 @@ class Joining(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Plain:
-    """A decoder whose parts are strings, numbers and flags."""
-
-    kind: ClassVar[str]
-
-    def described(self) -> dict[str, Any]:
-        return {"type": self.kind, **asdict(self)}
-
-    @classmethod
-    def read(cls, given: dict[str, Any]) -> Self:
-        found = {}
-        for field in fields(cls):
-            found[field.name] = value = given.get(field.name, field.default)
-            if value is MISSING or type(value) is not _TYPES[str(field.type)]:
-                _refuse(f"the decoder {cls.kind} has no proper {field.name!r}")
-        return cls(**found)
-
-
-@dataclass(frozen=True, slots=True)
-class ByteLevel(_Plain):
+class ByteLevel(DecoderStep):
     """Printable characters to the bytes they stand for; its flags change nothing here."""
 
     kind = "ByteLevel"
@@ -101,7 +87,7 @@ class ByteLevel(_Plain):
 
 
 @dataclass(frozen=True, slots=True)
-class ByteFallback(_Plain):
+class ByteFallback(DecoderStep):
     """``<0xE4>`` and the like to the bytes they name, where a run of them is UTF-8."""
 
     kind = "ByteFallback"
@@ -120,7 +106,7 @@ class ByteFallback(_Plain):
 
 
 @dataclass(frozen=True, slots=True)
-class Fuse(_Plain):
+class Fuse(DecoderStep):
     """All strings to one."""
 
     kind = "Fuse"
@@ -130,13 +116,17 @@ class Fuse(_Plain):
 
 
 @dataclass(frozen=True, slots=True)
-class Strip(_Plain):
+class Strip(DecoderStep):
     """Up to so many of one character are taken from both ends of each string."""
 
     kind = "Strip"
     content: str
     start: int
     stop: int
+
+    def __post_init__(self) -> None:
+        if len(self.content) != 1 or min(self.start, self.stop) < 0:
+            raise Unfit("takes no single character, or less than none")
 
     def applied(self, tokens: list[str]) -> list[str]:
         return [self._stripped(token) for token in tokens]
@@ -148,17 +138,22 @@ class Strip(_Plain):
 
 
 @dataclass(frozen=True)
-class Replace:
+class Replace(DecoderStep):
     """A string, or what a regex matches, to another string in each string."""
 
-    pattern: str
-    is_regex: bool
+    kind = "Replace"
+    pattern: Pattern
     content: str
 
+    def __post_init__(self) -> None:
+        if self.pattern.is_regex:
+            _refuse_misread(self.pattern.source)
+
     def applied(self, tokens: list[str]) -> list[str]:
-        if not self.is_regex:
+        source = self.pattern.source
+        if not self.pattern.is_regex:
             # Of an empty string not even an empty pattern makes more.
-            return [token and token.replace(self.pattern, self.content) for token in tokens]
+            return [token and token.replace(source, self.content) for token in tokens]
         try:
             return [
                 self._compiled.sub(lambda _: self.content, token, timeout=_SECONDS)
@@ -166,40 +161,32 @@ class Replace:
             ]
         except TimeoutError:
             raise PatternExceedsLimit(
-                f"the regex {self.pattern[:80]!r} of a decoder takes more than {_SECONDS:.0f} s",
+                f"the regex {source[:80]!r} of a decoder takes more than {_SECONDS:.0f} s",
                 "regexes that do not try the same characters again and again",
                 "remove it from the tokenizer.json, and load that",
             ) from None
 
     @cached_property
     def _compiled(self) -> Any:
-        return SplitPattern(self.pattern).compiled
-
-    def described(self) -> dict[str, Any]:
-        kind = "Regex" if self.is_regex else "String"
-        return {"type": "Replace", "pattern": {kind: self.pattern}, "content": self.content}
-
-    @classmethod
-    def read(cls, given: dict[str, Any]) -> Replace:
-        pattern, content = given.get("pattern"), given.get("content")
-        if not isinstance(pattern, dict) or len(pattern) != 1 or not isinstance(content, str):
-            _refuse("the decoder Replace has no proper pattern or content")
-        ((kind, source),) = pattern.items()
-        if kind not in ("String", "Regex") or not isinstance(source, str):
-            _refuse("the decoder Replace has no proper pattern or content")
-        if kind == "Regex":
-            _refuse_misread(source)
-        return cls(source, kind == "Regex", content)
+        return SplitPattern(self.pattern.source).compiled
 
 
 @dataclass(frozen=True, slots=True)
-class Metaspace(_Plain):
+class Metaspace(DecoderStep):
     """Marks to spaces; in the first string they are dropped."""
 
     kind = "Metaspace"
     replacement: str
-    prepend_scheme: str = "always"
+    prepend_scheme: PrefixScheme = "always"
     split: bool = True
+    add_prefix_space: bool = field(default=True, metadata=OLDER, compare=False)
+    str_rep: str = field(default="", metadata=OLDER, compare=False)
+
+    def __post_init__(self) -> None:
+        if len(self.replacement) != 1:
+            raise Unfit("replaces no single character")
+        if not self.add_prefix_space and self.prepend_scheme != "never":
+            raise Unfit("has add_prefix_space and prepend_scheme at odds")
 
     def applied(self, tokens: list[str]) -> list[str]:
         kept = self.prepend_scheme == "never"
@@ -210,7 +197,7 @@ class Metaspace(_Plain):
 
 
 @dataclass(frozen=True, slots=True)
-class WordPiece(_Plain):
+class WordPiece(DecoderStep):
     """A space before each string but the first, where no prefix says that a word goes on."""
 
     kind = "WordPiece"
@@ -226,7 +213,7 @@ class WordPiece(_Plain):
 
 
 @dataclass(frozen=True, slots=True)
-class EndOfWord(_Plain):
+class EndOfWord(DecoderStep):
     """A suffix to a space; in the last string it is dropped."""
 
     kind = "BPEDecoder"
@@ -239,7 +226,7 @@ class EndOfWord(_Plain):
 
 
 @dataclass(frozen=True, slots=True)
-class Ctc(_Plain):
+class Ctc(DecoderStep):
     """Of equal strings side by side one, without padding."""
 
     kind = "CTC"
@@ -261,26 +248,17 @@ class Ctc(_Plain):
         return made
 
 
-@dataclass(frozen=True, slots=True)
-class InOrder:
-    """One decoder after the other."""
-
-    decoders: tuple[Step, ...]
-
-    def applied(self, tokens: list[str]) -> list[str]:
-        for step in self.decoders:
-            tokens = step.applied(tokens)
-        return tokens
-
-    def described(self) -> dict[str, Any]:
-        return {"type": "Sequence", "decoders": [step.described() for step in self.decoders]}
-
-    @classmethod
-    def read(cls, given: dict[str, Any]) -> InOrder:
-        decoders = given.get("decoders")
-        if not isinstance(decoders, list):
-            _refuse("the decoder Sequence has no decoders")
-        return cls(tuple(map(_step_of, decoders)))
+DECODERS = Part[DecoderStep](
+    "decoder",
+    "decoders",
+    {
+        one.kind: one
+        for one in (
+            ByteLevel, ByteFallback, Fuse, Strip, Replace, Metaspace, WordPiece, EndOfWord, Ctc
+        )
+    },
+)  # fmt: skip
+_BY_PLACE = (Replace, Strip, Metaspace, WordPiece, EndOfWord)
 
 
 @dataclass(frozen=True)
@@ -291,7 +269,7 @@ class DecoderSteps:
         decoder: None: strings are joined by spaces.
     """
 
-    decoder: Step | None
+    decoder: DecoderStep | InOrder[DecoderStep] | None
 
     def described(self) -> dict[str, Any] | None:
         """The decoder as in tokenizer.json; None for null."""
@@ -305,22 +283,22 @@ class DecoderSteps:
             InvalidTokenizer: of another type, a part is missing, or a regex that engines read
                 differently.
         """
-        return cls(None if given is None else _step_of(given))
+        return cls(None if given is None else DECODERS.read(given))
 
     def applied(self, tokens: list[str]) -> list[str]:
         """The strings that are joined to a text."""
         if self.decoder is None:
             return tokens[:1] + [f" {token}" for token in tokens[1:]]
-        return self.decoder.applied(tokens)
+        return _applied(self.steps, tokens)
 
     def text_of(self, tokens: list[str]) -> str:
         """The text of tokens, exactly as ``tokenizers`` puts it together."""
         return "".join(self.applied(tokens))
 
     @cached_property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[DecoderStep, ...]:
         """The steps one after the other, those of sequences among them."""
-        return () if self.decoder is None else tuple(_leaves(self.decoder))
+        return () if self.decoder is None else tuple(leaves(self.decoder))
 
     @cached_property
     def by_place(self) -> bool:
@@ -348,7 +326,7 @@ class DecoderSteps:
         count = 0
         while count < len(self.steps) and isinstance(self.steps[count], (Replace, Strip)):
             count += 1
-        alone, rest = InOrder(self.steps[:count]), self.steps[count:]
+        alone, rest = self.steps[:count], self.steps[count:]
         whole_runs = rest[:1] == (ByteFallback(),)
         if whole_runs:
             rest = rest[1:]
@@ -357,7 +335,7 @@ class DecoderSteps:
             return None
 
         def show(tokens: list[str]) -> Shown:
-            made = alone.applied(tokens)
+            made = _applied(alone, tokens)
             if printable:
                 return Shown(list(map(_bytes_of_printable, made)), frozenset())
             if not whole_runs:
@@ -370,54 +348,13 @@ class DecoderSteps:
             ]
             return Shown(contents, frozenset(singles))
 
-        return Joining(show, whole_runs, DecoderSteps(InOrder(rest[1:])))
+        return Joining(show, whole_runs, DecoderSteps(InOrder(DECODERS.member, rest[1:])))
 
 
-_READ: dict[str, Callable[[dict[str, Any]], Step]] = {
-    **{
-        one.kind: one.read
-        for one in (ByteLevel, ByteFallback, Fuse, Strip, WordPiece, EndOfWord, Ctc)
-    },
-    "Replace": Replace.read,
-    "Sequence": InOrder.read,
-}
-_BY_PLACE = (Replace, Strip, Metaspace, WordPiece, EndOfWord)
-
-
-def _step_of(given: Any) -> Step:
-    kind = given.get("type") if isinstance(given, dict) else None
-    if not isinstance(given, dict) or not isinstance(kind, str):
-        _refuse(f"the decoder is {str(given)[:40]}")
-    if kind == "Metaspace":
-        step: Step = _metaspace_of(given)
-        older = {"add_prefix_space", "str_rep"}
-    elif kind in _READ:
-        step, older = _READ[kind](given), set()
-    else:
-        _refuse(f"the decoder is {kind[:40]}")
-    if unknown := sorted(given.keys() - step.described().keys() - older):
-        _refuse(f"the decoder {kind} has the part {str(unknown[0])[:40]!r}")
-    if isinstance(step, Strip) and (len(step.content) != 1 or min(step.start, step.stop) < 0):
-        _refuse("the decoder Strip takes no single character, or less than none")
-    return step
-
-
-def _metaspace_of(given: dict[str, Any]) -> Metaspace:
-    """With what older files say instead of ``prepend_scheme``."""
-    step = Metaspace.read(given)
-    if len(step.replacement) != 1:
-        _refuse("the decoder Metaspace replaces no single character")
-    if step.prepend_scheme not in ("always", "first", "never"):
-        _refuse(f"the decoder Metaspace has the prepend_scheme {shown(step.prepend_scheme)}")
-    if given.get("add_prefix_space", True) is not True and step.prepend_scheme != "never":
-        _refuse("the decoder Metaspace has add_prefix_space and prepend_scheme at odds")
-    return step
-
-
-def _leaves(step: Step) -> list[Step]:
-    if isinstance(step, InOrder):
-        return [leaf for inner in step.decoders for leaf in _leaves(inner)]
-    return [step]
+def _applied(steps: Iterable[DecoderStep], tokens: list[str]) -> list[str]:
+    for step in steps:
+        tokens = step.applied(tokens)
+    return tokens
 
 
 def _bytes_of_printable(token: str) -> bytes:
@@ -455,16 +392,6 @@ def _refuse_misread(source: str) -> None:
         same = not pattern.drops_gaps and pattern.regex_for_export == source
         usable = same and pattern.automaton is not None
     except InvalidPattern as refused:
-        _refuse(f"the decoder Replace has a regex that cannot be used: {refused.happened}")
+        raise Unfit(f"has a regex that cannot be used: {refused.happened}") from refused
     if not usable:
-        _refuse(
-            f"the decoder Replace has the regex {source[:80]!r}, which engines may read differently"
-        )
-
-
-def _refuse(happened: str) -> NoReturn:
-    raise InvalidTokenizer(
-        happened,
-        f"accepted: null, {', '.join(_READ)} and Metaspace, as tokenizers 0.23 writes them",
-        "export the tokenizer again from where it came",
-    )
+        raise Unfit(f"has the regex {source[:80]!r}, which engines may read differently")

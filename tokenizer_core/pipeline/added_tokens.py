@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 import regex
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.errors import InvalidTokenizer
-from bpeline.tokenizer_core.text import Text
-from bpeline.tokenizer_core.vocabulary.special_tokens import SpecialTokenMatcher
-from bpeline.tokenizer_core.vocabulary.token_table import MAX_ID
-from bpeline.tokenizer_core.vocabulary.vocab_rules import shown
+from bpeline.tokenizer_core import records
+from bpeline.tokenizer_core.errors import InvalidTokenizer, WrongKind
+from bpeline.tokenizer_core.text import Text, utf8_of
+from bpeline.tokenizer_core.vocabulary import MAX_ID, SpecialTokenMatcher, shown
 
 _WORD = regex.compile(r"\w")
 _LONGEST_CHARACTER = 4  # bytes
@@ -72,22 +71,17 @@ class AddedToken:
         Raises:
             InvalidTokenizer: a part is missing or of another type, or the content is empty.
         """
-        if not isinstance(given, dict):
-            _refuse(f"an added token is {str(given)[:40]!r}")
-        content, id_ = given.get("content"), given.get("id")
-        if not isinstance(content, str) or not content:
-            _refuse(f"an added token has the content {str(content)[:40]!r}")
-        if any("\ud800" <= character <= "\udfff" for character in content):
+        content = given.get("content") if isinstance(given, dict) else None
+        if isinstance(content, str) and utf8_of(content).decode() != content:
             _refuse(f"the added token {shown(content)} contains a lone surrogate")
-        if type(id_) is not int or not 0 <= id_ <= MAX_ID:
-            _refuse(f"the added token {shown(content)} has the id {str(id_)[:40]}")
-        names = {field.name for field in fields(cls)}
-        if unknown := sorted(given.keys() - names):
-            _refuse(f"the added token {shown(content)} has the flag {unknown[0][:40]!r}")
-        for name in sorted(names - {"id", "content"}):
-            if not isinstance(given.get(name), bool):
-                _refuse(f"the added token {shown(content)} has no flag {name!r}")
-        return cls(**given)
+        what = "an added token" if content is None else f"the added token {shown(content)}"
+        try:
+            token = records.read(cls, given, what, complete=True)
+        except WrongKind as wrong:
+            _refuse(wrong.happened)
+        if not token.content or not 0 <= token.id <= MAX_ID:
+            _refuse(f"{what} has the id {str(token.id)[:40]}, or no text")
+        return token
 
 
 class AddedTokenMatcher:

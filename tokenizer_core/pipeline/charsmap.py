@@ -1,4 +1,7 @@
-"""SentencePiece's normalization: its map of characters, and the white space around it."""
+"""SentencePiece's normalization: its map of characters, and the white space around it.
+
+`tokenizers` reads the map in one way (Precompiled), SentencePiece itself in another.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,7 @@ import base64
 import binascii
 import functools
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, ClassVar, NoReturn
 
@@ -15,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.errors import InvalidTokenizer
-from bpeline.tokenizer_core.normalization.unicode_tables import (
+from bpeline.tokenizer_core.pipeline.stages import NormalizerStep
+from bpeline.tokenizer_core.pipeline.unicode_tables import (
     controls,
     inside_set,
     joined,
@@ -36,39 +39,35 @@ _LONGEST_REMEMBERED = 32  # characters
 
 
 @dataclass(frozen=True)
-class Precompiled:
+class Precompiled(NormalizerStep):
     """The rules of a charsmap, by `tokenizers`' reading of them.
 
     A grapheme cluster of fewer than 6 bytes is replaced as a whole when any key begins it, by what
     stands for the shortest such key; else each character of a cluster is replaced so by itself.
 
     Attributes:
-        charsmap: the base64 text of a tokenizer.json.
+        precompiled_charsmap: in base64.
 
     Raises:
         InvalidTokenizer: malformed, or of a size that no real one has.
     """
 
-    charsmap: str
-    name: ClassVar[str] = "Precompiled"
-    local: ClassVar[bool] = True
+    kind = "Precompiled"
+    precompiled_charsmap: str
 
     def __post_init__(self) -> None:
         _ = self._rules
 
     def __getstate__(self) -> dict[str, str]:
-        return {"charsmap": self.charsmap}
+        return {"precompiled_charsmap": self.precompiled_charsmap}
 
     @property
     def growth(self) -> float:
         return self._rules.longest
 
-    def described(self) -> dict[str, Any]:
-        return {"type": "Precompiled", "precompiled_charsmap": self.charsmap}
-
     @cached_property
     def _rules(self) -> _Rules:
-        return _rules(self.charsmap)
+        return _rules(self.precompiled_charsmap)
 
     def text(self, text: str) -> str:
         rules = self._rules
@@ -275,8 +274,8 @@ _LABEL_BITS = np.uint32(1 << 31 | 0xFF)
 
 
 @dataclass(frozen=True)
-class SentencePieceText:
-    """A step of a `Normalizer`.
+class SentencePieceText(NormalizerStep):
+    """What SentencePiece does with a text by itself; no step of `tokenizers`.
 
     Attributes:
         charsmap: the rules, in base64; "" for none.
@@ -297,7 +296,7 @@ class SentencePieceText:
     escape_whitespaces: bool = True
     space_is_suffix: bool = False
     user_defined: tuple[str, ...] = ()
-    name: ClassVar[str] = "SentencePiece"
+    kind = "SentencePiece"
     local: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -313,28 +312,6 @@ class SentencePieceText:
     def growth(self) -> float:
         """How many times as many characters a text may have after the step."""
         return max(2, *map(len, self._rules.values()), 2)
-
-    def described(self) -> dict[str, Any]:
-        """The value as JSON, which `of_description` reads."""
-        return {"type": self.name, **asdict(self), "user_defined": list(self.user_defined)}
-
-    @classmethod
-    def of_description(cls, part: Mapping[str, Any]) -> SentencePieceText:
-        """The value that was described.
-
-        Raises:
-            InvalidTokenizer: a part is missing, unknown or of another type.
-        """
-        given = {key: value for key, value in part.items() if key != "type"}
-        listed = given.get("user_defined")
-        if isinstance(listed, list) and all(isinstance(one, str) for one in listed):
-            given["user_defined"] = tuple(listed)
-        known = {field.name: field for field in fields(cls)}
-        if given.keys() != known.keys() or any(
-            type(given[key]) is not type(field.default) for key, field in known.items()
-        ):
-            _refuse_map(f"is described as {str(part)[:80]}")
-        return cls(**given)
 
     def text(self, text: str) -> str:
         """``text`` as SentencePiece sees it: the same string where nothing changes."""

@@ -16,23 +16,20 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.digests import canonical_json, digest_of_bytes
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
+from bpeline.tokenizer_core.pipeline import AddedToken, Pipeline
 from bpeline.tokenizer_core.splitting import SplitPattern
-from bpeline.tokenizer_core.vocabulary.added_tokens import AddedToken
-from bpeline.tokenizer_core.vocabulary.numbering import to_printable
-from bpeline.tokenizer_core.vocabulary.pipeline import Pipeline
-from bpeline.tokenizer_core.vocabulary.token_table import (
+from bpeline.tokenizer_core.vocabulary import (
+    CheckedVocab,
     Merge,
     MergeIds,
     MergeList,
     TokenIds,
     TokenTable,
-)
-from bpeline.tokenizer_core.vocabulary.vocab_rules import (
-    CheckedVocab,
     check_table,
     check_tokens,
     check_vocab,
     merge_ids,
+    to_printable,
 )
 
 Sentences = Literal["none", "lines", "punkt"]
