@@ -95,7 +95,7 @@ ROOMS = {
         f"{CORE}/vocabulary",
         f"{CORE}/pipeline",
         f"{CORE}/tokenizer_spec.py",
-    ),  # fmt: skip
+    ),
     "merging and training": (f"{CORE}/merging", f"{CORE}/training"),
     "formats": (f"{CORE}/formats",),
     "registry": ("registry",),

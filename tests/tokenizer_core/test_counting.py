@@ -26,7 +26,13 @@ from bpeline.tokenizer_core.corpus import (
     sources_of,
 )
 from bpeline.tokenizer_core.corpus.sources import Source
-from bpeline.tokenizer_core.counting import FilesCounted, TextsCounted, count_corpus, count_texts
+from bpeline.tokenizer_core.counting import (
+    FilesCounted,
+    TextsCounted,
+    count_corpus,
+    count_texts,
+    work_queue,
+)
 from bpeline.tokenizer_core.counting.count_corpus import count_words
 from bpeline.tokenizer_core.errors import (
     EmptyCorpus,
@@ -434,7 +440,7 @@ def test_small_files_take_no_more_threads_than_pay(
             started.append(workers)
             super().__init__(workers, **options)
 
-    monkeypatch.setattr(count_corpus, "ThreadPoolExecutor", Counted)
+    monkeypatch.setattr(work_queue, "ThreadPoolExecutor", Counted)
     count_words(tmp_path, pattern, workers=4, chunk_bytes=1_000)
     assert started == [expected + 1]  # and the one that loads kernels, if any
 

@@ -26,7 +26,7 @@ from bpeline import (
     train_from_iterator,
 )
 from bpeline.tokenizer_core.corpus import Source
-from bpeline.tokenizer_core.counting import text_streams
+from bpeline.tokenizer_core.counting import work_queue
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, InvalidUtf8, MissingSource
 
 WORDS = ["low", " lower", "newest\n", " naïve", " 中文", "<|end|>", " ", "don't", "3.14", "é", "é"]
@@ -134,7 +134,7 @@ class InterruptedAtTheSecond(ThreadPoolExecutor):
 
 
 def test_workers_end_when_starting_them_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_streams, "ThreadPoolExecutor", InterruptedAtTheSecond)
+    monkeypatch.setattr(work_queue, "ThreadPoolExecutor", InterruptedAtTheSecond)
     with pytest.raises(KeyboardInterrupt):
         count_texts(["low lower"], workers=2)
 

@@ -7,11 +7,9 @@ import shlex
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +18,7 @@ from bpeline.tokenizer_core import checks, corpus
 from bpeline.tokenizer_core.corpus import AnyPath
 from bpeline.tokenizer_core.counting.document_stream import (
     Duplicates,
+    FileDocuments,
     digest_documents,
     find_copies,
 )
@@ -31,6 +30,7 @@ from bpeline.tokenizer_core.counting.text_streams import (
 )
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.counting.word_tables import WordParts, load_kernels_of_rows
+from bpeline.tokenizer_core.counting.work_queue import WorkQueue
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, MissingSource
 from bpeline.tokenizer_core.kernels.compiling.compilation import compile_declared, entry_kernels
 from bpeline.tokenizer_core.kernels.memory.pages import Reused
@@ -40,7 +40,6 @@ from bpeline.tokenizer_core.splitting import (
     MASK_KERNELS,
     SplitPattern,
     Splitter,
-    abandon_matching,
 )
 
 # Read, checked, marked and counted while it is still in the last cache that cores share.
@@ -50,11 +49,8 @@ _CHUNK_BYTES = 4 << 20
 _CHUNKS_FOR_ONE = 1.5
 _SMALL = 1 << 15  # bytes of files, in the mean
 _PIECES = 4  # of a chunk at the end
-_LARGE = 32 << 20  # bytes that take longer than giving back the compiler's memory
 _LONGEST_PATH = 4096  # characters
 _REPORT_SECONDS = 0.1
-
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,16 +156,7 @@ def count_words(
     progress = _FilesProgress(on_progress, sum(file.size for file in files) * (1 + deduplicate))
     copies = None
     if deduplicate:
-        with ThreadPoolExecutor(workers, thread_name_prefix="digest") as threads:
-            digest = partial(
-                digest_documents, reading=reading, chunk_bytes=chunk_bytes, on_chunk=progress.add
-            )
-            try:
-                documents = progress.results([threads.submit(digest, file) for file in files])
-            except BaseException:
-                threads.shutdown(wait=False, cancel_futures=True)
-                raise
-        copies = find_copies([*zip((file.path for file in files), documents, strict=True)])
+        copies = find_copies(_digested(files, reading, chunk_bytes, workers, progress))
     counting = _FilesCounting(files, reading, chunk_bytes, copies, progress)
     counts = counting.words(workers)
     progress.finish()
@@ -292,10 +279,6 @@ def _stretches(pieces: Iterable[corpus.Work]) -> tuple[list[tuple[int, corpus.Wo
     return numbered, lengths
 
 
-class _Abandoned(Exception):
-    """Nobody waits any more for what a worker does."""
-
-
 class _FilesProgress:
     """Adds up what worker threads have read, and tells it in the thread that waits for them."""
 
@@ -305,43 +288,21 @@ class _FilesProgress:
         self._on_progress, self._total = on_progress, total_bytes
         self._done = self._told = 0
         self._told_at = time.monotonic()
-        self._abandoned = False
         self._adding = threading.Lock()
 
     def add(self, size: int) -> None:
-        """Bytes on disk that a worker has done.
-
-        Raises:
-            _Abandoned: no more are wanted.
-        """
+        """Bytes on disk that a worker has done."""
         with self._adding:
             self._done += size
-        if self._abandoned:
-            raise _Abandoned
 
-    def results(self, futures: Iterable[Future[Result]]) -> list[Result]:
-        """What workers give, or the first error in their order; meanwhile progress is told.
-
-        Raises:
-            BaseException: what the listener raises, or an interruption: workers end at their next
-                `add` then.
-        """
-        try:
-            return [self._awaited(future) for future in futures]
-        except BaseException:
-            self._abandoned = True
-            raise
+    def queue(self) -> WorkQueue:
+        """A queue of work that tells of this progress."""
+        return WorkQueue(None if self._on_progress is None else self._tell)
 
     def finish(self) -> None:
         """Tell that all is done."""
         if self._on_progress is not None:
             self._on_progress(FilesCounted(self._total, self._total))
-
-    def _awaited(self, future: Future[Result]) -> Result:
-        if self._on_progress is not None:
-            while wait([future], _REPORT_SECONDS).not_done:
-                self._tell()
-        return future.result()
 
     def _tell(self) -> None:
         assert self._on_progress is not None
@@ -349,6 +310,33 @@ class _FilesProgress:
         if done > self._told and now - self._told_at >= _REPORT_SECONDS:
             self._told, self._told_at = done, now
             self._on_progress(FilesCounted(done, self._total))
+
+
+def _digested(
+    files: Sequence[corpus.SourceFile],
+    reading: corpus.Reading,
+    chunk_bytes: int,
+    workers: int,
+    progress: _FilesProgress,
+) -> list[tuple[str, FileDocuments]]:
+    """The documents of files by their digests."""
+    queue = progress.queue()
+    found: dict[int, FileDocuments] = {}
+
+    def digest(number: int, file: corpus.SourceFile) -> None:
+        def heard(size: int) -> None:
+            progress.add(size)
+            if not queue.wanted(number):
+                raise _Unwanted
+
+        found[number] = digest_documents(file, reading, chunk_bytes, on_chunk=heard)
+
+    queue.run(files, lambda: digest, workers)
+    return [(file.path, found[number]) for number, file in enumerate(files)]
+
+
+class _Unwanted(Exception):
+    """Another file has failed."""
 
 
 class _FilesCounting:
@@ -387,10 +375,7 @@ class _FilesCounting:
         )
         self._lengths = np.array(lengths, np.int64)
         self._byte_bits = 62 - len(lengths).bit_length()
-        self._next = 0
-        self._failed = len(self._work)  # the first piece with an error
-        self._errors: dict[int, Exception] = {}
-        self._handing_out = threading.Lock()
+        self._queue = progress.queue()
         self._reading_small = threading.Lock()
 
     def words(self, workers: int) -> WordCounts:
@@ -401,47 +386,28 @@ class _FilesCounting:
                 workers = 1
             if workers > 1 and self._copies is None:  # which are known by their whole chunk
                 self._work = _with_small_last(self._work, self._chunk_bytes, workers)
-                self._failed = len(self._work)
         words = words_of(self._size, workers)
-        with ThreadPoolExecutor(workers + 1, thread_name_prefix="count") as threads:
-            try:
-                shares = [threads.submit(self._count_share, words) for _ in range(workers)]
-                loading = []
-                if self._size >= min(self._chunk_bytes, _LARGE):
-                    loading.append(threads.submit(self._load_what_follows))
-                self._progress.results(shares)
-                self._progress.results(loading)
-            except BaseException:  # of the listener, or interrupted
-                self._fail(0)
-                abandon_matching()
-                raise
-        if self._errors:
-            raise self._errors[min(self._errors)]
+        self._queue.run(
+            self._work,
+            lambda: self._counter(words),
+            workers,
+            load_kernels_of_rows if self._size >= self._chunk_bytes else None,
+        )
         moved = self._bytes_of_corpus if len(self._lengths) > 1 else None
         return words.rows(self._reading.pattern, moved, workers)
 
-    def _load_what_follows(self) -> None:
-        """Load the kernels that are called when all is counted, while it is counted.
-
-        Not by the thread that may be interrupted: a second time, while it unwinds, it would keep
-        the compiler's lock for ever, and those that count would wait for it.
-        """
-        if self._size >= self._chunk_bytes:
-            load_kernels_of_rows()
-
-    def _count_share(self, words: WordParts) -> None:
-        """What one worker does: count one piece of work after the other."""
+    def _counter(self, words: WordParts) -> Callable[[int, tuple[int, corpus.Work]], None]:
+        """What one thread does with each piece of work."""
         memory, counter = Reused(), TextCounter(self._splitter, words)
-        while (number := self._take()) is not None:
-            stretch, work = self._work[number]
-            try:
-                if isinstance(work, corpus.ChunkGroup):
-                    self._count_group(number, stretch, work, counter, memory)
-                else:
-                    self._count_together(stretch, work, counter, memory)
-            except Exception as error:
-                self._errors[number] = error
-                self._fail(number)
+
+        def count(number: int, piece: tuple[int, corpus.Work]) -> None:
+            stretch, work = piece
+            if isinstance(work, corpus.ChunkGroup):
+                self._count_group(number, stretch, work, counter, memory)
+            else:
+                self._count_together(stretch, work, counter, memory)
+
+        return count
 
     def _count_group(
         self,
@@ -462,7 +428,7 @@ class _FilesCounting:
             memory=memory,
         )
         for chunk, text in chunks:
-            if number >= self._failed:
+            if not self._queue.wanted(number):
                 return
             documents, _ = corpus.documents_between(text, reading.special_bytes)
             if self._copies is not None:
@@ -487,19 +453,6 @@ class _FilesCounting:
         origin = stretch << self._byte_bits
         counter.count(small.text, documents, anchors, origin, origin + small.spent)
         self._progress.add(small.spent)
-
-    def _take(self) -> int | None:
-        """The number of the next piece; None when there is no more, or no more is wanted."""
-        with self._handing_out:
-            if self._next >= self._failed:
-                return None
-            self._next += 1
-            return self._next - 1
-
-    def _fail(self, number: int) -> None:
-        """End the work, but for pieces before this one: the first error is the one to tell."""
-        with self._handing_out:
-            self._failed = min(self._failed, number)
 
     def _bytes_of_corpus(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Positions as bytes of all files one after the other, in the same order."""

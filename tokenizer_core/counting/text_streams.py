@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import queue
-import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal
@@ -17,6 +14,7 @@ from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.corpus import Reading, TextBatch, batches_of, documents_between
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.counting.word_tables import WordParts, empty_entries
+from bpeline.tokenizer_core.counting.work_queue import WorkQueue
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
 from bpeline.tokenizer_core.kernels.counting.word_table import (
     ALL_COUNTED,
@@ -30,7 +28,7 @@ from bpeline.tokenizer_core.kernels.counting.word_table import (
 from bpeline.tokenizer_core.kernels.memory.pages import in_lines
 from bpeline.tokenizer_core.kernels.tables.word_queue import QUEUE_BYTES
 from bpeline.tokenizer_core.machine import thread_count
-from bpeline.tokenizer_core.splitting import SplitPattern, Splitter, abandon_matching
+from bpeline.tokenizer_core.splitting import SplitPattern, Splitter
 from bpeline.tokenizer_core.text import Text
 
 TABLE_BYTES = 256 << 20
@@ -43,7 +41,6 @@ _BYTES_PER_WORD = 16  # of text for each distinct word, as a first guess
 _LINE = 8  # int64 of a cache line
 _SMALLEST_BOUND = 1 << 21  # entries for twice the words that front and queue can hold
 
-_WAITING = 2  # batches for each worker that may wait for it
 _GUESSED_BYTES = 64 << 20  # of text: how much will come is not known
 
 
@@ -211,7 +208,27 @@ def count_texts(
         text_form=text_form,
     )
     workers = thread_count(workers, "workers")
-    counts = _TextsCounting(reading).words(batches_of(texts, reading), workers, on_progress)
+    splitter, words = Splitter(reading.pattern), words_of(_GUESSED_BYTES, workers)
+
+    def batches() -> Iterator[TextBatch]:
+        for batch in batches_of(texts, reading):
+            yield batch
+            if on_progress is not None:
+                on_progress(TextsCounted(batch.texts, batch.begin + batch.size))
+
+    def start() -> Callable[[int, TextBatch], None]:
+        counter = TextCounter(splitter, words)
+
+        def count(_: int, batch: TextBatch) -> None:
+            text = batch.read(reading)
+            documents, _specials = documents_between(text, reading.special_bytes)
+            end = batch.begin + batch.size
+            counter.count(text.text, documents, text.anchors, batch.begin, end)
+
+        return count
+
+    WorkQueue().run(batches(), start, workers)
+    counts = words.rows(reading.pattern, threads=workers)
     if not len(counts):
         raise EmptyCorpus(
             "the texts hold no words",
@@ -219,69 +236,3 @@ def count_texts(
             "look at the first of them; an iterator that was used up gives none",
         )
     return counts
-
-
-class _TextsCounting:
-    """Batches being counted: those that wait, and the words of all workers."""
-
-    def __init__(self, reading: Reading) -> None:
-        self._reading = reading
-        self._splitter = Splitter(reading.pattern)
-        self._failed = threading.Event()
-
-    def words(
-        self,
-        batches: Iterator[TextBatch],
-        workers: int,
-        on_progress: Callable[[TextsCounted], None] | None,
-    ) -> WordCounts:
-        """The words of all batches, counted by so many threads."""
-        waiting: queue.Queue[TextBatch | None] = queue.Queue(_WAITING * workers)
-        words = words_of(_GUESSED_BYTES, workers)
-        with ThreadPoolExecutor(workers, thread_name_prefix="count") as threads:
-            try:  # from here on: workers wait for batches until they get the end
-                counting = [threads.submit(self._count, waiting, words) for _ in range(workers)]
-                for batch in batches:
-                    if not self._hand_over(batch, waiting):
-                        break
-                    if on_progress is not None:
-                        on_progress(TextsCounted(batch.texts, batch.begin + batch.size))
-                for _ in counting:
-                    self._hand_over(None, waiting)
-                for one in counting:
-                    one.result()
-            except BaseException:  # of the iterable, the listener or a worker, or interrupted
-                self._failed.set()
-                abandon_matching()
-                raise
-        return words.rows(self._reading.pattern, threads=workers)
-
-    def _hand_over(self, batch: TextBatch | None, waiting: queue.Queue[TextBatch | None]) -> bool:
-        """Put a batch where workers take them; False where one of these has failed."""
-        while not self._failed.is_set():
-            try:
-                waiting.put(batch, timeout=0.1)
-            except queue.Full:
-                continue
-            return True
-        return False
-
-    def _count(self, waiting: queue.Queue[TextBatch | None], words: WordParts) -> None:
-        """What a worker does until there is no more."""
-        special_bytes = self._reading.special_bytes
-        counter = TextCounter(self._splitter, words)
-        try:
-            while not self._failed.is_set():
-                try:
-                    batch = waiting.get(timeout=0.1)
-                except queue.Empty:
-                    continue
-                if batch is None:
-                    break
-                text = batch.read(self._reading)
-                documents, _ = documents_between(text, special_bytes)
-                end = batch.begin + batch.size
-                counter.count(text.text, documents, text.anchors, batch.begin, end)
-        except BaseException:
-            self._failed.set()
-            raise
