@@ -33,6 +33,17 @@ def report(tokenizer: Tokenizer, documents: list[bytes]) -> CompressionReport:
     return evaluate(tokenizer, documents)
 
 
+def test_words_that_ignore_merges_are_measured_as_they_are_encoded() -> None:
+    vocab = {id_: bytes([id_]) for id_ in range(256)} | {256: b" abcdefghijklmnop"}
+    tokenizer = Tokenizer(vocab, [], ignore_merges=True)
+    document = b" abcdefghijklmnop and the other words" * 5
+    report = evaluate(tokenizer, [document])
+    tokens = len(tokenizer.encode(document.decode()))
+    assert report.tokens == tokens == len(document) - 5 * 16
+    assert report.curve == ((257, len(document) / tokens),)
+    assert report.unreachable_tokens == 0
+
+
 def test_figures_follow_their_formulas(
     report: CompressionReport, tokenizer: Tokenizer, documents: list[bytes]
 ) -> None:
