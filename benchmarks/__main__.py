@@ -28,7 +28,7 @@ def main() -> None:
     elif options.what == "limits":
         limits.measure(options.file)
     elif options.what == "zoo":
-        if wrong := zoo.measure(options.folder, options.texts):
+        if wrong := zoo.measure(options.folder, options.texts, options.output):
             raise SystemExit(f"{wrong} read wrongly")
     else:
         _measure(options)
@@ -61,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     files = what.add_parser("zoo", help="tokenizer files, read by us and by their own libraries")
     files.add_argument("folder", type=Path)
     files.add_argument("--texts", type=Path, nargs="+", default=(), help="UTF-8 text to encode too")
+    files.add_argument("--output", type=Path, default=RESULTS, help="where results are kept")
     for measurement in MEASUREMENTS.values():
         about = measurement.about.replace("%", "%%")
         one = what.add_parser(measurement.name, help=about)

@@ -6,12 +6,14 @@ docs/scaling.md growing texts and many words; only what stands between two marke
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from benchmarks import zoo
 from benchmarks.charts import bars, curves, speeds
 from benchmarks.encoders import ENCODERS
 from benchmarks.measurement import OURS, Contestant
@@ -78,6 +80,8 @@ def write() -> None:
             parts.append(written(found))
     _replace(ROOT / "docs/benchmarks.md", "measured", "\n\n".join([*parts, _wrapped(_REPRODUCE)]))
     _replace(ROOT / "README.md", "benchmarks", headlines(results, encoding))
+    if (found := RESULTS / "zoo.json").exists():
+        _replace(ROOT / "docs/interop.md", "zoo", zoo_block(json.loads(found.read_text("utf-8"))))
     for result in newest("combining"):
         content = f"{combining_table(result)}\n\n{_wrapped(f'One round, {_company(result)}.')}"
         _replace(ROOT / "docs/scaling.md", "combining", content)
@@ -137,6 +141,13 @@ def headlines(results: Sequence[Mapping[str, Any]], encoding: Sequence[Mapping[s
         )
     )
     return "\n\n".join(parts)
+
+
+def zoo_block(found: Mapping[str, Any]) -> str:
+    """What became of each tokenizer file, and beside which releases of its libraries."""
+    rows = [zoo.Outcome(**one).row() for one in found["files"]]
+    libraries = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
+    return f"{table_of(zoo.HEADINGS, rows)}\n\n{_wrapped(found['date'] + ', ' + libraries + '.')}"
 
 
 def replaced(page: str, content: str, mark: str = "benchmarks") -> str:

@@ -9,21 +9,24 @@ import hashlib
 import json
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.corpora import documents
+from benchmarks.results import machine
 from benchmarks.tables import table_of
 from bpeline.tokenizer_core.errors import BpelineError
 
 if TYPE_CHECKING:
     from bpeline import Tokenizer
 
-HEADINGS = ("file", "outcome", "texts", "split pattern, or why")
+HEADINGS = ("file", "encoded by", "outcome", "texts", "split pattern, or why")
 _ENDINGS = (".json", ".tiktoken", ".model", ".gguf")
 _NOT_TOKENIZERS = ("tokenizer_config.json", "special_tokens_map.json", "config.json", "vocab.json")
+_LIBRARIES = ("tokenizers", "tiktoken", "sentencepiece")
 _REASON = 300  # characters
 _DOCUMENTS, _MADE, _ADDED = 300, 1_500, 60  # texts of each kind
 # What libraries are known to read differently, or might: joined at random.
@@ -81,22 +84,31 @@ class Outcome:
     """What became of a file: ``equal``, ``WRONG``, ``refused`` or ``not compared``; and why."""
 
     file: str
+    algorithm: str
     outcome: str
     texts: int
     why: str
 
     def row(self) -> tuple[str, ...]:
-        return self.file, self.outcome, str(self.texts or ""), self.why
+        return self.file, self.algorithm, self.outcome, str(self.texts or ""), self.why
 
 
-def measure(folder: Path, texts: Sequence[Path] = ()) -> int:
+def measure(folder: Path, texts: Sequence[Path] = (), output: Path | None = None) -> int:
     """Print the table of a folder; the number of files that are read wrongly.
 
     Args:
         texts: files whose documents are encoded, besides the texts made here.
+        output: a folder that keeps what was found, for the pages.
     """
     outcomes = [outcome_of(path, folder, texts) for path in tokenizers_below(folder)]
     print("\n".join(table_of(HEADINGS, [one.row() for one in outcomes]).lines()))
+    if output is not None:
+        found = {
+            "date": datetime.now(UTC).date().isoformat(),
+            "versions": machine(_LIBRARIES)["versions"],
+            "files": [asdict(one) for one in outcomes],
+        }
+        (output / "zoo.json").write_text(json.dumps(found, ensure_ascii=False, indent=1) + "\n")
     kinds = [one.outcome for one in outcomes]
     print("; ".join(f"{kind}: {kinds.count(kind)}" for kind in sorted(set(kinds))))
     return kinds.count("WRONG")
@@ -122,17 +134,17 @@ def outcome_of(path: Path, folder: Path, texts: Sequence[Path] = ()) -> Outcome:
         ours = Tokenizer.load(path)
     except BpelineError as refusal:
         reason = str(refusal).splitlines()[0].removeprefix(str(path)).strip()
-        return Outcome(name, "refused", 0, reason[:_REASON])
-    pattern = ours.pattern.title
+        return Outcome(name, "–", "refused", 0, reason[:_REASON])
+    pattern, algorithm = ours.pattern.title, ours.algorithm.name
     original = original_of(path)
     if original is None:
-        return Outcome(name, "not compared", 0, pattern)
+        return Outcome(name, algorithm, "not compared", 0, pattern)
     compared = 0
     for text in _texts(original.added, texts):
         if wrong := _difference(ours, original, text):
-            return Outcome(name, "WRONG", compared, wrong)
+            return Outcome(name, algorithm, "WRONG", compared, wrong)
         compared += 1
-    return Outcome(name, "equal", compared, pattern[:_REASON])
+    return Outcome(name, algorithm, "equal", compared, pattern[:_REASON])
 
 
 def _difference(ours: Tokenizer, original: Original, text: str) -> str:

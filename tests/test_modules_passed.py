@@ -44,13 +44,16 @@ _, again = passed(lambda: tokenizer.encode("hello world <|end|>"))
 tokenizer = Tokenizer.of_spec(tokenizer.spec)
 _, special = passed(lambda: tokenizer.encode("hello <|end|>", allowed_special="all"))
 tokenizer = Tokenizer.of_spec(tokenizer.spec)
+tokenizer.save(path.with_name("tokenizer.json"), "hf")
+Tokenizer.load(path.with_name("tokenizer.json"))  # imports what it needs
+_, loading = passed(lambda: Tokenizer.load(path.with_name("tokenizer.json")))
 _, long = passed(lambda: tokenizer.encode("hello world " * 10_000, allowed_special="all"))
 for name, modules in zip(
     (
         "count_words", "train_bpe", "encode", "encode, again", "encode, special tokens",
-        "encode, long text",
+        "encode, long text", "load",
     ),
-    (counting, training, short, again, special, long),
+    (counting, training, short, again, special, long, loading),
 ):
     print(name, *modules, sep=";")
 """
@@ -65,6 +68,9 @@ MOST = {
     "encode, again": 3,  # one of them takes the UTF-8 of a string
     "encode, special tokens": 9,
     "encode, long text": 9,
+    # A tokenizer.json: eight of them are the parts of the file, three the vocab as a table, seven
+    # make the encoder.
+    "load": 27,
 }
 
 
