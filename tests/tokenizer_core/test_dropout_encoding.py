@@ -23,8 +23,8 @@ from bpeline.tokenizer_core.derived import DropoutEncoding
 from bpeline.tokenizer_core.encoding.merge_encoding import merge_table
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.kernels.encoding.encode_word import (
-    DROPOUT_SCRATCH,
     MOST_DROPPED,
+    WAITING_SCRATCH,
     merge_with_dropout,
 )
 from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
@@ -91,7 +91,7 @@ def test_the_kernel_is_the_reference_word_by_word(dropout: float, seed: int) -> 
         np.arange(256, dtype=np.uint32),
         table,
         HASH_KEY,
-        np.empty(DROPOUT_SCRATCH * 90 // 8 + 1, np.uint64),
+        np.empty(WAITING_SCRATCH * 90 // 8 + 1, np.uint64),
         found,
         ends,
     )

@@ -19,13 +19,12 @@ from bpeline.tokenizer_core.encoding.merge_encoding import (
 )
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.kernels.encoding.encode_word import (
-    DROPOUT_SCRATCH,
     MOST_DROPPED,
+    WAITING_SCRATCH,
     merge_with_dropout,
 )
 from bpeline.tokenizer_core.kernels.encoding.superword_merges import (
     DONE,
-    LONGEST_RUN,
     SEAM_WORDS,
     SUPERWORD_PROGRESS,
     find_layers,
@@ -39,6 +38,7 @@ from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer_spec import ByteBpe, TokenizerSpec
 
 _LEAST_OF_WORDS = 4  # at least one in so many merges is one of words
+_SCRATCH = 1 << 10  # uint64, for some hundred tokens that are merged at once
 _BITS_PER_NEIGHBOUR = 32  # one in so many bits is set, at most
 
 
@@ -117,30 +117,10 @@ class SuperwordEncoder(BytePairEncoder):
         ids, ends = layers.words.encode_marked(text, pieces, spans, behind)
         state = np.zeros(1, SUPERWORD_PROGRESS)
         state["position"] = -1
-        room, values = np.empty(0, np.uint32), np.empty(LONGEST_RUN, np.uint64)
-        with self._workspace() as workspace:
-            while (
-                merge_superwords(
-                    text.data,
-                    marks,
-                    spans,
-                    behind,
-                    layers.lengths,
-                    layers.neighbours,
-                    layers.merges,
-                    HASH_KEY,
-                    workspace.fields,
-                    room,
-                    values,
-                    ids,
-                    ends,
-                    state,
-                )
-                != DONE
-            ):
-                needed = int(state["needed"][0])
-                workspace.grow_scratch(needed)
-                room = np.empty(2 * needed, np.uint32)
+        scratch = np.empty(_SCRATCH, np.uint64)
+        merging = text.data, marks, spans, behind, layers.lengths, layers.neighbours, layers.merges
+        while merge_superwords(*merging, HASH_KEY, scratch, ids, ends, state) != DONE:
+            scratch = np.empty(2 * int(state["needed"][0]), np.uint64)
         return ids[: ends[-1] if len(ends) else 0], ends
 
 
@@ -261,7 +241,7 @@ class DropoutEncoder:
             self._byte_ids,
             self._merges,
             HASH_KEY,
-            np.empty(DROPOUT_SCRATCH * longest // 8 + 1, np.uint64),
+            np.empty(WAITING_SCRATCH * longest // 8 + 1, np.uint64),
             ids,
             ends,
         )

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.kernels.encoding.encode_text import encode_span
 from bpeline.tokenizer_core.kernels.encoding.encode_word import (
-    LONG_SCRATCH,
-    SHORT_SCRATCH,
-    SHORT_WORD,
+    LEAST_MERGE_SCRATCH,
+    MERGE_SCRATCH,
 )
 from bpeline.tokenizer_core.kernels.encoding.short_texts import SHORT
 from bpeline.tokenizer_core.kernels.encoding.word_cache import (
@@ -55,7 +54,7 @@ def scratch_for(longest: int) -> NDArray[np.uint64]:
 
 
 def _merging_scratch(longest: int) -> int:
-    return (SHORT_SCRATCH + LONG_SCRATCH * longest) // 8 + 1
+    return (LEAST_MERGE_SCRATCH + MERGE_SCRATCH * longest) // 8 + 1
 
 
 _LEAST_SCRATCH = _merging_scratch(SHORT_TEXT)  # uint64: 0.5 MiB, of which little is touched
@@ -337,7 +336,7 @@ class Workspace:
         if self.record["trie"][0]:
             self.record["longest"] = 64 * words - 1
         else:
-            self.record["longest"] = max(SHORT_WORD, (8 * words - SHORT_SCRATCH) // LONG_SCRATCH)
+            self.record["longest"] = (8 * words - LEAST_MERGE_SCRATCH) // MERGE_SCRATCH
 
     def grow_scratch(self, longest: int) -> None:
         """Make scratch large enough for a pre-token of ``longest`` bytes."""

@@ -17,6 +17,7 @@ from bpeline.tokenizer_core import encoding
 from bpeline.tokenizer_core.encoding import Decoder, DecodeStream
 from bpeline.tokenizer_core.errors import InvalidTokenizer
 from bpeline.tokenizer_core.kernels.encoding import superword_merges, token_tables
+from bpeline.tokenizer_core.kernels.encoding.encode_word import WAITING_SCRATCH
 from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
 from bpeline.tokenizer_core.kernels.tables.pair_tables import NO_MERGE, fill_merges
 from bpeline.tokenizer_core.text import Text
@@ -98,8 +99,7 @@ def merged_rows(rows: list[Row], marking: int, places: int, unknown: int) -> Wor
         unknown: the id of characters that are no token.
     """
     known = marking, places, *symbol_table(rows), unknown
-    scratch = superword_merges.SCRATCH_PER_SYMBOL
-    return WordAlgorithm(superword_merges.merge_characters, known, scratch)
+    return WordAlgorithm(superword_merges.merge_characters, known, WAITING_SCRATCH)
 
 
 def symbol_table(rows: list[Row]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:

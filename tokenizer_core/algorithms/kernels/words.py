@@ -11,9 +11,15 @@ import numpy as np
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.encoding.encode_word import POSITION_BITS, POSITION_MASK
-from bpeline.tokenizer_core.kernels.encoding.superword_merges import symbols_of_word, write_merge
+from bpeline.tokenizer_core.kernels.encoding.superword_merges import symbols_of_word
 from bpeline.tokenizer_core.kernels.encoding.token_tables import END, INNER_ROOT, NO_TOKEN, ROOT
-from bpeline.tokenizer_core.kernels.memory.addresses import load_u8, load_u32, store_u32, store_u64
+from bpeline.tokenizer_core.kernels.memory.addresses import (
+    load_u8,
+    load_u32,
+    load_u64,
+    store_u32,
+    store_u64,
+)
 from bpeline.tokenizer_core.kernels.memory.types import (
     F64,
     I64,
@@ -77,6 +83,23 @@ def next_double(state: U32s) -> float:
     return (np.float64(high) * 67108864.0 + np.float64(low)) / 9007199254740992.0
 
 
+@kernel
+def _write_merge(symbols: I64, ends: I64, merges: U64, count: I64, best: U64) -> I64:
+    """Write a merge over all its places in ``merges``; returns how many symbols remain."""
+    read, written = np.int64(0), np.int64(0)
+    while read < count:
+        if read + 1 < count and load_u64(merges + 8 * read) == best:
+            store_u32(symbols + 4 * written, np.uint32(best & LOW_32))
+            read += 1
+        else:
+            store_u32(symbols + 4 * written, load_u32(symbols + 4 * read))
+            store_u64(merges + 8 * written, load_u64(merges + 8 * read))
+        store_u32(ends + 4 * written, load_u32(ends + 4 * read))
+        read += 1
+        written += 1
+    return written
+
+
 @entry_kernel
 def merge_at_random(
     text: U8s,
@@ -125,7 +148,7 @@ def merge_at_random(
                     best = merge
             if best == NO_MERGE:
                 break
-            count = write_merge(symbols, stops, merges, count, best, np.int64(1))
+            count = _write_merge(symbols, stops, merges, count, best)
         total += count
         edges[word + 1] = total
 

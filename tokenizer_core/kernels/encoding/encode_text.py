@@ -67,7 +67,9 @@ def encode_anew(word: I64, length: I64, workspace: Record, target: I64) -> I64:
         return count
     scratch, nothing = workspace.scratch, np.int64(0)
     pairs = PairTable(workspace.pairs, workspace.pair_shift, word_cache.key_of(workspace))
-    count = merge_word(word, length, workspace.byte_ids, pairs, scratch, nothing, nothing)
+    count = merge_word(
+        word, length, workspace.byte_ids, pairs, scratch, nothing, nothing, ZERO, ZERO
+    )
     word_cache.copy_ids(scratch, target, count)
     return count
 

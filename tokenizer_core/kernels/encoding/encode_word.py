@@ -40,11 +40,9 @@ from bpeline.tokenizer_core.kernels.tables.pair_tables import (
     table_of_merges,
 )
 
-# Up to here a scan over the pairs is quicker than a heap (measured: LOG.md).
-SHORT_WORD = 64
-SHORT_SCRATCH = 16 * SHORT_WORD  # bytes: 4 per symbol, 8 per pair, and some to read beyond
-LONG_SCRATCH = 32  # bytes of scratch per byte of a long word; behind SHORT_SCRATCH
-DROPOUT_SCRATCH = 44  # the same where merges are dropped
+# Bytes of scratch for each byte of a word; more where merges are dropped or applied everywhere.
+MERGE_SCRATCH, LEAST_MERGE_SCRATCH = 32, 64
+WAITING_SCRATCH = 44
 UNUSED_BITS = np.uint64(11)  # of a random number, so that a probability of 1 is a number as well
 MOST_DROPPED = 1 << 53
 
@@ -59,49 +57,6 @@ def record_gain(gains: Int, merge: U64, weight: I64) -> None:
     if gains != 0:
         at = gains + np.int64((merge >> RANK_SHIFT) << np.uint64(3))
         store_u64(at, load_u64(at) + np.uint64(weight))
-
-
-@kernel
-def merge_short(
-    word: I64, length: I64, byte_ids: Int, pairs: PairTable, scratch: Int, gains: Int, weight: I64
-) -> I64:
-    """Merge a word of at most `SHORT_WORD` bytes; ids land at ``scratch`` as uint32.
-
-    Each step scans the merges of all neighbours for the lowest rank (the leftmost one wins) and
-    looks up only the two pairs that changed.
-    """
-    merges = scratch + 4 * SHORT_WORD
-    for i in range(length):
-        symbol = load_u32(byte_ids + 4 * np.int64(load_u8(word + i)))
-        store_u32(scratch + 4 * i, symbol)
-        if i > 0:
-            before = load_u32(scratch + 4 * i - 4)
-            store_u64(merges + 8 * i - 8, find_merge(pairs, before, symbol))
-    count = length
-    while count > 1:
-        best = NO_MERGE
-        at = np.int64(0)
-        for i in range(count - 1):
-            merge = load_u64(merges + 8 * i)
-            if merge >> RANK_SHIFT < best >> RANK_SHIFT:
-                best = merge
-                at = np.int64(i)
-        if best == NO_MERGE:
-            break
-        record_gain(gains, best, weight)
-        count -= 1
-        for i in range(at + 1, count):
-            store_u32(scratch + 4 * i, load_u32(scratch + 4 * i + 4))
-            store_u64(merges + 8 * i, load_u64(merges + 8 * i + 8))
-        symbol = np.uint32(best & LOW_32)
-        store_u32(scratch + 4 * at, symbol)
-        if at > 0:
-            before = load_u32(scratch + 4 * at - 4)
-            store_u64(merges + 8 * at - 8, find_merge(pairs, before, symbol))
-        if at + 1 < count:
-            behind = load_u32(scratch + 4 * at + 4)
-            store_u64(merges + 8 * at, find_merge(pairs, symbol, behind))
-    return count
 
 
 @kernel
@@ -212,28 +167,39 @@ def merge_linked(
 
 
 @kernel
-def merge_word(
-    word: I64, length: I64, byte_ids: Int, pairs: PairTable, scratch: Int, gains: Int, weight: I64
+def merge_symbols(
+    symbols: Int,
+    ends: Int,
+    count: I64,
+    pairs: PairTable,
+    everywhere: I64,
+    scratch: Int,
+    gains: Int,
+    weight: I64,
+    dropped: U64,
+    stream: U64,
 ) -> I64:
-    """Token ids of one word, as uint32 at ``scratch``. Ties of rank go to the leftmost pair.
+    """Merge symbols in place; returns how many are left. See `merge_linked`.
 
     Args:
-        word: address of the bytes.
-        length: at least 1 byte, at most 2³² − 2.
-        byte_ids: address of uint32 ``[256]``: the id of each byte.
-        scratch: address of `SHORT_SCRATCH` bytes and `LONG_SCRATCH` for each byte.
-        gains: address of int64 ``[n_merges]``, or 0; each merge that fires adds ``weight``.
-
-    Returns:
-        How many ids there are. Twin: `tokenizer_core.reference.merge_word`.
+        ends: address of uint32 for each symbol, which become those of the symbols that are left:
+            where in the word each ends; 0: nothing.
     """
-    if length <= SHORT_WORD:
-        return merge_short(word, length, byte_ids, pairs, scratch, gains, weight)
-    return merge_long(word, length, byte_ids, pairs, scratch, gains, weight, ZERO, ZERO)
+    merge_linked(symbols, count, pairs, everywhere, scratch, gains, weight, dropped, stream)
+    left = np.int64(0)
+    for i in range(count):
+        symbol = load_u32(symbols + 4 * i)
+        if symbol != DEAD:
+            store_u32(symbols + 4 * left, symbol)
+            if ends != 0:
+                last = np.int64(load_u32(scratch + 4 * i)) - 1  # of those that became this one
+                store_u32(ends + 4 * left, load_u32(ends + 4 * last))
+            left += 1
+    return left
 
 
 @kernel
-def merge_long(
+def merge_word(
     word: I64,
     length: I64,
     byte_ids: Int,
@@ -244,18 +210,24 @@ def merge_long(
     dropped: U64,
     stream: U64,
 ) -> I64:
-    """`merge_word` of any length, with dropout if asked for: see `merge_linked`."""
+    """Token ids of one word, as uint32 at ``scratch``. Ties of rank go to the leftmost pair.
+
+    Args:
+        word: address of the bytes.
+        length: at least 1 byte, at most 2³² − 2.
+        byte_ids: address of uint32 ``[256]``: the id of each byte.
+        scratch: address of `MERGE_SCRATCH` bytes for each byte, and `LEAST_MERGE_SCRATCH`;
+            `WAITING_SCRATCH` for each where merges are dropped.
+        gains: address of int64 ``[n_merges]``, or 0; each merge that fires adds ``weight``.
+        dropped, stream: see `merge_linked`.
+
+    Returns:
+        How many ids there are. Twin: `tokenizer_core.reference.merge_word`.
+    """
     for i in range(length):
         store_u32(scratch + 4 * i, load_u32(byte_ids + 4 * np.int64(load_u8(word + i))))
     links, once = scratch + 4 * length, np.int64(0)
-    merge_linked(scratch, length, pairs, once, links, gains, weight, dropped, stream)
-    count = np.int64(0)
-    for i in range(length):
-        symbol = load_u32(scratch + 4 * i)
-        if symbol != DEAD:
-            store_u32(scratch + 4 * count, symbol)
-            count += 1
-    return count
+    return merge_symbols(scratch, once, length, pairs, once, links, gains, weight, dropped, stream)
 
 
 @entry_kernel
@@ -292,7 +264,7 @@ def derive_merges(
     begin = unmade = np.int64(0)
     for i in range(len(ends)):
         word, length = words.ctypes.data + begin, ends[i] - begin
-        count = merge_word(word, length, ids, pairs, parts, nothing, nothing)
+        count = merge_word(word, length, ids, pairs, parts, nothing, nothing, ZERO, ZERO)
         begin = ends[i]
         left[i] = right[i] = np.int64(-1)
         if count == 2:
@@ -329,7 +301,7 @@ def add_gains(
     ids, free, total = byte_ids.ctypes.data, scratch.ctypes.data, gains.ctypes.data
     for i in range(len(begins)):
         word = words.ctypes.data + begins[i]
-        merge_word(word, ends[i] - begins[i], ids, table, free, total, counts[i])
+        merge_word(word, ends[i] - begins[i], ids, table, free, total, counts[i], ZERO, ZERO)
 
 
 @entry_kernel
@@ -353,7 +325,7 @@ def merge_with_dropout(
         streams: uint64 ``[n]``: where the random numbers of each word begin.
         dropped: the probability to be left out, times `MOST_DROPPED`.
         byte_ids: uint32 ``[256]``. table, hash_key: see `table_of_merges`.
-        scratch: uint64, `DROPOUT_SCRATCH` bytes for each byte of the longest word.
+        scratch: uint64, `WAITING_SCRATCH` bytes for each byte of the longest word.
         ids: uint32, room for every byte: receives the ids.
         ends: int64 ``[n]``: receives how many ids there are up to the end of each word.
     """
@@ -362,7 +334,7 @@ def merge_with_dropout(
     nothing, total = np.int64(0), np.int64(0)
     for i in range(len(streams)):
         word, length = text.ctypes.data + begins[i], stops[i] - begins[i]
-        count = merge_long(
+        count = merge_word(
             word, length, symbols, pairs, free, nothing, nothing, dropped, streams[i]
         )
         for k in range(count):

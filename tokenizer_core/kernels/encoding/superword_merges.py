@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel, kernel
 from bpeline.tokenizer_core.kernels.encoding.encode_word import (
-    DEAD,
-    encode_by_backtracking,
-    merge_linked,
+    LEAST_MERGE_SCRATCH,
+    MERGE_SCRATCH,
+    merge_symbols,
 )
 from bpeline.tokenizer_core.kernels.encoding.token_tables import (
     END,
@@ -19,7 +19,6 @@ from bpeline.tokenizer_core.kernels.encoding.token_tables import (
     LAST,
     UNKNOWN,
 )
-from bpeline.tokenizer_core.kernels.encoding.word_cache import workspace_at
 from bpeline.tokenizer_core.kernels.memory import addresses as memory
 from bpeline.tokenizer_core.kernels.memory.records import one_record
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, I64Rows, I64s, U8s, U32s, U64s
@@ -28,7 +27,6 @@ from bpeline.tokenizer_core.kernels.tables.hashing import ZERO, HashKey, key_in,
 from bpeline.tokenizer_core.kernels.tables.pair_tables import (
     LOW_32,
     NO_MERGE,
-    RANK_SHIFT,
     PairTable,
     find_merge,
     pair_key,
@@ -36,7 +34,6 @@ from bpeline.tokenizer_core.kernels.tables.pair_tables import (
 )
 
 SEAM_WORDS = 256 * 256 // 64  # uint64: a bit for each pair of bytes
-LONGEST_RUN = 64  # tokens that are merged by looking at all pairs again and again
 
 _0, _1, _63 = np.uint64(0), np.uint64(1), np.uint64(63)
 _SPACE = np.uint8(0x20)
@@ -48,7 +45,7 @@ SUPERWORD_PROGRESS = np.dtype(
         ("read", np.int64),  # ids of words
         ("position", np.int64),  # in the text, of the next id; −1: the begin of the span
         ("written", np.int64),  # ids
-        ("needed", np.int64),  # bytes of a run of more than `LONGEST_RUN` tokens
+        ("needed", np.int64),  # uint64 of scratch
     ]
 )
 SuperwordProgress = Annotated[NDArray[Any], one_record(SUPERWORD_PROGRESS)]
@@ -168,42 +165,6 @@ def mark_pieces(text: U8s, size: I64, cuts: U64s, inside: U64s, pieces: U64s) ->
         pieces[word] = kept
 
 
-@kernel
-def _merge_run(ids: I64, count: I64, merges: PairTable, values: I64) -> I64:
-    """Merge a run of tokens where it stands: the lowest rank first, of equal ones the leftmost.
-
-    Args:
-        ids: address of uint32 ``[count]``. values: address of uint64 ``[LONGEST_RUN]``: scratch.
-
-    Returns:
-        How many are left.
-    """
-    for i in range(count - 1):
-        left, right = memory.load_u32(ids + 4 * i), memory.load_u32(ids + 4 * i + 4)
-        memory.store_u64(values + 8 * i, find_merge(merges, left, right))
-    while True:
-        least, at = NO_MERGE, 0
-        for i in range(count - 1):
-            value = memory.load_u64(values + 8 * i)
-            if value < least:
-                least, at = value, i
-        if least == NO_MERGE:
-            return count
-        merged = np.uint32(least & LOW_32)
-        memory.store_u32(ids + 4 * at, merged)
-        count -= 1
-        for i in range(at + 1, count):
-            memory.store_u32(ids + 4 * i, memory.load_u32(ids + 4 * i + 4))
-        for i in range(at + 1, count - 1):
-            memory.store_u64(values + 8 * i, memory.load_u64(values + 8 * i + 8))
-        if at > 0:
-            before = memory.load_u32(ids + 4 * at - 4)
-            memory.store_u64(values + 8 * at - 8, find_merge(merges, before, merged))
-        if at + 1 < count:
-            behind = memory.load_u32(ids + 4 * at + 4)
-            memory.store_u64(values + 8 * at, find_merge(merges, merged, behind))
-
-
 @entry_kernel
 def merge_superwords(
     text: U8s,
@@ -214,9 +175,7 @@ def merge_superwords(
     neighbours: U64s,
     merges: U64s,
     hash_key: U64s,
-    fields: I64s,
-    room: U32s,
-    values: U64s,
+    scratch: U64s,
     ids: U32s,
     ends: I64s,
     state: SuperwordProgress,
@@ -229,23 +188,20 @@ def merge_superwords(
         neighbours: see `note_neighbours`.
         merges: see `table_of_merges`: those of the second layer.
         hash_key: see `HASH_KEY`.
-        fields: of a `WORKSPACE` of all merges, with a trie. Tokens of a long run are found from its
-            bytes, for which its scratch must be enough.
-        room: uint32, for the ids of such a run: as many as bytes.
-        values: uint64 ``[LONGEST_RUN]``: scratch.
+        scratch: uint64: `MERGE_SCRATCH` bytes for each token that is merged at once.
         ids: uint32: the tokens of words; receives those of all.
         ends: int64 ``[n]``: how many ids there are up to the end of each span; receives how many
             there are then.
         state: one: see `SUPERWORD_PROGRESS`.
 
     Returns:
-        `DONE`, or `NEEDS_ROOM` to be called again with room and scratch for ``needed`` bytes.
+        `DONE`, or `NEEDS_ROOM` to be called again with ``needed`` words of scratch.
         Twin of all three steps: `tokenizer_core.reference.merge_word` of each pre-token.
     """
-    progress, workspace = state[0], workspace_at(fields.ctypes.data)
+    progress, none = state[0], np.int64(0)
     key, shift = key_in(hash_key), shift_for(64 * neighbours.size)
     table = table_of_merges(merges, hash_key)
-    base, first, scratch = text.ctypes.data, ids.ctypes.data, values.ctypes.data
+    first, free = ids.ctypes.data, scratch.ctypes.data
     read, position, written = progress.read, progress.position, progress.written
     for span in range(progress.span, len(spans)):
         last = ends[span] - np.int64(behind[span] >= 0)
@@ -264,21 +220,17 @@ def merge_superwords(
                 token = following
                 position += lengths[token]
                 count += 1
-            if count > LONGEST_RUN:
-                size = position - begin
-                if size > room.size or size > workspace.longest:
-                    progress.span, progress.read, progress.position = span, read, begin
-                    progress.written, progress.needed = written, size
-                    return np.int64(NEEDS_ROOM)
-                made = encode_by_backtracking(base + begin, size, workspace, room.ctypes.data)
-                for i in range(made):
-                    ids[written + i] = room[i]
-            else:
-                for i in range(count):
-                    ids[written + i] = ids[read + i]
-                made = count
-                if count > 1:
-                    made = _merge_run(first + 4 * written, count, table, scratch)
+            needed = (MERGE_SCRATCH * count + LEAST_MERGE_SCRATCH) // 8
+            if needed > scratch.size:
+                progress.span, progress.read, progress.position = span, read, begin
+                progress.written, progress.needed = written, needed
+                return np.int64(NEEDS_ROOM)
+            for i in range(count):
+                ids[written + i] = ids[read + i]
+            made = count
+            if count > 1:
+                run = first + 4 * written
+                made = merge_symbols(run, none, count, table, none, free, none, none, ZERO, ZERO)
             read += count
             written += made
         if behind[span] >= 0:
@@ -292,9 +244,6 @@ def merge_superwords(
 
 # How the end of a word is marked.
 UNMARKED, OWN_SYMBOL, JOINED = 0, 1, 2
-
-SHORT = 48  # symbols up to which a scan over the pairs is quicker than a heap
-SCRATCH_PER_SYMBOL = 40  # bytes
 
 
 @kernel
@@ -322,74 +271,6 @@ def symbols_of_word(
     return count
 
 
-@kernel
-def write_merge(
-    symbols: I64, ends: I64, merges: U64, count: I64, best: U64, everywhere: I64
-) -> I64:
-    """Write a merge over the first of its places in ``merges``, or all; returns what remains."""
-    read = np.int64(0)
-    written = np.int64(0)
-    wanted = True
-    while read < count:
-        if wanted and read + 1 < count and memory.load_u64(merges + 8 * read) == best:
-            memory.store_u32(symbols + 4 * written, np.uint32(best & LOW_32))
-            wanted = everywhere != 0
-            read += 1
-        else:
-            memory.store_u32(symbols + 4 * written, memory.load_u32(symbols + 4 * read))
-            memory.store_u64(merges + 8 * written, memory.load_u64(merges + 8 * read))
-        memory.store_u32(ends + 4 * written, memory.load_u32(ends + 4 * read))
-        read += 1
-        written += 1
-    return written
-
-
-@kernel
-def merge_few(
-    symbols: I64, ends: I64, count: I64, table: PairTable, everywhere: I64, merges: U64
-) -> I64:
-    """Merge up to `SHORT` symbols in place; returns how many remain. See `merge_linked`."""
-    for i in range(count - 1):
-        left, right = memory.load_u32(symbols + 4 * i), memory.load_u32(symbols + 4 * i + 4)
-        memory.store_u64(merges + 8 * i, find_merge(table, left, right))
-    while count > 1:
-        best = NO_MERGE
-        for i in range(count - 1):
-            merge = memory.load_u64(merges + 8 * i)
-            if merge >> RANK_SHIFT < best >> RANK_SHIFT:
-                best = merge
-        if best == NO_MERGE:
-            break
-        count = write_merge(symbols, ends, merges, count, best, everywhere)
-        result = np.uint32(best & LOW_32)
-        for i in range(count - 1):
-            left, right = (
-                memory.load_u32(symbols + 4 * i),
-                memory.load_u32(symbols + 4 * i + 4),
-            )
-            if left == result or right == result:
-                memory.store_u64(merges + 8 * i, find_merge(table, left, right))
-    return count
-
-
-@kernel
-def merge_many(
-    symbols: I64, ends: I64, count: I64, table: PairTable, everywhere: I64, scratch: U64
-) -> I64:
-    """Merge any number of symbols in place; returns how many remain. See `merge_linked`."""
-    nothing = np.int64(0)
-    merge_linked(symbols, count, table, everywhere, scratch, nothing, nothing, ZERO, ZERO)
-    remaining = np.int64(0)
-    for i in range(count):
-        symbol = memory.load_u32(symbols + 4 * i)
-        if symbol != DEAD:
-            last = np.int64(memory.load_u32(scratch + 4 * i)) - 1  # of those that became this one
-            memory.store_u32(symbols + 4 * remaining, symbol)
-            memory.store_u32(ends + 4 * remaining, memory.load_u32(ends + 4 * last))
-            remaining += 1
-    return remaining
-
-
 @entry_kernel
 def merge_characters(
     text: U8s,
@@ -414,7 +295,7 @@ def merge_characters(
         everywhere: see `merge_linked`.
         table, hash_key: of `fill_merges`.
         unknown: the id of symbols without one.
-        scratch: uint64, `SCRATCH_PER_SYMBOL` bytes for each byte of the longest word, and 1 more.
+        scratch: uint64, `WAITING_SCRATCH` bytes for each byte of the longest word, and 1 more.
         ids, ends: uint32, room for the bytes of all words and ``n`` more: receive the pieces of
             each word, as token ids and as where in the word they end.
         edges: int64 ``[n + 1]``: receives where the pieces of each word begin.
@@ -422,16 +303,15 @@ def merge_characters(
     base = text.ctypes.data
     pairs = table_of_merges(table, hash_key)
     free = scratch.ctypes.data
-    total = np.int64(0)
+    nothing, total = np.int64(0), np.int64(0)
     edges[0] = 0
     for word in range(len(places)):
         symbols = ids.ctypes.data + 4 * total
         stops = ends.ctypes.data + 4 * total
         count = symbols_of_word(base + places[word], lengths[word], marking, pairs, symbols, stops)
-        if count <= SHORT:
-            count = merge_few(symbols, stops, count, pairs, everywhere, free)
-        else:
-            count = merge_many(symbols, stops, count, pairs, everywhere, free)
+        count = merge_symbols(
+            symbols, stops, count, pairs, everywhere, free, nothing, nothing, ZERO, ZERO
+        )
         for i in range(count):
             if memory.load_u32(symbols + 4 * i) >= np.uint32(UNKNOWN):
                 memory.store_u32(symbols + 4 * i, np.uint32(unknown))
