@@ -30,8 +30,8 @@ Registry and flows were to have 12,500 and 17,500 lines by now, in 60 and 115 fi
   forms: 2,900. `local_server` 340 (goal 150): two commands, `ui` and `server`, whom they let in,
   what they print, and `deploy`.
 
-The core was to have 51,000 lines in 190 files by now. It has 56,550 in 193; 8,900 are docstrings,
-9,000 blank, 4,100 imports. Kernels were to have 10,700 (10,860), algorithms and words 6,200
+The core was to have 51,000 lines in 190 files by now. It has 56,430 in 194; 8,900 are docstrings,
+9,000 blank, 4,100 imports. Kernels were to have 10,700 (10,660), algorithms and words 6,200
 (6,900), evaluation 4,100 (4,090). What is above:
 
 - `algorithms` 6,220: WordPiece 1,340 with its exact scores, SentencePiece's BPE 1,630 with .model
@@ -105,8 +105,8 @@ ROOMS = {
 }
 # Room: lines at most now, and the goal.
 LINES = {
-    CORE: (56_600, 38_800),
-    "kernels": (10_900, 9_200),
+    CORE: (56_500, 38_800),
+    "kernels": (10_700, 9_200),
     "algorithms and words": (6_900, 4_900),
     "corpus and remote files": (5_400, 2_400),
     "evaluation": (4_100, 2_900),
@@ -123,7 +123,7 @@ LINES = {
     "tests": (76_050, 46_000),
 }
 # Packages: files at most now, and the goal of all three.
-FILES = {CORE: 193, "registry": 118, "flows": 137}
+FILES = {CORE: 194, "registry": 118, "flows": 137}
 FILES_GOAL = 340
 
 
