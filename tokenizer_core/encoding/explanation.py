@@ -1,9 +1,8 @@
-"""How ids came about, merge by merge, and which tokens no text leads to; in plain Python."""
+"""How ids came about, merge by merge, and which tokens no text leads to."""
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -11,7 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.encoding.encoder import Encoder
-from bpeline.tokenizer_core.encoding.merge_encoding import spans_of_lengths
+from bpeline.tokenizer_core.encoding.merge_encoding import merge_table, spans_of_lengths
+from bpeline.tokenizer_core.kernels.encoding.encode_word import (
+    LEAST_MERGE_SCRATCH,
+    MERGE_SCRATCH,
+    POSITION_BITS,
+    POSITION_MASK,
+    trace_merges,
+)
+from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
 from bpeline.tokenizer_core.splitting import SplitPattern, Splitter
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.vocabulary import MergeIds, TokenIds
@@ -132,11 +139,11 @@ class Explainer:
         pattern: SplitPattern,
         ignore_merges: bool,
     ) -> None:
-        self._byte_ids: list[int] = byte_ids.tolist()
         self._absent = bytes(np.flatnonzero(byte_ids < 0).tolist())
-        left, right, self._results = (part.tolist() for part in merges)
-        pairs = zip(left, right, strict=True)
-        self._ranks = {pair: rank for rank, pair in enumerate(pairs)}
+        self._merges = tuple(part.tolist() for part in merges)
+        self._table = merge_table(merges)
+        self._no_id = 1 + max(int(part.max(initial=0)) for part in (byte_ids, *merges))
+        self._byte_ids = np.where(byte_ids < 0, self._no_id, byte_ids).astype(np.uint32)
         self._ids = ids
         self._tokens = {id_: token for token, id_ in ids.items()}
         self._pattern = pattern
@@ -153,50 +160,26 @@ class Explainer:
         The result has other ids than the token's when merges do not lead to it: a special token,
         or one that only ``ignore_merges`` gives.
         """
-        symbols: list[int | None] = [self._byte_ids[byte] for byte in content]
-        merges = tuple(
-            FiredMerge(rank, self._tokens[left], self._tokens[right], begin + at)
-            for rank, left, right, at in self._merge(symbols)
-        )
-        ids = tuple(symbol for symbol in symbols if symbol is not None)
-        return ExplainedPreToken(content, begin, merges, ids, tuple(self._tokens[i] for i in ids))
+        data, size = np.frombuffer(bytearray(content), np.uint8), len(content)
+        scratch = np.empty((LEAST_MERGE_SCRATCH + MERGE_SCRATCH * size) // 8, np.uint64)
+        fired = np.empty(size, np.uint64)
+        tables = self._byte_ids, self._table, HASH_KEY, scratch, fired
+        number = trace_merges(data, size, *tables)
+        left, right, results = self._merges
+        symbols = dict(enumerate(self._byte_ids[data].tolist()))
+        merges = []
+        for item in fired[:number].tolist():
+            rank, at = item >> int(POSITION_BITS), item & int(POSITION_MASK)
+            parts = self._tokens[left[rank]], self._tokens[right[rank]]
+            symbols[at] = results[rank]
+            del symbols[at + len(parts[0])]
+            merges.append(FiredMerge(rank, *parts, begin + at))
+        ids = tuple(id_ for id_ in symbols.values() if id_ != self._no_id)
+        named = tuple(self._tokens[id_] for id_ in ids)
+        return ExplainedPreToken(content, begin, tuple(merges), ids, named)
 
     def _word(self, word: bytes, begin: int) -> ExplainedPreToken:
         word = word.translate(None, self._absent)  # as the encoder leaves out what has no id
         if self._ignore_merges and word in self._ids:
             return ExplainedPreToken(word, begin, (), (self._ids[word],), (word,), whole=True)
         return self.token(word, begin)
-
-    def _merge(self, symbols: list[int | None]) -> Iterator[tuple[int, int, int, int]]:
-        """Merge in place, leaving None behind; yields (rank, left, right, position)."""
-        count = len(symbols)
-        behind, before = list(range(1, count + 1)), list(range(-1, count - 1))
-        heap: list[tuple[int, int]] = []
-
-        def rank_at(at: int) -> int | None:
-            if symbols[at] is None or behind[at] >= count:
-                return None
-            return self._ranks.get((symbols[at], symbols[behind[at]]))
-
-        def consider(at: int) -> None:
-            rank = rank_at(at)
-            if rank is not None:
-                heapq.heappush(heap, (rank, at))
-
-        for at in range(count - 1):
-            consider(at)
-        while heap:
-            rank, at = heapq.heappop(heap)
-            if rank_at(at) != rank:
-                continue
-            left, right = symbols[at], symbols[behind[at]]
-            assert left is not None
-            assert right is not None
-            symbols[at], symbols[behind[at]] = self._results[rank], None
-            behind[at] = behind[behind[at]]
-            if behind[at] < count:
-                before[behind[at]] = at
-            yield rank, left, right, at
-            consider(at)
-            if at > 0:
-                consider(before[at])

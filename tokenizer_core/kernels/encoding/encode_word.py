@@ -79,7 +79,8 @@ def merge_linked(
     weight: I64,
     dropped: U64,
     stream: U64,
-) -> None:
+    fired: Int,
+) -> I64:
     """Merge any number of symbols in n log n; where two became one the second is `DEAD`.
 
     Symbols form a doubly linked list; the heap orders candidate pairs by (rank, position). A
@@ -99,6 +100,11 @@ def merge_linked(
         dropped: not 0: the place that is next is left out, until something was merged, where the
             next number of ``stream`` is below this, from 1 to `MOST_DROPPED`; not together with
             ``everywhere``.
+        fired: address of uint64 for each symbol, or 0: receives which merges fired, in order, as
+            their rank, shifted by `POSITION_BITS`, and place.
+
+    Returns:
+        How many merges fired.
     """
     behind = scratch
     before = scratch + 4 * count
@@ -107,6 +113,7 @@ def merge_linked(
     size = np.int64(0)
     held = np.int64(0)
     present = NO_MERGE
+    number = np.int64(0)
     for i in range(count):
         store_u32(behind + 4 * i, np.uint32(i + 1))
         store_u32(before + 4 * i, np.uint32(max(i - 1, 0)))
@@ -142,6 +149,9 @@ def merge_linked(
                 held += 1
                 continue
         record_gain(gains, merge, weight)
+        if fired != 0:
+            store_u64(fired + 8 * number, item)
+        number += 1
         if everywhere != 0:
             present = item >> POSITION_BITS
         store_u32(symbols + 4 * at, np.uint32(merge & LOW_32))
@@ -164,6 +174,7 @@ def merge_linked(
                 push(heap, size, load_u64(waiting + 8 * i))
                 size += 1
             held = np.int64(0)
+    return number
 
 
 @kernel
@@ -185,7 +196,8 @@ def merge_symbols(
         ends: address of uint32 for each symbol, which become those of the symbols that are left:
             where in the word each ends; 0: nothing.
     """
-    merge_linked(symbols, count, pairs, everywhere, scratch, gains, weight, dropped, stream)
+    silent = np.int64(0)
+    merge_linked(symbols, count, pairs, everywhere, scratch, gains, weight, dropped, stream, silent)
     left = np.int64(0)
     for i in range(count):
         symbol = load_u32(symbols + 4 * i)
@@ -341,6 +353,29 @@ def merge_with_dropout(
             ids[total + k] = load_u32(free + 4 * k)
         total += count
         ends[i] = total
+
+
+@entry_kernel
+def trace_merges(
+    word: U8s, size: I64, byte_ids: U32s, table: U64s, hash_key: U64s, scratch: U64s, fired: U64s
+) -> I64:
+    """Which merges of a word fire, in order: see `merge_linked`.
+
+    Args:
+        word: uint8 ``[size]`` and more.
+        byte_ids: uint32 ``[256]``. table, hash_key: see `table_of_merges`.
+        scratch: uint64, `MERGE_SCRATCH` bytes for each byte, and `LEAST_MERGE_SCRATCH`.
+        fired: uint64 ``[size]``.
+
+    Returns:
+        How many.
+    """
+    symbols, ids, nothing = scratch.ctypes.data, byte_ids.ctypes.data, np.int64(0)
+    for i in range(size):
+        store_u32(symbols + 4 * i, load_u32(ids + 4 * np.int64(word[i])))
+    links, pairs = symbols + 4 * size, table_of_merges(table, hash_key)
+    at = fired.ctypes.data
+    return merge_linked(symbols, size, pairs, nothing, links, nothing, nothing, ZERO, ZERO, at)
 
 
 LEAST_BYTES = 16  # of a word that is asked for its runs
