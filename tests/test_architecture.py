@@ -37,7 +37,7 @@ FLOORS = {
         ("cache_directory", "checks"),
         ("another_python", "machine", "records"),
         ("kernels",),
-        ("bounded_files", "durable_files", "optional_libraries", "tables", "text", "urls"),
+        ("bounded_files", "durable_files", "tables", "text", "urls"),
         ("digests",),
         ("remote_files", "worker_processes"),
         ("splitting",),

@@ -30,7 +30,7 @@ Registry and flows were to have 12,500 and 17,500 lines by now, in 60 and 115 fi
   forms: 2,900. `local_server` 340 (goal 150): two commands, `ui` and `server`, whom they let in,
   what they print, and `deploy`.
 
-The core was to have 51,000 lines in 190 files by now. It has 56,430 in 194; 8,900 are docstrings,
+The core was to have 51,000 lines in 190 files by now. It has 56,420 in 193; 8,900 are docstrings,
 9,000 blank, 4,100 imports. Kernels were to have 10,700 (10,660), algorithms and words 6,200
 (6,900), evaluation 4,100 (4,090). What is above:
 
@@ -123,7 +123,7 @@ LINES = {
     "tests": (76_050, 46_000),
 }
 # Packages: files at most now, and the goal of all three.
-FILES = {CORE: 194, "registry": 118, "flows": 137}
+FILES = {CORE: 193, "registry": 118, "flows": 137}
 FILES_GOAL = 340
 
 

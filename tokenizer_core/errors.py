@@ -6,7 +6,8 @@ environment's (exit code 1). A rule that is broken has 3, one that could not be 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 
 from bpeline.tokenizer_core.redaction import as_message
 
@@ -192,3 +193,29 @@ class ArtifactsRefused(RegistryUnreachable):
 
     What waits for a server that does not answer waits for its files in the same way.
     """
+
+
+@contextmanager
+def fenced(library: str, doing: str) -> Iterator[None]:
+    """Let nothing that a library raises out of the block, whatever it is derived from.
+
+    Errors of ours, interruptions, and a lack of memory pass.
+
+    Args:
+        library: its name, for the message.
+        doing: what it is asked to do, for the message.
+
+    Raises:
+        LibraryFailed: it raised something.
+    """
+    try:
+        yield
+    except (BpelineError, KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError):
+        raise
+    except BaseException as error:  # what Rust panics with is no Exception
+        said = " ".join(str(error).split())[:300]
+        raise LibraryFailed(
+            f"{library} failed while {doing}: {type(error).__name__}: {said}".rstrip(": "),
+            f"accepted is what {library} can do",
+            f"install another version of {library}, or do without it",
+        ) from error

@@ -21,8 +21,8 @@ from bpeline.tokenizer_core.errors import (
     InvalidOption,
     LibraryFailed,
     MissingSource,
+    fenced,
 )
-from bpeline.tokenizer_core.optional_libraries import fenced
 
 SCHEME = "hf://"
 CARD = "README.md"

@@ -33,10 +33,10 @@ from bpeline.tokenizer_core.errors import (
     InvalidTokenizer,
     RegistryUnreachable,
     WorkerLost,
+    fenced,
 )
 from bpeline.tokenizer_core.formats import gguf, huggingface
 from bpeline.tokenizer_core.formats.known import format_named
-from bpeline.tokenizer_core.optional_libraries import fenced
 from bpeline.tokenizer_core.splitting.regex_syntax import LETTERS_SINCE, unicode_version
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training.bpe import train_bpe

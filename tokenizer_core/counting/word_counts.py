@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.digests import canonical_json, digest_of_bytes
-from bpeline.tokenizer_core.errors import InvalidOption, OutOfRange, WrongKind
-from bpeline.tokenizer_core.optional_libraries import fenced
+from bpeline.tokenizer_core.errors import InvalidOption, OutOfRange, WrongKind, fenced
 from bpeline.tokenizer_core.text import utf8_of
 
 if TYPE_CHECKING:

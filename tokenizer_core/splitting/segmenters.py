@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.bounded_files import read_bounded
 from bpeline.tokenizer_core.digests import digest_of
-from bpeline.tokenizer_core.errors import InvalidOption, SegmenterUnavailable
-from bpeline.tokenizer_core.optional_libraries import fenced
+from bpeline.tokenizer_core.errors import InvalidOption, SegmenterUnavailable, fenced
 
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.text import Text
