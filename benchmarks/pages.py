@@ -145,9 +145,9 @@ def headlines(results: Sequence[Mapping[str, Any]], encoding: Sequence[Mapping[s
 
 def zoo_block(found: Mapping[str, Any]) -> str:
     """What became of each tokenizer file, and beside which releases of its libraries."""
-    rows = [zoo.Outcome(**one).row() for one in found["files"]]
+    table = table_of(zoo.HEADINGS, [zoo.Outcome(**one).row() for one in found["files"]])
     libraries = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
-    return f"{table_of(zoo.HEADINGS, rows)}\n\n{_wrapped(found['date'] + ', ' + libraries + '.')}"
+    return f"{table.markdown()}\n\n{_wrapped(found['date'] + ', ' + libraries + '.')}"
 
 
 def replaced(page: str, content: str, mark: str = "benchmarks") -> str:

@@ -133,7 +133,8 @@ def outcome_of(path: Path, folder: Path, texts: Sequence[Path] = ()) -> Outcome:
     try:
         ours = Tokenizer.load(path)
     except BpelineError as refusal:
-        reason = str(refusal).splitlines()[0].removeprefix(str(path)).strip()
+        reason = refusal.happened.removeprefix(str(path)).removeprefix(" cannot be read:").strip()
+        reason = reason.partition(": ")[0]
         return Outcome(name, "–", "refused", 0, reason[:_REASON])
     pattern, algorithm = ours.pattern.title, ours.algorithm.name
     original = original_of(path)

@@ -237,6 +237,15 @@ def test_long_texts_are_normalized_in_blocks_as_if_whole(part: dict[str, Any]) -
         assert normalizer.content(plain) is plain
 
 
+@pytest.mark.parametrize("part", [*BY_CHARACTER, *OTHERS], ids=name_of)
+def test_many_texts_are_normalized_as_each_by_itself(part: dict[str, Any]) -> None:
+    normalizer = ours(part)
+    tempting = ["", "\u0301", "\u0301\u0301", "e", "\u1100", "\u1161", "\r", "\n", "a\0b", "\u0600"]
+    texts = [one.encode() for one in (*random_texts(6, 300), *tempting)]
+    for some in (texts, [one for one in texts if b"\0" not in one]):
+        assert normalizer.contents(some) == [*map(normalizer.content, some)]
+
+
 def test_half_characters_are_read_as_elsewhere() -> None:
     for part in (*BY_CHARACTER, *OTHERS):
         assert ours(part).content("\ufffd".encode()) is not None

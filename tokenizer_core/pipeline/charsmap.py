@@ -35,6 +35,7 @@ _HAS_LEAF = 1 << 8
 _VALUE = _LEAF - 1
 _LABEL = _LEAF | 0xFF
 _STRETCHES_REMEMBERED = 1 << 14
+_FAR = 0x10000
 _LONGEST_REMEMBERED = 32  # characters
 
 
@@ -80,9 +81,9 @@ class Precompiled(NormalizerStep):
             kept = end - begin <= _LONGEST_REMEMBERED
             written = rules.stretches[stretch] if kept else rules.written(stretch)
             if written is not None:
-                out += (text[last:begin].translate(rules.characters), written)
+                out += (rules.by_character(text[last:begin]), written)
                 last = begin + len(stretch)
-        out.append(text[last:].translate(rules.characters))
+        out.append(rules.by_character(text[last:]))
         changed = "".join(out)
         return text if changed == text else changed
 
@@ -131,11 +132,24 @@ class _Rules:
             begin, end = found.span()
             # None where the cluster is too long or no key begins it.
             if end - begin < _SHORT and (whole := self.shortest(found.group())) is not None:
-                out += (text[last:begin].translate(self.characters), whole)
+                out += (self.by_character(text[last:begin]), whole)
                 last = end
-        out.append(text[last:].translate(self.characters))
+        out.append(self.by_character(text[last:]))
         made = "".join(out)
-        return None if made == text.translate(self.characters) else made
+        return None if made == self.by_character(text) else made
+
+    def by_character(self, text: str) -> str:
+        """A text with what stands for each of its characters by itself."""
+        if text.isascii():
+            return text.translate(self.characters)
+        return self._changing.sub(lambda found: self.characters[ord(found.group())], text)
+
+    @cached_property
+    def _changing(self) -> re.Pattern[str]:
+        """One character that may be replaced; it is found three times as fast as by `translate`."""
+        near = (*range(0xD800), *range(0xE000, _FAR))
+        changed = [point for point in near if self.shortest(chr(point)) not in (None, chr(point))]
+        return re.compile(f"[{inside_set(changed)}{chr(_FAR)}-\U0010ffff]")
 
     def shortest(self, text: str) -> str | None:
         """What stands for the shortest key that begins ``text``, where that has under 6 bytes."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
@@ -362,6 +362,18 @@ class Normalizer:
         if all(after is before for after, before in zip(changed, blocks, strict=True)):
             return content
         return b"".join(changed)
+
+    def contents(self, pieces: Sequence[bytes]) -> list[bytes]:
+        """What `content` makes of each of several texts.
+
+        Many short ones are changed as one text, with a character between them that steps leave
+        alone and do not see across.
+        """
+        if len(pieces) > 1 and all(step.local and step.text("\0") == "\0" for step in self.steps):
+            whole = b"\0".join(pieces)
+            if whole.count(b"\0") == len(pieces) - 1:
+                return self.content(whole).split(b"\0")
+        return list(map(self.content, pieces))
 
     def _block(self, content: bytes) -> bytes:
         text = content.decode()

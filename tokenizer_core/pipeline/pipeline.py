@@ -156,8 +156,11 @@ class Pipeline:
         """
         if not (self.added_tokens or self.normalizer or self.prefix):
             return None
-        normalize = None if self.normalizer is None else self.normalizer.content
-        return TextPreparation(self.added_tokens, normalize, self.prefix)
+        normalizer = self.normalizer
+        if normalizer is None:
+            return TextPreparation(self.added_tokens, prefix=self.prefix)
+        each, many = normalizer.content, normalizer.contents
+        return TextPreparation(self.added_tokens, each, self.prefix, many)
 
     @classmethod
     def of_description(cls, given: Any) -> Pipeline:

@@ -32,6 +32,7 @@ class TextPreparation:
     Args:
         added_tokens: what is found in texts.
         normalize: UTF-8 to UTF-8; None: texts stay as they are.
+        normalize_all: the same of many texts; None: one after the other.
         prefix: what is put in front of pieces; None: nothing.
 
     Raises:
@@ -39,15 +40,16 @@ class TextPreparation:
             nothing of one, or makes two the same (``tokenizers`` then finds one at random).
     """
 
-    __slots__ = ("_normalize", "contents", "late", "prefix", "raw", "tokens")
+    __slots__ = ("_normalize", "_normalize_all", "contents", "late", "prefix", "raw", "tokens")
 
     def __init__(
         self,
         added_tokens: Sequence[AddedToken],
         normalize: Normalize | None = None,
         prefix: Prefix | None = None,
+        normalize_all: Callable[[list[bytes]], list[bytes]] | None = None,
     ) -> None:
-        self._normalize = normalize
+        self._normalize, self._normalize_all = normalize, normalize_all
         #: What is found in texts.
         self.tokens = tuple(added_tokens)
         #: What is put in front of pieces, or None.
@@ -155,12 +157,14 @@ class TextPreparation:
     def _normalized(self, text: Text, spans: NDArray[np.int64]) -> list[bytes | None]:
         """What becomes of each piece; None where it stays."""
         assert self._normalize is not None
-        pieces: list[bytes | None] = []
-        for begin, end in spans.tolist():
-            given = text.bytes(begin, end)
-            made = self._normalize(given) if given else given
-            pieces.append(None if made == given else made)
-        return pieces
+        given = [text.bytes(begin, end) for begin, end in spans.tolist()]
+        if self._normalize_all is not None:
+            made = self._normalize_all(given)
+        else:
+            made = [self._normalize(piece) if piece else piece for piece in given]
+        return [
+            None if after == before else after for before, after in zip(given, made, strict=True)
+        ]
 
     def _prefixed(
         self, given: Text, text: Text, spans: NDArray[np.int64], firsts: Mapping[int, int]
