@@ -24,10 +24,10 @@ from benchmarks.tables import (
     algorithms_table,
     cluster_table,
     combining_table,
-    encoding_headlines,
     encoding_markdown,
     evaluation_table,
     growth_table,
+    headlines,
     loading_markdown,
     night_table,
     orchestration_table,
@@ -37,12 +37,12 @@ from benchmarks.tables import (
     table_of,
     threads_rows,
     title,
-    training_headlines,
 )
 from benchmarks.trainers import TRAINERS
 
 ROOT = Path(__file__).parent.parent
 _QUIET = 0.3  # of a processor
+_LARGE = 100_000_000  # bytes of files that README shows
 _REPRODUCE = (
     "`make bench FILE=corpus.txt` measures both on your machine, beside the peers that are "
     "installed; `python -m benchmarks pages` writes this page."
@@ -79,7 +79,7 @@ def write() -> None:
         if found := newest(name):
             parts.append(written(found))
     _replace(ROOT / "docs/benchmarks.md", "measured", "\n\n".join([*parts, _wrapped(_REPRODUCE)]))
-    _replace(ROOT / "README.md", "benchmarks", headlines(results, encoding))
+    _replace(ROOT / "README.md", "benchmarks", headlines_block(results, encoding))
     if (found := RESULTS / "zoo.json").exists():
         _replace(ROOT / "docs/interop.md", "zoo", zoo_block(json.loads(found.read_text("utf-8"))))
     for result in newest("combining"):
@@ -120,27 +120,20 @@ def scaling_panels(
     return panels
 
 
-def headlines(results: Sequence[Mapping[str, Any]], encoding: Sequence[Mapping[str, Any]]) -> str:
+def headlines_block(
+    results: Sequence[Mapping[str, Any]], encoding: Sequence[Mapping[str, Any]]
+) -> str:
     """What README shows of it."""
-    parts = [
-        "![Seconds to train on each file, by trainer](benchmarks/results/training.svg)",
-        training_headlines(results),
-    ]
-    if encoding:
-        parts += [
-            "![MB/s on each file, by encoder](benchmarks/results/encoding.svg)",
-            encoding_headlines(encoding),
-        ]
-    parts.append(
-        _wrapped(
-            "Ratios are their CPU seconds to ours, pairs of fresh processes in turn on the same "
-            "two cores, caches empty, and only where merges or ids are equal; the strongest peer "
-            "is whoever comes nearest; slow encoders take a sample. All "
-            "tables, and what to know before comparing: [docs/benchmarks.md](docs/benchmarks.md). "
-            "`make bench FILE=corpus.txt` measures on your machine."
-        )
+    large = [result for result in results if result["bytes"] >= _LARGE]
+    table = headlines(large, [result for result in encoding if result["threads"] == 1])
+    conditions = _wrapped(
+        "CPU time of fresh processes, run in turn on two cores with AVX-512; encoding is the first "
+        "pass of one thread with a vocabulary learned from the file. × is the peer's CPU time "
+        "divided by ours; only peers with equal merges or ids count, and slow ones read a sample. "
+        "All tables, memory and further conditions: [benchmarks](docs/benchmarks.md); "
+        "`make bench FILE=corpus.txt` measures on your machine."
     )
-    return "\n\n".join(parts)
+    return f"{table}\n\n{conditions}"
 
 
 def zoo_block(found: Mapping[str, Any]) -> str:

@@ -237,52 +237,24 @@ def loading_markdown(loading: Result) -> str:
     ).markdown()
 
 
-def training_headlines(results: Sequence[Result]) -> str:
-    """A row for each file: ours, the peer with the fewest CPU seconds, and the leanest."""
+def headlines(training: Sequence[Result], encoding: Sequence[Result]) -> str:
+    """README's table: a row for each file, ours beside the peer that needs the least CPU time."""
     rows = []
-    for result in results:
-        ours, others = _of(result)
-        same = {name: one for name, one in others.items() if one["equal"]}
-        leanest = min(same, key=lambda name: float(same[name]["peak_megabytes"]))
-        rows.append((
-            f"`{result['file']}`, {megabytes(result['bytes'])}",
-            f"{ours['cpu_seconds']:.2f} s",
-            _strongest(same, 1),
-            _ratio(others, "HuggingFace", 1),
-            f"{ours['peak_megabytes']:,.0f} MB",
-            f"{same[leanest]['peak_megabytes']:,.0f} MB ({leanest})",
-        ))  # fmt: skip
-    return table_of(
-        (
-            *("file to merges", "bpeline, CPU", "strongest peer", "HuggingFace"),
-            *("bpeline, memory", "leanest peer"),
-        ),
-        rows,
-    ).markdown()
-
-
-def encoding_headlines(results: Sequence[Result]) -> str:
-    """A row for each file and number of threads: our speed, and how many times theirs it is."""
-    rows = []
-    for result in results:
-        ours, others = _of(result)
-        same = {name: one for name, one in others.items() if one["equal"] and not _is_ours(name)}
-        rows.append((
-            f"`{result['file']}`, {threads_of(result)}",
-            f"{speed_of(ours, result, 'cpu_seconds'):,.0f} MB/s",
-            _strongest(same, 2),
-            f"{speed_of(ours, result, 'again_cpu_seconds'):,.0f} MB/s",
-            _strongest_again(same, result),
-            _ratio(others, "tiktoken", 1),
-            _ratio(others, "HuggingFace", 1),
-        ))  # fmt: skip
-    return table_of(
-        (
-            *("file to ids, MB per CPU second", "bpeline", "strongest peer"),
-            *("bpeline, again", "strongest peer, again", "tiktoken", "HuggingFace"),
-        ),
-        rows,
-    ).markdown()
+    for results, task, digits in ((training, "train 32k", 1), (encoding, "encode", 2)):
+        for result in results:
+            ours, others = _of(result)
+            same = {n: one for n, one in others.items() if one["equal"] and not _is_ours(n)}
+            speed = f"{speed_of(ours, result, 'cpu_seconds'):,.0f} MB/s"
+            rows.append((
+                task,
+                f"`{result['file']}`, {megabytes(result['bytes'])}",
+                speed if task == "encode" else f"{ours['cpu_seconds']:.2f} s",
+                _strongest(same, digits),
+                _ratio(others, "HuggingFace", 1),
+                _ratio(others, "tiktoken", 1) if task == "encode" else "–",
+            ))  # fmt: skip
+    columns = ("task", "file", "bpeline, CPU", "strongest peer", "HuggingFace", "tiktoken")
+    return Table(columns, rows, left=(0, 1)).markdown()
 
 
 def _is_ours(name: str) -> bool:
@@ -293,16 +265,6 @@ def _strongest(same: Result, digits: int) -> str:
     """Whoever finds the same in the fewest CPU seconds, and how many times ours these are."""
     nearest = min(same, key=lambda name: float(same[name]["cpu_ratio"]))
     return f"{same[nearest]['cpu_ratio']:.{digits}f}× ({nearest})"
-
-
-def _strongest_again(same: Result, result: Result) -> str:
-    """The same of a second pass, whose words every cache knows; of those who got the whole file."""
-    ours = result["contestants"][OURS]["again_cpu_seconds"]
-    whole = {name: one for name, one in same.items() if "sample_bytes" not in one}
-    if not whole:
-        return "–"
-    nearest = min(whole, key=lambda name: float(whole[name]["again_cpu_seconds"]))
-    return f"{whole[nearest]['again_cpu_seconds'] / ours:.2f}× ({nearest})"
 
 
 def _of(result: Result) -> tuple[Result, dict[str, Any]]:

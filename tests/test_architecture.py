@@ -606,8 +606,8 @@ def test_the_index_of_what_tests_share_names_every_file() -> None:
     assert named == {path.name for path in support.glob("*.py")}
 
 
-def test_the_readme_lists_every_room() -> None:
-    page = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_page_on_architecture_lists_every_room() -> None:
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
     listed = page.partition("## Rooms")[2].partition("```text")[2].partition("```")[0]
     named = set(re.findall(r"\b([a-z_]+)/", listed)) - {*PACKAGES, "bpeline", "tests", "docs"}
     rooms = {one.name for package in PACKAGES for one in (ROOT / package).iterdir() if one.is_dir()}
