@@ -30,15 +30,15 @@ PATH = click.Path(path_type=Path)
 FILE = click.Path(path_type=Path, dir_okay=False)
 DIRECTORY = click.Path(path_type=Path, file_okay=False)
 # What commands need of address space: none of the large libraries, kernels and MLflow, or all.
-_NO_LIBRARIES = {"dismiss", "versions"}
+_NO_LIBRARIES = {"versions"}
 _READING = {
     "count", "decode", "delete", "deploy", "doctor", "encode", "explain", "gc", "history", "init",
-    "promote", "rollback", "server", "show", "sql", "ui",
+    "promote", "rollback", "serve", "show", "sql",
 }  # fmt: skip
 # What changes the workspace; it is said which, unless it is in this directory.
 _WRITING = {
-    "delete", "deploy", "dismiss", "drift", "encode", "evaluate", "extend", "gc", "import",
-    "promote", "prune", "recertify", "rename", "resume", "rollback", "server",
+    "delete", "deploy", "drift", "encode", "evaluate", "extend", "gc", "import",
+    "promote", "prune", "recertify", "rename", "resume", "rollback", "serve",
     "superwords", "sweep", "train",
 }  # fmt: skip
 TYPED = "bpeline.typed"  # in a context's `meta`: the words after `bpeline`

@@ -1,4 +1,4 @@
-"""``bpeline compress`` and ``bpeline expand``: byte pair compression of a file."""
+"""``bpeline compress``: byte pair compression of a file, and back."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from bpeline.tokenizer_core.errors import InvalidOption
 SUFFIX = ".bpec"
 _BLOCK_BYTES, _THRESHOLD = 5000, 3
 
-_output = click.option("-o", "--output", type=FILE, help="The file to write.")
-
 
 @command(
     "bpeline compress book.txt",
     "bpeline compress book.txt -o book.small --block-bytes 20000 --threshold 2 --json",
     "bpeline compress toy.txt --threshold 2 --show-steps --new-bytes HG",
+    "bpeline compress --expand book.txt.bpec",
     workspace=False,
 )
 @click.argument("file", type=PATH)
-@_output
+@click.option("-o", "--output", type=FILE, help="The file to write.")
+@click.option("--expand", "expands", is_flag=True, help="Restore a file that was compressed.")
 @click.option("--block-bytes", type=int, default=_BLOCK_BYTES)
 @click.option(
     "--threshold",
@@ -45,6 +45,7 @@ _output = click.option("-o", "--output", type=FILE, help="The file to write.")
 def compress(
     file: Path,
     output: Path | None,
+    expands: bool,
     block_bytes: int,
     threshold: int,
     show_steps: bool,
@@ -53,13 +54,17 @@ def compress(
 ) -> None:
     """Compress FILE by replacing its most frequent pairs of bytes, block by block (Gage 1994).
 
-    The file written is FILE.bpec unless -o names another. `bpeline expand` gives FILE back.
+    The file written is FILE.bpec unless -o names another. --expand restores FILE from it, and
+    verifies its digest.
 
     With --show-steps: each pair that is replaced, the block after it, and the pairs there are then.
     Bytes are shown in GPT-2's printable form: a space is Ġ.
     """
     from bpeline.tokenizer_core import algorithms
 
+    if expands:
+        _expand(file, output, as_json)
+        return
     if show_steps:
         if output is not None:
             raise InvalidOption(
@@ -84,23 +89,14 @@ def compress(
     answer(as_json, {**_sizes(target, content, packed), "ratio": ratio}, [line])
 
 
-@command(
-    "bpeline expand book.txt.bpec", "bpeline expand book.small -o book.txt --json", workspace=False
-)
-@click.argument("file", type=PATH)
-@_output
-def expand(file: Path, output: Path | None, as_json: bool) -> None:
-    """Give back the file that `bpeline compress` compressed, verified by its digest.
-
-    The file written is FILE without .bpec unless -o names another.
-    """
+def _expand(file: Path, output: Path | None, as_json: bool) -> None:
     from bpeline.tokenizer_core import algorithms
 
     if output is None and file.suffix != SUFFIX:
         raise InvalidOption(
             f"{file} does not end in {SUFFIX}, so the name of the file to write is not known",
             f"a file FILE{SUFFIX}, or a name for the file to write",
-            f"bpeline expand {file} -o NAME",
+            f"bpeline compress --expand {file} -o NAME",
         )
     target = _free(output or file.with_suffix(""))
     packed = content_of(file, "file")

@@ -258,7 +258,7 @@ def _opened(registry: Registry) -> Iterator[Finding]:
             "runs",
             f"{len(unfinished)} unfinished; the newest is {unfinished[0].id} "
             f"({unfinished[0].name}, {unfinished[0].state})",
-            "type `bpeline resume`, or `bpeline dismiss RUN` to forget one",
+            "type `bpeline resume`, or `bpeline doctor --dismiss RUN` to forget one",
         )
     waiting = len(waiting_records(workspace))
     if waiting:

@@ -55,34 +55,39 @@ PACKAGES = Path(__file__).parents[2]
 SYSTEM_REFUSES = {errno.EIO, errno.EMFILE, errno.ENFILE, errno.EROFS}
 
 
-# File of this room → its commands; imported when one is asked for.
-COMMANDS = {
-    "aliases": ("promote", "rollback", "history"),
-    "compare": ("compare",),
-    "compress": ("compress", "expand"),
-    "count": ("count",),
-    "derive": ("extend", "superwords", "prune", "rename"),
-    "encode": ("encode", "decode"),
-    "evaluate": ("evaluate",),
-    "explain": ("explain",),
-    "export": ("export", "push"),
-    "imports": ("import",),
-    "init": ("init",),
-    "scheduled": ("drift", "gc", "recertify"),
-    "server": ("server", "deploy", "ui"),
-    "sql": ("sql",),
-    "steps": ("steps",),
-    "sweep": ("sweep",),
-    "train": ("train", "resume"),
-    "upkeep": ("doctor", "delete", "dismiss"),
-    "versions": ("versions", "show", "report", "verify"),
-}
-FILE_OF = {name: file for file, names in COMMANDS.items() for name in names}
+# Title in `bpeline --help` → commands → the file of this room that holds them, imported when one is
+# asked for.
+GROUPS = {
+    "Train and continue": {
+        "init": "init", "train": "train", "resume": "train", "steps": "steps", "sweep": "sweep",
+        "extend": "derive", "superwords": "derive", "prune": "derive", "rename": "derive",
+        "import": "imports",
+    },
+    "Look and compare": {
+        "versions": "versions", "show": "versions", "history": "aliases", "compare": "compare",
+        "report": "versions", "explain": "explain", "sql": "sql", "evaluate": "evaluate",
+        "verify": "versions", "drift": "scheduled",
+    },
+    "Use": {
+        "encode": "encode", "decode": "encode", "count": "count", "export": "export",
+        "push": "export", "recertify": "scheduled", "compress": "compress",
+    },
+    "Manage": {
+        "promote": "aliases", "rollback": "aliases", "delete": "upkeep", "gc": "scheduled",
+        "doctor": "upkeep",
+    },
+    "Serve": {"serve": "server", "deploy": "server"},
+}  # fmt: skip
+FILE_OF = {name: file for commands in GROUPS.values() for name, file in commands.items()}
 # Commands of earlier versions → what to type instead.
 FORMER = {
     "repair": "bpeline doctor --fix",
     "mixtures": "bpeline sweep news@champion --weights de=2 --temperatures 2,5",
     "size": "bpeline evaluate news@champion --sizes --model-shape llama-3.1-8b",
+    "expand": "bpeline compress --expand book.txt.bpec",
+    "dismiss": "bpeline doctor --dismiss 4f1c09ab77d2",
+    "server": "bpeline serve",
+    "ui": "bpeline serve --mlflow-only",
 }
 
 
@@ -101,6 +106,15 @@ class Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(FILE_OF)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, names in GROUPS.items():
+            commands = {name: self.get_command(ctx, name) for name in names}
+            width = formatter.width - 6 - max(map(len, FILE_OF))
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(n, one.get_short_help_str(width)) for n, one in commands.items() if one]
+                )
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in FILE_OF:

@@ -1,4 +1,4 @@
-"""``bpeline server``, ``bpeline deploy`` and ``bpeline ui``."""
+"""``bpeline serve`` and ``bpeline deploy``."""
 
 from __future__ import annotations
 
@@ -11,14 +11,6 @@ from bpeline.flows.running import stop_moving
 from bpeline.flows.wording import as_typed
 
 _PORT = click.IntRange(1, 65535)
-_password_option = click.option(
-    "--no-password",
-    "password",
-    flag_value=False,
-    default=True,
-    show_default=False,
-    help="Ask nobody: every user of this machine can then change models and run commands as you.",
-)
 
 
 def _ask(question: str) -> bool:
@@ -27,8 +19,9 @@ def _ask(question: str) -> bool:
 
 
 @command(
-    "bpeline server --deploy",
-    "bpeline server --prefect-port 4210 --mlflow-port 5010 --workspace /srv/bpeline",
+    "bpeline serve --deploy",
+    "bpeline serve --prefect-port 4210 --mlflow-port 5010 --workspace /srv/bpeline",
+    "bpeline serve --mlflow-only",
     prints_json=False,
 )
 @click.option("--prefect-port", type=_PORT, default=4200)
@@ -36,19 +29,31 @@ def _ask(question: str) -> bool:
 @click.option(
     "--deploy", "deploys", is_flag=True, help="Apply bpeline.toml, else prefect.yaml, as well."
 )
-@_password_option
+@click.option("--mlflow-only", is_flag=True, help="Serve the workspace's MLflow UI alone.")
+@click.option(
+    "--no-password",
+    "password",
+    flag_value=False,
+    default=True,
+    show_default=False,
+    help="Ask nobody: every user of this machine can then change models and run commands as you.",
+)
 @project_option
-def server(prefect_port: int, mlflow_port: int, deploys: bool, password: bool) -> None:
-    """Run all that schedules need on this machine; Ctrl-C stops it.
+def serve(
+    prefect_port: int, mlflow_port: int, deploys: bool, mlflow_only: bool, password: bool
+) -> None:
+    """Run a Prefect server, a worker and the MLflow UI on this machine; Ctrl-C stops them.
 
-    That is a Prefect server, a worker that runs what is due, and the workspace's MLflow UI, all on
-    the loopback address. They ask for the workspace's password; the addresses that are printed let
-    a browser in. Typed again while it runs, the command prints new addresses; --deploy deploys to
-    the server that runs.
+    They listen on the loopback address and ask for the workspace's password; the printed addresses
+    let a browser in. Run again while it runs, the command prints new addresses; --deploy deploys to
+    the running server.
     """
-    from bpeline.flows.serving import serve
+    from bpeline.flows import serving
 
-    serve(prefect_port, mlflow_port, deploys, say=click.echo, ask=_ask, password=password)
+    if mlflow_only:
+        serving.serve_ui(mlflow_port, say=click.echo, ask=_ask, password=password)
+        return
+    serving.serve(prefect_port, mlflow_port, deploys, say=click.echo, ask=_ask, password=password)
 
 
 @command(
@@ -83,17 +88,3 @@ def deploy(force: bool, remove: bool, as_json: bool) -> None:
         "file": done.file, "notes": done.notes,
     }  # fmt: skip
     answer(as_json, told, map(as_typed, done.lines()))
-
-
-@command("bpeline ui", "bpeline ui --port 5010 --workspace /srv/bpeline", prints_json=False)
-@click.option("--port", type=_PORT, default=5000)
-@_password_option
-def ui(port: int, password: bool) -> None:
-    """Open the workspace's MLflow UI on this machine; Ctrl-C stops it.
-
-    It asks for the workspace's password; the address that is printed lets a browser in. Typed again
-    while it runs, the command prints a new address.
-    """
-    from bpeline.flows.serving import serve_ui
-
-    serve_ui(port, say=click.echo, ask=_ask, password=password)

@@ -1,4 +1,4 @@
-"""Commands: doctor, delete, dismiss."""
+"""Commands: doctor and delete."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ COLOURS = {"ok": "green", "note": "yellow", "broken": "red"}
 
 
 @command(
-    "bpeline doctor", "bpeline doctor --json", "bpeline doctor --compile", "bpeline doctor --fix"
+    "bpeline doctor",
+    "bpeline doctor --json",
+    "bpeline doctor --compile",
+    "bpeline doctor --fix",
+    "bpeline doctor --dismiss 4f1c09ab77d2",
 )
 @click.option(
     "--compile",
@@ -31,11 +35,20 @@ COLOURS = {"ok": "green", "note": "yellow", "broken": "red"}
     "versions, MLflow and the records of word counts; versions that MLflow lost, or that a shared "
     "store holds and nobody published, are registered; what MLflow says of a number is accepted.",
 )
-def doctor(compile_first: bool, fix: bool, as_json: bool) -> None:
+@click.option(
+    "--dismiss",
+    metavar="RUN",
+    help="Only give up an unfinished run, named by the beginning of an id of `bpeline resume "
+    "--list`: nothing continues or publishes it, and `bpeline gc` may remove its checkpoints.",
+)
+def doctor(compile_first: bool, fix: bool, dismiss: str | None, as_json: bool) -> None:
     """Look for what could go wrong: versions, kernels, workspace, servers, disk.
 
     Exit code 1 if something is broken.
     """
+    if dismiss is not None:
+        _dismiss(dismiss, as_json)
+        return
     from bpeline.flows.cli.diagnosis import compile_kernels, examine, fix_stores
 
     findings = []
@@ -113,16 +126,9 @@ def delete(reference: str, remove: bool, reason: str, by: str, as_json: bool) ->
     answer(as_json, told, lines)
 
 
-@command("bpeline dismiss 4f1c09ab77d2", "bpeline dismiss 4f1c --json")
-@click.argument("run")
-def dismiss(run: str, as_json: bool) -> None:
-    """Forget the unfinished RUN: nothing continues or publishes it, MLflow shows it as killed.
-
-    RUN is the beginning of an id that `bpeline resume --list` shows. What only this run needed,
-    checkpoints and word counts, can then be removed: `bpeline gc --remove`.
-    """
+def _dismiss(run: str, as_json: bool) -> None:
     from bpeline.registry.opening import open_registry
-    from bpeline.registry.upkeep import dismiss as dismiss_run
+    from bpeline.registry.upkeep import dismiss
 
-    done = dismiss_run(open_registry(make=False), run)
+    done = dismiss(open_registry(make=False), run)
     answer(as_json, done.as_values(), [f"run {done.id} ({done.name}) is dismissed"])

@@ -171,7 +171,7 @@ def prefect_address() -> PrefectAddress | None:
         return named
     workspace = settings.own_workspace()
     api_url = served_prefect(workspace) if workspace is not None else ""
-    return PrefectAddress(api_url, "`bpeline server` of this workspace") if api_url else None
+    return PrefectAddress(api_url, "`bpeline serve` of this workspace") if api_url else None
 
 
 def why_unusable(api_url: str) -> str:

@@ -89,7 +89,7 @@ def serve_ui(port: int, say: Say, ask: Ask, password: bool = True) -> None:
             serving_ui(registry.workspace, port),
         ):
             _show(_mlflow_pages(registry, port, secret), say)
-            say(_meaning(secret, "bpeline ui"))
+            say(_meaning(secret, "bpeline serve --mlflow-only"))
             say("Ctrl-C stops it")
             wait_for_any(processes)
     except KeyboardInterrupt:
@@ -156,7 +156,7 @@ def serve(
             with running([worker], environment, home, say) as workers:
                 say("")
                 show()
-                say(_meaning(secret, "bpeline server"))
+                say(_meaning(secret, "bpeline serve"))
                 say("Ctrl-C stops all")
                 wait_for_any({**servers, **workers})
     except KeyboardInterrupt:
@@ -205,9 +205,9 @@ def deploy(remove: bool = False, force: bool = False) -> Deployed:
     if chosen.prefect_api is None:
         raise RegistryUnreachable(
             chosen.remark
-            or "no Prefect server is named, and `bpeline server` of this workspace does not run",
-            "one that PREFECT_API_URL or a Prefect profile names, or that `bpeline server` runs",
-            "type `bpeline server --deploy`, or set PREFECT_API_URL",
+            or "no Prefect server is named, and `bpeline serve` of this workspace does not run",
+            "one that PREFECT_API_URL or a Prefect profile names, or that `bpeline serve` runs",
+            "type `bpeline serve --deploy`, or set PREFECT_API_URL",
         )
     environment = _environment(registry, "", PREFECT_API_URL=chosen.prefect_api)
     return _deploy(environment, order)

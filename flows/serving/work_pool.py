@@ -54,7 +54,7 @@ def make(client: Any, pool: str, force: bool) -> list[str]:
     if present.type != TYPE:
         return [
             f"kept: the work pool {pool} has the type {present.type}; "
-            f"`bpeline server` runs only pools of the type {TYPE}"
+            f"`bpeline serve` runs only pools of the type {TYPE}"
         ]
     notes = []
     if present.is_paused and force:

@@ -16,7 +16,7 @@ _MOVE = (
     'location.replace(location.href.replace(location.hostname, localStorage.getItem("bpeline")))'
 )
 REFUSED_PAGE = (
-    "<p>This server asks for a password. Type `bpeline ui` or `bpeline server` in another "
+    "<p>This server asks for a password. Type `bpeline serve` in another "
     "terminal: it prints an address for browsers and variables for programs.</p>\n"
     f'<script>if (localStorage.getItem("bpeline") && !location.host.startsWith("w-")) {_MOVE}'
     "</script>\n"

@@ -81,9 +81,9 @@ def prepare(path: Path, open_client: OpenClient, *, ui_is_served: bool) -> None:
     elif _is_outdated(path, open_client):
         if ui_is_served:
             raise StorageError(
-                f"{path} has to be brought up to date, and `bpeline ui` serves it",
+                f"{path} has to be brought up to date, and `bpeline serve --mlflow-only` serves it",
                 "a database that nobody has open meanwhile",
-                "stop `bpeline ui` or `bpeline server`, then type the same command again",
+                "stop `bpeline serve`, then type the same command again",
             )
         _upgrade(path, open_client)
 
@@ -228,7 +228,7 @@ def _told_of(path: Path) -> Iterator[None]:
             raise StorageError(
                 f"another program is writing to MLflow's database {path}",
                 "a database that nobody uses while it is made ready",
-                "stop it, such as `bpeline ui`, then type the same command again",
+                "stop it, such as `bpeline serve --mlflow-only`, then type the same command again",
             ) from error
         raise StorageError(
             f"MLflow's database {path} cannot be made ready: {error}",

@@ -70,7 +70,11 @@ class TrackingSettings:
         """What to type so that they are served; empty where they are, or a server does that."""
         if self.ui_is_served or is_server(self.uri):
             return ""
-        return "bpeline ui" if self.ui_port == UI_PORT else f"bpeline ui --port {self.ui_port}"
+        return (
+            "bpeline serve --mlflow-only"
+            if self.ui_port == UI_PORT
+            else f"bpeline serve --mlflow-only --mlflow-port {self.ui_port}"
+        )
 
 
 class Unended(NamedTuple):

@@ -62,7 +62,7 @@ def read_server_secret(path: Path) -> str:
         raise StorageError(
             f"the password of the workspace's servers, {path}, cannot be used: {why}",
             f"a file of yours that nobody else can read, with {2 * _BYTES} characters",
-            f"type `rm {path}`: the next `bpeline ui` or `bpeline server` makes a new one",
+            f"type `rm {path}`: the next `bpeline serve` makes a new one",
         )
     tell_secrets_of(f"http://bpeline:{text}@localhost")
     return text

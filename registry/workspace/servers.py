@@ -63,7 +63,7 @@ def serving_prefect(workspace: Workspace) -> Iterator[Callable[[str], None]]:
         if held is None:
             holder = lock.read_holder(workspace.prefect_server_file)
             raise WorkspaceLocked(
-                f"`bpeline server` runs for {workspace.root} already"
+                f"`bpeline serve` runs for {workspace.root} already"
                 + (f", in process {holder.process.pid}: {holder.purpose}" if holder else ""),
                 "one for each workspace",
                 "use that one, or stop it with Ctrl-C",

@@ -58,7 +58,7 @@ sweep two/1 --weights a=2
 sweep one.txt --name sizes --sizes 290,300
 steps toy.txt --algorithm char-bpe --merges 3
 compress one.txt -o one.small
-expand one.small -o one.back
+compress --expand one.small -o one.back
 verify v/1
 recertify v/1
 report v/1 -o report.html
@@ -66,7 +66,7 @@ sql SELECT(1)
 doctor
 gc
 resume
-dismiss 00000000
+doctor --dismiss 00000000
 delete c/1
 delete c@candidate --remove
 init one.txt --name v

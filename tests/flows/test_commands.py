@@ -164,7 +164,7 @@ def test_shells_complete_commands_and_options() -> None:
 def test_a_link_into_mlflow_says_what_to_type_first(here: Path, bpeline: Command) -> None:
     (line,) = [one for one in bpeline("show", "news/1").stdout.splitlines() if "/#/models" in one]
     assert line.startswith("link ")
-    assert line.endswith("  (after `bpeline ui`)")
+    assert line.endswith("  (after `bpeline serve --mlflow-only`)")
 
 
 def test_quiet_shows_no_progress(here: Path, bpeline: Command) -> None:
@@ -313,7 +313,7 @@ def test_ui_refuses_a_port_that_is_taken(here: Path, bpeline: Command) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        result = bpeline("ui", "--port", port)
+        result = bpeline("serve", "--mlflow-only", "--mlflow-port", port)
     assert result.exit_code == 2
     assert f"{port}" in result.stderr
     assert f"--port {port + 1}" in result.stderr
@@ -323,7 +323,7 @@ def test_ui_only_names_an_mlflow_server_of_its_own(
     here: Path, bpeline: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9/")
-    result = bpeline("ui")
+    result = bpeline("serve", "--mlflow-only")
     assert result.exit_code == 0
     assert "http://127.0.0.1:9/#/models?workflowType=machine_learning" in result.stdout
 
@@ -335,7 +335,16 @@ def test_ui_serves_the_workspace_and_stops_cleanly(
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     (port,) = free_ports(1)
     program = "from bpeline.flows.cli.main import main; main()"
-    command = [sys.executable, "-u", "-c", program, "ui", "--port", str(port)]
+    command = [
+        sys.executable,
+        "-u",
+        "-c",
+        program,
+        "serve",
+        "--mlflow-only",
+        "--mlflow-port",
+        str(port),
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as ui:
         assert ui.stdout is not None
         for line in ui.stdout:
@@ -347,7 +356,9 @@ def test_ui_serves_the_workspace_and_stops_cleanly(
         password = (here / ".bpeline/server-password").read_text().strip()
         answer = asked(query, Authorization=f"Bearer {password}")
         assert answer["registered_model"]["name"] == "news"
-        again = bpeline("ui", "--port", port).stdout  # while it runs: another address
+        again = bpeline(
+            "serve", "--mlflow-only", "--mlflow-port", port
+        ).stdout  # while it runs: another address
         assert f"http://127.0.0.1:{port}/?token=" in again
         assert f"MLFLOW_TRACKING_TOKEN=$(cat {here}/.bpeline/server-password)" in again
         assert password not in again

@@ -1,4 +1,4 @@
-"""``bpeline compress`` and ``bpeline expand``: a file comes back, and mistakes lose nothing."""
+"""``bpeline compress``: a file comes back, and mistakes lose nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_file_comes_back(bpeline: Command, tmp_path: Path) -> None:
     assert figures["compressed_bytes"] == (tmp_path / "book.txt.bpec").stat().st_size
     assert figures["ratio"] == figures["compressed_bytes"] / len(content) < 0.5
     (tmp_path / "book.txt").unlink()
-    assert bpeline("expand", "book.txt.bpec").exit_code == 0
+    assert bpeline("compress", "--expand", "book.txt.bpec").exit_code == 0
     assert (tmp_path / "book.txt").read_bytes() == content
 
 
@@ -35,11 +35,11 @@ def test_nothing_is_overwritten_and_damage_writes_nothing(bpeline: Command, tmp_
     assert again.exit_code == 2
     assert (tmp_path / "b").read_bytes() == packed
     (tmp_path / "damaged.bpec").write_bytes(packed[:-1])
-    refused = bpeline("expand", "damaged.bpec")
+    refused = bpeline("compress", "--expand", "damaged.bpec")
     assert refused.exit_code == 1
     assert not (tmp_path / "damaged").exists()
-    assert bpeline("expand", "b").exit_code == 2  # no name for what it expands to
-    assert bpeline("expand", "nowhere.bpec").exit_code == 2
+    assert bpeline("compress", "--expand", "b").exit_code == 2  # no name for what it expands to
+    assert bpeline("compress", "--expand", "nowhere.bpec").exit_code == 2
     assert bpeline("compress", "a", "--threshold", "1").exit_code == 2
 
 

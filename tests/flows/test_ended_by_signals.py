@@ -61,28 +61,27 @@ WAITS_FOR = {
     "compress text.txt -o small": "",
     "compress /dev/stdin -o small": "standard input",
     "compress large.txt -o small": "work",
+    "compress --expand text.txt": "",
+    "compress --expand /dev/stdin -o large": "standard input",
     "decode v/1 104 105": "MLflow",
     "deploy": "Prefect",
-    "dismiss 00000000": "the catalogue",
+    "doctor --dismiss 00000000": "the catalogue",
     "drift v@candidate large.txt": "work",
     "evaluate --sets": "the catalogue",
-    "expand text.txt": "",
-    "expand /dev/stdin -o large": "standard input",
     "init text.txt --name v": "",
     "init s3://bucket/text.txt --name v": "S3",
     "promote v/1": "the catalogue",
     "push --help": "",
     "push v/1 me/there": "the hub",
     "resume": "the catalogue",
-    "server --help": "",
-    "server --prefect-port PORT --mlflow-port PORT": "the line Ctrl-C",
+    "serve --help": "",
+    "serve --mlflow-only --mlflow-port PORT": "the line Ctrl-C",
+    "serve --prefect-port PORT --mlflow-port PORT": "the line Ctrl-C",
     f"sql '{ENDLESS}'": "work",
     "steps text.txt --algorithm char-bpe --merges 3": "",
     "steps steps.txt --algorithm char-bpe --merges 3000": "work",
     "sweep large.txt --name sizes --sizes 20000": "work",
     "train large.txt --name other --vocab-size 200000": "work",
-    "ui --help": "",
-    "ui --port PORT": "the line Ctrl-C",
     "--help": "",
     "nonsense": "",
 }
@@ -194,7 +193,7 @@ def test_ctrl_c_ends_a_command_in_native_code(trained: Path) -> None:
 
 @pytest.mark.night
 def test_a_server_ends_within_ten_seconds_though_a_service_does_not(trained: Path) -> None:
-    with waiting("ui --port PORT", trained) as process:
+    with waiting("serve --mlflow-only --mlflow-port PORT", trained) as process:
         (service,) = psutil.Process(process.pid).children()
         service.suspend()
         process.terminate()

@@ -36,7 +36,8 @@ COMMANDS = [
     ("train", FILE, "--name", "news", "--plan"), "", ("train", f"no {ATTACK}", "--name", "n"), "no",
     ("encode", "news/1", FILE, "-o", f"to {ATTACK}"), "to", ("drift", "news@champion", FILE), "",
     ("report", "news/1", "--output", f"to {ATTACK}.html"), "to", ("verify", "news/1"), "",
-    ("promote", f"./no {ATTACK}"), "no", ("dismiss", f"no {ATTACK}"), "", ("doctor",), "",
+    ("promote", f"./no {ATTACK}"), "no", ("doctor", "--dismiss", f"no {ATTACK}"), "",
+    ("doctor",), "",
     ("sql", "FROM versions"), "", ("sql", "FROM versions", "--json"), "", ("gc",), "",
     ("show", f"--no {ATTACK}"), "", (f"no {ATTACK}",), "", ("doctor",), "",
 ]  # fmt: skip

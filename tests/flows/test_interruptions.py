@@ -383,7 +383,7 @@ def test_ctrl_c_at_a_question_is_an_interruption(
             raise click.Abort from None  # as click's prompts do
 
     monkeypatch.setattr("bpeline.flows.serving.local_server.open_registry", lambda: ask("Kill it?"))
-    done = bpeline("ui")
+    done = bpeline("serve", "--mlflow-only")
     assert done.exit_code == 130
     assert "interrupted" in done.stderr
 

@@ -1,4 +1,4 @@
-"""``bpeline server``: one command, and schedules run, and people can look."""
+"""``bpeline serve``: one command, and schedules run, and people can look."""
 
 from __future__ import annotations
 
@@ -179,11 +179,11 @@ def test_the_next_start_names_and_ends_what_a_killed_one_left(
     assert not listens(killed)
 
 
-@pytest.mark.parametrize("command", ["server", "ui"])
+@pytest.mark.parametrize("command", [("serve",), ("serve", "--mlflow-only")])
 def test_without_a_python_servers_are_refused(
-    bpeline: Callable[..., Result], without_python: Path, command: str
+    bpeline: Callable[..., Result], without_python: Path, command: tuple[str, ...]
 ) -> None:
-    result = bpeline(command)
+    result = bpeline(*command)
     assert result.exit_code == 1
     assert str(without_python) in result.stderr
     assert "`bpeline`" in result.stderr
@@ -194,7 +194,7 @@ def test_deploy_without_a_server_says_how_to_start_one(
 ) -> None:
     result = bpeline("deploy")
     assert result.exit_code == 1
-    assert "bpeline server --deploy" in result.stderr
+    assert "bpeline serve --deploy" in result.stderr
 
 
 def test_server_deploys_to_the_one_that_runs_already(
@@ -209,7 +209,7 @@ def test_server_deploys_to_the_one_that_runs_already(
         return Deployed(str(order.source), ["retrain"], (), order.remove, ())
 
     monkeypatch.setattr(local_server.deploying, "deploy", deploy)
-    arguments = ("server", "--prefect-port", prefect, "--mlflow-port", mlflow)
+    arguments = ("serve", "--prefect-port", prefect, "--mlflow-port", mlflow)
     with serving_prefect(open_registry().workspace) as serves:
         serves(api)
         shown = bpeline(*arguments)
@@ -237,7 +237,7 @@ def test_prefect_s_database_lies_in_the_workspace_unless_its_disk_is_remote(
     assert settings.prefect_of(Workspace(tmp_path))["PREFECT_HOME"] == str(tmp_path / "prefect")
 
 
-@pytest.mark.parametrize("command", [("server", "--deploy"), ("deploy",)])
+@pytest.mark.parametrize("command", [("serve", "--deploy"), ("deploy",)])
 @pytest.mark.parametrize("project", ["name = ", "[train]\nfoo = 1", "[train]\nname = '{{x}}'"])
 @pytest.mark.usefixtures("without_python")  # no server could start
 def test_a_project_is_read_before_anything_is_started(

@@ -28,10 +28,10 @@ VIEW = "workflowType=machine_learning"
 
 @pytest.fixture
 def base(tmp_path: Path) -> Iterator[tuple[str, str]]:
-    """The address of ``bpeline ui``, and the one that lets a browser in."""
+    """The address of ``bpeline serve --mlflow-only``, and the one that lets a browser in."""
     (port,) = free_ports(1)
     program = "from bpeline.flows.cli.main import main; main()"
-    command = [sys.executable, "-c", program, "ui", "--port", str(port)]
+    command = [sys.executable, "-c", program, "serve", "--mlflow-only", "--mlflow-port", str(port)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True

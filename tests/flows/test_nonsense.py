@@ -47,7 +47,7 @@ COMMANDS = {
     "delete": ("delete", "t/1"),
     "encode -o": ("encode", "t@champion", "corpus.txt", "-o", "ids"),
     "count": ("count", "t@champion", "corpus.txt"),
-    "dismiss": ("dismiss", "0" * 8),
+    "doctor --dismiss": ("doctor", "--dismiss", "0" * 8),
 }
 # MLflow's client waits for what these send; docs/security.md says so.
 UNBOUNDED = {

@@ -58,7 +58,7 @@ def test_everything_on_postgresql(
         return done.stdout
 
     api = f"http://127.0.0.1:{prefect}/api"
-    server = [sys.executable, "-u", "-c", PROGRAM, "server", "--prefect-port", str(prefect),
+    server = [sys.executable, "-u", "-c", PROGRAM, "serve", "--prefect-port", str(prefect),
               "--mlflow-port", str(mlflow)]  # fmt: skip
     with subprocess.Popen(server, stdout=subprocess.PIPE, text=True, env=env) as served:
         assert served.stdout is not None

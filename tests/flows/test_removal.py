@@ -1,4 +1,4 @@
-"""``bpeline delete`` and ``bpeline dismiss``, and runs that could never begin."""
+"""``bpeline delete`` and ``bpeline doctor --dismiss``, and runs that could never begin."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def test_a_dismissed_run_is_forgotten_and_gc_takes_what_only_it_needed(bpeline: 
     train = ("train", "corpus", "broken.txt", "--name", "news", "--vocab-size", 300)
     assert bpeline(*train).exit_code == 2
     (run,) = registry.catalogue.unfinished_runs()
-    shown = bpeline("dismiss", run.id[:6], "--json")
+    shown = bpeline("doctor", "--dismiss", run.id[:6], "--json")
     assert shown.exit_code == 0, shown.output
     assert json.loads(shown.stdout)["state"] == "dismissed"
     assert '"published": []' in bpeline("resume", "--json").stdout
     again = bpeline("resume", run.id)
     assert (again.exit_code, "dismissed" in again.stderr) == (2, True)
-    assert bpeline("dismiss", run.id).exit_code == 0
-    unknown = bpeline("dismiss", "ffffffffffff")
+    assert bpeline("doctor", "--dismiss", run.id).exit_code == 0
+    unknown = bpeline("doctor", "--dismiss", "ffffffffffff")
     assert unknown.exit_code == 1
     assert "bpeline resume --list" in unknown.stderr
     assert bpeline("gc", "--days", 0, "--remove").exit_code == 0

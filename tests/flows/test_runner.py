@@ -158,7 +158,7 @@ def test_a_server_whose_command_was_killed_is_forgotten(
             assert serving.stdout is not None
             assert serving.stdout.readline() == b"serves\n"
             assert runner.prefect_address() == settings.PrefectAddress(
-                url, "`bpeline server` of this workspace"
+                url, "`bpeline serve` of this workspace"
             )
             monkeypatch.setenv("BPELINE_HOME", str(tmp_path / "another"))
             assert runner.prefect_address() is None

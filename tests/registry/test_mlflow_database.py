@@ -309,7 +309,7 @@ def test_one_that_is_served_or_written_is_left_alone(
     older: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = older.read_bytes()
-    with pytest.raises(StorageError, match="stop `bpeline ui`"):
+    with pytest.raises(StorageError, match="stop `bpeline serve`"):
         tracker_of(older, ui_is_served=True).versions()
     monkeypatch.setattr(mlflow_database, "_BUSY_SECONDS", 0.1)
     with closing(sqlite3.connect(older, isolation_level=None)) as writer:

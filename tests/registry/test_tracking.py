@@ -295,16 +295,22 @@ def test_links_name_the_port_at_which_the_pages_were_served_last(
         return version.link.split("/#")[0], version.ui_command
 
     workspace = registry.workspace
-    assert published(b"the") == ("http://127.0.0.1:5000", "bpeline ui")
+    assert published(b"the") == ("http://127.0.0.1:5000", "bpeline serve --mlflow-only")
     remember_ui_port(workspace, 5010)
-    assert published(b"and") == ("http://127.0.0.1:5010", "bpeline ui --port 5010")
+    assert published(b"and") == (
+        "http://127.0.0.1:5010",
+        "bpeline serve --mlflow-only --mlflow-port 5010",
+    )
     for damaged in (b"", b"0", b"70000", b"-5", b"5" * 99, b"\xff", b"5010; rm"):
         workspace.ui_port_file.write_bytes(damaged)
         assert open_registry().tracker.settings.ui == "http://127.0.0.1:5000"
     remember_ui_port(workspace, 5010)
-    with serving_ui(workspace, 5020), serving_ui(workspace, 5030):  # by `bpeline server` and `ui`
+    with serving_ui(workspace, 5020), serving_ui(workspace, 5030):
         assert published(b"then") == ("http://127.0.0.1:5020", "")
-    assert published(b"as") == ("http://127.0.0.1:5030", "bpeline ui --port 5030")
+    assert published(b"as") == (
+        "http://127.0.0.1:5030",
+        "bpeline serve --mlflow-only --mlflow-port 5030",
+    )
     remember_ui_port(workspace, 5010)
     elsewhere = tracking_settings("http://mlflow.local:5000", workspace)
     assert (elsewhere.ui, elsewhere.ui_command) == ("http://mlflow.local:5000", "")

@@ -1,4 +1,4 @@
-"""``bpeline server --deploy``, real and for as long as a block lasts: Prefect, a worker, MLflow."""
+"""``bpeline serve --deploy``, real and for as long as a block lasts: Prefect, a worker, MLflow."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Served:
 
     def typed_again(self, *more: str) -> subprocess.CompletedProcess[str]:
         """The command while it runs."""
-        arguments = ["server", "--workspace", str(self.home), "--prefect-port",
+        arguments = ["serve", "--workspace", str(self.home), "--prefect-port",
                      str(self.server.port), "--mlflow-port", str(self.mlflow)]  # fmt: skip
         return self.server.bpeline(*arguments, *more, folder=self.home)
 
@@ -120,7 +120,7 @@ def serving(folder: Path, home: Path, program: Path) -> Iterator[Served]:
     """
     prefect, mlflow = free_ports(2)
     server = PrefectServer(prefect, folder / "prefect", [str(program)])
-    command = [*BPELINE, "server", "--deploy", "--workspace", str(home),
+    command = [*BPELINE, "serve", "--deploy", "--workspace", str(home),
                "--prefect-port", str(prefect), "--mlflow-port", str(mlflow)]  # fmt: skip
     environment = server.environment | HURRIED | {"PYTHONUNBUFFERED": "1"}
     del environment["PREFECT_API_URL"]

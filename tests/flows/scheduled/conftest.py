@@ -1,4 +1,4 @@
-"""One `bpeline server` for all tests of this folder."""
+"""One `bpeline serve` for all tests of this folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def served(
     english_and_code: str,
     warm: Path,
 ) -> Iterator[Served]:
-    """``bpeline server --deploy``, with a small corpus beside its workspace; one for all files."""
+    """``bpeline serve --deploy``, with a small corpus beside its workspace; one for all files."""
     folder = tmp_path_factory.mktemp("served")
     copied(made_once(find_originals() / "empty", make_workspace), folder / "home")
     (folder / "corpus").mkdir()

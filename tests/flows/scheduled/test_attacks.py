@@ -1,4 +1,4 @@
-"""What another user of this machine, and whoever has the password, can do to `bpeline server`."""
+"""What another user of this machine, and whoever has the password, can do to `bpeline serve`."""
 
 from __future__ import annotations
 
