@@ -162,7 +162,7 @@ def _meant(registry: Registry, versions: Iterable[str]) -> list[ResolvedVersion]
             raise UnknownVersion(
                 f"no alias of {one!r} points to a version",
                 f"names with a promoted version; there are {counted(len(listed), 'version')}",
-                f"type `bpeline versions {one}`, and `bpeline recertify {one}/1` for one of them",
+                f"type `bpeline versions {one}`, then `bpeline export --check {one}/1`",
             )
         meant += [
             ResolvedVersion(version.name, version.number, version.digest, version.mlflow_run_id)

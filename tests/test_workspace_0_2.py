@@ -80,7 +80,7 @@ def test_evaluation_sets_and_the_moves_of_aliases_stay(
     assert [{key: one[key] for key in as_then} for one in sets] == [
         {key: one[key] for key in as_then} for one in kept[1]["sets"]
     ]
-    history = asked("history", "news")
+    history = asked("show", "news")
     for move, then in zip(history, kept[1]["history"], strict=True):
         assert move.items() >= then.items()
 

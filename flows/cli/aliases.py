@@ -1,4 +1,4 @@
-"""``bpeline promote``, ``bpeline rollback`` and ``bpeline history``: who points where, and why."""
+"""``bpeline promote`` and ``bpeline rollback``; and the history of aliases."""
 
 from __future__ import annotations
 
@@ -140,11 +140,8 @@ def rollback(name: str, alias: str, force: bool, reason: str, by: str, as_json: 
     _say(change, registry, as_json)
 
 
-@command("bpeline history news", "bpeline history news --alias champion --json")
-@click.argument("name")
-@click.option("--alias", help="Only this alias.")
-def history(name: str, alias: str | None, as_json: bool) -> None:
-    """Show which alias of NAME was moved where, by whom and why; newest first.
+def show_history(name: str, alias: str | None, as_json: bool) -> None:
+    """Print which alias of a name was moved where, by whom and why; newest first.
 
     And which versions were deleted, unless one alias was asked for.
     """

@@ -32,20 +32,20 @@ DIRECTORY = click.Path(path_type=Path, file_okay=False)
 # What commands need of address space: none of the large libraries, kernels and MLflow, or all.
 _NO_LIBRARIES = {"versions"}
 _READING = {
-    "count", "decode", "delete", "deploy", "doctor", "encode", "explain", "gc", "history", "init",
+    "count", "decode", "delete", "deploy", "doctor", "encode", "explain", "gc", "init",
     "promote", "rollback", "serve", "show", "sql",
 }  # fmt: skip
 # What changes the workspace; it is said which, unless it is in this directory.
 _WRITING = {
     "delete", "deploy", "drift", "encode", "evaluate", "extend", "gc", "import",
-    "promote", "prune", "recertify", "rename", "resume", "rollback", "serve",
+    "export", "promote", "prune", "rename", "resume", "rollback", "serve",
     "superwords", "sweep", "train",
 }  # fmt: skip
 TYPED = "bpeline.typed"  # in a context's `meta`: the words after `bpeline`
 
 # These commands, and all others with one of these parameters, only answer.
 ANSWERS = frozenset({
-    "compare", "count", "decode", "explain", "history", "show", "sql", "steps", "verify",
+    "compare", "count", "decode", "explain", "show", "sql", "steps", "verify",
     "versions",
 })  # fmt: skip
 LOOKS_WITH = ("only_list", "plan", "show_steps")

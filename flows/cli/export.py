@@ -1,8 +1,9 @@
-"""Commands: export, push."""
+"""``bpeline export``: to files, to the Hugging Face Hub, and checked again later."""
 
 from __future__ import annotations
 
 import hashlib
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ from bpeline.tokenizer_core.errors import InvalidOption
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.tokenizer import Format
 
+_HUB = "hf://"
+CHANGED, NOT_CHECKED = 3, 4  # exit codes of --check
 _LONGEST_SHOWN = 2000  # an alphabet of many languages fills the screen
 
 
@@ -24,17 +27,27 @@ _LONGEST_SHOWN = 2000  # an alphabet of many languages fills the screen
     "bpeline export news/3 --format transformers --output news-tokenizer/",
     "bpeline export news/3:8000 --format gguf --output news-8k.gguf",
     "bpeline export news/3 --format tiktoken --output news.tiktoken --texts held-out.txt",
+    "bpeline export news@champion --output hf://acme/news-tokenizer --licence apache-2.0",
+    "bpeline export --check                  # all exports of versions with an alias",
+    "bpeline export --check news llama3/2 --json",
+    "pip install --target recent --pre --no-deps tokenizers; "
+    "bpeline export --check --library recent/",
 )
-@click.argument("reference", metavar="REF")
+@click.argument("references", nargs=-1, metavar="REF")
 @click.option(
     "--format",
     "format_name",
-    default="hf",
     help="hf (tokenizer.json), transformers (a directory for AutoTokenizer, with its card), "
     "gpt2 (vocab.json + merges.txt), tiktoken, gguf (metadata for llama.cpp) or bpeline; of other "
     "algorithms subword-nmt, sentencepiece, wordpiece (vocab.txt) or frequency-bpe.",
 )
-@click.option("--output", required=True, type=PATH, help="What to write.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="PATH|hf://ORG/REPO",
+    help="What to write. A repository of the Hugging Face Hub receives the transformers format and "
+    "a card as one commit, which is read back; `hf auth login` or HF_TOKEN signs in.",
+)
 @click.option(
     "--texts",
     multiple=True,
@@ -57,7 +70,82 @@ _LONGEST_SHOWN = 2000  # an alphabet of many languages fills the screen
 @click.option(
     "--licence", default="", help="For the card of the format transformers, such as apache-2.0."
 )
+@click.option("--revision", help="Of hf://: the branch, created if missing.  [default: main]")
+@click.option("--private", is_flag=True, help="Of hf://: a created repository is private.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Write nothing; read existing exports again in the libraries installed now. REF may be a "
+    "NAME, several of both, or missing: all versions with an alias.",
+)
+@click.option("--library", metavar="FOLDER", help="With --check: a folder with another release.")
 def export(
+    references: tuple[str, ...],
+    format_name: Format | None,
+    output: str | None,
+    texts: tuple[Path, ...],
+    chat_template: Path | None,
+    licence: str,
+    roles: tuple[str, ...],
+    revision: str | None,
+    private: bool,
+    check: bool,
+    library: str | None,
+    as_json: bool,
+) -> None:
+    """Write a version in the format of another tool, and compare what that tool makes of it.
+
+    An export whose ids would differ there is refused. OUTPUT.certificate.json says what was
+    compared, or that the tool's library is not installed here.
+
+    With --check, the exit code is 0 if all exports give the same ids, 3 if one differs, and 4 if
+    one could not be checked.
+
+    REF is name@alias, name/number, a digest or a path; news@champion:8000 is its size 8,000.
+    """
+    if check:
+        _refuse_with_check(output=output, format=format_name, texts=texts, role=roles,
+                           licence=licence, chat_template=chat_template, revision=revision,
+                           private=private)  # fmt: skip
+        _check(references, library, as_json)
+        return
+    if len(references) != 1 or output is None or library is not None:
+        raise InvalidOption(
+            f"{len(references)} versions, and {output or 'no'} output, were given",
+            "expected one REF and --output; --library belongs to --check",
+            "type `bpeline export REF --format hf --output tokenizer.json`",
+        )
+    (reference,) = references
+    if output.startswith(_HUB):
+        if format_name not in (None, "transformers") or texts or roles:
+            raise InvalidOption(
+                f"--format {format_name}, --texts or --role was given with {output}",
+                "the Hub receives the transformers format with the version's own roles",
+                f"type `bpeline export {reference} --output {output}`",
+            )
+        _push(reference, output.removeprefix(_HUB), revision or "main", private, chat_template,
+              licence, as_json)  # fmt: skip
+        return
+    if revision is not None or private:
+        raise InvalidOption(
+            "--revision or --private was given with a file",
+            "expected --output hf://ORG/REPO",
+            f"type `bpeline export {reference} --output hf://ORG/REPO`",
+        )
+    _export(reference, format_name or "hf", Path(output), texts, chat_template, licence, roles,
+            as_json)  # fmt: skip
+
+
+def _refuse_with_check(**given: object) -> None:
+    if name := next((name for name, value in given.items() if value), None):
+        raise InvalidOption(
+            f"--{name.replace('_', '-')} was given with --check",
+            "--check reads existing exports and writes nothing",
+            "type `bpeline export --check NAME`",
+        )
+
+
+def _export(
     reference: str,
     format_name: Format,
     output: Path,
@@ -67,13 +155,6 @@ def export(
     roles: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Write a version in the format of another tool, and compare what that tool makes of it.
-
-    Nothing is written that the other tool would read otherwise. OUTPUT.certificate.json says what
-    was compared; where the tool's library is not installed here, it says that nothing was.
-
-    REF is name@alias, name/number, a digest or a path; news@champion:8000 is its size 8,000.
-    """
     from bpeline.flows.versions import write_hub_folder
     from bpeline.registry.exports import export_version
 
@@ -111,21 +192,7 @@ def export(
     answer(as_json, written.as_dict(), lines)
 
 
-@command(
-    "bpeline push news@champion acme/news-tokenizer --licence apache-2.0",
-    "bpeline push news/3 acme/news-tokenizer --revision v3 --chat-template chat.jinja --private",
-)
-@click.argument("reference", metavar="REF")
-@click.argument("repository", metavar="ORG/REPO")
-@click.option("--revision", default="main", help="The branch, made if it is not there.")
-@click.option("--private", is_flag=True, help="A repository that is made is private.")
-@click.option(
-    "--chat-template",
-    type=FILE,
-    help="A file of Jinja; an imported version's own when left out.",
-)
-@click.option("--licence", default="", help="For the card, such as apache-2.0.")
-def push(
+def _push(
     reference: str,
     repository: str,
     revision: str,
@@ -134,13 +201,6 @@ def push(
     licence: str,
     as_json: bool,
 ) -> None:
-    """Push a version to the Hugging Face Hub, for `AutoTokenizer.from_pretrained`.
-
-    tokenizer.json, tokenizer_config.json and a card with lineage, evaluation and certificates go
-    there as one commit, and are read back. Who you are there says `hf auth login` or HF_TOKEN.
-
-    REF is name@alias, name/number or a digest.
-    """
     from bpeline.flows.versions import push_version
 
     made = push_version(
@@ -160,3 +220,19 @@ def push(
         f"revision={place.revision!r})",
     ]
     answer(as_json, made.as_dict(), lines)
+
+
+def _check(versions: tuple[str, ...], library: str | None, as_json: bool) -> None:
+    from bpeline.flows import recertify as recertifying
+    from bpeline.flows.running import progress
+
+    with progress.listening(progress.for_stream(sys.stderr)):
+        made = recertifying.recertify.fn(versions, library)
+    lines = [
+        f"{one.version!s:<16} {one.format:<12} {one.outcome:<12} {one.said}" for one in made.exports
+    ]
+    answer(as_json, made.as_dict(), [*lines, *made.remarks(), made.outcome])
+    if made.having("changed"):
+        raise SystemExit(CHANGED)
+    if made.having("not checked"):
+        raise SystemExit(NOT_CHECKED)

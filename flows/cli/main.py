@@ -2,8 +2,8 @@
 
 Exit codes: 0 done, 1 the environment's fault, 2 the input's fault, 3 a rule refused a promotion
 (of `bpeline train --rules`, everything else is done) or says drift (`bpeline drift`, if asked), or
-an export is read otherwise today (`bpeline recertify`), 4 it could not be judged, 130 interrupted,
-143 terminated.
+an export gives other ids today (`export --check`), 4 it could not be judged, 130 interrupted, 143
+terminated.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ GROUPS = {
         "import": "imports",
     },
     "Look and compare": {
-        "versions": "versions", "show": "versions", "history": "aliases", "compare": "compare",
+        "versions": "versions", "show": "versions", "compare": "compare",
         "report": "versions", "explain": "explain", "sql": "sql", "evaluate": "evaluate",
         "verify": "versions", "drift": "scheduled",
     },
     "Use": {
         "encode": "encode", "decode": "encode", "count": "count", "export": "export",
-        "push": "export", "recertify": "scheduled", "compress": "compress",
+        "compress": "compress",
     },
     "Manage": {
         "promote": "aliases", "rollback": "aliases", "delete": "upkeep", "gc": "scheduled",
@@ -87,6 +87,9 @@ FORMER = {
     "expand": "bpeline compress --expand book.txt.bpec",
     "dismiss": "bpeline doctor --dismiss 4f1c09ab77d2",
     "server": "bpeline serve",
+    "history": "bpeline show news",
+    "push": "bpeline export news@champion --output hf://acme/news-tokenizer",
+    "recertify": "bpeline export --check",
     "ui": "bpeline serve --mlflow-only",
 }
 

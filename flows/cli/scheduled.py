@@ -18,7 +18,7 @@ from bpeline.flows.cli.commands import (
 )
 from bpeline.flows.cli.request_options import options_of
 from bpeline.flows.cli.text_arguments import with_standard_input
-from bpeline.flows.requests import DriftRequest, GarbageRequest, RecertifyRequest
+from bpeline.flows.requests import DriftRequest, GarbageRequest
 from bpeline.flows.wording import as_typed
 from bpeline.registry.environment import addresses
 from bpeline.tokenizer_core.errors import InvalidOption
@@ -94,38 +94,6 @@ def drift(
     answer(as_json, report.as_dict(), lines)
     if fail_on_drift and (code := EXIT_CODES["not judged" if report.stuck else report.outcome]):
         raise SystemExit(code)
-
-
-CHANGED, NOT_CHECKED = 3, 4  # exit codes of recertify
-
-
-@command(
-    "bpeline recertify                         # whatever an alias points to",
-    "bpeline recertify news llama3/2 --json",
-    "pip install --target recent --pre --no-deps tokenizers; bpeline recertify --library recent/",
-)
-@click.argument("versions", nargs=-1, metavar="[NAME|REF]...")
-@options_of(RecertifyRequest, {"library": {"metavar": "FOLDER"}}, but=("versions",))
-def recertify(versions: tuple[str, ...], as_json: bool, library: str | None) -> None:
-    """Read the exports of promoted versions again in the libraries that are installed now.
-
-    Every export that has a certificate is read by the program it was made for and compared on the
-    same texts. The exit code is 0 when all are read alike, 3 when one is read otherwise, 4 when
-    none is but one was not checked; then it says why.
-    """
-    from bpeline.flows import recertify as recertifying
-    from bpeline.flows.running import progress
-
-    with progress.listening(progress.for_stream(sys.stderr)):
-        made = recertifying.recertify.fn(versions, library)
-    lines = [
-        f"{one.version!s:<16} {one.format:<12} {one.outcome:<12} {one.said}" for one in made.exports
-    ]
-    answer(as_json, made.as_dict(), [*lines, *made.remarks(), made.outcome])
-    if made.having("changed"):
-        raise SystemExit(CHANGED)
-    if made.having("not checked"):
-        raise SystemExit(NOT_CHECKED)
 
 
 @command(

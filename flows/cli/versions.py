@@ -9,8 +9,10 @@ from typing import Any
 
 import click
 
+from bpeline.flows.cli.aliases import show_history
 from bpeline.flows.cli.commands import FILE, answer, command, echo_json, reached
 from bpeline.flows.wording import as_typed
+from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.redaction import in_one_line
 from bpeline.tokenizer_core.tables import Table
 
@@ -67,19 +69,35 @@ def versions(name: str | None, html: Path | None, as_json: bool) -> None:
 
 
 @command(
-    "bpeline show news@candidate", "bpeline show news/3 --json", "bpeline show news/4 --recipe"
+    "bpeline show news@candidate",
+    "bpeline show news/3 --json",
+    "bpeline show news/4 --recipe",
+    "bpeline show news --alias champion     # when it moved, who moved it, and why",
 )
-@click.argument("reference", metavar="REF")
+@click.argument("reference", metavar="REF|NAME")
 @click.option(
     "--recipe",
     is_flag=True,
     help="Of a version that extends another: for each new id the old ids that its text was before.",
 )
-def show(reference: str, recipe: bool, as_json: bool) -> None:
-    """Show one version: digest, aliases, metrics, lineage.
+@click.option("--alias", help="Of NAME: only the moves of this alias.")
+def show(reference: str, recipe: bool, alias: str | None, as_json: bool) -> None:
+    """Show one version, or the history of all versions of NAME.
 
-    REF is name@alias, name/number or a digest.
+    Of a version: digest, aliases, metrics and lineage. REF is name@alias, name/number or a digest.
+    Of NAME: which alias moved where, who moved it and why, and deleted versions; newest first.
     """
+    from bpeline.registry.records import is_name
+
+    if is_name(reference):
+        show_history(reference, alias, as_json)
+        return
+    if alias is not None:
+        raise InvalidOption(
+            f"--alias was given with the version {reference}",
+            "--alias selects from the history of a name",
+            "type `bpeline show NAME --alias ALIAS`",
+        )
     if recipe:
         _show_recipe(reference, as_json)
         return

@@ -136,7 +136,7 @@ def move_alias(
                 f"{name}@{alias} was to point to {_place(name, number)}, and MLflow says that it "
                 f"points to {_place(name, there[0])}",
                 "accepted is an MLflow in which nobody else moves it at the same moment",
-                f"type `bpeline history {name}` to see who did, and decide again",
+                f"type `bpeline show {name}` to see who did, and decide again",
             )
         move = replace(
             stays,

@@ -266,7 +266,7 @@ def rollback(
         raise UnknownVersion(
             f"{name}@{alias} has no earlier version to go back to",
             "accepted are aliases that were moved from one version to another",
-            f"type `bpeline history {name}` to see it, or `bpeline promote` to move the alias",
+            f"type `bpeline show {name}` to see it, or `bpeline promote` to move the alias",
         )
     version = _version_before(registry, undone)
     _move(

@@ -104,7 +104,7 @@ def uncertified(directory: Path, reference: str) -> str:
     if all(kind in certificates and not certificates[kind].not_checked for kind in exports):
         return ""
     if all(map(find_spec, CERTIFYING)):
-        return f"exports not certified: type `bpeline recertify {reference}`"
+        return f"exports not certified: type `bpeline export --check {reference}`"
     return "exports not certified: pip install 'bpeline[certify]'"
 
 
@@ -127,8 +127,8 @@ def require_certified(directory: Path, reference: str, what: str) -> None:
     raise (PromotionRefused if wrong else PromotionNotJudged)(
         f"{what}: {'; '.join(judged)}",
         "for a promotion with `certified = true`, libraries must have read each export alike",
-        f"type `pip install 'bpeline[certify]'`, then `bpeline recertify {reference}` where it was "
-        "trained",
+        f"type `pip install 'bpeline[certify]'`, then `bpeline export --check {reference}` on the "
+        "machine that trained it",
     )
 
 

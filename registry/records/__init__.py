@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .references import ByNumber as ByNumber
     from .references import ByPath as ByPath
     from .references import Reference as Reference
+    from .references import is_name as is_name
     from .references import parse_reference as parse_reference
     from .references import parse_registered as parse_registered
     from .references import split_size as split_size

@@ -132,6 +132,11 @@ def validate_alias(alias: str) -> str:
     return alias
 
 
+def is_name(text: str) -> bool:
+    """Whether a text names all versions of a name, and is no reference to one of them."""
+    return bool(_NAME.fullmatch(text)) and not _DIGEST.fullmatch(text)
+
+
 def parse_registered(text: str) -> Registered:
     """Read what a person typed, where only a registered version will do.
 

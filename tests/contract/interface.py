@@ -37,7 +37,7 @@ promote v/1
 promote v/2 --rules rules.toml
 promote v/2 --reason better
 rollback v
-history v
+show v
 evaluate v/1
 drift v@candidate two.txt
 evaluate v --set-from two.txt --separator none
@@ -60,7 +60,7 @@ steps toy.txt --algorithm char-bpe --merges 3
 compress one.txt -o one.small
 compress --expand one.small -o one.back
 verify v/1
-recertify v/1
+export --check v/1
 report v/1 -o report.html
 sql SELECT(1)
 doctor

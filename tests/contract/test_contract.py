@@ -85,7 +85,7 @@ def test_a_workspace_that_was_left_then_goes_on(folder: Path) -> None:
 
     assert asked("versions") == said["versions"]
     assert asked("evaluate", "--sets") == said["sets"]
-    assert asked("history", "news") == said["history"]
+    assert asked("show", "news") == said["history"]
     champion = load_tokenizer("news@champion")
     assert champion.digest == said["versions"][0]["digest"]
     assert asked("verify", "news/2")["identical"]

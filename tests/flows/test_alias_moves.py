@@ -61,7 +61,7 @@ def test_a_training_that_makes_a_registered_version_moves_nothing(
     assert re.search(r"\bchampion \S+ at news/2\b", said)
     assert re.search(r"\bcandidate \S+ at news/2\b", said)
     assert "bpeline encode news/1" in said, "what is to be tried is what was trained"
-    champion = json.loads(bpeline("history", "news", "--alias", "champion", "--json").stdout)
+    champion = json.loads(bpeline("show", "news", "--alias", "champion", "--json").stdout)
     assert len(champion) == 2, "nothing was moved, and nothing refused"
     assert bpeline("promote", "news/1").exit_code == 0
     assert aliases()["champion"] == 1, "a person goes back"
@@ -107,7 +107,7 @@ def test_a_locked_alias_moves_by_force_alone(rules: tuple[str, str], bpeline: Co
         ("promote", "news/2", "--lock"),
     ):
         assert "model 7" in refused(*typed)
-    assert "model 7" in bpeline("history", "news", "--alias", "champion").stdout
+    assert "model 7" in bpeline("show", "news", "--alias", "champion").stdout
     place = 2
     done(bpeline("promote", "news/2", "--force", "--json"))
     assert "locked.champion" not in open_registry().tracker.model_tags("news")["news"]
@@ -143,7 +143,7 @@ def test_rules_refuse_a_version_that_lacks_a_special_token(
         assert refused.exit_code == 3, refused.output
         assert re.search(missing, " ".join(refused.output.split()))
         assert aliases() == {"candidate": 2, "champion": 1}
-    assert re.search(missing, bpeline("history", "news").stdout)
+    assert re.search(missing, bpeline("show", "news").stdout)
     assert done(bpeline("promote", "news/2", *rules, "--force", "--json"))["to"] == 2
     assert done(bpeline("promote", "news/1", *rules, "--json"))["to"] == 1, "it has one more"
 

@@ -335,7 +335,7 @@ def test_aliases_are_promoted_and_taken_back(here: Path, bpeline: Command) -> No
     assert (moved["from"], moved["to"]) == (1, 2)
     assert "already" in bpeline("promote", "news/2", "--to", "live").stdout
     assert "(before: news/2)" in bpeline("rollback", "news", "--alias", "live").stdout
-    told = bpeline("history", "news", "--alias", "live").stdout.splitlines()
+    told = bpeline("show", "news", "--alias", "live").stdout.splitlines()
     assert [next(part for part in line.split("  ") if "→" in part).strip() for line in told] == [
         "news/2 → news/1",
         "news/1 → news/2",

@@ -157,7 +157,7 @@ def test_rules_decide_who_becomes_champion(
     assert worse["reference"] == "news/3", "it is registered all the same"
     aliases = open_registry().tracker.aliases("news")["news"]
     assert aliases == {"champion": 2, "candidate": 3}
-    told = bpeline("history", "news", "--alias", "champion").stdout.splitlines()
+    told = bpeline("show", "news", "--alias", "champion").stdout.splitlines()
     assert "news/2" in told[0]
     assert "news/3" in told[0]
     tags = open_registry().tracker.version("news", 3).tags  # type: ignore[union-attr]

@@ -147,7 +147,7 @@ def test_an_alias_moves_by_rules_only_where_something_is_gained(
     kept = train("much.txt", 1_020, *rules)
     assert (kept["exit"], kept["promotion"]["refusal"]) == (0, "")
     assert re.search(r"news@champion.*news/4\b.*%.*\b1\.00%", kept["promotion"]["stays"])
-    moves = bpeline("history", "news").stdout.splitlines()
+    moves = bpeline("show", "news").stdout.splitlines()
     assert any("news/3" in one and "news/4" in one for one in moves)
     by_hand = bpeline("promote", "news/4", *rules)
     assert (by_hand.exit_code, "1.00%" in by_hand.stderr) == (3, True)

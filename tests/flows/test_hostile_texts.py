@@ -25,7 +25,7 @@ FORGED = "\r\n2026-01-01 00:00  champion"  # a line of a history that nobody wro
 FILE, TOKEN = f"file {ATTACK}.txt", f"<|token {ATTACK}|>"
 # Each command, and the beginnings of the texts it shows.
 COMMANDS = [
-    ("history", "news"), "why by gone", ("history", "news", "--json"), "why by gone",
+    ("show", "news"), "why by gone", ("show", "news", "--json"), "why by gone",
     ("versions", "news"), "by gone", ("evaluate", "--sets"), "set",
     ("show", "news/1"), "token file bytes", ("show", "news/1", "--json"), "token file bytes",
     ("show", "news/3"), "by gone", ("encode", "news/3", "text", "--json"), "by gone",

@@ -1,4 +1,4 @@
-"""``bpeline push`` and ``import hf://…``: the same tokenizer comes back from the commit."""
+"""``export --output hf://…`` and ``import hf://…``: the same tokenizer comes back."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_what_is_pushed_loads_and_can_be_imported_at_its_commit(
     hub: Hub, run: Callable[..., Any], tmp_path: Path
 ) -> None:
     options = ("--licence", "apache-2.0", "--chat-template", "chat.jinja", "--json")
-    pushed = run("push", "news@candidate", REPOSITORY, *options)
+    pushed = run("export", "news@candidate", "--output", f"hf://{REPOSITORY}", *options)
     repository = hub.repositories[REPOSITORY]
     assert repository.branches == {"main": pushed["commit"]}
     assert repository.messages[-1] == f"news/1, digest {pushed['digest']}"
@@ -116,12 +116,12 @@ def test_what_is_pushed_loads_and_can_be_imported_at_its_commit(
 
 
 def test_a_branch_is_made_and_what_others_wrote_stays(hub: Hub, run: Callable[..., Any]) -> None:
-    run("push", "news/1", REPOSITORY)
+    run("export", "news/1", "--output", f"hf://{REPOSITORY}")
     repository = hub.repositories[REPOSITORY]
     before = dict(repository.branches)
     theirs = {"README.md": b"# Our model\n", "vocab.txt": b"a\n", "model.safetensors": b"x"}
     repository.commit("main", {**repository.commits[before["main"]], **theirs})
-    pushed = run("push", "news/1", REPOSITORY, "--revision", "v3", "--json")
+    pushed = run("export", "news/1", "--output", f"hf://{REPOSITORY}", "--revision", "v3", "--json")
     assert repository.branches["v3"] == pushed["commit"]
     now = repository.commits[pushed["commit"]]
     assert {name: now[name] for name in theirs} == theirs
@@ -135,22 +135,22 @@ def test_a_branch_is_made_and_what_others_wrote_stays(hub: Hub, run: Callable[..
 
 def test_what_the_hub_refuses_or_changes_is_told(hub: Hub, run: Callable[..., Any]) -> None:
     hub.changed = {"tokenizer.json": b"{}"}
-    assert REPOSITORY in run("push", "news/1", REPOSITORY, code=1)
+    assert REPOSITORY in run("export", "news/1", "--output", f"hf://{REPOSITORY}", code=1)
     hub.changed = {}
     assert "RepositoryNotFoundError" in run("import", "hf://acme/none", "--name", "x", code=2)
     said = run("import", f"hf://{REPOSITORY}@v9", "--name", "x", code=2)
     assert "RevisionNotFoundError" in said
     assert "hf auth login" in said
-    run("push", "news/1", "news", code=2)
+    run("export", "news/1", "--output", "hf://news", code=2)
     export = ("export", "news/1", "--format", "hf", "--output", "x")
     assert "chat template" in run(*export, "--chat-template", "chat.jinja", code=2)
     hub.readers = {"Bearer hf_key_of_a_test"}
-    said = run("push", "news/1", REPOSITORY, "--revision", "v4", code=1)
+    said = run("export", "news/1", "--output", f"hf://{REPOSITORY}", "--revision", "v4", code=1)
     assert "403" in said
     assert "HF_TOKEN" in said
     hub.shutdown()
     hub.server_close()
-    said = run("push", "news/1", REPOSITORY, code=1)
+    said = run("export", "news/1", "--output", f"hf://{REPOSITORY}", code=1)
     assert hub.url in said
     assert "HF_ENDPOINT" in said
 
@@ -179,6 +179,6 @@ def test_an_export_has_a_card_and_leaves_that_of_others(
 def test_without_the_library_the_extra_is_named(here: Path, bpeline: Command) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "huggingface_hub", None)
-        refused = bpeline("push", "news/1", REPOSITORY)
+        refused = bpeline("export", "news/1", "--output", f"hf://{REPOSITORY}")
     assert refused.exit_code == 1
     assert "pip install 'bpeline[hub]'" in refused.stderr

@@ -27,7 +27,7 @@ COMMANDS = {
     "compare": ("compare", "t/1", "t/1"),
     "promote": ("promote", "t/1"),
     "rollback": ("rollback", "t"),
-    "history": ("history", "t"),
+    "show NAME": ("show", "t"),
     "encode": ("encode", "t@champion", "hello"),
     "export": ("export", "t@champion", "--format", "gpt2", "--output", "out"),
     "verify": ("verify", "t/1"),

@@ -771,7 +771,7 @@ def test_init_writes_how_much_is_to_be_held_out_for_drift_to_be_judged(
     ("folder", "home", "typed", "said"),
     [
         ("below", "", ("gc",), "/.bpeline, found above this directory"),
-        ("below", "", ("recertify",), "/.bpeline, found above this directory"),
+        ("below", "", ("export", "--check"), "/.bpeline, found above this directory"),
         ("below", "", ("versions",), ""),
         ("below", "", ("gc", "--workspace", "../.bpeline"), ""),
         ("", "", ("gc",), ""),

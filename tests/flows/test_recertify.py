@@ -1,4 +1,4 @@
-"""``bpeline recertify``: exports read again, by libraries that are not what they were."""
+"""``bpeline export --check``: exports read again, by libraries that are not what they were."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def doctored(tmp_path: Path) -> Path:
 
 
 def recertified(bpeline: Command, *arguments: object, code: int) -> Any:
-    answer = bpeline("recertify", *arguments, "--json")
+    answer = bpeline("export", "--check", *arguments, "--json")
     assert answer.exit_code == code, answer.output
     return json.loads(answer.stdout)
 
@@ -103,7 +103,7 @@ def test_exports_of_promoted_versions_are_read_again(here: Path, bpeline: Comman
     assert outcomes(recertified(bpeline, "news/1", code=0)).keys() == {
         ("news/1", "hf"), ("news/1", "tiktoken")
     }  # fmt: skip
-    said = bpeline("recertify", "news")
+    said = bpeline("export", "--check", "news")
     assert said.stdout.splitlines()[-1].startswith("3 exports ")
 
 
@@ -137,7 +137,7 @@ def test_a_library_that_reads_otherwise_is_caught(
     assert shown.startswith("tokenizers 9.9 ")
     kept = json.loads(bpeline("show", "news/2", "--json").stdout)["certificates"]["hf"]
     assert "9.9" not in kept, "what is installed reads it as before"
-    said = bpeline("recertify", "news/2", "--library", doctored)
+    said = bpeline("export", "--check", "news/2", "--library", doctored)
     assert said.exit_code == 3
     assert re.search(r"^1 export .*\b2 exports not checked$", said.stdout, re.MULTILINE)
 
@@ -201,7 +201,7 @@ def test_what_cannot_be_asked_is_said(here: Path, bpeline: Command, tmp_path: Pa
         (("news/7",), "news/7"),
         (("--library", tmp_path / "none"), str(tmp_path / "none")),
     ):
-        answer = bpeline("recertify", *arguments)
+        answer = bpeline("export", "--check", *arguments)
         assert answer.exit_code in (1, 2), answer.output
         assert said in answer.stderr
 
@@ -217,12 +217,12 @@ def test_what_no_library_has_read_is_said_with_what_to_type(
         assert advice in bpeline(*train).stdout.splitlines()[-1]
         assert advice in bpeline("promote", "news@candidate").stdout.splitlines()[-1]
         assert json.loads(bpeline("promote", "news/2", "--json").stdout)["uncertified"] == ""
-    advice = "`bpeline recertify news/3`"
+    advice = "`bpeline export --check news/3`"
     assert advice in bpeline(*train).stdout.splitlines()[-1]
     assert advice in bpeline("show", "news/3").stdout
     assert recertified(bpeline, "news/3", code=0)["equal"] == 2
     for command in (train, ("promote", "news/3")):
-        assert "bpeline recertify" not in bpeline(*command).stdout
+        assert "bpeline export --check" not in bpeline(*command).stdout
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bpeline.registry.certify.native_readers.find_spec", lambda name: None)
         assert bpeline(*train[:-1], 330).exit_code == 0

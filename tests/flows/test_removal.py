@@ -96,7 +96,7 @@ def test_a_version_is_deleted_after_showing_what_would_go(bpeline: Command) -> N
     assert f"news/1  {digest[:12]}  deleted" in bpeline("versions", "news").stdout
     (entry,) = [
         one
-        for one in json.loads(bpeline("history", "news", "--json").stdout)
+        for one in json.loads(bpeline("show", "news", "--json").stdout)
         if one["kind"] == "delete"
     ]
     assert (entry["number"], entry["digest"], entry["by"]) == (1, digest, "ada")

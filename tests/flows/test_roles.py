@@ -73,7 +73,7 @@ def test_what_is_declared_is_what_transformers_and_llama_cpp_have(
     read = read_metadata(tmp_path / "x.gguf", ("tokenizer.ggml.",))
     assert read["tokenizer.ggml.eos_token_id"] == ids["<|stop|>"]
     assert read["tokenizer.ggml.padding_token_id"] == ids["<|fill|>"]
-    assert bpeline("recertify", "news/1").exit_code == 0
+    assert bpeline("export", "--check", "news/1").exit_code == 0
 
 
 def test_roles_are_no_part_of_the_digest_and_go_with_the_version(

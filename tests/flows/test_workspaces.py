@@ -25,7 +25,7 @@ Command = Callable[..., Result]
     "arguments",
     [
         *(["versions"], ["versions", "news", "--json"], ["show", "news/1"], ["resume", "--list"]),
-        *(["history", "news"], ["compare", "news/1", "news/2"], ["compare", "./a.json", "news/2"]),
+        *(["show", "news"], ["compare", "news/1", "news/2"], ["compare", "./a.json", "news/2"]),
         *(["promote", "news/1"], ["rollback", "news"]),
     ],
 )

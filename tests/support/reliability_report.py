@@ -18,95 +18,78 @@ import amounts
 
 HEAD = """# Reliability
 
-What bpeline promises when processes are killed, disks fill up, files are damaged and several run at
-once, and what was done to break each promise. Every failure prints one line that does the same
-again.
+What bpeline guarantees when processes are killed, disks fill up, files are damaged or several
+processes run at once, and the tests of each guarantee. Failures print a line that reproduces them.
 
-Everything durable is written by one object, `tokenizer_core/durable_files.py`: aside, synced,
-renamed, directory synced. Tests put another disk under it, which counts the operations, kills the
-process at one of them, lets one fail, or remembers what was not yet synced. Commits of the two
-SQLite databases count as operations too, ours and MLflow's. What DuckDB, SQLite and MLflow do
-between them is reached by signals at random moments.
+`tokenizer_core/durable_files.py` writes all durable files: temporary file, sync, rename, directory
+sync. Tests interrupt each of these operations and each commit of both SQLite databases.
 
-## What runs when
+## Test runs
 
-`make test` runs what every change is tested by, the same cases every day: what passes today passes
-tomorrow. `make test-nightly` also runs the tests that are marked `night`, with random cases from a
-seed that is the date, printed at the end (`make test-nightly SEED=20261122` makes those of that
-day), and writes this page: the numbers below this table are those of one such run.
+`make test` runs the same cases each time. `make test-nightly` adds the tests marked `night` and
+random cases, and writes this page. The seed is the date; `make test-nightly SEED=20261122` repeats
+that day.
 
 {amounts}
 """
 
 PROMISES = {
     "crash points": (
-        "Killed at any durable operation, it ends as if nothing had been",
-        "Every operation is numbered. For each number one process is killed (signal 9) before it "
-        "and one after it; the next process does the same command and must leave what an "
-        "undisturbed run leaves: every file byte for byte, every row, one version, nothing aside.",
+        "Killed at any durable operation",
+        "The next run produces the files and rows of an undisturbed run.",
     ),
     "random kills": (
-        "Killed at any moment, up to twelve times in a row, likewise",
-        "Delays come from a seed; they end inside compiled code, DuckDB, SQLite and MLflow.",
+        "Killed at any moment",
+        "The same, after up to twelve kills in a row.",
     ),
     "random signals": (
-        "Asked to end at any moment, it ends, and the same command goes on",
-        "By Ctrl-C (SIGINT) or a supervisor (SIGTERM), once or, of three cases one, twice: between "
-        "any two lines of Python, in waiting, in compiled code.",
+        "Ctrl-C and SIGTERM",
+        "The command ends; the same command continues.",
     ),
     "power loss": (
-        "After a power loss there is the old or the new, never a mixture",
-        "Operations are recorded; from prefixes of them follow states that POSIX allows: unsynced "
-        "content missing or torn at 512 bytes, unsynced entries of directories undone one by one.",
+        "Power loss",
+        "Files have the old or the new content, whatever unsynced content or names are lost.",
     ),
     "disk faults": (
-        "A full or failing disk is a typed error, and nothing is lost",
-        "ENOSPC, EDQUOT, EIO, EMFILE, EACCES or EROFS at an operation, and a limit on the size of "
-        "files that meets DuckDB and SQLite in the middle of theirs; afterwards the same command "
-        "ends as it should. Of several failures in one process, none leaves a file, a thread or a "
-        "process behind.",
+        "Full or failing disk",
+        "ENOSPC, EDQUOT, EIO, EMFILE, EACCES, EROFS: a typed error; nothing is lost or left open.",
     ),
     "memory limits": (
-        "Too little memory is an error, and nothing is lost",
-        "A limit on the address space, from 1 MiB to enough: `MemoryError`, or an error of ours; "
-        "afterwards the same command ends as it should.",
+        "Too little memory",
+        "From 1 MiB of address space: `MemoryError` or an error of bpeline; nothing is lost.",
     ),
     "clocks": (
-        "The clock of the day decides nothing",
-        "A clock that jumps by up to eighty years at each reading, forwards and backwards.",
+        "Wrong clock",
+        "Results do not change if the clock jumps by up to 80 years at each reading.",
     ),
     "corruption": (
-        "A damaged file is named or made again; never believed",
-        "Every file of a finished workspace, found by walking through it: emptied, cut, bits "
-        "flipped, blocks zeroed, garbage behind it, swapped with another, deleted.",
+        "Damaged files",
+        "Changed, swapped and deleted files are reported or rebuilt, never used.",
     ),
     "concurrency": (
-        "Several at once lose nothing",
-        "Runs in one workspace, writers of one name, writers of one catalogue of whom half are "
-        "killed, loading while an alias moves.",
+        "Concurrent processes",
+        "Runs in one workspace, writers of one name, loads while an alias moves: nothing is lost.",
     ),
     "numbers": (
-        "Counts are exact up to 2⁶³ − 1",
-        "One count from shard to row at the bounds of 31, 32, 53, 61 and 63 bits, beside plain "
-        "Python's integers.",
+        "Large counts",
+        "Exact up to 2⁶³ − 1, compared with Python's integers.",
     ),
     "determinism": (
-        "The same input gives the same bytes",
-        "Fresh processes that differ in hash seed, locale, time zone, umask, threads, sizes of "
-        "chunks and tables, order of files, optimization, Python.",
+        "Determinism",
+        "Equal bytes for other hash seeds, locales, time zones, umasks, threads, chunks, file "
+        "orders and Pythons.",
     ),
 }
 
 TAIL = """
-## What is not promised
+## What is not guaranteed
 
-- A disk that says it has synced and has not, and a hostile user of the same account.
-- SQLite keeps no checksums of its pages. Damage that it notices is named; a bit flipped inside of a
-  row it cannot notice. Which tokenizer is loaded, and what was counted, is checked against digests
-  outside of it; figures shown from the catalogue are not.
-- Pictures and pages kept with a version are for people: nothing reads them back or seals them.
-- Two that register the same tokenizer under one name at the same moment leave one version; the
-  number of the other is not given again.
+- Disks that report a sync they did not do; hostile users of the same account.
+- SQLite has no page checksums: a flipped bit can go unnoticed. Tokenizers and counts are checked
+  against digests, catalogue figures are not.
+- Pictures and pages of a version are not checked.
+- Two simultaneous registrations of one tokenizer under one name leave one version. The other
+  number stays unused.
 """
 
 

@@ -74,11 +74,11 @@ def prepare() -> None:
     from shared_statements import compiled_once
 
     from bpeline import script
-    from bpeline.flows.cli.main import COMMANDS, cli
+    from bpeline.flows.cli.main import FILE_OF, cli
     from bpeline.registry import environment
 
     gc.set_threshold(script.NEW_OBJECTS)
-    for file in COMMANDS:
+    for file in sorted({*FILE_OF.values()}):
         import_module(f"bpeline.flows.cli.{file}")
     import_module("mlflow.tracking")  # or each fork would begin a process that imports it
     _for_ever.enter_context(compiled_once())
