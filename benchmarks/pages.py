@@ -130,7 +130,7 @@ def headlines_block(
         "CPU time of fresh processes, run in turn on two cores with AVX-512; encoding is the first "
         "pass of one thread with a vocabulary learned from the file. × is the peer's CPU time "
         "divided by ours; only peers with equal merges or ids count, and slow ones read a sample. "
-        "All tables, memory and further conditions: [benchmarks](docs/benchmarks.md); "
+        "All tables, memory and further conditions: [Benchmarks](docs/benchmarks.md); "
         "`make bench FILE=corpus.txt` measures on your machine."
     )
     return f"{table}\n\n{conditions}"
