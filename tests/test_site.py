@@ -196,6 +196,18 @@ def test_the_reference_has_every_command_public_name_and_message(site: Path) -> 
     assert all(f'id="{name.lower()}"' in said for name in CLASSES)
 
 
+def test_the_pages_are_short_enough_to_be_read() -> None:
+    """At most 20,000 words but for what is generated: results, and the night's tables."""
+    written = 0
+    for path in PAGES:
+        text = path.read_text(encoding="utf-8")
+        text = re.sub(r"<!-- ([\w-]+):start -->.*?<!-- \1:end -->", "", text, flags=re.DOTALL)
+        if path.name == "reliability.md":
+            text = re.sub(r"^\|.*", "", text, flags=re.MULTILINE)
+        written += len(text.split())
+    assert written <= 20_000
+
+
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT / "docs").as_posix())
 def test_commands_of_the_pages_exist_with_these_options(path: Path) -> None:
     from bpeline.flows.cli.main import cli

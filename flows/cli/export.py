@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -81,17 +81,11 @@ _LONGEST_SHOWN = 2000  # an alphabet of many languages fills the screen
 @click.option("--library", metavar="FOLDER", help="With --check: a folder with another release.")
 def export(
     references: tuple[str, ...],
-    format_name: Format | None,
     output: str | None,
-    texts: tuple[Path, ...],
-    chat_template: Path | None,
-    licence: str,
-    roles: tuple[str, ...],
-    revision: str | None,
-    private: bool,
     check: bool,
     library: str | None,
     as_json: bool,
+    **asked: Any,
 ) -> None:
     """Write a version in the format of another tool, and compare what that tool makes of it.
 
@@ -103,10 +97,14 @@ def export(
 
     REF is name@alias, name/number, a digest or a path; news@champion:8000 is its size 8,000.
     """
+    given = [name for name, value in asked.items() if value]
     if check:
-        _refuse_with_check(output=output, format=format_name, texts=texts, role=roles,
-                           licence=licence, chat_template=chat_template, revision=revision,
-                           private=private)  # fmt: skip
+        if given or output is not None:
+            raise InvalidOption(
+                f"--check was given together with {(given or ['output'])[0]}",
+                "--check reads existing exports and writes nothing",
+                "type `bpeline export --check NAME`",
+            )
         _check(references, library, as_json)
         return
     if len(references) != 1 or output is None or library is not None:
@@ -115,51 +113,32 @@ def export(
             "expected one REF and --output; --library belongs to --check",
             "type `bpeline export REF --format hf --output tokenizer.json`",
         )
-    (reference,) = references
-    if output.startswith(_HUB):
-        if format_name not in (None, "transformers") or texts or roles:
-            raise InvalidOption(
-                f"--format {format_name}, --texts or --role was given with {output}",
-                "the Hub receives the transformers format with the version's own roles",
-                f"type `bpeline export {reference} --output {output}`",
-            )
-        _push(reference, output.removeprefix(_HUB), revision or "main", private, chat_template,
-              licence, as_json)  # fmt: skip
-        return
-    if revision is not None or private:
+    format_name, template = asked.pop("format_name"), asked.pop("chat_template")
+    to_hub = output.startswith(_HUB)
+    wrong = {"texts", "roles"} if to_hub else {"revision", "private"}
+    if wrong & {*given} or (to_hub and format_name not in (None, "transformers")):
         raise InvalidOption(
-            "--revision or --private was given with a file",
-            "expected --output hf://ORG/REPO",
-            f"type `bpeline export {reference} --output hf://ORG/REPO`",
+            f"{min(wrong & {*given}, default='--format')} was given with --output {output}",
+            "--revision and --private belong to hf://, --format, --texts and --role to files",
+            "type `bpeline export --help` for examples",
         )
-    _export(reference, format_name or "hf", Path(output), texts, chat_template, licence, roles,
-            as_json)  # fmt: skip
-
-
-def _refuse_with_check(**given: object) -> None:
-    if name := next((name for name, value in given.items() if value), None):
-        raise InvalidOption(
-            f"--{name.replace('_', '-')} was given with --check",
-            "--check reads existing exports and writes nothing",
-            "type `bpeline export --check NAME`",
-        )
+    asked["chat_template"] = "" if template is None else text_of(None, template)
+    if to_hub:
+        _push(references[0], output.removeprefix(_HUB), asked, as_json)
+    else:
+        _export(references[0], format_name or "hf", Path(output), asked, as_json)
 
 
 def _export(
-    reference: str,
-    format_name: Format,
-    output: Path,
-    texts: tuple[Path, ...],
-    chat_template: Path | None,
-    licence: str,
-    roles: tuple[str, ...],
-    as_json: bool,
+    reference: str, format_name: Format, output: Path, asked: dict[str, Any], as_json: bool
 ) -> None:
     from bpeline.flows.versions import write_hub_folder
     from bpeline.registry.exports import export_version
 
-    template = "" if chat_template is None else text_of(None, chat_template)
-    compared = [line for file in texts for line in text_of(None, file).splitlines(keepends=True)]
+    template, licence, roles = (asked[name] for name in ("chat_template", "licence", "roles"))
+    compared = [
+        line for file in asked["texts"] for line in text_of(None, file).splitlines(keepends=True)
+    ]
     if format_name == "transformers":
         written = write_hub_folder(
             reference, output, compared, template, licence, roles=roles
@@ -192,24 +171,16 @@ def _export(
     answer(as_json, written.as_dict(), lines)
 
 
-def _push(
-    reference: str,
-    repository: str,
-    revision: str,
-    private: bool,
-    chat_template: Path | None,
-    licence: str,
-    as_json: bool,
-) -> None:
+def _push(reference: str, repository: str, asked: dict[str, Any], as_json: bool) -> None:
     from bpeline.flows.versions import push_version
 
     made = push_version(
         reference,
         repository,
-        revision,
-        private=private,
-        chat_template="" if chat_template is None else text_of(None, chat_template),
-        licence=licence,
+        asked["revision"] or "main",
+        private=asked["private"],
+        chat_template=asked["chat_template"],
+        licence=asked["licence"],
     )
     place = made.pushed.reference
     lines = [

@@ -142,6 +142,9 @@ def test_what_the_hub_refuses_or_changes_is_told(hub: Hub, run: Callable[..., An
     assert "RevisionNotFoundError" in said
     assert "hf auth login" in said
     run("export", "news/1", "--output", "hf://news", code=2)
+    for other in (("--format", "gguf"), ("--texts", "x.txt"), ("--check",)):
+        run("export", "news/1", "--output", f"hf://{REPOSITORY}", *other, code=2)
+    run("export", "news/1", "--output", "x.json", "--revision", "v3", code=2)
     export = ("export", "news/1", "--format", "hf", "--output", "x")
     assert "chat template" in run(*export, "--chat-template", "chat.jinja", code=2)
     hub.readers = {"Bearer hf_key_of_a_test"}
