@@ -215,7 +215,7 @@ def test_a_full_disk_is_said_and_survived(
     ("arguments", "code", "mentioned"),
     [
         (("show", "news@champion"), ENVIRONMENT, "news"),
-        (("show", "news"), INPUT, "without a version"),
+        (("show", "news"), ENVIRONMENT, "no history"),
         (("show", "../news"), INPUT, "path"),
         (("encode", "news/1", "text"), ENVIRONMENT, "news"),
         (("encode", "./gone", "text"), ENVIRONMENT, "gone"),
