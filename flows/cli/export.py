@@ -120,7 +120,7 @@ def export(
         raise InvalidOption(
             f"{min(wrong & {*given}, default='--format')} was given with --output {output}",
             "--revision and --private belong to hf://, --format, --texts and --role to files",
-            "type `bpeline export --help` for examples",
+            "type `bpeline export REF --output hf://ORG/REPO`, or name a file with --output",
         )
     asked["chat_template"] = "" if template is None else text_of(None, template)
     if to_hub:
