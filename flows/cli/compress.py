@@ -63,6 +63,12 @@ def compress(
     from bpeline.tokenizer_core import algorithms
 
     if expands:
+        if show_steps or new_bytes:
+            raise InvalidOption(
+                "--expand was given together with --show-steps or --new-bytes",
+                "expected one of them: steps are those of compressing",
+                f"type `bpeline compress --expand {file}`",
+            )
         _expand(file, output, as_json)
         return
     if show_steps:

@@ -97,11 +97,12 @@ def export(
 
     REF is name@alias, name/number, a digest or a path; news@champion:8000 is its size 8,000.
     """
-    given = [name for name, value in asked.items() if value]
+    spelled = {"format_name": "--format", "roles": "--role", "chat_template": "--chat-template"}
+    given = [spelled.get(name, f"--{name}") for name, value in asked.items() if value]
     if check:
         if given or output is not None:
             raise InvalidOption(
-                f"--check was given together with {(given or ['output'])[0]}",
+                f"--check was given together with {(given or ['--output'])[0]}",
                 "--check reads existing exports and writes nothing",
                 "type `bpeline export --check NAME`",
             )
@@ -115,7 +116,7 @@ def export(
         )
     format_name, template = asked.pop("format_name"), asked.pop("chat_template")
     to_hub = output.startswith(_HUB)
-    wrong = {"texts", "roles"} if to_hub else {"revision", "private"}
+    wrong = {"--texts", "--role"} if to_hub else {"--revision", "--private"}
     if wrong & {*given} or (to_hub and format_name not in (None, "transformers")):
         raise InvalidOption(
             f"{min(wrong & {*given}, default='--format')} was given with --output {output}",

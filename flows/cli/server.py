@@ -9,6 +9,7 @@ import click
 from bpeline.flows.cli.commands import answer, command, project_option
 from bpeline.flows.running import stop_moving
 from bpeline.flows.wording import as_typed
+from bpeline.tokenizer_core.errors import InvalidOption
 
 _PORT = click.IntRange(1, 65535)
 
@@ -51,6 +52,12 @@ def serve(
     from bpeline.flows import serving
 
     if mlflow_only:
+        if deploys:
+            raise InvalidOption(
+                "--deploy was given together with --mlflow-only",
+                "expected one of them: deployments need the Prefect server",
+                "type `bpeline serve --deploy`",
+            )
         serving.serve_ui(mlflow_port, say=click.echo, ask=_ask, password=password)
         return
     serving.serve(prefect_port, mlflow_port, deploys, say=click.echo, ask=_ask, password=password)

@@ -11,6 +11,7 @@ from bpeline.flows.cli.aliases import by_option, reason_option
 from bpeline.flows.cli.commands import answer, command, echo_json, say_coloured, typed_again
 from bpeline.flows.wording import as_typed
 from bpeline.registry.environment import this_user
+from bpeline.tokenizer_core.errors import InvalidOption
 
 COLOURS = {"ok": "green", "note": "yellow", "broken": "red"}
 
@@ -47,6 +48,12 @@ def doctor(compile_first: bool, fix: bool, dismiss: str | None, as_json: bool) -
     Exit code 1 if something is broken.
     """
     if dismiss is not None:
+        if fix or compile_first:
+            raise InvalidOption(
+                "--dismiss was given together with --fix or --compile",
+                "expected one of them: --dismiss examines nothing",
+                f"type `bpeline doctor --dismiss {dismiss}`",
+            )
         _dismiss(dismiss, as_json)
         return
     from bpeline.flows.cli.diagnosis import compile_kernels, examine, fix_stores

@@ -90,6 +90,12 @@ def show(reference: str, recipe: bool, alias: str | None, as_json: bool) -> None
     from bpeline.registry.records import is_name
 
     if is_name(reference):
+        if recipe:
+            raise InvalidOption(
+                f"--recipe was given with the name {reference}",
+                "expected a version that extends another one",
+                f"type `bpeline show {reference}@candidate --recipe`",
+            )
         show_history(reference, alias, as_json)
         return
     if alias is not None:

@@ -216,6 +216,12 @@ def test_a_full_disk_is_said_and_survived(
     [
         (("show", "news@champion"), ENVIRONMENT, "news"),
         (("show", "news"), ENVIRONMENT, "no history"),
+        (("show", "news", "--recipe"), INPUT, "--recipe"),
+        (("show", "news/1", "--alias", "champion"), INPUT, "--alias"),
+        (("doctor", "--dismiss", "00000000", "--fix"), INPUT, "--dismiss"),
+        (("serve", "--mlflow-only", "--deploy"), INPUT, "--deploy"),
+        (("compress", "--expand", "a.bpec", "--show-steps"), INPUT, "--expand"),
+        (("export", "--check", "--format", "gguf"), INPUT, "--format"),
         (("show", "../news"), INPUT, "path"),
         (("encode", "news/1", "text"), ENVIRONMENT, "news"),
         (("encode", "./gone", "text"), ENVIRONMENT, "gone"),

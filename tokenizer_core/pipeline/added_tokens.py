@@ -79,8 +79,10 @@ class AddedToken:
             token = records.read(cls, given, what, complete=True)
         except WrongKind as wrong:
             _refuse(wrong.happened)
-        if not token.content or not 0 <= token.id <= MAX_ID:
-            _refuse(f"{what} has the id {str(token.id)[:40]}, or no text")
+        if not token.content:
+            _refuse(f"{what} has no text")
+        if not 0 <= token.id <= MAX_ID:
+            _refuse(f"{what} has the id {str(token.id)[:40]}")
         return token
 
 
