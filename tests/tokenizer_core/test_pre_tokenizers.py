@@ -16,13 +16,17 @@ from amounts import Amounts
 from tempting_texts import tempting_texts
 
 from bpeline.tokenizer_core.errors import InvalidPattern
-from bpeline.tokenizer_core.pipeline import pattern_of_pre_tokenizer
+from bpeline.tokenizer_core.pipeline import PRE_TOKENIZERS, pattern_of_steps
 from bpeline.tokenizer_core.splitting.cuts import Cuts
 from bpeline.tokenizer_core.splitting.pretokenization import Splitter, mark_kept_and_dropped
 from bpeline.tokenizer_core.splitting.split_patterns import BEHAVIORS, SplitPattern, SplitStep
 from bpeline.tokenizer_core.text import Text
 
 FEW = list("aab  ▁▁12-..,\n漢é'$·")
+
+
+def pattern_of_pre_tokenizer(part: Any) -> SplitPattern:
+    return pattern_of_steps(PRE_TOKENIZERS.steps(part))
 
 
 def step(kind: str, **values: Any) -> dict[str, Any]:

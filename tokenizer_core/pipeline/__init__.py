@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from .pre_tokenizer import PRE_TOKENIZERS as PRE_TOKENIZERS
     from .pre_tokenizer import Prefix as Prefix
     from .pre_tokenizer import mark_of_words as mark_of_words
-    from .pre_tokenizer import pattern_of_pre_tokenizer as pattern_of_pre_tokenizer
     from .pre_tokenizer import pattern_of_steps as pattern_of_steps
     from .preparation import TextPreparation as TextPreparation
     from .unicode_tables import WHITE_SPACE as WHITE_SPACE

@@ -282,15 +282,6 @@ PRE_TOKENIZERS = Part[PreTokenizerStep](
 )  # fmt: skip
 
 
-def pattern_of_pre_tokenizer(part: Any) -> SplitPattern:
-    """The split pattern that cuts as a ``pre_tokenizer`` of tokenizer.json does.
-
-    Raises:
-        InvalidPattern: naming what cannot be done exactly.
-    """
-    return pattern_of_steps(PRE_TOKENIZERS.steps(part))
-
-
 def pattern_of_steps(
     steps: Sequence[PreTokenizerStep], *, marks_words: bool = False
 ) -> SplitPattern:
