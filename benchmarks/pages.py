@@ -126,9 +126,11 @@ def headlines_block(
     """What README shows of it."""
     large = [result for result in results if result["bytes"] >= _LARGE]
     table = headlines(large, [result for result in encoding if result["threads"] == 1])
+    dates = sorted({result["date"] for result in (*large, *encoding)})
     conditions = _wrapped(
-        "CPU time of fresh processes, run in turn on two cores with AVX-512; encoding is the first "
-        "pass of one thread with a vocabulary learned from the file. × is the peer's CPU time "
+        f"Measured {' to '.join(dict.fromkeys((dates[0], dates[-1])))} (trainings with 0.2, which "
+        "merged in two threads where that paid). CPU time of fresh processes, run in turn on two "
+        "cores with AVX-512; encoding is the first pass of one thread with a vocabulary learned from the file. × is the peer's CPU time "
         "divided by ours; only peers with equal merges or ids count, and slow ones read a sample. "
         "All tables, memory and further conditions: [Benchmarks](docs/benchmarks.md); "
         "`make bench FILE=corpus.txt` measures on your machine."
