@@ -130,8 +130,9 @@ def headlines_block(
     conditions = _wrapped(
         f"Measured {' to '.join(dict.fromkeys((dates[0], dates[-1])))} (trainings with 0.2, which "
         "merged in two threads where that paid). CPU time of fresh processes, run in turn on two "
-        "cores with AVX-512; encoding is the first pass of one thread with a vocabulary learned from the file. × is the peer's CPU time "
-        "divided by ours; only peers with equal merges or ids count, and slow ones read a sample. "
+        "cores with AVX-512; encoding is the first pass of one thread with a vocabulary learned "
+        "from the file. × is the peer's CPU time divided by ours; only peers with equal "
+        "merges or ids count, and slow ones read a sample. "
         "All tables, memory and further conditions: [Benchmarks](docs/benchmarks.md); "
         "`make bench FILE=corpus.txt` measures on your machine."
     )
