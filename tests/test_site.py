@@ -16,6 +16,7 @@ from typing import Any
 import click
 import pytest
 from browser import browsing, installed_browser
+from every_command import command_in
 
 from bpeline.flows import recertify
 from bpeline.flows.cli.evaluate import evaluate
@@ -186,10 +187,10 @@ def test_a_site_that_is_opened_from_a_disk_is_searched(
 @pytest.mark.night
 def test_the_reference_has_every_command_public_name_and_message(site: Path) -> None:
     import bpeline
-    from bpeline.flows.cli.main import FILE_OF
+    from bpeline.flows.cli.main import all_commands
 
     listed = (site / "reference/command-line.html").read_text()
-    assert all(f'id="{name}"' in listed for name in FILE_OF)
+    assert all(f'id="{name.replace(" ", "-")}"' in listed for name in all_commands())
     api = (site / "reference/api.html").read_text()
     assert all(re.search(rf'id="bpeline\.[\w.]*{name}"', api) for name in bpeline.__all__)
     said = (site / "reference/errors.html").read_text()
@@ -210,13 +211,10 @@ def test_the_pages_are_short_enough_to_be_read() -> None:
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT / "docs").as_posix())
 def test_commands_of_the_pages_exist_with_these_options(path: Path) -> None:
-    from bpeline.flows.cli.main import cli
-
     for words in commands(path):
-        command = cli.get_command(click.Context(cli), words[0])
-        assert command is not None, words
+        name, command, rest = command_in(words)
         try:
-            with command.make_context(words[0], words[1:], resilient_parsing=False):
+            with command.make_context(name, rest, resilient_parsing=False):
                 pass  # closed, so that no project or workspace of a page stays named
         except click.UsageError as error:
             pytest.fail(f"{shlex.join(words)}: {error.format_message()}")
@@ -238,8 +236,6 @@ def test_messages_are_read_from_every_way_of_writing_them() -> None:
 
 
 def test_commands_that_messages_advise_are_there_with_these_options() -> None:
-    from bpeline.flows.cli.main import cli
-
     module: Any = _site_module("messages")
     advised = {
         said
@@ -248,9 +244,9 @@ def test_commands_that_messages_advise_are_there_with_these_options() -> None:
     }
     assert len(advised) > 40
     for said in sorted(advised):
-        name, *words = [word for word in _words(said.split(" | ")[0]) or [] if word != "…"]
-        command = cli.get_command(click.Context(cli), name)
-        assert command is not None, said
+        name, command, words = command_in(
+            [word for word in _words(said.split(" | ")[0]) or [] if word != "…"]
+        )
         known = {one for option in command.params for one in (*option.opts, *option.secondary_opts)}
         options = {word.partition("=")[0] for word in words if re.match("--?[a-z]", word)}
         assert options <= known, said

@@ -119,7 +119,7 @@ def rename_special_tokens(tokenizer: Tokenizer, names: Mapping[str, str]) -> Tok
         raise InvalidOption(
             "no special token was named",
             "an old name and a new one",
-            "type `bpeline rename news/3 '<|reserved_0|>=<|tool|>'`",
+            "type `bpeline derive rename news/3 '<|reserved_0|>=<|tool|>'`",
         )
     for old in names:
         if old not in spec.special_tokens:
@@ -234,7 +234,7 @@ def of_size(tokenizer: Tokenizer, vocab_size: int) -> Tokenizer:
         raise InvalidOption(
             f"a size of {vocab_size:,} was asked for",
             f"accepted: {least:,} (no merges) to {tokenizer.vocab_size:,} (all of them)",
-            f"choose a size in this range, or `bpeline extend` to get beyond "
+            f"choose a size in this range, or `bpeline derive extend` to get beyond "
             f"{tokenizer.vocab_size:,}",
         )
     if vocab_size == tokenizer.vocab_size:

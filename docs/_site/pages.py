@@ -167,8 +167,7 @@ def command_line() -> str:
     codes = inspect.cleandoc(main.__doc__).split("\n\n")[1].removeprefix("Exit codes: ")
     said = [one.partition(" ") for one in re.split(r",\s+(?=\d+ )", " ".join(codes.split()))]
     parts.append("\n".join(f"- **{code}**: {meaning.rstrip('.')}" for code, _, meaning in said))
-    for name in main.cli.list_commands(context):
-        command = main.cli.get_command(context, name)
+    for name, command in sorted(main.all_commands().items()):
         inner = click.Context(command, info_name=name, parent=context, max_content_width=96)
         parts += [f"## {name}", f"```text\n{command.get_help(inner)}\n```"]
     return "\n\n".join(parts) + "\n"

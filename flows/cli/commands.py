@@ -45,8 +45,7 @@ TYPED = "bpeline.typed"  # in a context's `meta`: the words after `bpeline`
 
 # These commands, and all others with one of these parameters, only answer.
 ANSWERS = frozenset({
-    "compare", "count", "decode", "explain", "show", "sql", "steps", "verify",
-    "versions",
+    "compare", "count", "decode", "explain", "show", "sql", "verify", "versions",
 })  # fmt: skip
 LOOKS_WITH = ("only_list", "plan", "show_steps")
 # Commands that change something only with this parameter. All others change something.

@@ -1,4 +1,4 @@
-"""``bpeline extend``, ``superwords``, ``prune`` and ``rename``: a version becomes another one."""
+"""``bpeline derive``: new versions from a registered one."""
 
 from __future__ import annotations
 
@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from bpeline.flows.publishing import TrainingSummary
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@click.group(
+    epilog="\b\nExamples:\n  bpeline derive extend news@champion --vocab-size 64000\n"
+    "  bpeline derive --help\n"
+)
+def derive() -> None:
+    """Make a new version from a registered one: more ids, superwords, fewer tokens, other names."""
 
 
 def _training_options(request: type[ExtensionRequest]) -> Callable[[Function], Function]:
@@ -78,11 +86,11 @@ def _train(
 
 
 @command(
-    "bpeline extend news@champion --vocab-size 64000",
-    "bpeline extend news/3 more/*.txt --vocab-size 40000 --json",
-    "bpeline extend news@champion --vocab-size 64000 --rules rules.toml",
-    "bpeline extend news@champion --vocab-size auto --model-shape llama-3.2-1b",
-    "bpeline extend news@champion --vocab-size 64000 --plan",
+    "bpeline derive extend news@champion --vocab-size 64000",
+    "bpeline derive extend news/3 more/*.txt --vocab-size 40000 --json",
+    "bpeline derive extend news@champion --vocab-size 64000 --rules rules.toml",
+    "bpeline derive extend news@champion --vocab-size auto --model-shape llama-3.2-1b",
+    "bpeline derive extend news@champion --vocab-size 64000 --plan",
 )
 @_training_options(ExtensionRequest)
 def extend(as_json: bool, **asked: Any) -> None:
@@ -105,11 +113,11 @@ def extend(as_json: bool, **asked: Any) -> None:
 
 
 @command(
-    "bpeline superwords news@champion --vocab-size 32000 --transition-size 28800",
-    "bpeline superwords news/3 --vocab-size 64000 --name news-super --json",
-    "bpeline superwords news@champion --vocab-size 32000 --cuts digits --name news-llama",
-    "bpeline superwords news/3 --vocab-size auto --model-shape llama-3.2-1b --name news-super",
-    "bpeline superwords news@champion --vocab-size 64000 --plan",
+    "bpeline derive superwords news@champion --vocab-size 32000 --transition-size 28800",
+    "bpeline derive superwords news/3 --vocab-size 64000 --name news-super --json",
+    "bpeline derive superwords news@champion --vocab-size 32000 --cuts digits --name news-llama",
+    "bpeline derive superwords news/3 --vocab-size auto --model-shape llama-3.2-1b --name super",
+    "bpeline derive superwords news@champion --vocab-size 64000 --plan",
 )
 @_training_options(SuperwordsRequest)
 def superwords(**asked: Any) -> None:
@@ -127,8 +135,8 @@ def superwords(**asked: Any) -> None:
 
 
 @command(
-    "bpeline prune news/3 --drop-unreachable --min-count 5 -o plan.json",
-    "bpeline prune news/3 our-data/*.jsonl --min-count 100 -o plan.json --save-to pruned/",
+    "bpeline derive prune news/3 --drop-unreachable --min-count 5 -o plan.json",
+    "bpeline derive prune news/3 our-data/*.jsonl --min-count 100 -o plan.json --save-to pruned/",
 )
 @click.argument("reference", metavar="REF")
 @click.argument("files", nargs=-1)
@@ -171,8 +179,8 @@ def prune(
 
 
 @command(
-    "bpeline rename news@champion '<|reserved_0|>=<|tool|>' '<|reserved_1|>=<|image|>'",
-    "bpeline rename llama3/1 '<|reserved_special_token_0|>=<|think|>' --json",
+    "bpeline derive rename news@champion '<|reserved_0|>=<|tool|>' '<|reserved_1|>=<|image|>'",
+    "bpeline derive rename llama3/1 '<|reserved_special_token_0|>=<|think|>' --json",
 )
 @click.argument("reference", metavar="REF")
 @click.argument("names", nargs=-1, required=True, metavar="OLD=NEW...")
@@ -194,3 +202,7 @@ def rename(reference: str, names: tuple[str, ...], as_json: bool) -> None:
         *(f"  {done.ids[new]:>8,}  {old} → {new}" for old, new in done.names.items()),
         f"{done.slots_left:,} slots are left",
     ])  # fmt: skip
+
+
+for _command in (extend, superwords, prune, rename):
+    derive.add_command(_command)

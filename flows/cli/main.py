@@ -59,9 +59,8 @@ SYSTEM_REFUSES = {errno.EIO, errno.EMFILE, errno.ENFILE, errno.EROFS}
 # asked for.
 GROUPS = {
     "Train and continue": {
-        "init": "init", "train": "train", "resume": "train", "steps": "steps", "sweep": "sweep",
-        "extend": "derive", "superwords": "derive", "prune": "derive", "rename": "derive",
-        "import": "imports",
+        "init": "init", "train": "train", "resume": "train", "derive": "derive",
+        "import": "imports", "sweep": "sweep",
     },
     "Look and compare": {
         "versions": "versions", "show": "versions", "compare": "compare",
@@ -91,7 +90,25 @@ FORMER = {
     "push": "bpeline export news@champion --output hf://acme/news-tokenizer",
     "recertify": "bpeline export --check",
     "ui": "bpeline serve --mlflow-only",
+    "steps": "bpeline train toy.txt --algorithm char-bpe --show-steps",
+    "extend": "bpeline derive extend news@champion --vocab-size 64000",
+    "superwords": "bpeline derive superwords news@champion --vocab-size 64000",
+    "prune": "bpeline derive prune news/3 --min-count 5 -o plan.json",
+    "rename": "bpeline derive rename news/3 '<|reserved_0|>=<|tool|>'",
 }
+
+
+def all_commands() -> dict[str, click.Command]:
+    """All commands by what is typed for them, ``derive extend`` for one of a group."""
+    context = click.Context(cli)
+    commands: dict[str, click.Command] = {}
+    for name in FILE_OF:
+        command = cli.get_command(context, name)
+        if isinstance(command, click.Group):
+            commands |= {f"{name} {inner}": one for inner, one in command.commands.items()}
+        elif command is not None:
+            commands[name] = command
+    return commands
 
 
 class Commands(click.Group):
@@ -157,6 +174,8 @@ class Commands(click.Group):
         except BpelineError as error:
             say_error(error)
             ctx.exit(error.exit_code)
+        except click.exceptions.NoArgsIsHelpError:
+            raise
         except click.UsageError as error:
             asked = error.ctx or ctx
             wrong = InvalidOption(

@@ -183,8 +183,9 @@ def sweep(
     lines += [f"           {one}: add {typed(one)}" for one in variants if typed(one)]
     if SUPERBPE in variants:
         lines.append(
-            f"           {SUPERBPE}: then bpeline superwords {shlex.quote(done.name)}@candidate "
-            "--vocab-size N --transition-size M, with nine tenths of N for M"
+            f"           {SUPERBPE}: then bpeline derive superwords "
+            f"{shlex.quote(done.name)}@candidate --vocab-size N "
+            "--transition-size M, with nine tenths of N for M"
         )
     if any(mixtures):
         lines.append("           mixtures: add --temperature T, or :weight=W to names of sources")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from bpeline.flows.cli import steps
 from bpeline.flows.cli.commands import (
     SIZE,
     answer,
@@ -31,7 +32,6 @@ from bpeline.flows.requests import (
     WORD_SENTENCES,
     ImportRequest,
     TrainingRequest,
-    check_options,
 )
 from bpeline.flows.wording import as_typed
 from bpeline.registry.environment import addresses, find_project
@@ -217,7 +217,7 @@ def train(
             "leave all but one of them out",
         )
     if show_steps:
-        _show_steps(paths, parameters, merges, as_json)
+        steps.show_steps(paths, parameters, merges, as_json)
         return
     if demo:
         _add_demo(parameters, paths)
@@ -283,26 +283,6 @@ def print_plan(parameters: dict[str, Any], as_json: bool) -> None:
     if found:
         planned = replace(planned, notes=(*planned.notes, found))
     answer(as_json, planned.as_dict(), [as_typed(planned.as_text())])
-
-
-def _show_steps(
-    paths: tuple[str, ...], parameters: dict[str, Any], merges: int | None, as_json: bool
-) -> None:
-    from bpeline.flows.cli.steps import show_steps
-
-    algorithm = parameters.get("algorithm", BYTE_BPE)
-    check_options(algorithm, parameters["options"])
-    own = {"special_tokens", "required_tokens", "forbid", "forbidden_tokens", "forbid_from"}
-    if parameters.keys() & own:
-        raise InvalidOption(
-            "--show-steps was given together with tokens of your own",
-            "steps are shown of plain texts",
-            "leave out --special-token, --required-token and --forbid",
-        )
-    asked = {"end_of_word", "joined", "score", "continuation"} & parameters["options"].keys()
-    options = {name: parameters["options"][name] for name in asked}
-    options |= {name: parameters[name] for name in ("tie_break", "min_count") if name in parameters}
-    show_steps(paths, algorithm, merges, parameters.get("pattern"), as_json, **options)
 
 
 def _refuse_missing(paths: Sequence[str]) -> None:

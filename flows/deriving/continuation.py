@@ -65,13 +65,13 @@ def extension_parameters(request: ExtensionRequest, workspace: str | None) -> di
         raise InvalidOption(
             f"what {version} was trained on is not known, as it was not trained here",
             "a corpus to learn the new tokens from",
-            f"type `bpeline extend {reference} FILES --vocab-size {size}`",
+            f"type `bpeline derive extend {reference} FILES --vocab-size {size}`",
         )
     if request.paths and config.get("parity"):
         raise InvalidOption(
             f"each merge of {version} serves one of its named sources, and other files were named",
             "its own corpus, whose sources are known",
-            f"type `bpeline extend {reference} --vocab-size {size}`",
+            f"type `bpeline derive extend {reference} --vocab-size {size}`",
         )
     return {
         **_continued(request, version, config),
@@ -163,7 +163,7 @@ def recipe_of(request: DerivedRequest, workspace: str | None) -> list[NewToken]:
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise InvalidOption(
             f"{version} has no list of new ids in this workspace",
-            "versions that `bpeline extend` made here",
+            "versions that `bpeline derive extend` made here",
             f"type `bpeline show {request.reference}` to see where it comes from",
         ) from error
     vocab = load_version(registry, version).vocab
@@ -199,7 +199,7 @@ def _to_continue(
         raise InvalidOption(
             f"{lineage.version} has superwords already",
             "a version whose tokens were learned from words alone",
-            f"type `bpeline superwords {words[-1]} --vocab-size SIZE` for another size"
+            f"type `bpeline derive superwords {words[-1]} --vocab-size SIZE` for another size"
             if words
             else "train one with `bpeline train`: the version that it continues was deleted",
         )

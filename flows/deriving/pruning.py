@@ -105,6 +105,6 @@ def _words_of(reference: str, workspace: str | None) -> WordCounts:
         raise InvalidOption(
             f"the words that {reference} was trained on are not in this workspace",
             "files to count its tokens in",
-            f"type `bpeline prune {reference} FILES... --min-count 5 -o plan.json`",
+            f"type `bpeline derive prune {reference} FILES... --min-count 5 -o plan.json`",
         )
     return counts

@@ -103,7 +103,7 @@ def names_of(spelled: Sequence[str]) -> dict[str, str]:
             raise InvalidOption(
                 f"{old!r} is given twice" if old in names else f"{one!r} names no two tokens",
                 "OLD=NEW, each old name once",
-                "type `bpeline rename news/3 '<|reserved_0|>=<|tool|>'`",
+                "type `bpeline derive rename news/3 '<|reserved_0|>=<|tool|>'`",
             )
         names[old] = new
     return names

@@ -237,7 +237,7 @@ class TrainingRequest(Request):
     )
     extends: str = Field(
         default="",
-        description="digest of a registered version whose merges come first, see bpeline extend",
+        description="digest of a registered version whose merges come first",
     )
     continued_ids: int = Field(
         default=0,
@@ -246,7 +246,7 @@ class TrainingRequest(Request):
     transition_size: int = Field(
         default=0,
         description="how many of its ids the extended version gives where tokens of several words "
-        "follow, see bpeline superwords; 0: none do",
+        "follow, see bpeline derive superwords; 0: none do",
     )
     text_form: Literal["", "NFC", "NFD", "NFKC", "NFKD"] = Field(
         default="", description="the Unicode form of a tokenizer of others that is extended"
@@ -254,7 +254,7 @@ class TrainingRequest(Request):
     reserve: int = Field(
         default=0,
         description="slots among the ids, the last ones, that stand for nothing yet: special "
-        "tokens <|reserved_0|> … to be named later, see bpeline rename",
+        "tokens <|reserved_0|> … to be named later, see bpeline derive rename",
     )
     round_to: int = Field(
         default=1,
@@ -473,8 +473,8 @@ class TrainingRequest(Request):
                 "word counts were given, and an option that is about their text",
                 "with counts, no copies of documents are looked for, no form of text is changed, "
                 "and no superwords are learned, which are seen in lines alone",
-                "leave out what was given of these (--deduplicate, `bpeline superwords`), or name "
-                "the text",
+                "leave out what was given of these (--deduplicate, `bpeline derive "
+                "superwords`), or name the text",
             )
 
     def _check_numbers(self) -> None:

@@ -17,9 +17,11 @@ from bpeline.registry.environment import named_elsewhere
 from bpeline.tokenizer_core.urls import is_url
 
 # `bpeline encode …` in a sentence, or behind a title and two spaces at the end of a line.
-_COMMAND = re.compile(r"(?P<begin>(?:`|:  |: then )\S*bpeline (?P<name>[a-z]+))(?P<rest>[^`\n]*)")
+_COMMAND = re.compile(
+    r"(?P<begin>(?:`|:  |: then )\S*bpeline (?P<name>derive [a-z]+|[a-z]+))(?P<rest>[^`\n]*)"
+)
 _READS_A_PROJECT = {"train", "sweep", "drift", "evaluate", "deploy", "serve"}
-_KNOWS_NO_WORKSPACE = {"steps", "compress"}
+_KNOWS_NO_WORKSPACE = {"compress"}
 _OPTION = re.compile(r"(?:^| )--(?:project|workspace)\b")
 
 

@@ -130,9 +130,9 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     ),
     "deduplicated": ("train text.txt one.txt text.txt --name once --vocab-size 320 --deduplicate",),
     "reserved": ("train one.txt --name slots --vocab-size 320 --reserve 3 --round-to 16",),
-    "renamed": ("rename slots/1 <|reserved_0|>=<|tool|>",),
-    "extended": ("extend plain/1 --vocab-size 350",),
-    "superwords": ("superwords plain/1 --vocab-size 350 --name super",),
+    "renamed": ("derive rename slots/1 <|reserved_0|>=<|tool|>",),
+    "extended": ("derive extend plain/1 --vocab-size 350",),
+    "superwords": ("derive superwords plain/1 --vocab-size 350 --name super",),
     "parity": (
         "train --source a=one.txt --source b=two.txt --name parity --vocab-size 320 --held-out 0.2 "
         "--parity window",

@@ -12,13 +12,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import click
 import mlflow
 from click.testing import CliRunner
 from contract_texts import contract_text
 
 import bpeline
-from bpeline.flows.cli.main import cli
+from bpeline.flows.cli.main import all_commands, cli
 
 RULES = '[[rule]]\nmetric = "compression/bytes_per_token"\ndirection = "higher"\ntolerance = 0.1\n'
 TYPED = """
@@ -49,14 +48,13 @@ count v/1 one.txt
 explain v/1 lower
 export v/1 --format hf --output tokenizer.json
 import tokenizer.json --name w
-extend v/1 --vocab-size 330
-superwords v/2 --vocab-size 340 --name s
-rename v/1 <|end|>=<|stop|>
-prune v/2 --min-count 3 -o plan.json
+derive extend v/1 --vocab-size 330
+derive superwords v/2 --vocab-size 340 --name s
+derive rename v/1 <|end|>=<|stop|>
+derive prune v/2 --min-count 3 -o plan.json
 evaluate v/2 --sizes --model-shape llama-3.2-1b
 sweep two/1 --weights a=2
 sweep one.txt --name sizes --sizes 290,300
-steps toy.txt --algorithm char-bpe --merges 3
 compress one.txt -o one.small
 compress --expand one.small -o one.back
 verify v/1
@@ -99,14 +97,10 @@ def _signature(member: Any) -> str:
 
 def options() -> dict[str, list[str]]:
     """Command → its arguments and options."""
-    context = click.Context(cli)
-    found = {}
-    for name in cli.list_commands(context):
-        command = cli.get_command(context, name)
-        assert command is not None
-        spelled = (opt for one in command.params for opt in [*one.opts, *one.secondary_opts])
-        found[name] = sorted(spelled)
-    return found
+    return {
+        name: sorted(opt for one in command.params for opt in [*one.opts, *one.secondary_opts])
+        for name, command in all_commands().items()
+    }
 
 
 def command_interface(folder: Path) -> dict[str, Any]:
@@ -117,9 +111,10 @@ def command_interface(folder: Path) -> dict[str, Any]:
     (folder / "rules.toml").write_text(RULES, "utf-8")
     runner, found, known = CliRunner(), {}, options()
     for typed in TYPED.strip().splitlines():
-        name, *rest = typed.split(" ")
+        words = typed.split(" ")
+        name = " ".join(words[:2]) if words[0] == "derive" else words[0]
         as_json = ["--json"] if "--json" in known.get(name, ()) else []
-        ended = runner.invoke(cli, [name, *rest, *as_json])
+        ended = runner.invoke(cli, [*words, *as_json])
         found[typed] = {"exit": ended.exit_code, "json": _shape_of(ended.stdout)}
     return found
 

@@ -193,7 +193,6 @@ def test_steps_can_be_shown_instead_of_training(bpeline: Command, tmp_path: Path
     options = ["toy.txt", "--algorithm", "char-bpe", "--end-of-word", "_", "--merges", "10"]
     shown = bpeline("train", *options, "--show-steps")
     assert shown.exit_code == 0, shown.output
-    assert shown.stdout == bpeline("steps", *options).stdout
     assert "e + s = es" in shown.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["toy.txt"]
 

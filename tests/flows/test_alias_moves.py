@@ -78,10 +78,10 @@ def test_an_extension_asks_no_rules_that_were_its_bases(
     assert planned != without
     assert planned in bpeline(*TRAIN, 400, *rules, "--plan").output
     done(bpeline(*TRAIN, 400, *rules, "--json"))
-    extended = done(bpeline("extend", "news/1", "--vocab-size", 420, "--json"))
+    extended = done(bpeline("derive", "extend", "news/1", "--vocab-size", 420, "--json"))
     assert extended["promotion"] is None
     assert aliases() == {"candidate": 2, "champion": 1}
-    extended = done(bpeline("extend", "news/1", "--vocab-size", 430, *rules, "--json"))
+    extended = done(bpeline("derive", "extend", "news/1", "--vocab-size", 430, *rules, "--json"))
     assert extended["promotion"]["refusal"] == ""
     assert aliases() == {"candidate": 3, "champion": 3}
 

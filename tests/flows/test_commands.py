@@ -21,7 +21,7 @@ from tiktoken.load import load_tiktoken_bpe
 
 from bpeline import flows
 from bpeline.flows.cli.export import export
-from bpeline.flows.cli.main import FILE_OF
+from bpeline.flows.cli.main import FILE_OF, all_commands
 from bpeline.flows.cli.train import train
 from bpeline.flows.requests import OPTIONS, TrainingRequest
 from bpeline.flows.wording import program
@@ -38,9 +38,9 @@ def trained(folder_after: Callable[..., Path]) -> Path:
     return folder_after(begin="news")
 
 
-@pytest.mark.parametrize("name", sorted(FILE_OF))
+@pytest.mark.parametrize("name", sorted({*FILE_OF, *all_commands()}))
 def test_every_command_has_help_with_an_example(name: str, bpeline: Command) -> None:
-    shown = bpeline(name, "--help")
+    shown = bpeline(*name.split(), "--help")
     assert shown.exit_code == 0
     assert f"bpeline {name}" in shown.stdout.split("Example")[1]
 

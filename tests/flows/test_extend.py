@@ -1,4 +1,4 @@
-"""``bpeline extend``: more ids from the recorded corpus or another one, with lineage."""
+"""``bpeline derive extend``: more ids from the recorded corpus or another one, with lineage."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def base(begun: Path, tmp_path: Path) -> str:
 
 
 def test_on_the_recorded_corpus_it_is_what_training_more_makes(base: str, bpeline: Command) -> None:
-    larger = summary_of(bpeline("extend", "news/1", "--vocab-size", "500", "--json"))
+    larger = summary_of(bpeline("derive", "extend", "news/1", "--vocab-size", "500", "--json"))
     assert (larger["reference"], larger["vocab_size"]) == ("news/2", 500)
     assert larger["chunks_reused"] == larger["chunks"]
     required = ("--required-token", " zebra")
@@ -65,7 +65,7 @@ def test_on_the_recorded_corpus_it_is_what_training_more_makes(base: str, bpelin
     registry = open_registry()
     run = resolve(registry, parse_registered("news/2")).mlflow_run_id
     assert registry.tracker._client.get_run(run).data.params["extends"] == base
-    again = bpeline("extend", "news/2", "--vocab-size", "510", "--name", "more")
+    again = bpeline("derive", "extend", "news/2", "--vocab-size", "510", "--name", "more")
     assert again.exit_code == 0, again.output
     assert "\nkept:    all 500 ids of " in again.stdout
     assert load_tokenizer("more/1").merges[:143] == load_tokenizer("news/1").merges
@@ -76,7 +76,7 @@ def test_on_the_recorded_corpus_it_is_what_training_more_makes(base: str, bpelin
 def test_an_extension_can_be_made_again(
     base: str, bpeline: Command, options: tuple[str, ...]
 ) -> None:
-    summary_of(bpeline("extend", "news/1", "--vocab-size", "500", "--json"))
+    summary_of(bpeline("derive", "extend", "news/1", "--vocab-size", "500", "--json"))
     verified = bpeline("verify", "news/2", *options, "--json")
     assert verified.exit_code == 0, verified.output
     assert json.loads(verified.stdout)["verdict"] == "identical"
@@ -86,7 +86,7 @@ def test_an_extension_can_be_made_again(
 def test_on_another_corpus_old_ids_stay(base: str, tmp_path: Path, bpeline: Command) -> None:
     (tmp_path / "other.txt").write_text("zzyzx quux " * 500 + "grault garply waldo " * 300)
     options = ("--vocab-size", "420", "--workers", "1", "--json")
-    larger = summary_of(bpeline("extend", "news@candidate", "other.txt", *options))
+    larger = summary_of(bpeline("derive", "extend", "news@candidate", "other.txt", *options))
     before, after = load_tokenizer("news/1"), load_tokenizer(larger["reference"])
     assert {id_: after.vocab[id_] for id_ in before.vocab} == dict(before.vocab)
     assert len(after.encode(" zzyzx quux")) < len(before.encode(" zzyzx quux"))
@@ -100,7 +100,7 @@ def test_a_plan_says_what_is_kept_learned_and_moved(
     def files() -> set[Path]:
         return {path for path in tmp_path.rglob("*") if path.is_file()}
 
-    asked = ("extend", "news/1", "--vocab-size", "500")
+    asked = ("derive", "extend", "news/1", "--vocab-size", "500")
     merges = len(load_tokenizer("news/1").merges)
     before = files()
     plan = summary_of(bpeline(*asked, "--plan", "--json"))
@@ -121,7 +121,9 @@ def test_a_plan_says_what_is_kept_learned_and_moved(
     assert again["version"] == larger["reference"] == "news/2"
     assert "news/2" in again["aliases"]
     assert {step["name"]: step for step in again["steps"]}["learn merges"]["reused"]
-    wider = summary_of(bpeline("extend", "news/1", "--vocab-size", "600", "--plan", "--json"))
+    wider = summary_of(
+        bpeline("derive", "extend", "news/1", "--vocab-size", "600", "--plan", "--json")
+    )
     assert wider["merges_reused"] == merges + 100
 
 
@@ -133,11 +135,11 @@ def test_what_cannot_be_extended_says_why(base: str, bpeline: Command) -> None:
         (("news/7", "--vocab-size", "500"), "news/1"),
         (("./corpus", "--vocab-size", "500"), "not a registered version"),
     ):
-        result = bpeline("extend", *arguments)
+        result = bpeline("derive", "extend", *arguments)
         assert result.exit_code in (1, 2)
         assert said in result.stderr
     words = ("train", "corpus", "--name", "words", "--algorithm", "wordpiece")
     assert bpeline(*words, "--vocab-size", "300").exit_code == 0
-    refused = bpeline("extend", "words/1", "--vocab-size", "400")
+    refused = bpeline("derive", "extend", "words/1", "--vocab-size", "400")
     assert refused.exit_code == 2
     assert "cannot be extended" in refused.stderr

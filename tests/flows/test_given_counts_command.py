@@ -66,7 +66,7 @@ def test_the_tokenizer_is_that_of_the_text(here: Path, bpeline: Command) -> None
     assert json.loads(verified.stdout)["verdict"] == "identical", verified.output
     again = summary_of(bpeline("train", "--counts", "counts", "--name", "given", *EVAL, *options))
     assert again["chunks_reused"] == again["chunks"] == 2
-    larger = summary_of(bpeline("extend", "given/1", "--vocab-size", "650", "--json"))
+    larger = summary_of(bpeline("derive", "extend", "given/1", "--vocab-size", "650", "--json"))
     assert larger["vocab_size"] == 650
     inputs = open_registry(make=False).catalogue.runs()[-1].config["counts"]
     assert [Path(one).name for one in inputs] == ["counts"]
@@ -91,7 +91,7 @@ def test_what_counts_do_not_hold_is_asked_for(here: Path, bpeline: Command) -> N
     assert plan.exit_code == 0, plan.output
     trained = bpeline("train", "--name", "given", "--counts", "counts", *EVAL)
     assert trained.exit_code == 0, trained.output
-    lines = bpeline("superwords", "given/1", "--vocab-size", "33000")
+    lines = bpeline("derive", "superwords", "given/1", "--vocab-size", "33000")
     assert lines.exit_code == 2
     assert "lines" in lines.stderr
     watched = bpeline("drift", "given@candidate", "text.txt", "--json")

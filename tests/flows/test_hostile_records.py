@@ -134,7 +134,7 @@ KINDS: dict[str, tuple[str, str, Callable[[Path], object]]] = {
 def folder(folder_after: Callable[..., Path], english_and_code: str) -> Path:
     commands = [
         ("train", "corpus.txt", "--name", "news", "--vocab-size", 300, "--held-out", 0.2),
-        ("extend", "news/1", "--vocab-size", 310),
+        ("derive", "extend", "news/1", "--vocab-size", 310),
         ("export", "news/1", "--format", "hf", "--output", "hf.json"),
         ("import", "hf.json", "--name", "ext"),
         ("encode", "news/1", "corpus.txt", "-o", "tokens"),

@@ -296,12 +296,12 @@ def test_it_can_be_deleted(here: Path, bpeline: Command) -> None:
 def test_it_is_extended_from_a_corpus_and_says_what_new_ids_stand_for(
     here: Path, bpeline: Command
 ) -> None:
-    refused = bpeline("extend", "ext/1", "--vocab-size", "520")
+    refused = bpeline("derive", "extend", "ext/1", "--vocab-size", "520")
     assert refused.exit_code == 2
-    assert "bpeline extend ext/1 FILES --vocab-size 520" in refused.stderr
+    assert "bpeline derive extend ext/1 FILES --vocab-size 520" in refused.stderr
     base = load_tokenizer("ext/1")
     size = str(base.vocab_size + 40)
-    arguments = ("extend", "ext/1", "new.txt", "--vocab-size", size, "--name", "larger")
+    arguments = ("derive", "extend", "ext/1", "new.txt", "--vocab-size", size, "--name", "larger")
     plan = bpeline(*arguments, "--plan")
     assert f"{base.vocab_size:,}" in plan.stdout
     made = bpeline(*arguments, "--json")
@@ -326,7 +326,7 @@ def test_it_is_extended_from_a_corpus_and_says_what_new_ids_stand_for(
         assert exported.encode(text, add_special_tokens=False).ids == larger.encode(text)
     again = bpeline(*arguments, "--json")
     assert not json.loads(again.stdout)["newly_registered"]
-    unigram = bpeline("extend", "ext/2", "new.txt", "--vocab-size", "900")
+    unigram = bpeline("derive", "extend", "ext/2", "new.txt", "--vocab-size", "900")
     assert unigram.exit_code == 2
     assert "no merges" in unigram.stderr
     checked = bpeline("verify", "larger/1")

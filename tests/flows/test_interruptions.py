@@ -113,12 +113,15 @@ AUTO = ("--vocab-size", "auto", "--model-shape", "llama-3.2-1b", "--largest-size
 SUPERWORDS = {
     "superbpe": (
         (("train", "corpus", "--name", "news", "--vocab-size", "450"), (60, 90)),
-        (("superwords", "news/1", "--vocab-size", "500", "--transition-size", "440"), (20, 15)),
+        (
+            ("derive", "superwords", "news/1", "--vocab-size", "500", "--transition-size", "440"),
+            (20, 15),
+        ),
     ),
     "a size to choose": ((("train", "corpus", "--name", "news", *AUTO, "1400"), (500, 400)),),
     "a size of superwords to choose": (
         (("train", "corpus", "--name", "news", "--vocab-size", "1100"), (400, 300)),
-        (("superwords", "news/1", *AUTO, "1300"), (100, 60)),
+        (("derive", "superwords", "news/1", *AUTO, "1300"), (100, 60)),
     ),
 }  # fmt: skip
 

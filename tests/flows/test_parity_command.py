@@ -146,10 +146,10 @@ def test_a_version_goes_on_serving_its_sources_alike(
     train: Callable[..., Any], languages: dict[str, Path], bpeline: Callable[..., Result]
 ) -> None:
     base = train("--parity", "base")
-    refused = bpeline("extend", "two/1", languages["en"], "--vocab-size", SIZE + 20)
+    refused = bpeline("derive", "extend", "two/1", languages["en"], "--vocab-size", SIZE + 20)
     assert refused.exit_code == 2
     assert "sources" in refused.output
-    extended = bpeline("extend", "two/1", "--vocab-size", SIZE + 20, "--json")
+    extended = bpeline("derive", "extend", "two/1", "--vocab-size", SIZE + 20, "--json")
     assert extended.exit_code == 0, extended.output
     longer, shorter = load_tokenizer("two/2"), load_tokenizer("two/1")
     assert shorter.digest == base["digest"]
@@ -158,7 +158,9 @@ def test_a_version_goes_on_serving_its_sources_alike(
     assert longer.merges == train_parity_bpe(counts, SIZE + 20).merges
     drifted = bpeline("drift", "two@candidate", languages["xh"], "--json")
     assert drifted.exit_code in (0, 4), drifted.output
-    joined = bpeline("superwords", "two/1", "--vocab-size", SIZE + 10, "--transition-size", SIZE)
+    joined = bpeline(
+        "derive", "superwords", "two/1", "--vocab-size", SIZE + 10, "--transition-size", SIZE
+    )
     assert joined.exit_code == 0, joined.output
 
 

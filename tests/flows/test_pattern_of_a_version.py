@@ -48,7 +48,9 @@ def test_words_of_one_regex_are_not_taken_for_those_of_another(
 def test_pruning_counts_tokens_in_words_of_the_versions_pattern(
     here: Path, bpeline: Command
 ) -> None:
-    ended = bpeline("prune", "news/1", "other.txt", "--min-count", 3, "-o", "plan.json", "--json")
+    ended = bpeline(
+        "derive", "prune", "news/1", "other.txt", "--min-count", 3, "-o", "plan.json", "--json"
+    )
     assert ended.exit_code == 0, ended.output
     words = count_words("other.txt", pattern=PATTERN)
     counted = json.loads(ended.stdout)["counted_in"]

@@ -1,4 +1,4 @@
-"""``bpeline prune``: a plan in JSON, checked, and the tokenizer that is left."""
+"""``bpeline derive prune``: a plan in JSON, checked, and the tokenizer that is left."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_version_is_pruned_by_the_words_it_was_trained_on(
 ) -> None:
     assert bpeline("train", "corpus", "--name", "news", "--vocab-size", "900").exit_code == 0
     options = ("--drop-unreachable", "--min-count", "20", "-o", "plan.json")
-    shown = bpeline("prune", "news/1", *options, "--save-to", "pruned", "--json")
+    shown = bpeline("derive", "prune", "news/1", *options, "--save-to", "pruned", "--json")
     assert shown.exit_code == 0, shown.output
     plan = json.loads(shown.stdout)
     assert plan == json.loads((tmp_path / "plan.json").read_text())
@@ -39,7 +39,9 @@ def test_a_version_is_pruned_by_the_words_it_was_trained_on(
             assert after.vocab[new] == before.vocab[old]
     assert plan["sample"]["changed"] <= plan["sample"]["texts"]
     assert plan["tokens"]["after"] >= plan["tokens"]["before"]
-    text = bpeline("prune", "news/1", "corpus/part-0.txt", "--min-count", "3", "-o", "other.json")
+    text = bpeline(
+        "derive", "prune", "news/1", "corpus/part-0.txt", "--min-count", "3", "-o", "other.json"
+    )
     assert text.exit_code == 0, text.output
     assert "900 tokens" in text.stdout
     counted = json.loads((tmp_path / "other.json").read_text())["counted_in"]
@@ -55,7 +57,7 @@ def test_what_cannot_be_pruned_says_why(corpus: Path, bpeline: Command) -> None:
         (("./tokenizer.json", "--min-count", "2"), "FILES... --min-count"),
         (("news/9", "--min-count", "2"), "news/1"),
     ):
-        refused = bpeline("prune", *arguments, "-o", "plan.json")
+        refused = bpeline("derive", "prune", *arguments, "-o", "plan.json")
         assert refused.exit_code in (1, 2)
         assert said in refused.stderr
     assert not Path("plan.json").exists()

@@ -80,7 +80,7 @@ def test_a_dismissed_run_is_forgotten_and_gc_takes_what_only_it_needed(bpeline: 
 def test_a_version_is_deleted_after_showing_what_would_go(bpeline: Command) -> None:
     train = ("train", "corpus", "--name", "news", "--vocab-size", 300)
     assert bpeline(*train).exit_code == 0
-    assert bpeline("extend", "news/1", "--vocab-size", 320).exit_code == 0
+    assert bpeline("derive", "extend", "news/1", "--vocab-size", 320).exit_code == 0
     digest = json.loads(bpeline("show", "news/1", "--json").stdout)["digest"]
     refused = bpeline("delete", "news", "--remove")
     assert refused.exit_code == 1

@@ -1,4 +1,4 @@
-"""Slots kept in training, and ``bpeline rename``: a new version, the same ids."""
+"""Slots kept in training, and ``bpeline derive rename``: a new version, the same ids."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_slots_are_the_last_ids_and_fill_a_multiple(here: Path) -> None:
 
 
 def test_a_renamed_version_has_the_same_ids_and_is_made_again(here: Path, bpeline: Command) -> None:
-    done = bpeline("rename", "news/1", "<|reserved_2|>=<|tool|>", "--json")
+    done = bpeline("derive", "rename", "news/1", "<|reserved_2|>=<|tool|>", "--json")
     assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)
     assert said["reference"] == "news/2"
@@ -47,16 +47,21 @@ def test_a_renamed_version_has_the_same_ids_and_is_made_again(here: Path, bpelin
     assert details["lineage"]["counts_digest"] == old["lineage"]["counts_digest"]
     verified = bpeline("verify", "news/2")
     assert verified.exit_code == 0, verified.output
-    again = json.loads(bpeline("rename", "news/1", "<|reserved_2|>=<|tool|>", "--json").stdout)
+    again = json.loads(
+        bpeline("derive", "rename", "news/1", "<|reserved_2|>=<|tool|>", "--json").stdout
+    )
     assert (again["reference"], again["newly_registered"]) == ("news/2", False)
-    refused = bpeline("rename", "news/2", "<|reserved_2|>=<|x|>")
+    refused = bpeline("derive", "rename", "news/2", "<|reserved_2|>=<|x|>")
     assert refused.exit_code == 2
     assert "special token" in refused.output
-    assert bpeline("rename", "news/2", "tool").exit_code == 2
+    assert bpeline("derive", "rename", "news/2", "tool").exit_code == 2
 
 
 def test_an_extension_keeps_slots_where_they_are(here: Path, bpeline: Command) -> None:
-    assert bpeline("extend", "news/1", "--vocab-size", "330", "--round-to", "64").exit_code == 0
+    assert (
+        bpeline("derive", "extend", "news/1", "--vocab-size", "330", "--round-to", "64").exit_code
+        == 0
+    )
     before, after = load_tokenizer("news/1"), load_tokenizer("news@candidate")
     assert after.vocab_size == 384
     assert all(after.vocab[id_] == token for id_, token in before.vocab.items())

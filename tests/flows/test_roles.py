@@ -96,10 +96,10 @@ def test_roles_are_no_part_of_the_digest_and_go_with_the_version(
     assert (theirs.bos_token, theirs.eos_token) == ("<|begin|>", "<|endoftext|>")
     assert "eos <|endoftext|>" in said
 
-    assert bpeline("rename", "news/1", "<|stop|>=<|end|>").exit_code == 0
+    assert bpeline("derive", "rename", "news/1", "<|stop|>=<|end|>").exit_code == 0
     theirs, _ = exported(bpeline, "news/2", tmp_path / "renamed")
     assert (theirs.eos_token, theirs.pad_token) == ("<|end|>", "<|fill|>")
-    assert bpeline("extend", "news/2", "--vocab-size", 420).exit_code == 0
+    assert bpeline("derive", "extend", "news/2", "--vocab-size", 420).exit_code == 0
     assert exported(bpeline, "news/3", tmp_path / "extended")[0].eos_token == "<|end|>"
 
 

@@ -291,13 +291,15 @@ def test_more_ids_of_a_version_are_chosen_among_too(
     """Extensions and superwords: independently, every smaller size encodes the evaluation set."""
     assert auto("narrow", "--largest-size", 2_000)["vocab_size"] == 1_024
     chosen = ("--vocab-size", "auto", "--model-shape", "middle.toml")
-    planned = bpeline("extend", "news/1", *chosen, "--largest-size", "2000", "--plan").stdout
+    planned = bpeline(
+        "derive", "extend", "news/1", *chosen, "--largest-size", "2000", "--plan"
+    ).stdout
     assert "of 1,025 to 2,000 ids" in planned
     for name, command, more in (
         ("longer", "extend", ()),
         ("across", "superwords", ("--transition-size", "1024")),
     ):
-        given = (command, "news/1", "--name", name, "--json", *more)
+        given = ("derive", command, "news/1", "--name", name, "--json", *more)
         result = bpeline(*given, *chosen, "--largest-size", "2000")
         assert result.exit_code == 0, result.output
         told = json.loads(result.stdout)
@@ -321,11 +323,11 @@ def test_where_no_size_can_be_chosen_the_command_says_why(corpus: Path, bpeline:
     made = bpeline("train", "corpus", "--name", "news", "--vocab-size", 600)
     assert made.exit_code == 0, made.output
     for said, command in (
-        ("was given, 900", "extend news/1 --vocab-size 900 --model-shape marin-moe"),
-        ("model", "extend news/1 --vocab-size auto"),
-        ("model", "superwords news/1 --vocab-size auto"),
-        ("was given, 900", "superwords news/1 --vocab-size 900 --model-shape marin-moe"),
-        ("300 ids were", "superwords news/1 --vocab-size auto --largest-size 300"),
+        ("was given, 900", "derive extend news/1 --vocab-size 900 --model-shape marin-moe"),
+        ("model", "derive extend news/1 --vocab-size auto"),
+        ("model", "derive superwords news/1 --vocab-size auto"),
+        ("was given, 900", "derive superwords news/1 --vocab-size 900 --model-shape marin-moe"),
+        ("300 ids were", "derive superwords news/1 --vocab-size auto --largest-size 300"),
         (
             "at the same number of ids",
             "train --joint a=corpus --joint b=corpus --name ab --vocab-size auto "

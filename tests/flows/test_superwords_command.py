@@ -1,4 +1,4 @@
-"""``bpeline superwords``: from the words of a version, planned, registered, made again."""
+"""``bpeline derive superwords``: from the words of a version, planned, registered, made again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.fake_mlflow
 Command = Callable[..., Result]
 MakeFolder = Callable[[Mapping[str, str], Sequence[Sequence[object]]], Path]
 END = "<|endoftext|>"
-COMMAND = ("superwords", "news/1", "--vocab-size", "420", "--transition-size", "360")
+COMMAND = ("derive", "superwords", "news/1", "--vocab-size", "420", "--transition-size", "360")
 
 
 def summary_of(result: Result) -> dict[str, Any]:
@@ -74,15 +74,15 @@ def test_it_is_what_the_api_makes_of_the_same_text(base: Path, bpeline: Command)
 @pytest.mark.night
 def test_what_cannot_be_is_refused_with_what_can(base: Path, bpeline: Command) -> None:
     for options in (("--vocab-size", "400"), ("--vocab-size", "500", "--transition-size", "401")):
-        refused = bpeline("superwords", "news/1", *options)
+        refused = bpeline("derive", "superwords", "news/1", *options)
         assert refused.exit_code == 2
         assert "--transition-size 360" in refused.stderr
     summary_of(bpeline(*COMMAND, "--json"))
     for command in ("superwords", "extend"):
-        twice = bpeline(command, "news/2", "--vocab-size", "500")
+        twice = bpeline("derive", command, "news/2", "--vocab-size", "500")
         assert twice.exit_code == 2
         assert "has superwords already" in twice.stderr
-        assert "type `bpeline superwords news/1 --vocab-size SIZE`" in twice.stderr
+        assert "type `bpeline derive superwords news/1 --vocab-size SIZE`" in twice.stderr
     drift = bpeline("drift", "news@candidate", "corpus")
     assert drift.exit_code == 2
     assert "lines, not words" in drift.stderr
@@ -152,11 +152,11 @@ def test_a_sweep_says_what_superwords_are_worth(corpus: Path, bpeline: Command) 
     # The plain training need not be named; what it says to type makes that tokenizer.
     alone = bpeline(*asked, "--variant", "superbpe")
     assert alone.exit_code == 0, alone.output
-    assert "superbpe: then bpeline superwords news@candidate" in alone.stdout
+    assert "superbpe: then bpeline derive superwords news@candidate" in alone.stdout
     train = ("train", "corpus", "--name", "news", "--pattern", "gpt2", "--special-token", "\n\n")
     base = summary_of(bpeline(*train, "--vocab-size", 400, "--json"))
     options = ("--vocab-size", 400, "--transition-size", 360)
-    made = summary_of(bpeline("superwords", "news@candidate", *options, "--json"))
+    made = summary_of(bpeline("derive", "superwords", "news@candidate", *options, "--json"))
     assert made["digest"] == combinations[3]["record"]["digest"] != base["digest"]
     assert made["metrics"]["vs_words-alone_percent/all"] == pytest.approx(
         combinations[3]["metrics"]["vs_words-alone_percent/all"]

@@ -63,7 +63,7 @@ def test_a_version_keeps_the_rules_it_was_trained_with(
     checks = {one["what"]: one for one in json.loads(verified.stdout)["checks"]}
     assert checks["each token"]["holds"]
     assert checks["each token"]["found"] in every, "said in the same words"
-    extended = bpeline("extend", "news/2", "--vocab-size", 295, "--json")
+    extended = bpeline("derive", "extend", "news/2", "--vocab-size", 295, "--json")
     assert extended.exit_code == 0, extended.output
     longer = load_tokenizer(json.loads(extended.stdout)["reference"]).vocab.values()
     assert len(longer) > len(ordinary)

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import click
 import pytest
+from every_command import command_in
 
 from bpeline import flows
-from bpeline.flows.cli.main import FILE_OF, cli
+from bpeline.flows.cli.main import FILE_OF, all_commands
 
 ROOT = Path(flows.__file__).parents[1]
 _TOLD = re.compile(r"`(?:[^`|]*\| )?(bpeline [a-z][^`]*)`")
@@ -53,9 +54,10 @@ def texts_in(tree: ast.AST) -> Iterator[str]:
 
 def wrong_with(command: str) -> str:
     """Why it could not be typed; empty where it could. Values are not judged: they are made up."""
-    name, *words = shlex.split(command.replace("…", ""))[1:]
-    known = cli.get_command(click.Context(cli), name)
-    if known is None:
+    words = shlex.split(command.replace("…", ""))[1:]
+    try:
+        name, known, words = command_in(words)
+    except AssertionError:
         return "no such command"
     try:
         if words:
@@ -76,8 +78,7 @@ def test_what_is_told_can_be_typed(room: str) -> None:
 
 @pytest.mark.parametrize("room", ["flows", "registry", "tokenizer_core"])
 def test_options_that_are_told_exist(room: str) -> None:
-    commands = [cli.get_command(click.Context(cli), name) for name in FILE_OF]
-    known = {one for command in commands if command for p in command.params for one in p.opts}
+    known = {one for command in all_commands().values() for p in command.params for one in p.opts}
     texts = {one for path in (ROOT / room).rglob("*.py") for one in told_in(path, _SENTENCE)}
     told = {one for text in texts for one in _OPTION.findall(_OF_OTHERS.sub(" ", text))}
     assert len(told) > 5
@@ -86,8 +87,7 @@ def test_options_that_are_told_exist(room: str) -> None:
 
 def own_options(name: str) -> set[str]:
     """The options of a command."""
-    known = cli.get_command(click.Context(cli), name)
-    assert known is not None
+    known = all_commands()[name]
     return {one for p in known.params for one in (*p.opts, *p.secondary_opts)} | {"--help"}
 
 
@@ -96,10 +96,9 @@ def options_told(text: str) -> set[str]:
     return set(_OPTION.findall(_COMMAND.sub(" ", text)))
 
 
-@pytest.mark.parametrize("name", sorted(FILE_OF))
+@pytest.mark.parametrize("name", sorted(all_commands()))
 def test_a_command_s_help_tells_its_own_options(name: str) -> None:
-    known = cli.get_command(click.Context(cli), name)
-    assert known is not None
+    known = all_commands()[name]
     examples = re.findall(r"bpeline [a-z].*?(?= [|] |; |  +#|$)", known.epilog or "", re.MULTILINE)
     assert examples
     assert {one: wrong for one in examples if (wrong := wrong_with(one))} == {}
@@ -110,7 +109,7 @@ def test_a_command_s_help_tells_its_own_options(name: str) -> None:
 @pytest.mark.parametrize("file", sorted(set(FILE_OF.values())))
 def test_errors_of_a_command_tell_its_own_options(file: str) -> None:
     """Of one of its file's commands: which of them raises is not seen."""
-    known = set().union(*(own_options(name) for name in FILE_OF if FILE_OF[name] == file))
+    known = set().union(*(own_options(n) for n in all_commands() if FILE_OF[n.split()[0]] == file))
     tree = ast.parse((ROOT / f"flows/cli/{file}.py").read_text(encoding="utf-8"))
     raised = (node for node in ast.walk(tree) if isinstance(node, ast.Raise))
     texts = {text for node in raised for text in texts_in(node)}

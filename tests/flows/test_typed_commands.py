@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import click
 import pytest
 from click.testing import Result
 
@@ -50,7 +49,8 @@ def test_a_project_is_named_by_bare_commands_and_its_workspace_by_others(elsewhe
             f'try it:  .venv/bin/bpeline encode --workspace {workspace} n/1 "a b"\n'
             f"then `bpeline resume --workspace {workspace}`",
         "`bpeline train --project b.toml`": "`bpeline train --project b.toml`",
-        "`bpeline steps toy.txt`": "`bpeline steps toy.txt`",
+        "`bpeline compress a.txt`": "`bpeline compress a.txt`",
+        "`bpeline derive prune n/1`": f"`bpeline derive prune --workspace {workspace} n/1`",
         "bpeline makes `bpeline-demo`": "bpeline makes `bpeline-demo`",
     }.items():  # fmt: skip
         assert as_typed(said) == expected
@@ -64,12 +64,9 @@ def test_a_workspace_below_is_named_from_here(elsewhere: Path) -> None:
 
 
 def test_which_commands_take_a_project_and_which_no_workspace_is_what_they_say() -> None:
-    from bpeline.flows.cli.main import FILE_OF, cli
+    from bpeline.flows.cli.main import all_commands
 
-    context = click.Context(cli)
-    for name in FILE_OF:
-        command = cli.get_command(context, name)
-        assert command is not None
+    for name, command in all_commands().items():
         options = {option for one in command.params for option in one.opts}
         assert ("--workspace" not in options) == (name in typed_commands._KNOWS_NO_WORKSPACE), name
         if name in typed_commands._READS_A_PROJECT:

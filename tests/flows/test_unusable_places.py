@@ -11,13 +11,12 @@ from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
 
-import click
 import pytest
 from click.testing import Result
 
 from bpeline.flows.cli.commands import ANSWERS, CHANGES_WITH, changes
 from bpeline.flows.cli.diagnosis import _workspace
-from bpeline.flows.cli.main import FILE_OF, cli
+from bpeline.flows.cli.main import all_commands, cli
 from bpeline.registry import open_registry
 from bpeline.registry.environment import configure
 from bpeline.tokenizer_core.errors import BpelineError, InvalidOption
@@ -146,11 +145,10 @@ def test_a_command_changes_something_unless_it_only_answers() -> None:
     others = "train a --name a;import a --name a;rollback a;evaluate a;resume;encode a b -o c"
     for typed in (answers + ";" + others).split(";"):
         name, *words = typed.split()
-        command = cli.get_command(click.Context(cli), name)
-        assert command is not None
+        command = all_commands()[name]
         with command.make_context(name, words) as context:
             assert changes(context) == (typed in others.split(";")), typed
-    assert {*ANSWERS, *CHANGES_WITH} <= FILE_OF.keys()
+    assert {*ANSWERS, *CHANGES_WITH} <= all_commands().keys()
 
 
 @pytest.mark.night

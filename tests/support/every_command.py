@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import click
+
 COMMANDS = [
     "compare v/1 v/2 --on text.txt",
     "compare v/1 v/2 --on -",
@@ -26,14 +28,14 @@ COMMANDS = [
     "explain v/1 lower",
     "explain v/1 -",
     "export v/1 --format hf --output tokenizer.json",
-    "extend v/1 --vocab-size 290",
+    "derive extend v/1 --vocab-size 290",
     "gc",
     "import tokenizer.json --name w",
     "init text.txt --name v",
     "promote v/1",
-    "prune v/1 --min-count 5 -o plan.json",
+    "derive prune v/1 --min-count 5 -o plan.json",
     "export --check v/1",
-    "rename v/1 <|a|>=<|b|>",
+    "derive rename v/1 <|a|>=<|b|>",
     "report v/1 -o page.html",
     "resume",
     "rollback v",
@@ -43,8 +45,7 @@ COMMANDS = [
     "evaluate v/1 --sizes --model-shape llama-3.1-8b",
     "sql SELECT(1)",
     "sql -",
-    "steps text.txt --algorithm char-bpe --merges 3",
-    "superwords v/1 --vocab-size 290",
+    "derive superwords v/1 --vocab-size 290",
     "sweep text.txt --name sizes --sizes 270",
     "sweep v/1 --weights text=2",
     "train text.txt --name other --vocab-size 270",
@@ -54,3 +55,14 @@ COMMANDS = [
     "--help",
     "nonsense",
 ]
+
+
+def command_in(words: list[str]) -> tuple[str, click.Command, list[str]]:
+    """The command that words begin with: its name, itself, and the words after it."""
+    from bpeline.flows.cli.main import all_commands
+
+    commands = all_commands()
+    length = 1 if words[0] in commands else 2
+    name = " ".join(words[:length])
+    assert name in commands, words
+    return name, commands[name], words[length:]

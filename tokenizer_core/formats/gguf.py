@@ -230,8 +230,8 @@ def _name_of_pattern(tokenizer: TokenizerParts) -> str:
         raise InvalidOption(
             "llama.cpp cuts superwords at numbers alone, and these are cut at punctuation too",
             "superwords that were learned with --cuts digits are the same there",
-            "learn them again with `bpeline superwords REF --vocab-size 32000 --cuts digits`, or "
-            "use a runtime that reads tokenizer.json (--format hf)",
+            "learn them again with `bpeline derive superwords REF --vocab-size 32000 --cuts "
+            "digits`, or use a runtime that reads tokenizer.json (--format hf)",
         )
     raise InvalidOption(
         f"{reason} {shown(pattern_left_out(tokenizer))}",
