@@ -29,7 +29,7 @@ def run(program: Path, *typed: str, folder: Path, **more: str) -> tuple[int, str
     [
         (("versions", "--json"), 1),
         (("count", "-", "--help"), 0),
-        (("train", "-", "--name", "small", "--vocab-size", "300", "--plan"), 0),
+        (("train", "-", "--name", "small", "--vocab-size", "300", "--dry-run"), 0),
         (("train", "nothing.txt", "--name", "small"), 2),
         (("show", "small/1"), 1),
         (("--version",), 0),

@@ -125,7 +125,7 @@ def test_a_deletion_that_0_2_had_begun_is_named(tmp_path: Path) -> None:
             "INSERT INTO deletions VALUES ('store', 'news', 1, ?, '', '', '2026', '', '')",
             ("0" * 64,),
         )
-    with pytest.warns(UserWarning, match=r"bpeline delete news/1 --remove"):
+    with pytest.warns(UserWarning, match=r"bpeline delete news/1 --yes"):
         Catalogue(f"sqlite:///{path}")
 
 

@@ -169,6 +169,7 @@ def command_line() -> str:
     parts.append("\n".join(f"- **{code}**: {meaning.rstrip('.')}" for code, _, meaning in said))
     for name, command in sorted(main.all_commands().items()):
         inner = click.Context(command, info_name=name, parent=context, max_content_width=96)
+        inner.meta[import_module("bpeline.flows.cli.commands").HELP_ALL] = True
         parts += [f"## {name}", f"```text\n{command.get_help(inner)}\n```"]
     return "\n\n".join(parts) + "\n"
 

@@ -17,7 +17,7 @@ from bpeline.flows.wording import as_typed
 from bpeline.registry.environment import configure as configure_registry
 from bpeline.registry.environment import elsewhere, name_project
 from bpeline.tokenizer_core import machine
-from bpeline.tokenizer_core.errors import BpelineError
+from bpeline.tokenizer_core.errors import BpelineError, InvalidOption
 from bpeline.tokenizer_core.redaction import Unescaped, escaped
 
 if TYPE_CHECKING:
@@ -41,21 +41,35 @@ _WRITING = {
     "export", "promote", "prune", "rename", "resume", "rollback", "serve",
     "superwords", "sweep", "train",
 }  # fmt: skip
+HELP_ALL = "bpeline.help_all"  # in a context's `meta`: all options are shown
 TYPED = "bpeline.typed"  # in a context's `meta`: the words after `bpeline`
 
 # These commands, and all others with one of these parameters, only answer.
 ANSWERS = frozenset({
     "compare", "count", "decode", "explain", "show", "sql", "verify", "versions",
 })  # fmt: skip
-LOOKS_WITH = ("only_list", "plan", "show_steps")
+LOOKS_WITH = ("only_list", "dry_run", "show_steps")
 # Commands that change something only with this parameter. All others change something.
-CHANGES_WITH = {
-    "delete": "remove", "doctor": "fix", "encode": "output", "gc": "remove",
-}  # fmt: skip
+CHANGES_WITH = {"doctor": "fix", "encode": "output"}
 
 
 class Command(click.Command):
-    """A command that begins only with enough address space, and prints even where stdout fails."""
+    """A command that checks address space before it starts, and prints even if stdout fails.
+
+    Attributes:
+        usual: names of the parameters that ``--help`` shows; ``--help-all`` shows all. None where
+            ``--help`` shows all.
+    """
+
+    usual: frozenset[str] | None = None
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        options = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
+        if self.usual is not None and HELP_ALL not in ctx.meta:
+            options = [one for one in options if one.name in self.usual or not one.expose_value]
+        records = [record for one in options if (record := one.get_help_record(ctx))]
+        with formatter.section("Options"):
+            formatter.write_dl(records, col_max=24)
 
     def invoke(self, ctx: click.Context) -> Any:
         self._require_addresses(ctx)
@@ -136,7 +150,10 @@ def say_error(error: BpelineError) -> None:
 
 
 def command(
-    *examples: str, workspace: bool = True, prints_json: bool = True
+    *examples: str,
+    workspace: bool = True,
+    prints_json: bool = True,
+    usual: Iterable[str] | None = None,
 ) -> Callable[[Callable[..., Any]], click.Command]:
     """A command with examples in its help, which also shows the defaults of all options.
 
@@ -144,6 +161,7 @@ def command(
         examples: what to type.
         workspace: whether it has ``--workspace``, in force for everything the command does.
         prints_json: whether it has ``--json``, the parameter ``as_json``.
+        usual: names of the parameters that ``--help`` shows; ``--help-all`` shows all.
     """
     shown = "\n".join(f"  {example}" for example in examples)
     epilog = f"\b\nExample{'s' if len(examples) > 1 else ''}:\n{shown}\n"
@@ -151,6 +169,9 @@ def command(
     def make(function: Callable[..., Any]) -> click.Command:
         settings = {"show_default": True}
         made = click.command(cls=Command, epilog=epilog, context_settings=settings)(function)
+        if usual is not None:
+            made.params.append(_help_all_option())
+            made.usual = frozenset((*usual, "as_json"))
         if workspace:
             made.params.append(_workspace_option())
         made.params.append(_quiet_option())
@@ -161,6 +182,23 @@ def command(
         return made
 
     return make
+
+
+def _help_all_option() -> click.Option:
+    def show(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+        if wanted:
+            context.meta[HELP_ALL] = True
+            click.echo(context.get_help())
+            context.exit()
+
+    return click.Option(
+        ["--help-all"],
+        is_flag=True,
+        is_eager=True,
+        callback=show,
+        expose_value=False,
+        help="Show all options and exit.",
+    )
 
 
 def _quiet_option() -> click.Option:
@@ -175,7 +213,7 @@ def _quiet_option() -> click.Option:
         is_flag=True,
         callback=be_quiet,
         expose_value=False,
-        help="Show no progress; notes and errors alone on standard error.",
+        help="Show no progress.",
     )
 
 
@@ -189,8 +227,7 @@ def _workspace_option() -> click.Option:
         type=click.Path(file_okay=False),
         callback=configure,
         expose_value=False,
-        help="Directory of the workspace, or URL of its store.  [default: BPELINE_HOME, else "
-        ".bpeline]",
+        help="Workspace: a directory or URL.  [default: BPELINE_HOME, else .bpeline]",
     )
 
 
@@ -209,8 +246,7 @@ def project_option(function: Function) -> Function:
         callback=name,
         expose_value=False,
         is_eager=True,
-        help="The project's file; the workspace is looked for from its directory upward.  "
-        "[default: bpeline.toml here, or in a directory above]",
+        help="Project file.  [default: bpeline.toml here or in a directory above]",
     )
     return option(function)
 
@@ -244,9 +280,11 @@ def project_for(reference: str | None, *, needed: bool) -> Project | None:
 
 
 def typed_again(*more: str) -> str:
-    """The command under way as it was typed, but for ``--json``, with more words at its end."""
+    """The current command as typed, without --json and --dry-run, with more words at its end."""
     typed = click.get_current_context().meta[TYPED]
-    return shlex.join(["bpeline", *(word for word in typed if word != "--json"), *more])
+    return shlex.join(
+        ["bpeline", *(word for word in typed if word not in ("--json", "--dry-run")), *more]
+    )
 
 
 def reached(link: str) -> str:
@@ -255,6 +293,26 @@ def reached(link: str) -> str:
 
     command = link and open_registry(make=False).tracker.settings.ui_command
     return as_typed(f"{link}  (after `{command}`)") if command else link
+
+
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="List what would be removed, and remove nothing."
+)
+yes_option = click.option("--yes", is_flag=True, help="Remove without asking.")
+
+
+def require_answer(decided: bool, as_json: bool) -> None:
+    """Refuse to remove anything where nobody can be asked.
+
+    Raises:
+        InvalidOption: neither --yes nor --dry-run was given, and there is no terminal.
+    """
+    if not decided and (as_json or not sys.stdin.isatty()):
+        raise InvalidOption(
+            "nothing was removed: there is no terminal to ask on",
+            "expected --yes to remove, or --dry-run to list what would go",
+            f"type `{typed_again('--dry-run')}`",
+        )
 
 
 def model_shape_option(function: Function) -> Function:

@@ -13,16 +13,16 @@ from bpeline.tokenizer_core.durable_files import DURABLE
 
 @command(
     "bpeline compare news@champion news@candidate",
-    "bpeline compare news/3 news/4 --on 'fresh/*.jsonl' --html difference.html",
-    "bpeline compare news@candidate ./gpt2/tokenizer.json --on held-out.txt --json",
+    "bpeline compare news/3 news/4 --eval 'fresh/*.jsonl' -o difference.html",
+    "bpeline compare news@candidate ./gpt2/tokenizer.json --eval held-out.txt --json",
     "bpeline compare news/3 news/4 --morphology morphs.tsv",
     "bpeline compare news/3 news/4 --model-shape llama-3.1-8b",
-    "bpeline compare news/3 news/4 --on 'english=en/*.txt' --on 'german:language=de=de/*.txt'",
+    "bpeline compare news/3 news/4 --eval 'english=en/*.txt' --eval 'german:language=de=de/*.txt'",
 )
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
 @click.option(
-    "--on",
+    "--eval",
     "files",
     multiple=True,
     metavar="FILES",
@@ -48,10 +48,10 @@ from bpeline.tokenizer_core.durable_files import DURABLE
 @click.option(
     "--separator",
     metavar="TEXT|none",
-    help="With --on: what stands between the documents of a text file; none: each is one "
+    help="With --eval: what stands between the documents of a text file; none: each is one "
     "document.  [default: the special tokens of A and B]",
 )
-@click.option("--html", type=FILE, help="Also write a page to read.")
+@click.option("-o", "--output", type=FILE, help="Also write an HTML page.")
 def compare(
     first: str,
     second: str,
@@ -61,7 +61,7 @@ def compare(
     separator: str | None,
     morphology: Path | None,
     model_shape: str | None,
-    html: Path | None,
+    output: Path | None,
     as_json: bool,
 ) -> None:
     """Compare two tokenizers: metrics, vocabs, merges, and text that both encode.
@@ -82,8 +82,8 @@ def compare(
         compared = with_morphology(compared, first, second, morphology)
     if named is not None:
         compared = with_serving_cost(compared, named)
-    if html is not None:
-        DURABLE.write(html, comparison_page(compared).encode(errors="backslashreplace"))
+    if output is not None:
+        DURABLE.write(output, comparison_page(compared).encode(errors="backslashreplace"))
     if as_json:
         model = {} if named is None else {"model": named.as_dict()}
         echo_json({**comparison_json(compared), **model})
@@ -93,6 +93,6 @@ def compare(
     if named is not None:
         click.echo(f"model      {named}")
     if compared.documents is None:
-        click.echo("text       none was compared: name some with `--on FILES`")
-    if html is not None:
-        click.echo(f"\nwrote {html}")
+        click.echo("text       none was compared: name some with `--eval FILES`")
+    if output is not None:
+        click.echo(f"\nwrote {output}")

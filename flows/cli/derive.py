@@ -46,12 +46,14 @@ def _training_options(request: type[ExtensionRequest]) -> Callable[[Function], F
             "the version itself was trained with are not asked again.",
         ),
         click.option(
-            "--plan",
+            "--dry-run",
             is_flag=True,
             help="Only say what is cached, what would be read and learned, and whether an alias "
             "moves.",
         ),
-        click.option("--workers", type=int, help="Threads for counting.  [default: all cores]"),
+        click.option(
+            "--threads", "workers", type=int, help="Threads for counting.  [default: all cores]"
+        ),
     )
 
     def add(function: Function) -> Function:
@@ -67,7 +69,7 @@ def _train(
     *,
     rules: str | None,
     workers: int | None,
-    plan: bool,
+    dry_run: bool,
     as_json: bool,
     **asked: Any,
 ) -> TrainingSummary | None:
@@ -77,7 +79,7 @@ def _train(
     more = {"rules": rules, "workers": workers}
     parameters = parameters_of(**asked)
     parameters |= {key: value for key, value in more.items() if value is not None}
-    if plan:
+    if dry_run:
         print_plan(parameters, as_json)
         return None
     summary: TrainingSummary = run_training(parameters)
@@ -90,7 +92,7 @@ def _train(
     "bpeline derive extend news/3 more/*.txt --vocab-size 40000 --json",
     "bpeline derive extend news@champion --vocab-size 64000 --rules rules.toml",
     "bpeline derive extend news@champion --vocab-size auto --model-shape llama-3.2-1b",
-    "bpeline derive extend news@champion --vocab-size 64000 --plan",
+    "bpeline derive extend news@champion --vocab-size 64000 --dry-run",
 )
 @_training_options(ExtensionRequest)
 def extend(as_json: bool, **asked: Any) -> None:
@@ -117,7 +119,7 @@ def extend(as_json: bool, **asked: Any) -> None:
     "bpeline derive superwords news/3 --vocab-size 64000 --name news-super --json",
     "bpeline derive superwords news@champion --vocab-size 32000 --cuts digits --name news-llama",
     "bpeline derive superwords news/3 --vocab-size auto --model-shape llama-3.2-1b --name super",
-    "bpeline derive superwords news@champion --vocab-size 64000 --plan",
+    "bpeline derive superwords news@champion --vocab-size 64000 --dry-run",
 )
 @_training_options(SuperwordsRequest)
 def superwords(**asked: Any) -> None:

@@ -269,7 +269,7 @@ def _opened(registry: Registry) -> Iterator[Finding]:
         yield Finding("note", "deletions", found, "type `bpeline resume`")
     for reference in damaged_notes(workspace):
         found = f"the note that {reference} is to be deleted cannot be read"
-        yield Finding("broken", "deletions", found, f"type `bpeline delete {reference} --remove`")
+        yield Finding("broken", "deletions", found, f"type `bpeline delete {reference} --yes`")
     mlflow = _mlflow(registry.tracker)
     yield mlflow
     if mlflow.state == "ok":

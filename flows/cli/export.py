@@ -26,7 +26,7 @@ _LONGEST_SHOWN = 2000  # an alphabet of many languages fills the screen
     "bpeline export news@candidate --format hf --output tokenizer.json",
     "bpeline export news/3 --format transformers --output news-tokenizer/",
     "bpeline export news/3:8000 --format gguf --output news-8k.gguf",
-    "bpeline export news/3 --format tiktoken --output news.tiktoken --texts held-out.txt",
+    "bpeline export news/3 --format tiktoken --output news.tiktoken --eval held-out.txt",
     "bpeline export news@champion --output hf://acme/news-tokenizer --licence apache-2.0",
     "bpeline export --check                  # all exports of versions with an alias",
     "bpeline export --check news llama3/2 --json",
@@ -49,7 +49,8 @@ _LONGEST_SHOWN = 2000  # an alphabet of many languages fills the screen
     "a card as one commit, which is read back; `hf auth login` or HF_TOKEN signs in.",
 )
 @click.option(
-    "--texts",
+    "--eval",
+    "texts",
     multiple=True,
     type=PATH,
     help="Compare on the lines of this file too; may be repeated.",
@@ -97,7 +98,10 @@ def export(
 
     REF is name@alias, name/number, a digest or a path; news@champion:8000 is its size 8,000.
     """
-    spelled = {"format_name": "--format", "roles": "--role", "chat_template": "--chat-template"}
+    spelled = {
+        "format_name": "--format", "roles": "--role", "chat_template": "--chat-template",
+        "texts": "--eval",
+    }  # fmt: skip
     given = [spelled.get(name, f"--{name}") for name, value in asked.items() if value]
     if check:
         if given or output is not None:
@@ -116,11 +120,11 @@ def export(
         )
     format_name, template = asked.pop("format_name"), asked.pop("chat_template")
     to_hub = output.startswith(_HUB)
-    wrong = {"--texts", "--role"} if to_hub else {"--revision", "--private"}
+    wrong = {"--eval", "--role"} if to_hub else {"--revision", "--private"}
     if wrong & {*given} or (to_hub and format_name not in (None, "transformers")):
         raise InvalidOption(
             f"{min(wrong & {*given}, default='--format')} was given with --output {output}",
-            "--revision and --private belong to hf://, --format, --texts and --role to files",
+            "--revision and --private belong to hf://, --format, --eval and --role to files",
             "type `bpeline export REF --output hf://ORG/REPO`, or name a file with --output",
         )
     asked["chat_template"] = "" if template is None else text_of(None, template)

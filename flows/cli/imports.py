@@ -16,7 +16,7 @@ from bpeline.registry.environment import addresses
     "bpeline import tokenizer.json --name llama3",
     "bpeline import Qwen2.5-7B/ --name qwen --licence Apache-2.0 --eval 'english=heldout/*.txt'",
     "bpeline import ranks.tiktoken,pattern=cl100k --name ours --rules rules.toml",
-    "bpeline import tekken.json --name mistral --plan",
+    "bpeline import tekken.json --name mistral --dry-run",
     "bpeline import tokens.txt --name words --algorithm greedy --end-of-word '</w>'",
     "bpeline import hf://openai-community/gpt2@main --name gpt2",
 )
@@ -32,8 +32,8 @@ from bpeline.registry.environment import addresses
     },
     but=("file",),
 )
-@click.option("--plan", is_flag=True, help="Only say what would be read, measured and registered.")
-def import_(file: str, plan: bool, as_json: bool, **given: Any) -> None:
+@click.option("--dry-run", is_flag=True, help="Show what would be registered, and stop.")
+def import_(file: str, dry_run: bool, as_json: bool, **given: Any) -> None:
     """Register a tokenizer that another program made.
 
     FILE is what was downloaded: tokenizer.json, *.tiktoken, tekken.json, a .model, vocab.txt, or a
@@ -48,7 +48,7 @@ def import_(file: str, plan: bool, as_json: bool, **given: Any) -> None:
 
     parameters = {key: value for key, value in given.items() if value not in (None, ())}
     parameters["file"] = file
-    if plan:
+    if dry_run:
         from bpeline.flows.importing import plan_import
 
         planned = plan_import(ImportRequest.checked(**parameters), addresses().home)

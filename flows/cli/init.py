@@ -73,9 +73,9 @@ def init(
     Without PATHS and --source, texts beside the file are listed in it as comments: uncomment
     those that are the corpus.
 
-    `bpeline train` without arguments does then what it says, `bpeline train --plan` says what that
-    would be, `bpeline deploy` schedules it. The file and the workspace beside it are found from
-    every directory below; a file of another name by --project.
+    `bpeline train` without arguments then trains what the file says, `bpeline train --dry-run`
+    shows what that would be, and `bpeline deploy` schedules it. The file and its workspace are
+    found from every directory below; --project names a file elsewhere.
     """
     from bpeline.flows.requests import (
         DEMO,
@@ -135,7 +135,7 @@ def init(
         width = max(len(one.path) for one in found)
         lines += [f"  found {one.path:<{width}}  {one}" for one in found]
         lines.append(f"say which is the corpus: take the comment signs of paths away in {path}")
-    lines += [f"what it would do:  bpeline train --plan{typed}", f"do it:  bpeline train{typed}"]
+    lines += [f"what it would do:  bpeline train --dry-run{typed}", f"do it:  bpeline train{typed}"]
     told = {"written": str(path.absolute()), "found": [asdict(one) for one in found]}
     answer(as_json, told, lines)
 

@@ -210,7 +210,7 @@ def told_of(error: Exception) -> BpelineError:
         return BpelineError(
             f"there is not enough memory: {error}".rstrip(": "),
             "what was finished before is kept",
-            "see `bpeline train --help` for --workers, --table-memory and --min-word-count, or "
+            "see `bpeline train --help` for --threads, --table-memory and --min-word-count, or "
             "take a larger machine; then type the same command again",
         )
     if isinstance(error, ImportError):

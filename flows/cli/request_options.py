@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 import click
 
 from bpeline.flows.requests import type_of
+from bpeline.tokenizer_core.errors import InvalidOption, likely
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -44,6 +46,53 @@ def options_of(
     return add
 
 
+settings_option = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set any parameter by its name in bpeline.toml; options.NAME for one of the algorithm. "
+    "Repeat for more.",
+)
+
+
+def with_settings(
+    request: type[Request], given: Mapping[str, Any], settings: Iterable[str]
+) -> dict[str, Any]:
+    """Parameters with those of `settings_option` over them.
+
+    A value is TOML (``0.05``, ``true``, ``["a", "b"]``), else text. Lists take single values, too.
+
+    Raises:
+        InvalidOption: a setting without a name, or of a parameter that the request does not have.
+    """
+    merged = dict(given)
+    seen: set[str] = set()
+    for setting in settings:
+        path, equals, text = setting.partition("=")
+        name, _, option = path.partition(".")
+        field = request.model_fields.get(name)
+        if not equals or field is None or bool(option) != (name == "options"):
+            raise InvalidOption(
+                f"--set {setting!r} names no parameter{likely(name, request.model_fields)}",
+                f"expected NAME=VALUE with one of {', '.join(request.model_fields)}",
+                "type `--set held_out=0.05` or `--set options.score=gain`",
+            )
+        try:
+            value = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            value = text
+        if option:
+            merged[name] = {**(merged.get(name) or {}), option: value}
+        elif get_origin(field.annotation) is tuple:
+            before = merged[name] if name in seen else ()
+            merged[name] = (*before, *(value if isinstance(value, list) else (value,)))
+        else:
+            merged[name] = value
+        seen.add(name)
+    return merged
+
+
 def _described(field: FieldInfo) -> dict[str, Any]:
     """What click is told of a field."""
     said = str(field.description)
@@ -52,7 +101,7 @@ def _described(field: FieldInfo) -> dict[str, Any]:
     usual = f"  [default: {default}]" if default != "" else ""
     told: dict[str, Any] = {"help": f"{said[:1].upper()}{said[1:]}.{usual}"}
     if several:
-        return {**told, "multiple": True, "help": f"{told['help']} Repeat for more."}
+        return {**told, "multiple": True, "help": f"{told['help']} Repeatable."}
     kinds = [kind for kind in get_args(type_of(field)) if kind is not NoneType]
     if get_origin(field.annotation) is Literal:
         return {**told, "type": click.Choice(list(get_args(field.annotation)))}

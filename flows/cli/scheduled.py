@@ -11,10 +11,13 @@ import click
 from bpeline.flows.cli.commands import (
     answer,
     command,
+    dry_run_option,
     project_for,
     project_option,
     reached,
+    require_answer,
     typed_again,
+    yes_option,
 )
 from bpeline.flows.cli.request_options import options_of
 from bpeline.flows.cli.text_arguments import with_standard_input
@@ -24,6 +27,7 @@ from bpeline.registry.environment import addresses
 from bpeline.tokenizer_core.errors import InvalidOption
 
 if TYPE_CHECKING:
+    from bpeline.flows.collect_garbage import CollectedGarbage
     from bpeline.registry.upkeep import Leftover
 
 EXIT_CODES = {"drifted": 3, "not drifted": 0, "not judged": 4}  # where it was asked for
@@ -44,6 +48,7 @@ EXIT_CODES = {"drifted": 3, "not drifted": 0, "not judged": 4}  # where it was a
         "sources": {"option": "--source", "metavar": "NAME=FILES"},
         "rules": {"metavar": "FILE.toml"},
         "separator": {"metavar": "TEXT|none"},
+        "workers": {"option": "--threads"},
     },
     but=("name", "paths", "alias"),
 )
@@ -97,37 +102,50 @@ def drift(
 
 
 @command(
-    "bpeline gc                                    # what could go, and how much it is",
-    "bpeline gc --remove",
-    "bpeline gc --days 7 --counts-of 3 --remove    # old versions' counts as well",
+    "bpeline gc --dry-run",
+    "bpeline gc --yes",
+    "bpeline gc --days 7 --counts-of 3     # word counts of old versions, too",
 )
-@options_of(GarbageRequest, {"counts_of": {"metavar": "N"}}, but=())
-def gc(remove: bool, as_json: bool, **given: Any) -> None:
-    """Find, and remove, what no version needs.
+@options_of(GarbageRequest, {"counts_of": {"metavar": "N"}}, but=("remove",))
+@dry_run_option
+@yes_option
+def gc(dry_run: bool, yes: bool, as_json: bool, **given: Any) -> None:
+    """Remove files that no version needs; asks before it does.
 
     Registered tokenizers stay, and so do the word counts they were trained on, runs that can be
     continued and publications that wait. All else can be made again from the sources.
     """
-    from bpeline.flows.collect_garbage import KINDS, collect_garbage
+    from bpeline.flows.collect_garbage import collect_garbage
 
-    found = collect_garbage.fn(remove=remove, **given)
+    require_answer(dry_run or yes, as_json)
+    found = collect_garbage.fn(remove=yes and not dry_run, **given)
+    if found.old and not (dry_run or yes):
+        for line in _garbage_lines(found, removed=False):
+            click.echo(line)
+        click.confirm("\nRemove these files?", abort=True)
+        found = collect_garbage.fn(remove=True, **given)
+    lines = _garbage_lines(found, removed=not dry_run)
+    if found.old and dry_run:
+        lines.append(as_typed(f"\nremove it:  {typed_again('--yes')}"))
+    old, young = (list(map(_as_json, ones)) for ones in (found.old, found.young))
+    told = {"removed": not dry_run, "old": old, "young": young, "unsure": found.unsure}
+    answer(as_json, told, lines)
+
+
+def _garbage_lines(found: CollectedGarbage, removed: bool) -> list[str]:
+    from bpeline.flows.collect_garbage import KINDS
+
     lines = []
     for kind, name in KINDS.items():
-        ones = [one for one in found.old if one.kind == kind]
-        if ones:
-            lines.append(f"{_megabytes(ones)}  {len(ones):,} {name}")
+        leftovers = [one for one in found.old if one.kind == kind]
+        if leftovers:
+            lines.append(f"{_megabytes(leftovers)}  {len(leftovers):,} {name}")
     if found.unsure:
         lines.append(found.unsure)
-    lines.append(f"{_megabytes(found.old)}  {'removed' if remove else 'could go'}")
+    lines.append(f"{_megabytes(found.old)}  {'removed' if removed else 'could go'}")
     if found.young:
-        lines.append(
-            f"{_megabytes(found.young)}  stay as they are younger than {found.days:g} days"
-        )
-    if found.old and not remove:
-        lines.append(as_typed(f"\nremove it:  {typed_again('--remove')}"))
-    old, young = (list(map(_as_json, ones)) for ones in (found.old, found.young))
-    told = {"removed": remove, "old": old, "young": young, "unsure": found.unsure}
-    answer(as_json, told, lines)
+        lines.append(f"{_megabytes(found.young)}  younger than {found.days:g} days, kept")
+    return lines
 
 
 def _megabytes(ones: Sequence[Leftover]) -> str:

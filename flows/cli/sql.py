@@ -35,20 +35,20 @@ _ESCAPED = b"\\'\""  # so that DuckDB reads what it gets back: 'a\xE2'::BLOB
     'bpeline sql "FROM versions"',
     "bpeline sql \"SELECT text, count FROM tokens('news@candidate') ORDER BY count DESC LIMIT 20\"",
     "bpeline sql \"SELECT word, count, tokens FROM splits('news/3') WHERE tokens > 4\" --csv",
-    "bpeline sql \"FROM word_counts('news/3')\" --parquet words.parquet",
+    "bpeline sql \"FROM word_counts('news/3')\" -o words.parquet",
     "bpeline sql - < question.sql",
 )
 @click.argument("statement")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV, with the names of the columns.")
-@click.option("--parquet", type=FILE, metavar="FILE", help="Write the rows to FILE.")
+@click.option("-o", "--output", type=FILE, help="Write the rows to a Parquet file.")
 @click.option(
     "--rows",
     type=click.IntRange(1),
     default=_SHOWN,
     metavar="N",
-    help="How many rows a table for people shows; --json, --csv and --parquet give all.",
+    help="How many rows a table for people shows; --json, --csv and -o give all.",
 )
-def sql(statement: str, as_csv: bool, parquet: Path | None, rows: int, as_json: bool) -> None:
+def sql(statement: str, as_csv: bool, output: Path | None, rows: int, as_json: bool) -> None:
     """Answer STATEMENT, one SELECT of DuckDB's SQL ("-": standard input).
 
     \b
@@ -67,16 +67,16 @@ def sql(statement: str, as_csv: bool, parquet: Path | None, rows: int, as_json: 
     """
     from bpeline.registry.querying import querying
 
-    if as_json + as_csv + (parquet is not None) > 1:
+    if as_json + as_csv + (output is not None) > 1:
         raise InvalidOption(
             "several forms of the answer were asked for",
-            "one of --json, --csv, --parquet FILE; without them, a table",
+            "expected one of --json, --csv and -o FILE, or none for a table",
             "leave out all but one",
         )
     text = standard_input().read() if statement == "-" else statement
     with querying(text, on_adding=_say) as answer:
-        if parquet is not None:
-            click.echo(f"{counted(answer.write_parquet(parquet), 'row')} in {parquet}", err=True)
+        if output is not None:
+            click.echo(f"{counted(answer.write_parquet(output), 'row')} in {output}", err=True)
         elif as_json:
             _print_json(answer)
         elif as_csv:

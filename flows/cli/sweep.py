@@ -94,7 +94,7 @@ if TYPE_CHECKING:
 @click.option("--min-count", type=int, help="Likewise.  [default: 2]")
 @click.option("--deduplicate", is_flag=True, default=None, help="Likewise.")
 @click.option("--text-field", help="Likewise.  [default: text]")
-@click.option("--workers", type=int, help="Threads for counting.  [default: all cores]")
+@click.option("--threads", "workers", type=int, help="Threads for counting.  [default: all cores]")
 @model_shape_option
 def sweep(
     paths: tuple[str, ...], name: str | None, sizes: str | None, patterns: tuple[str, ...],

@@ -21,7 +21,7 @@ from bpeline.flows.cli.commands import (
     project_is_named,
     project_option,
 )
-from bpeline.flows.cli.request_options import options_of
+from bpeline.flows.cli.request_options import options_of, settings_option, with_settings
 from bpeline.flows.cli.text_arguments import with_standard_input
 from bpeline.flows.requests import (
     BYTE_BPE,
@@ -48,23 +48,19 @@ if TYPE_CHECKING:
 
 @command(
     "bpeline train --demo",
-    "bpeline train",
-    "bpeline train --project ~/news/bpeline.toml --vocab-size 16000",
-    "bpeline train corpus/ --name news --plan",
+    "bpeline train                                      # as bpeline.toml says",
     "bpeline train corpus/ --name news --vocab-size 32000 --special-token '<|endoftext|>'",
     "bpeline train corpus/ --name news --vocab-size auto --model-shape llama-3.2-1b",
-    "bpeline train logs.jsonl.zst --name logs --vocab-size 16000 --pattern cl100k --json",
-    "bpeline train corpus/ --name words --algorithm wordpiece --score gain --vocab-size 8000",
-    "bpeline train corpus/ --name news --eval 'german=de/*.txt' --baseline gpt2/ "
-    "--rules rules.toml",
-    "bpeline train toy.txt --algorithm char-bpe --end-of-word _ --merges 10 --show-steps",
-    "bpeline train --joint en=news.en --joint de=news.de --name en-de --algorithm char-bpe",
-    "bpeline train --source 'en=en/*.txt' --source 'de:weight=2:language=de=de/*.txt' --name two",
-    "bpeline train corpus/ --name news --forbid digits --forbid email --forbid-list secrets.txt",
-    "bpeline train --counts words.parquet --name web --pattern gpt2 --eval text=heldout.txt",
-    "bpeline train corpus.toml --temperature 3.3 --name languages",
+    "bpeline train --source 'en=en/*.txt' --source 'de:weight=2=de/*.txt' --name two",
+    "bpeline train corpus/ --name words --algorithm wordpiece --set options.score=gain",
     "zstdcat corpus.txt.zst | bpeline train - --name news",
-)
+    usual=(
+        "name", "vocab_size", "model_shape", "pattern", "algorithm", "merges", "special_tokens",
+        "min_count", "forbid", "reserve", "sources", "temperature", "text_field",
+        "deduplicate", "held_out", "evaluation", "baselines", "rules", "workers", "settings",
+        "dry_run", "show_steps", "demo",
+    ),
+)  # fmt: skip
 @click.argument("paths", nargs=-1)
 @project_option
 @options_of(
@@ -85,6 +81,7 @@ if TYPE_CHECKING:
         "rules": {"type": click.Path(dir_okay=False)},
         "counts": {"metavar": "FILES"},
         "count_columns": {"metavar": "WORD,COUNT"},
+        "workers": {"option": "--threads"},
         "engine": {"metavar": "local|dask|ADDRESS"},
     },
     but=("paths", "options", "extends", "continued_ids", "transition_size", "text_form"),
@@ -162,39 +159,37 @@ if TYPE_CHECKING:
     help="Instead of PATHS: a tokenizer NAME-LANGUAGE for each, and what a joint one would be.",
 )
 @click.option(
-    "--plan", is_flag=True, help="Only say what is cached, and what would be read and learned."
+    "--dry-run", is_flag=True, help="Show what is cached and what would be read, and stop."
 )
-@click.option("--show-steps", is_flag=True, help="Print each merge and register nothing.")
+@click.option("--show-steps", is_flag=True, help="Print each merge; register nothing.")
+@settings_option
 @click.option("--demo", is_flag=True, help="Train on the Python standard library's source text.")
 def train(
     paths: tuple[str, ...],
     demo: bool,
-    plan: bool,
+    dry_run: bool,
     show_steps: bool,
     merges: int | None,
     joint: tuple[str, ...],
     separate: tuple[str, ...],
     required_list: tuple[str, ...],
     forbid_list: tuple[str, ...],
+    settings: tuple[str, ...],
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Train a tokenizer on PATHS (files, directories, globs) and register it.
+    """Train a tokenizer on PATHS and register it.
 
-    Without PATHS, and without what takes their place, what bpeline.toml says is trained: that of
-    this directory, or of one above it (`bpeline init` writes one). PATHS for the name in it, or
-    with --project, replace its corpus alone. Options override it; another --name does not read it.
+    PATHS are files, directories, globs or URLs of text, .jsonl, .csv, .tsv, .json, .parquet or
+    .arrow, compressed or not; one .toml file of named sources; or "-" for standard input. Without
+    PATHS, bpeline.toml of this directory or one above says what to train. Options override it.
 
-    PATHS are text, .jsonl, .csv, .tsv and .json files, each also .gz, .zst, .bz2 or .xz, and
-    .parquet and .arrow files; directories are searched for text, source code, .jsonl, .parquet and
-    .arrow, and what is not read is said (--strict: an error). URLs such as
-    s3://bucket/corpus/*.jsonl.zst are paths too. Or one .toml file that lists named sources, each
-    with files and perhaps weight, language, domain and text_field. The same command after an
-    interruption continues where it stopped. "-" is standard input in any format, which the
-    workspace keeps: a corpus is read more than once.
+    After an interruption, the same command continues.
     """
+    given = with_settings(TrainingRequest, given, settings)
     parameters = {key: value for key, value in given.items() if value not in (None, ())}
-    options = {name: parameters.pop(name) for name in OPTIONS if name in parameters}
+    options = parameters.pop("options", {})
+    options |= {name: parameters.pop(name) for name in OPTIONS if name in parameters}
     parameters["options"] = options
     for name, lists in (("required_tokens", required_list), ("forbidden_tokens", forbid_list)):
         if lists:
@@ -265,7 +260,7 @@ def train(
         choice: Literal["joint", "separate"] = "joint" if joint else "separate"
         done = train_languages(languages, choice, name, run_training, **parameters)
         print_summary(done, as_json)
-    elif plan:
+    elif dry_run:
         print_plan(parameters, as_json)
     else:
         print_summary(run_training(parameters), as_json)

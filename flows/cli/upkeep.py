@@ -4,14 +4,30 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import click
 
 from bpeline.flows.cli.aliases import by_option, reason_option
-from bpeline.flows.cli.commands import answer, command, echo_json, say_coloured, typed_again
+from bpeline.flows.cli.commands import (
+    answer,
+    command,
+    dry_run_option,
+    echo_json,
+    require_answer,
+    say_coloured,
+    typed_again,
+    yes_option,
+)
 from bpeline.flows.wording import as_typed
 from bpeline.registry.environment import this_user
 from bpeline.tokenizer_core.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bpeline.registry.opening import Registry
+    from bpeline.registry.upkeep import DeletedVersion
 
 COLOURS = {"ok": "green", "note": "yellow", "broken": "red"}
 
@@ -74,21 +90,22 @@ def doctor(compile_first: bool, fix: bool, dismiss: str | None, as_json: bool) -
 
 
 @command(
-    "bpeline delete news/3                                   # what would go, and what stays",
-    'bpeline delete news/3 --reason "holds addresses" --remove',
-    "bpeline delete news --remove                            # all versions",
-    "bpeline delete news@staging --remove                    # the alias, no version",
+    "bpeline delete news/3 --dry-run         # what would go, and what stays",
+    'bpeline delete news/3 --reason "holds addresses"',
+    "bpeline delete news --yes               # all versions",
+    "bpeline delete news@staging             # the alias, no version",
 )
 @click.argument("reference", metavar="REF")
-@click.option("--remove", is_flag=True, help="Do it; without, only say what would go.")
+@dry_run_option
+@yes_option
 @reason_option
 @by_option
-def delete(reference: str, remove: bool, reason: str, by: str, as_json: bool) -> None:
-    """Delete a version wherever it is: MLflow, files, catalogue, shared copies.
+def delete(reference: str, dry_run: bool, yes: bool, reason: str, by: str, as_json: bool) -> None:
+    """Delete a version everywhere: MLflow, files, catalogue, shared copies. Asks first.
 
-    REF is name/number, a name for all of its versions, or name@alias for the alias alone. What an
-    alias points to is refused. Who deleted what, when and why stays in the history, and the number
-    is never used again. Interrupted, the same command or `bpeline resume` goes on.
+    REF is name/number, a name for all of its versions, or name@alias for the alias alone. A version
+    that an alias points to is refused. Who deleted it, when and why stays in the history, and the
+    number is never used again. After an interruption, type the same command or `bpeline resume`.
     """
     from bpeline.flows.pages import show_name_page
     from bpeline.registry.aliases import remove_alias
@@ -103,34 +120,51 @@ def delete(reference: str, remove: bool, reason: str, by: str, as_json: bool) ->
 
     wanted, who = parse_deletable(reference), by or this_user()
     registry = open_registry(make=False)
-    again = as_typed(f"\ndo it:  {typed_again('--remove')}")
+    require_answer(dry_run or yes, as_json)
+    again = as_typed(f"\ndo it:  {typed_again('--yes')}")
     if isinstance(wanted, ByAlias):
-        if not remove:
-            line = f"{wanted} would be removed; the version it points to stays"
+        line = f"{wanted} would be removed; the version it points to stays"
+        if dry_run:
             answer(as_json, {"removed": False, "alias": str(wanted)}, [line, again])
             return
+        if not yes:
+            click.echo(line)
+            click.confirm("Remove it?", abort=True)
         move = remove_alias(registry, wanted.name, wanted.alias, by=who, reason=reason)
         before = "" if move.from_number is None else f" (before: {move.name}/{move.from_number})"
         show_name_page(registry, wanted.name)
         told = {"removed": True, "alias": str(wanted), "from": move.from_number}
         answer(as_json, told, [f"{wanted} points nowhere now{before}"])
         return
-    if remove:
+    if dry_run or not yes:
+        found = find_deletable(registry, wanted)
+    if not dry_run:
+        if not yes:
+            for line in _deletion_lines(registry, found, removed=False):
+                click.echo(line)
+            click.confirm("\nDelete this?", abort=True)
         found = delete_versions(registry, wanted, who, reason)
         show_name_page(registry, wanted if isinstance(wanted, str) else wanted.name)
-    else:
-        found = find_deletable(registry, wanted)
+    lines = _deletion_lines(registry, found, removed=not dry_run)
+    told = {
+        "removed": not dry_run,
+        "versions": [asdict(one) for one in found],
+        "stays": stays_after_deletion(registry),
+    }
+    answer(as_json, told, [*lines, *[again] * dry_run])
+
+
+def _deletion_lines(
+    registry: Registry, versions: Sequence[DeletedVersion], removed: bool
+) -> list[str]:
+    from bpeline.registry.upkeep import stays_after_deletion
+
     lines = []
-    for one in found:
-        lines.append(f"{one.reference}  {one.digest[:12]}  {'deleted' if remove else 'could go'}")
-        lines += [f"  {'went' if remove else 'goes'}:   {sentence}" for sentence in one.goes]
+    for one in versions:
+        lines.append(f"{one.reference}  {one.digest[:12]}  {'deleted' if removed else 'could go'}")
+        lines += [f"  {'went' if removed else 'goes'}:   {sentence}" for sentence in one.goes]
         lines += [f"  stays:  {sentence}" for sentence in one.stays]
-    elsewhere = stays_after_deletion(registry)
-    lines += [as_typed(f"stays:    {sentence}") for sentence in elsewhere]
-    if not remove:
-        lines.append(again)
-    told = {"removed": remove, "versions": [asdict(one) for one in found], "stays": elsewhere}
-    answer(as_json, told, lines)
+    return lines + [as_typed(f"stays:    {one}") for one in stays_after_deletion(registry)]
 
 
 def _dismiss(run: str, as_json: bool) -> None:

@@ -20,27 +20,26 @@ BYTES_PER_TOKEN = "compression/bytes_per_token"
 OTHER_TEXT = "*"
 
 
-@command(
-    "bpeline versions", "bpeline versions news --json", "bpeline versions news --html news.html"
-)
+@command("bpeline versions", "bpeline versions news --json", "bpeline versions news -o news.html")
 @click.argument("name", required=False)
 @click.option(
-    "--html",
+    "-o",
+    "--output",
     type=FILE,
-    help="Also write a page about NAME: cost over time, figures, who was champion when, drift.",
+    help="Also write an HTML page about NAME: metrics over time, champions, drift.",
 )
-def versions(name: str | None, html: Path | None, as_json: bool) -> None:
+def versions(name: str | None, output: Path | None, as_json: bool) -> None:
     """List the registered versions (of NAME), and those that were deleted."""
-    if html is not None:
+    if output is not None:
         from bpeline.flows.pages import write_name_page
 
-        write_name_page(name, html)
+        write_name_page(name, output)
     from bpeline.registry.versions import deleted_versions, list_versions
 
     found = list_versions(name)
     deleted = [] if as_json else deleted_versions(name)
     gone = [f"{one.reference}  {one.digest[:12]}  {one}" for one in deleted]
-    wrote = [] if html is None else [f"\nwrote {html}"]
+    wrote = [] if output is None else [f"\nwrote {output}"]
     if not found:
         whose = f"of {name} " if name else ""
         line = as_typed(f"no version {whose}is registered; type `bpeline train --demo` to make one")

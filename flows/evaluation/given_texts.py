@@ -48,7 +48,7 @@ def compare_on(
         raise InvalidOption(
             "--separator was given, and no files to compare on",
             "files, and what separates their documents",
-            "add `--on FILES`, or leave --separator out",
+            "add `--eval FILES`, or leave --separator out",
         )
     reading: dict[str, Any] = {"text_field": text_field, "separator": separator}
     named = [one for one in on if is_named(one)]
@@ -57,9 +57,9 @@ def compare_on(
     if len(named) < len(on):
         (other, *_) = (one for one in on if one not in named)
         raise InvalidOption(
-            f"--on names the source {named[0]!r}, and files without a name: {other!r}",
+            f"--eval names the source {named[0]!r}, and files without a name: {other!r}",
             "accepted are files alone, or named sources alone, each a slice",
-            f"type `--on 'other={other}'`",
+            f"type `--eval 'other={other}'`",
         )
     asked = evaluation_sources(named)
     found, skipped = files_of_each(asked.sources)
@@ -106,7 +106,7 @@ def with_serving_cost(compared: VersionComparison, model: NamedShape) -> Version
         raise InvalidOption(
             "a model shape was given, and no text to tell what it costs",
             "both tokenizers measured on the same text",
-            "add `--on FILES`",
+            "add `--eval FILES`",
         )
     figures = measured.first, measured.second
     first, second = map(model.figures, compared.vocab_sizes, figures)

@@ -339,7 +339,7 @@ def show_name_page(registry: Registry, name: str) -> str:
             said = error.happened if isinstance(error, BpelineError) else str(error)
             warnings.warn(
                 f"the page of {name} in MLflow could not be written: {said}; "
-                f"`bpeline versions {name} --html {name}.html` writes it anew",
+                f"`bpeline versions {name} -o {name}.html` writes it again",
                 stacklevel=2,
             )
     return ""

@@ -138,7 +138,7 @@ def project_text(
         sources: named sources of the corpus, files as they are to stand there.
     """
     lines = [
-        "# What this project trains, and when: `bpeline train` does it, `bpeline train --plan`",
+        "# What this project trains, and when: `bpeline train` does it, `bpeline train --dry-run`",
         "# says what it would do, `bpeline deploy` schedules it. Files are relative to this one.",
         "",
         f"[{PROJECT_TABLE}]",

@@ -173,7 +173,7 @@ def _of_another_type(
 
 
 def _typed(name: str) -> str:
-    return "--" + name.replace("_", "-")
+    return "--threads" if name == "workers" else "--" + name.replace("_", "-")
 
 
 def _as_plain(name: str, value: Any) -> Any:

@@ -93,181 +93,184 @@ class TrainingRequest(Request):
     one_for_many: ClassVar[frozenset[str]] = frozenset({"forbid", "forbidden_tokens"})
 
     paths: tuple[str, ...] = Field(
-        description="files, directories, globs and URLs of text, .jsonl, .csv, .tsv and .json, "
-        "each also .gz, .zst, .bz2 or .xz, and of .parquet and .arrow; "
-        '"python:stdlib" is the Python standard library\'s own source text. Or one corpus file '
-        "(.toml); empty when sources are given",
+        description="files, directories, globs or URLs of text, .jsonl, .csv, .tsv, .json, "
+        '.parquet or .arrow, compressed or not; "python:stdlib" is the source of the '
+        "Python standard library; or one corpus file (.toml). Empty when sources are "
+        "given",
     )
-    name: str = Field(description="the name to register under: a-z, 0-9, '.', '_' and '-'")
+    name: str = Field(description="name to register under: a-z, 0-9, '.', '_' and '-'")
     vocab_size: int = Field(
         default=USUAL_VOCAB,
-        description="number of ids: special tokens, 256 bytes (or the characters), merges; typed "
-        "as auto, the one at which text costs the model of model_shape least",
+        description="number of ids: special tokens, 256 bytes or the characters, and merges; "
+        "auto chooses the size that costs the model of model_shape least",
     )
     pattern: str = Field(
         default=OPEN,
-        description="the split pattern: gpt2, cl100k, whitespace, jieba, … or a regex; when empty "
-        "that of the algorithm, gpt2 for byte-level BPE",
+        description="split pattern: gpt2, cl100k, o200k, llama3, qwen2, whitespace, jieba, … or "
+        "a regex; when empty, the algorithm's default",
     )
     special_tokens: tuple[str, ...] = Field(
-        default=(), description="tokens of their own, which also separate documents"
+        default=(), description="special token; it also separates documents"
     )
     roles: tuple[str, ...] = Field(
         default=(),
-        description="what a special token is for, as exports say it: 'eos=<|endoftext|>', bos=…, "
-        "pad=…; or model_max_length=8192",
+        description="role of a special token in exports: 'eos=<|endoftext|>', bos=…, pad=…; or "
+        "model_max_length=8192",
     )
     tie_break: TieBreak = Field(
         default=OPEN,
-        description="which of equally frequent pairs is merged: smallest-ids, greatest-bytes or "
-        "first-seen; when empty the usual one of the algorithm",
+        description="which of equally frequent pairs to merge first: smallest-ids, "
+        "greatest-bytes or first-seen; when empty, the algorithm's default",
     )
     min_count: int = Field(
         default=OPEN,
-        description="pairs that occur less often are not merged; when empty 2, 1 for frequency-bpe",
+        description="do not merge rarer pairs; when empty, 2, or 1 for frequency-bpe",
     )
     max_token_bytes: Maybe[int] = Field(
-        default=None, description="the longest token; without a limit when empty"
+        default=None, description="longest token in bytes; when empty, no limit"
     )
     invalid_utf8: Literal["strict", "replace", "ignore"] = Field(
         default="strict",
-        description="bytes that are not UTF-8: strict (an error), replace (U+FFFD) or ignore (they "
-        "are left out)",
+        description="invalid UTF-8: strict raises an error, replace inserts U+FFFD, ignore drops "
+        "the bytes",
     )
     include: tuple[str, ...] = Field(
         default=(),
-        description="read files of these names as text as well, '*.rst' or 'notes/*.log', where "
-        "directories and globs are searched",
+        description="read files that match this pattern as text, too, such as '*.rst' or "
+        "'notes/*.log'",
     )
     strict: bool = Field(
-        default=False, description="an error where the search meets files that are not read"
+        default=False, description="fail if a directory or glob contains files of unknown types"
     )
-    held_out: float = Field(default=0.01, description="the share of documents kept for evaluation")
+    held_out: float = Field(default=0.01, description="share of documents held out for evaluation")
     text_field: str = Field(
-        default="text", description="the field of .jsonl lines, or column, of the text"
+        default="text", description="field of .jsonl lines, or column, that holds the text"
     )
     workers: int = Field(
         default=OPEN,
-        description="threads for counting, or processes of the engine dask; when empty all cores",
+        description="number of threads, or of processes with the engine dask; when empty, one "
+        "per core",
     )
     deduplicate: bool = Field(
         default=False,
-        description="count a document once of which exact copies follow; the text is read twice",
+        description="count exact copies of a document once; reads the text twice",
     )
     min_word_count: int = Field(
         default=1,
-        description="words that occur less often in the whole corpus are left out of training",
+        description="leave out words that are rarer in the whole corpus",
     )
     required_tokens: tuple[str, ...] = Field(
         default=(),
-        description="texts that become tokens whatever the corpus holds, such as ' token'",
+        description="text that becomes a token whatever its count, such as ' token'",
     )
     forbid: tuple[str, ...] = Field(
         default=(),
-        description="no token has a match in it: digits (more than three in a row), email, key, "
+        description="make no token that matches: digits (more than three in a row), email, key, "
         "phone, card, chat-marker, or a regex",
     )
     forbidden_tokens: tuple[str, ...] = Field(
-        default=(), description="a token that is not made; 'hex:20ff' is the one of these bytes"
+        default=(), description="make no such token; 'hex:20ff' spells its bytes"
     )
     forbid_from: tuple[str, ...] = Field(
         default=(),
-        description="a registered version: what its screening found is forbidden, the kinds of "
-        "personal data and the tokens that one document alone made",
+        description="forbid what the screening of this registered version found: personal data, "
+        "and tokens that come from one document",
     )
     characters: Literal["any", "whole", "left-to-right"] = Field(
         default="any",
-        description="what tokens may be made of parts of characters: any; whole (a token is whole "
-        "characters or a part of one, and mixes nothing with it) or left-to-right (parts are "
-        "merged only to complete a character from its left)",
+        description="tokens with partial characters: any; whole: no token mixes whole and "
+        "partial characters; left-to-right: bytes merge only from a character's "
+        "first byte on",
     )
     parity: Literal["off", "base", "window"] = Field(
         default="off",
-        description="each merge serves the named source (language) that is worst off, instead of "
-        "all text together: base, or window, under which none comes much more often than others",
+        description="each merge improves the named source (language) with the worst compression: "
+        "base, or window, which limits how often one source is chosen in a row",
     )
     parity_dev: tuple[str, ...] = Field(
         default=(),
-        description="with parity: texts that say who is worst off, best the same in each language, "
-        "'german=dev/de.txt', one for each source; without them the least compressed source is",
+        description="with parity: development texts that measure compression, ideally "
+        "translations, one for each source: 'german=dev/de.txt'; when empty, the "
+        "sources' own words",
     )
     parity_window: int = Field(
-        default=100, description="with parity window: so many of the last choices are looked at"
+        default=100, description="with parity window: number of recent choices to look at"
     )
     parity_alpha: float = Field(
         default=2.0,
-        description="with parity window: a source is passed over while its part of these is more "
-        "than this, divided by the number of sources",
+        description="with parity window: skip a source that had more than this many times its "
+        "equal share of the window",
     )
     parity_global: int = Field(
-        default=0, description="with parity: so many first merges serve all text together"
+        default=0, description="with parity: number of first merges learned from all text together"
     )
     chunk_bytes: int = Field(
         default=CHUNK_BYTES,
-        description="how long the chunks are that are counted by themselves, in bytes; they end "
-        "where no word goes on. Words are the same whatever it is, held-out documents are not",
+        description="chunk size in bytes. It changes which documents are held out, but no word "
+        "count",
     )
     table_memory: int = Field(
         default=256,
-        description="MiB, 2 at least, that the words of one thread take at most while it counts, "
-        "beside a chunk of 64 MiB; what does not fit goes to disk. Learning needs all distinct "
-        "words, whatever this is",
+        description="memory in MiB for the words of one thread while it counts, at least 2; the "
+        "rest goes to disk. Learning needs memory for all distinct words",
     )
     algorithm: Algorithm = Field(
         default=BYTE_BPE,
-        description="what is learned, and how texts are encoded: see docs/algorithms.md",
+        description="algorithm to train",
     )
     options: Mapping[str, Any] = Field(
-        default={}, description="what the algorithm alone is told, see `algorithm_options`"
+        default={}, description="options of the algorithm, see `algorithm_options`"
     )
     evaluation: tuple[str, ...] = Field(
         default=(),
-        description="texts to evaluate on instead of held-out documents: 'english=heldout/*.txt', "
-        "'german:language=de:domain=news=heldout/de/*.txt', or a .toml file of such sources",
+        description="texts to evaluate on instead of held-out documents: "
+        "'english=heldout/*.txt', 'german:language=de:domain=news=heldout/de/*.txt', "
+        "or a .toml file of such sources",
     )
     baselines: tuple[str, ...] = Field(
         default=(),
-        description="tokenizers to measure on the same documents: files or registered versions, "
-        "each perhaps named: 'gpt2=gpt2/tokenizer.json'; the champion is always measured",
+        description="tokenizer to measure on the same documents: a file or registered version, "
+        "'gpt2=gpt2/tokenizer.json'; the champion is always measured",
     )
     rules: Maybe[str] = Field(
         default=None,
-        description="a .toml file of rules; the new version becomes champion if all hold, and "
-        "stays candidate if one does not. The first version has nothing to be compared with",
+        description="file of promotion rules (.toml): the new version becomes champion if all "
+        "hold, else it stays candidate. A first version has nothing to be compared "
+        "with",
     )
     extends: str = Field(
         default="",
-        description="digest of a registered version whose merges come first",
+        description="digest of the registered version that is extended",
     )
     continued_ids: int = Field(
         default=0,
-        description="how many ids the extended version has, where it is a tokenizer of others",
+        description="number of ids of an imported version that is extended",
     )
     transition_size: int = Field(
         default=0,
-        description="how many of its ids the extended version gives where tokens of several words "
-        "follow, see bpeline derive superwords; 0: none do",
+        description="number of ids that the version keeps before superwords begin; 0 for no "
+        "superwords",
     )
     text_form: Literal["", "NFC", "NFD", "NFKC", "NFKD"] = Field(
-        default="", description="the Unicode form of a tokenizer of others that is extended"
+        default="", description="Unicode form of an imported version that is extended"
     )
     reserve: int = Field(
         default=0,
-        description="slots among the ids, the last ones, that stand for nothing yet: special "
-        "tokens <|reserved_0|> … to be named later, see bpeline derive rename",
+        description="number of reserved ids at the end of the vocabulary: special tokens "
+        "<|reserved_0|> …, to be named later by `bpeline derive rename`",
     )
     round_to: int = Field(
         default=1,
-        description="more slots follow until the number of ids is a multiple of it, such as 128",
+        description="reserve more ids until the vocabulary size is a multiple of this, such as 128",
     )
     counts: tuple[str, ...] = Field(
         default=(),
-        description="instead of paths: Parquet files of words and their counts, made elsewhere "
-        "with the same split pattern; equal words are added up. Texts of --eval are needed, for "
-        "counts hold none",
+        description="instead of paths: Parquet files of words and counts, made with the same "
+        "split pattern; equal words are added up. Needs --eval, as counts have no "
+        "documents",
     )
     count_columns: str = Field(
-        default="word,count", description="the columns of words and of counts in such files"
+        default="word,count", description="columns of words and counts in these files"
     )
     sources: tuple[str, ...] = Field(
         default=(),
@@ -276,25 +279,25 @@ class TrainingRequest(Request):
     )
     temperature: float = Field(
         default=OPEN,
-        description="brings the shares of named sources closer together (above 1) or further apart "
-        "(below): each share to the power of 1/T; when empty that of the corpus file, else 1",
+        description="flatten the shares of named sources (above 1) or sharpen them (below): each "
+        "share to the power of 1/T; when empty, that of the corpus file, else 1",
     )
     engine: str = Field(
         default="local",
-        description="what counts: local (threads), dask (processes of this machine), or the "
-        "address of a Dask scheduler whose workers share workspace and corpus: tcp://HOST:PORT",
+        description="where to count: local (threads), dask (processes of this machine), or the "
+        "address of a Dask scheduler, tcp://HOST:PORT, whose workers share the "
+        "workspace and the corpus",
     )
 
     largest_size: Maybe[int] = Field(
         default=None,
-        description="instead of vocab_size, or with auto as vocab_size (131072 when empty): the "
-        "largest of the sizes that are asked what they cost",
+        description="with auto: the largest size to try; when empty, 131072",
     )
     model_shape: Maybe[str] = Field(
         default=None,
-        description="with largest_size or auto: the model that the vocabulary is for; "
-        "llama-3.2-1b, llama-3.1-8b, llama-3.1-70b, marin-moe, a .toml or .json file of its "
-        "sizes, or the config.json of a dense model",
+        description="with auto: the model that the vocabulary is for: llama-3.2-1b, "
+        "llama-3.1-8b, llama-3.1-70b, marin-moe, a .toml or .json file of its sizes, "
+        "or the config.json of a dense model",
     )
 
     @model_validator(mode="before")
@@ -494,7 +497,7 @@ class TrainingRequest(Request):
             ("min-count", self.min_count, 1),
             ("min-word-count", self.min_word_count, 1),
             ("max-token-bytes", self.max_token_bytes, 2),
-            ("workers", self.workers, 1),
+            ("threads", self.workers, 1),
             ("chunk-bytes", self.chunk_bytes, 1),
             ("table-memory", self.table_memory, LEAST_TABLE_MEMORY),
         ):

@@ -122,7 +122,7 @@ def _warn_of_deletions(rows: Iterable[Mapping[str, Any]]) -> None:
     if begun:
         warnings.warn(
             f"bpeline 0.2 had begun to delete {', '.join(begun)}, and this release does not go on. "
-            f"Type `bpeline delete {begun[0]} --remove`",
+            f"Type `bpeline delete {begun[0]} --yes`",
             stacklevel=2,
         )
 

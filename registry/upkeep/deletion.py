@@ -181,7 +181,7 @@ def finish_deletions(registry: Registry) -> list[DeletedVersion]:
         raise RegistryError(
             f"the note that {', '.join(damaged)} is to be deleted cannot be read",
             "a note as `bpeline delete` writes it",
-            f"type `bpeline delete {damaged[0]} --remove` again",
+            f"type `bpeline delete {damaged[0]} --yes` again",
         )
     return deleted
 
@@ -255,7 +255,7 @@ def _require_no_alias(aliases: dict[str, int], name: str, numbers: set[int]) -> 
             f"deleted: {said}",
             "accepted are versions without an alias",
             f"move it, `bpeline promote {name}/NUMBER --to {alias}` or `bpeline rollback {name} "
-            f"--alias {alias}`; or remove it, `bpeline delete {name}@{alias} --remove`",
+            f"--alias {alias}`; or remove it, `bpeline delete {name}@{alias} --yes`",
         )
 
 
@@ -287,7 +287,7 @@ def _delete(registry: Registry, one: Tombstone, leaving: Collection[int]) -> Del
                     f"{one.reference} was to be deleted, and MLflow at {tracker.settings.place} "
                     "still has it",
                     "accepted is a server that does what it says it did",
-                    f"type `bpeline delete {one.reference} --remove` again",
+                    f"type `bpeline delete {one.reference} --yes` again",
                 )
         else:
             tracker.add_tombstone(one)
@@ -445,7 +445,7 @@ def _removal_of_leftovers(registry: Registry) -> str:
     """What removes files that nothing needs any more; `gc` refuses shared workspaces."""
     if store := registry.workspace.store:
         return f"lifecycle rules of {store} remove old objects"
-    return "`bpeline gc --days 0 --remove` removes what no version needs"
+    return "`bpeline gc --days 0 --yes` removes what no version needs"
 
 
 def _extending(registry: Registry, digest: str) -> list[str]:

@@ -23,7 +23,7 @@ RULES = '[[rule]]\nmetric = "compression/bytes_per_token"\ndirection = "higher"\
 TYPED = """
 train one.txt --name v --vocab-size 300 --held-out 0.3 --special-token <|end|>
 train one.txt two.txt --name v --vocab-size 320 --held-out 0.3 --special-token <|end|>
-train one.txt --name v --vocab-size 320 --plan
+train one.txt --name v --vocab-size 320 --dry-run
 train toy.txt --algorithm char-bpe --merges 3 --show-steps
 train one.txt --name c --algorithm char-bpe --merges 40
 train --source a=one.txt --source b=two.txt --name two --vocab-size 300 --held-out 0.3
@@ -31,7 +31,7 @@ versions
 show v/1
 show v/1/../nothing
 compare v/1 v/2
-compare v/1 v/2 --on one.txt --html compared.html
+compare v/1 v/2 --eval one.txt -o compared.html
 promote v/1
 promote v/2 --rules rules.toml
 promote v/2 --reason better
@@ -62,11 +62,11 @@ export --check v/1
 report v/1 -o report.html
 sql SELECT(1)
 doctor
-gc
+gc --dry-run
 resume
 doctor --dismiss 00000000
-delete c/1
-delete c@candidate --remove
+delete c/1 --dry-run
+delete c@candidate --yes
 init one.txt --name v
 deploy
 train

@@ -138,7 +138,7 @@ def test_versions_of_two_algorithms_are_compared(corpus: Path, bpeline: Command)
         assert shown.exit_code == 0, shown.output
     for first, second in ((1, 2), (2, 1), (2, 3), (3, 1)):
         compared = bpeline(
-            "compare", f"news/{first}", f"news/{second}", "--on", "corpus/part-0.txt", "--json"
+            "compare", f"news/{first}", f"news/{second}", "--eval", "corpus/part-0.txt", "--json"
         )
         assert compared.exit_code == 0, compared.output
         assert json.loads(compared.stdout)

@@ -50,7 +50,7 @@ def test_a_training_that_makes_a_registered_version_moves_nothing(
     for size in (400, 420):
         done(bpeline(*TRAIN, size, *rules, "--json"))
     assert aliases() == {"candidate": 2, "champion": 2}
-    planned = done(bpeline(*TRAIN, 400, *rules, "--plan", "--json"))
+    planned = done(bpeline(*TRAIN, 400, *rules, "--dry-run", "--json"))
     assert "news/1" in planned["aliases"]
     assert "stay" in planned["aliases"]
     again = bpeline(*TRAIN, 400, *rules)
@@ -71,12 +71,12 @@ def test_a_training_that_makes_a_registered_version_moves_nothing(
 def test_an_extension_asks_no_rules_that_were_its_bases(
     rules: tuple[str, str], bpeline: Command
 ) -> None:
-    without = done(bpeline(*TRAIN, 400, "--plan", "--json"))["aliases"]
-    planned = done(bpeline(*TRAIN, 400, *rules, "--plan", "--json"))["aliases"]
+    without = done(bpeline(*TRAIN, 400, "--dry-run", "--json"))["aliases"]
+    planned = done(bpeline(*TRAIN, 400, *rules, "--dry-run", "--json"))["aliases"]
     assert "champion" in without
     assert "champion" in planned
     assert planned != without
-    assert planned in bpeline(*TRAIN, 400, *rules, "--plan").output
+    assert planned in bpeline(*TRAIN, 400, *rules, "--dry-run").output
     done(bpeline(*TRAIN, 400, *rules, "--json"))
     extended = done(bpeline("derive", "extend", "news/1", "--vocab-size", 420, "--json"))
     assert extended["promotion"] is None
@@ -117,11 +117,11 @@ def test_a_locked_alias_moves_by_force_alone(rules: tuple[str, str], bpeline: Co
     assert done(bpeline("rollback", "news", "--force", "--json"))["to"] == 1
     assert done(bpeline("promote", "news/2", "--json"))["to"] == 2, "and the lock is lifted"
     done(bpeline("promote", "news/2", "--lock", "--json"))
-    said = refused("delete", "news@champion", "--remove")
+    said = refused("delete", "news@champion", "--yes")
     assert "`bpeline promote news@champion --to champion --force`" in said
     unlocked = done(bpeline("promote", "news@champion", "--to", "champion", "--force", "--json"))
     assert (unlocked["to"], unlocked["locked"]) == (2, False)
-    assert bpeline("delete", "news@champion", "--remove").exit_code == 0
+    assert bpeline("delete", "news@champion", "--yes").exit_code == 0
     assert done(bpeline("promote", "news/1", "--json"))["to"] == 1, "nothing is locked any more"
 
 

@@ -84,7 +84,7 @@ CASES = {
         "also an ordinary token",
     ),
     "tokens of one byte": (["good.txt", "--max-token-bytes", "1"], INPUT, "max-token-bytes"),
-    "no workers": (["good.txt", "--workers", "0"], INPUT, "workers"),
+    "no workers": (["good.txt", "--threads", "0"], INPUT, "--threads"),
     "no memory": (["good.txt", "--table-memory", "1"], INPUT, "--table-memory is 1"),
     "fewer merges than none": (["good.txt", "--merges", "-5"], INPUT, "--merges is -5"),
     "special that reads like bytes": (["good.txt", "--special-token", "Ġthe"], INPUT, "'Ġthe'"),

@@ -503,7 +503,7 @@ def test_ctrl_c_ends_all_processes_and_the_same_command_goes_on(
     listen = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     program = listen + "from bpeline.flows.cli.main import main; main()"
     with subprocess.Popen(
-        [sys.executable, "-c", program, *command, "--engine", "dask", "--workers", "2"],
+        [sys.executable, "-c", program, *command, "--engine", "dask", "--threads", "2"],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip

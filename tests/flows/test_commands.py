@@ -22,6 +22,7 @@ from tiktoken.load import load_tiktoken_bpe
 from bpeline import flows
 from bpeline.flows.cli.export import export
 from bpeline.flows.cli.main import FILE_OF, all_commands
+from bpeline.flows.cli.request_options import with_settings
 from bpeline.flows.cli.train import train
 from bpeline.flows.requests import OPTIONS, TrainingRequest
 from bpeline.flows.wording import program
@@ -61,8 +62,9 @@ def test_an_option_before_the_command_is_told_its_place(bpeline: Command) -> Non
 def test_the_options_of_train_are_those_of_the_flow() -> None:
     options = {option.name: option for option in train.params}
     fields = TrainingRequest.model_fields
-    of_the_command = {"merges", "demo", "as_json", "show_steps", "joint", "separate", "plan"}
+    of_the_command = {"merges", "demo", "as_json", "show_steps", "joint", "separate", "dry_run"}
     of_the_command |= {"quiet", "project", "workspace", "forbid_list", "required_list"}
+    of_the_command |= {"settings", "help_all"}
     assert options.keys() - fields.keys() == of_the_command | set(OPTIONS)
     of_extend = {
         "extends",
@@ -77,6 +79,39 @@ def test_the_options_of_train_are_those_of_the_flow() -> None:
         assert said[1:] in shown, name
         if not fields[name].is_required() and default not in (None, ()):
             assert f"[default: {default}]" in shown, name
+
+
+def test_the_help_of_train_is_short_and_its_whole_help_is_not(bpeline: Command) -> None:
+    shown, whole = (bpeline("train", one).stdout for one in ("--help", "--help-all"))
+    assert len(shown.splitlines()) <= 90
+    assert len(re.findall("^  -", shown, re.MULTILINE)) <= 35
+    assert "--parity-window" in whole
+    assert "--parity-window" not in shown
+
+
+def test_settings_are_parameters_over_options(bpeline: Command, corpus: Path) -> None:
+    values = {
+        "held_out": "0.25", "special_tokens": "<|a|>", "options.score": "gain", "min_count": "3",
+    }  # fmt: skip
+    settings = [word for pair in values.items() for word in ("--set", "=".join(pair))]
+    given = with_settings(
+        TrainingRequest, {"held_out": 0.5, "special_tokens": ("<|b|>",)}, settings[1::2]
+    )
+    assert given == {
+        "held_out": 0.25, "special_tokens": ("<|a|>",), "options": {"score": "gain"},
+        "min_count": 3,
+    }  # fmt: skip
+    assert with_settings(TrainingRequest, {}, ['include=["a", "b"]', "include=c"]) == {
+        "include": ("a", "b", "c")
+    }
+    words = ("train", corpus, "--name", "w", "--algorithm", "wordpiece", "--dry-run", "--json")
+    planned = json.loads(bpeline(*words, *settings).stdout)
+    assert planned["notes"] is not None
+    for wrong in ("held_out", "heldout=0.1", "options=3", "held_out.x=3"):
+        refused = bpeline(*words, "--set", wrong)
+        assert refused.exit_code == 2
+        assert "expected NAME=VALUE" in refused.stderr
+    assert "held_out" in bpeline(*words, "--set", "held_out=half").stderr
 
 
 @pytest.mark.night

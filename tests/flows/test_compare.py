@@ -36,11 +36,11 @@ def test_what_a_file_does_not_say_is_told_in_the_command(here: Path, bpeline: Co
     document = json.loads(Path("tokenizer.json").read_text())
     document["normalizer"] = {"type": "NFC"}
     Path("tokenizer.json").write_text(json.dumps(document))
-    refused = bpeline("compare", "news/1", "news.tiktoken", "--on", "fresh.txt")
+    refused = bpeline("compare", "news/1", "news.tiktoken", "--eval", "fresh.txt")
     assert refused.exit_code == 2
     assert "news.tiktoken,pattern=cl100k" in refused.stderr
     sides = ("news.tiktoken,pattern=cl100k", "./tokenizer.json")
-    shown = bpeline("compare", *sides, "--on", "fresh.txt").stdout
+    shown = bpeline("compare", *sides, "--eval", "fresh.txt").stdout
     assert "patterns   cl100k → gpt2" in shown
     assert "normalizer none → NFC" in shown
     named = str(here / "news.tiktoken,pattern=cl100k")
@@ -50,7 +50,7 @@ def test_what_a_file_does_not_say_is_told_in_the_command(here: Path, bpeline: Co
 
 @pytest.mark.night
 def test_the_terminal_and_json_tell_the_same(here: Path, bpeline: Command) -> None:
-    answer = bpeline("compare", "news/1", "news/2", "--on", "fresh.txt", "--json")
+    answer = bpeline("compare", "news/1", "news/2", "--eval", "fresh.txt", "--json")
     assert answer.exit_code == 0, answer.output
     compared = json.loads(answer.stdout)
     text = (here / "fresh.txt").read_text(encoding="utf-8")
@@ -66,7 +66,7 @@ def test_the_terminal_and_json_tell_the_same(here: Path, bpeline: Command) -> No
     assert [found["first_tokens"], found["second_tokens"]] == tokens
     assert found["change"]["low"] < tokens[1] / tokens[0] - 1 < found["change"]["high"]
 
-    shown = bpeline("compare", "news/1", "news/2", "--on", "fresh.txt").stdout
+    shown = bpeline("compare", "news/1", "news/2", "--eval", "fresh.txt").stdout
     assert f"{tokens[0]:,} → {tokens[1]:,} tokens" in shown
     added = len(compared["vocab"]["added"])
     assert f"{added:,} added" in shown
@@ -88,10 +88,10 @@ def test_documents_end_at_the_special_tokens_of_either(here: Path, bpeline: Comm
     ).save(here / "without-special-tokens")  # fmt: skip
     documents = (here / "fresh.txt").read_text(encoding="utf-8").split("<|end|>")
     for pair in (("news/1", "./without-special-tokens"), ("./without-special-tokens", "news/1")):
-        found = json.loads(bpeline("compare", *pair, "--on", "fresh.txt", "--json").stdout)
+        found = json.loads(bpeline("compare", *pair, "--eval", "fresh.txt", "--json").stdout)
         assert found["documents"]["documents"] == len(documents)
         lacks = 'special    without-special-tokens lacks "<|end|>"\n'
-        assert lacks in bpeline("compare", *pair, "--html", "page.html").stdout
+        assert lacks in bpeline("compare", *pair, "-o", "page.html").stdout
         page = (here / "page.html").read_text(encoding="utf-8")
         assert "without-special-tokens" in page
 
@@ -101,7 +101,7 @@ def test_a_separator_that_is_named_takes_the_place_of_special_tokens(
     here: Path, bpeline: Command, on: str
 ) -> None:
     text = (here / "fresh.txt").read_text(encoding="utf-8")
-    comparing = ("compare", "news/1", "news/2", "--on", on, "--json", "--separator")
+    comparing = ("compare", "news/1", "news/2", "--eval", on, "--json", "--separator")
     parted = json.loads(bpeline(*comparing, "\n\n").stdout)["documents"]
     assert parted["documents"] == len(list(filter(None, text.split("\n\n"))))
     whole = json.loads(bpeline(*comparing, "none").stdout)["documents"]
@@ -109,7 +109,7 @@ def test_a_separator_that_is_named_takes_the_place_of_special_tokens(
     assert (whole["documents"], whole["first_tokens"]) == (1, tokens)
     refused = bpeline("compare", "news/1", "news/2", "--separator", "none")
     assert refused.exit_code == 2
-    assert "--on FILES" in refused.stderr
+    assert "--eval FILES" in refused.stderr
 
 
 def test_tokens_in_json_are_spelt_as_in_vocab_json(here: Path, bpeline: Command) -> None:
@@ -127,7 +127,7 @@ def load_directory(here: Path, reference: str, bpeline: Command) -> Path:
 
 def test_any_tokenizer_file_can_be_the_other_side(here: Path, bpeline: Command) -> None:
     bpeline("export", "news/1", "--format", "hf", "--output", "other.json")
-    shown = bpeline("compare", "./other.json", "news/1", "--on", "fresh.txt")
+    shown = bpeline("compare", "./other.json", "news/1", "--eval", "fresh.txt")
     assert shown.exit_code == 0, shown.output
     assert "chance" in shown.stdout
     assert re.search(r"^merges +the same$", shown.stdout, re.MULTILINE)
@@ -140,7 +140,7 @@ def test_named_sources_are_slices_with_figures_and_intervals(here: Path, bpeline
     for name, documents in halves.items():
         (here / f"{name}.txt").write_text("<|end|>".join(documents), encoding="utf-8")
     (here / "sources.toml").write_text('[[evaluation]]\nname = "code"\nfiles = ["code.txt"]\n')
-    sources = ["--on", "sources.toml", "--on", "text:language=en=text.txt"]
+    sources = ["--eval", "sources.toml", "--eval", "text:language=en=text.txt"]
     compared = json.loads(bpeline("compare", "news/1", "news/2", *sources, "--json").stdout)
     slices = {one["name"]: one for one in compared["slices"]}
     assert set(slices) == {"all", "code", "text"}
@@ -162,7 +162,7 @@ def test_named_sources_are_slices_with_figures_and_intervals(here: Path, bpeline
     assert both["documents"] == len(pieces)
     metrics = {one["key"]: one["second"] for one in compared["metrics"]}
     assert metrics["evaluated/tokens"] == both["second_tokens"], "of these texts, not of training"
-    shown = bpeline("compare", "news/1", "news/2", *sources, "--html", "slices.html").stdout
+    shown = bpeline("compare", "news/1", "news/2", *sources, "-o", "slices.html").stdout
     found = {c["key"]: c for c in slices["code"]["metrics"]}["compression/bytes_per_token"]
     line = next(line for line in shown.splitlines() if line.startswith("code "))
     assert f"{found['first']:.4g} → {found['second']:.4g}" in line
@@ -171,11 +171,11 @@ def test_named_sources_are_slices_with_figures_and_intervals(here: Path, bpeline
 
 
 def test_files_are_named_all_or_none_and_a_file_is_itself(here: Path, bpeline: Command) -> None:
-    refused = bpeline("compare", "news/1", "news/2", "--on", "a=fresh.txt", "--on", "fresh.txt")
+    refused = bpeline("compare", "news/1", "news/2", "--eval", "a=fresh.txt", "--eval", "fresh.txt")
     assert refused.exit_code == 2
-    assert "--on 'other=fresh.txt'" in refused.stderr
+    assert "--eval 'other=fresh.txt'" in refused.stderr
     shutil.copy(here / "fresh.txt", here / "a=b.txt")
-    answer = bpeline("compare", "news/1", "news/2", "--on", "a=b.txt", "--json")
+    answer = bpeline("compare", "news/1", "news/2", "--eval", "a=b.txt", "--json")
     assert [one["name"] for one in json.loads(answer.stdout)["slices"]] == ["all"]
 
 
@@ -223,7 +223,7 @@ class Page(HTMLParser):
 
 
 def test_the_page_says_the_same_and_needs_nothing_else(here: Path, bpeline: Command) -> None:
-    shown = bpeline("compare", "news/1", "news/2", "--on", "fresh.txt", "--html", "page.html")
+    shown = bpeline("compare", "news/1", "news/2", "--eval", "fresh.txt", "-o", "page.html")
     assert "page.html" in shown.stdout
     page = Page((here / "page.html").read_text(encoding="utf-8"))
     verdict = next(line for line in shown.stdout.splitlines() if line.startswith("text "))
@@ -246,7 +246,7 @@ def test_tokens_that_came_and_went_are_searched_on_the_page(
     program = installed_browser()
     if program is None:
         pytest.skip("no browser of the Chromium family is installed")
-    done = bpeline("compare", "news/1", second, "--on", "fresh.txt", "--html", "searched.html")
+    done = bpeline("compare", "news/1", second, "--eval", "fresh.txt", "-o", "searched.html")
     assert done.exit_code == 0, done.output
     (tmp_path / "profile").mkdir()
     with browsing(program, tmp_path / "profile") as page:
@@ -270,7 +270,7 @@ def test_words_of_a_corpus_cannot_become_markup(
     text = "<script>alert(1)</script><img src=x> \u202esdrawkcab\u2028"
     hostile.write_text(text * 50, encoding="utf-8")
     page_path = tmp_path / "hostile.html"
-    bpeline("compare", "news/1", "news/2", "--on", hostile, "--html", page_path, "--words", 100)
+    bpeline("compare", "news/1", "news/2", "--eval", hostile, "-o", page_path, "--words", 100)
     page = Page(page_path.read_text(encoding="utf-8"))
     assert page.tags.count("script") == 2
     assert "img" not in page.tags
@@ -279,7 +279,7 @@ def test_words_of_a_corpus_cannot_become_markup(
 
 def test_passages_stand_side_by_side(here: Path, bpeline: Command) -> None:
     compared = json.loads(
-        bpeline("compare", "news/1", "news/2", "--on", "fresh.txt", "--json").stdout
+        bpeline("compare", "news/1", "news/2", "--eval", "fresh.txt", "--json").stdout
     )
     passages = compared["passages"]
     assert passages
@@ -287,7 +287,7 @@ def test_passages_stand_side_by_side(here: Path, bpeline: Command) -> None:
     for one in passages:
         assert one["text"] in text
         assert one["cost"] == len(one["second"]) - len(one["first"]) != 0
-    bpeline("compare", "news/1", "news/2", "--on", "fresh.txt", "--html", "beside.html")
+    bpeline("compare", "news/1", "news/2", "--eval", "fresh.txt", "-o", "beside.html")
     page = Page((here / "beside.html").read_text(encoding="utf-8"))
     assert "Side by side" in page.text
     assert f"{len(passages[0]['first'])} tokens" in page.text
@@ -305,7 +305,7 @@ def test_without_files_the_evaluation_set_is_compared_on(here: Path, bpeline: Co
         shown = bpeline("compare", "news/1", second).stdout
         assert f"on         evaluation set {listed['digest'][:8]} (" in shown
     shown = bpeline("compare", "./file.json", "./file.json").stdout
-    assert "--on FILES" in shown
+    assert "--eval FILES" in shown
 
 
 @pytest.mark.night
@@ -323,7 +323,7 @@ def test_a_version_of_another_name_may_have_read_the_evaluation_set(
 def test_what_does_not_exist_is_not_compared(here: Path, bpeline: Command) -> None:
     shown = bpeline("compare", "news/1", "./missing.json")
     assert (shown.exit_code, "missing.json" in shown.stderr) == (1, True)
-    shown = bpeline("compare", "news/1", "news/2", "--on", "nowhere/*.txt")
+    shown = bpeline("compare", "news/1", "news/2", "--eval", "nowhere/*.txt")
     assert shown.exit_code == 2
 
 
@@ -368,7 +368,7 @@ def test_what_the_searches_do_not_read_is_said(here: Path, bpeline: Command, nam
     shutil.copy(here / "fresh.txt", here / "more")
     for name in ("a.png", "b.png", "c.rst"):
         (here / "more" / name).write_bytes(b"x")
-    command = ("compare", "news/1", "news/2", "--on", f"{named}more")
+    command = ("compare", "news/1", "news/2", "--eval", f"{named}more")
     assert "note       skipped 3 files: 2 .png, 1 .rst\n" in bpeline(*command).stdout
     told = json.loads(bpeline(*command, "--json").stdout)
     assert told["skipped"] == {

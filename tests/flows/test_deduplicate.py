@@ -42,12 +42,12 @@ def trained(bpeline: Command, *options: object) -> dict[str, Any]:
 @pytest.mark.night
 def test_copies_are_as_if_they_were_not_there(here: Path, bpeline: Command) -> None:
     once = trained(bpeline, "once", "--name", "once")
-    one = trained(bpeline, "copied", "--name", "one", "--deduplicate", "--workers", 1)
+    one = trained(bpeline, "copied", "--name", "one", "--deduplicate", "--threads", 1)
     plain = trained(bpeline, "copied", "--name", "plain")
     assert one["digest"] == once["digest"] != plain["digest"]
     assert one["word_occurrences"] == once["word_occurrences"] < plain["word_occurrences"]
     assert any("12 documents of 18" in note for note in one["notes"])
-    again = trained(bpeline, "copied", "--name", "two", "--deduplicate", "--workers", 2)
+    again = trained(bpeline, "copied", "--name", "two", "--deduplicate", "--threads", 2)
     assert again["digest"] == once["digest"]
     shown = json.loads(bpeline("show", "one/1", "--json").stdout)
     assert shown["lineage"]["copied_documents"] == 12
@@ -79,7 +79,7 @@ def test_copies_of_single_documents_are_said_without_it(
     assert 0.15 < share < 0.5, "a third of the text"
     assert f"{share:.1%}" in note
     assert f"{held_out:,.0f}" in note
-    assert note in json.loads(bpeline(*options, "--plan").stdout)["notes"]
+    assert note in json.loads(bpeline(*options, "--dry-run").stdout)["notes"]
     once = json.loads(bpeline(*options, "--deduplicate").stdout)
     assert "corpus/copied_sections_share" not in once["metrics"]
     assert once["metrics"]["corpus/copied_documents"] == 200

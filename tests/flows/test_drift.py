@@ -380,7 +380,7 @@ def test_a_drift_that_rules_let_no_training_end_starts_none(
     few = ("--least-documents", 30, "--least-bytes", 20_000)
     ended = bpeline("drift", "news", "new", "--fail-on-drift", *few)
     assert (ended.exit_code, STUCK in ended.stdout) == (4, True), ended.output
-    listed = bpeline("versions", "news", "--html", "page.html").stdout
+    listed = bpeline("versions", "news", "-o", "page.html").stdout
     for shown in (listed, (loop / "page.html").read_text(encoding="utf-8")):
         assert re.search(rf"news/2\b.*news@champion\b.*{STUCK}", shown)
 

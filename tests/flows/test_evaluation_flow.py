@@ -398,7 +398,7 @@ def test_few_documents_give_no_interval(bpeline: Command, corpus: Path, tmp_path
     for size in (500, 600):
         bpeline("train", corpus, "--name", "news", "--vocab-size", size)
     (tmp_path / "short.txt").write_text("one short document", encoding="utf-8")
-    shown = bpeline("compare", "news/1", "news/2", "--on", "short.txt").stdout
+    shown = bpeline("compare", "news/1", "news/2", "--eval", "short.txt").stdout
     assert "too few documents" in shown
     assert "interval" not in shown
 

@@ -182,7 +182,7 @@ def test_a_provisional_set_is_replaced_and_versions_in_use_are_measured_anew(
     names = {"compression/bytes_per_token", "compression/bytes_per_token.set2"}
     assert names <= run.data.metrics.keys(), "the figures of both sets, apart"
     # Its documents are those of no name any more, and may be somebody's.
-    found = json.loads(bpeline("gc", "--days", 0, "--json").stdout)["old"]
+    found = json.loads(bpeline("gc", "--days", 0, "--dry-run", "--json").stdout)["old"]
     assert [one["key"] for one in found if one["kind"] == "evaluation set"] == [before["digest"]]
 
 
@@ -408,11 +408,11 @@ def test_the_set_goes_with_the_last_version_of_its_name(
     train("much.txt", 600)
     (only,) = sets(bpeline)
     place = open_registry().workspace.evaluation_sets / only["digest"]
-    bpeline("delete", "news/1", "--remove")
+    bpeline("delete", "news/1", "--yes")
     assert (place / "set.json").exists(), "news/2 is measured on it"
-    bpeline("delete", "news@candidate", "--remove")
-    assert f"evaluation set {only['digest'][:8]}" in bpeline("delete", "news").stdout
-    assert bpeline("delete", "news", "--remove").exit_code == 0
+    bpeline("delete", "news@candidate", "--yes")
+    assert f"evaluation set {only['digest'][:8]}" in bpeline("delete", "news", "--dry-run").stdout
+    assert bpeline("delete", "news", "--yes").exit_code == 0
     assert (place.exists(), sets(bpeline)) == (False, [])
     again = train("much.txt", 500)
     assert not any("evaluation set" in note for note in again["notes"])
@@ -447,7 +447,7 @@ def test_documents_that_are_left_out_whole_are_told(
     assert second["left_out"].startswith(f"{lost / 1e3:.0f} kB, ")
     assert any(second["left_out"] in note for note in second["notes"])
     assert second["metrics"]["corpus/left_out_bytes"] == lost
-    planned = bpeline(*TRAIN, "little.txt", "--vocab-size", 300, *slow, "--plan")
+    planned = bpeline(*TRAIN, "little.txt", "--vocab-size", 300, *slow, "--dry-run")
     assert warning in json.loads(planned.stdout)["notes"]
     assert advice not in train("little.txt", 300, "--pattern", r"\w+|\W")["said"]
 

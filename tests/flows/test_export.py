@@ -26,7 +26,7 @@ def test_an_export_says_what_was_compared(corpus: Path, bpeline: Command, tmp_pa
     assert "tokenizer.json" in shown.stdout
     assert "texts alike" in shown.stdout
     (tmp_path / "own.txt").write_text("a text of\nour own\n")
-    options = ("--format", "tiktoken", "--output", "news.tiktoken", "--texts", "own.txt", "--json")
+    options = ("--format", "tiktoken", "--output", "news.tiktoken", "--eval", "own.txt", "--json")
     told = json.loads(bpeline("export", "news/1:300", *options).stdout)
     beside = json.loads((tmp_path / "news.tiktoken.certificate.json").read_text())
     assert beside.pop("certificate") == 1

@@ -85,7 +85,7 @@ def test_an_extension_can_be_made_again(
 @pytest.mark.night
 def test_on_another_corpus_old_ids_stay(base: str, tmp_path: Path, bpeline: Command) -> None:
     (tmp_path / "other.txt").write_text("zzyzx quux " * 500 + "grault garply waldo " * 300)
-    options = ("--vocab-size", "420", "--workers", "1", "--json")
+    options = ("--vocab-size", "420", "--threads", "1", "--json")
     larger = summary_of(bpeline("derive", "extend", "news@candidate", "other.txt", *options))
     before, after = load_tokenizer("news/1"), load_tokenizer(larger["reference"])
     assert {id_: after.vocab[id_] for id_ in before.vocab} == dict(before.vocab)
@@ -103,7 +103,7 @@ def test_a_plan_says_what_is_kept_learned_and_moved(
     asked = ("derive", "extend", "news/1", "--vocab-size", "500")
     merges = len(load_tokenizer("news/1").merges)
     before = files()
-    plan = summary_of(bpeline(*asked, "--plan", "--json"))
+    plan = summary_of(bpeline(*asked, "--dry-run", "--json"))
     assert re.search(r"news/1\b.*\b400\b.*\b100\b", plan["extends"])
     assert plan["aliases"].startswith("candidate moves")
     said = {step["name"]: step for step in plan["steps"]}
@@ -112,17 +112,17 @@ def test_a_plan_says_what_is_kept_learned_and_moved(
     rule = '[[rule]]\nmetric = "ids/changed_meaning"\ndirection = "lower"\nlimit = 0\n'
     (tmp_path / "rules.toml").write_text(rule)
     before |= {tmp_path / "rules.toml"}
-    shown = bpeline(*asked, "--rules", "rules.toml", "--plan")
+    shown = bpeline(*asked, "--rules", "rules.toml", "--dry-run")
     assert "rules.toml" in shown.output
     assert "extends" in shown.output
     assert files() == before, "a plan makes nothing"
     larger = summary_of(bpeline(*asked, "--json"))
-    again = summary_of(bpeline(*asked, "--plan", "--json"))
+    again = summary_of(bpeline(*asked, "--dry-run", "--json"))
     assert again["version"] == larger["reference"] == "news/2"
     assert "news/2" in again["aliases"]
     assert {step["name"]: step for step in again["steps"]}["learn merges"]["reused"]
     wider = summary_of(
-        bpeline("derive", "extend", "news/1", "--vocab-size", "600", "--plan", "--json")
+        bpeline("derive", "extend", "news/1", "--vocab-size", "600", "--dry-run", "--json")
     )
     assert wider["merges_reused"] == merges + 100
 

@@ -32,23 +32,23 @@ def test_what_could_go_is_said_and_then_removed(
         return {path for path in Path(".bpeline").rglob("*") if path.is_file()}
 
     before = left()
-    said = bpeline("gc", "--days", 0)
+    said = bpeline("gc", "--days", 0, "--dry-run")
     assert said.exit_code == 0
     assert "checkpoints" in said.output
-    assert "bpeline gc --days 0 --remove\n" in said.output
+    assert "bpeline gc --days 0 --yes\n" in said.output
     assert left() == before
 
-    counts = json.loads(bpeline("gc", "--days", 0, "--counts-of", 0, "--json").output)
+    counts = json.loads(bpeline("gc", "--days", 0, "--counts-of", 0, "--dry-run", "--json").output)
     assert not counts["removed"]
     assert {one["kind"] for one in counts["old"]} == {"table", "shard", "run"}
 
-    said = bpeline("gc", "--days", 0, "--counts-of", 0)
+    said = bpeline("gc", "--days", 0, "--counts-of", 0, "--dry-run")
     (again,) = re.findall(r"remove it:  bpeline (.*)\n", said.output)
     done = bpeline(*shlex.split(again))
     assert done.exit_code == 0, done.output
     assert "removed" in done.output
     assert len(list(Path(".bpeline/tables").glob("*.duckdb"))) == 1
-    assert json.loads(bpeline("gc", "--days", 0, "--json").output)["old"] == []
+    assert json.loads(bpeline("gc", "--days", 0, "--dry-run", "--json").output)["old"] == []
 
     again = json.loads(bpeline(*train, "--json").stdout)
     assert (again["reference"], again["newly_registered"]) == ("news/2", False)
@@ -73,7 +73,7 @@ def test_on_a_full_disk_gc_and_delete_make_room_first(
             with suppress(OSError), ballast.open("ab", buffering=0) as file:
                 while file.write(bytes(4096)):
                     pass
-            done = bpeline(*command, "--remove", "--workspace", home)
+            done = bpeline(*command, "--yes", "--workspace", home)
             assert done.exit_code == 0, done.stderr
             assert not (home / "words.duckdb").exists()
             ballast.unlink()
@@ -82,7 +82,7 @@ def test_on_a_full_disk_gc_and_delete_make_room_first(
 def test_without_a_workspace_there_is_nothing(
     tmp_path: Path, bpeline: Callable[..., Result]
 ) -> None:
-    result = bpeline("gc")
+    result = bpeline("gc", "--dry-run")
     assert result.exit_code != 0
     assert str(tmp_path) in result.output + result.stderr
     assert not (tmp_path / ".bpeline").exists()

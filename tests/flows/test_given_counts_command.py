@@ -87,7 +87,7 @@ def test_what_counts_do_not_hold_is_asked_for(here: Path, bpeline: Command) -> N
     assert "--count-columns WORD,COUNT" in wrong
     assert "word,count" in refused("--counts", "counts", "--count-columns", "word", *EVAL)
     assert "pre-token" in refused("--counts", "counts", "--pattern", r"\p{L}", *EVAL)
-    plan = bpeline("train", "--name", "given", "--counts", "counts", *EVAL, "--plan")
+    plan = bpeline("train", "--name", "given", "--counts", "counts", *EVAL, "--dry-run")
     assert plan.exit_code == 0, plan.output
     trained = bpeline("train", "--name", "given", "--counts", "counts", *EVAL)
     assert trained.exit_code == 0, trained.output

@@ -56,7 +56,7 @@ def test_a_corpus_with_such_names_is_trained_on_and_shown(
         ["report", "news/1", "--output", "report.html"],
         ["encode", "news/1", "corpus", "-o", "tokens"],
         ["encode", "news/1", "--file", "corpus/" + os.fsdecode(NAMES[0])],
-        [*train, "--plan"],
+        [*train, "--dry-run"],
     ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8:strict"}
     ended = subprocess.run(

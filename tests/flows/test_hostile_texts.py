@@ -33,12 +33,13 @@ COMMANDS = [
     ("resume", "--list"), "error", ("resume", "--list", "--json"), "error",
     ("explain", "news/1", "--token", TOKEN), "", ("explain", "news/1", "--id", "260"), "file",
     ("count", "news/1", FILE, "eval.txt"), "file", ("count", "news/1", f"no {ATTACK}"), "no",
-    ("train", FILE, "--name", "news", "--plan"), "", ("train", f"no {ATTACK}", "--name", "n"), "no",
+    ("train", FILE, "--name", "news", "--dry-run"), "",
+    ("train", f"no {ATTACK}", "--name", "n"), "no",
     ("encode", "news/1", FILE, "-o", f"to {ATTACK}"), "to", ("drift", "news@champion", FILE), "",
     ("report", "news/1", "--output", f"to {ATTACK}.html"), "to", ("verify", "news/1"), "",
     ("promote", f"./no {ATTACK}"), "no", ("doctor", "--dismiss", f"no {ATTACK}"), "",
     ("doctor",), "",
-    ("sql", "FROM versions"), "", ("sql", "FROM versions", "--json"), "", ("gc",), "",
+    ("sql", "FROM versions"), "", ("sql", "FROM versions", "--json"), "", ("gc", "--dry-run"), "",
     ("show", f"--no {ATTACK}"), "", (f"no {ATTACK}",), "", ("doctor",), "",
 ]  # fmt: skip
 
@@ -58,7 +59,7 @@ def folder(folder_after: Callable[..., Path], english_and_code: str) -> Path:
             train(9, "--eval", "english=eval.txt"), train(12), train(15),
             ("promote", "news/1", "--reason", f"why {ATTACK}{FORGED}", *by),
             ("promote", "news/2", "--to", "candidate"),
-            ("delete", "news/3", "--reason", f"gone {ATTACK}{FORGED}", *by, "--remove"),
+            ("delete", "news/3", "--reason", f"gone {ATTACK}{FORGED}", *by, "--yes"),
         ],
     )  # fmt: skip
     error, figure = f"error {ATTACK}", json.dumps(f"/bytes {ATTACK}")[1:]

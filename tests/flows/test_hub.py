@@ -142,7 +142,7 @@ def test_what_the_hub_refuses_or_changes_is_told(hub: Hub, run: Callable[..., An
     assert "RevisionNotFoundError" in said
     assert "hf auth login" in said
     run("export", "news/1", "--output", "hf://news", code=2)
-    for other in (("--format", "gguf"), ("--texts", "x.txt"), ("--check",)):
+    for other in (("--format", "gguf"), ("--eval", "x.txt"), ("--check",)):
         run("export", "news/1", "--output", f"hf://{REPOSITORY}", *other, code=2)
     run("export", "news/1", "--output", "x.json", "--revision", "v3", code=2)
     export = ("export", "news/1", "--format", "hf", "--output", "x")

@@ -108,7 +108,7 @@ def test_commands_take_an_imported_version(here: Path, bpeline: Command, number:
         ("export", version, "--format", "hf", "--output", f"out{number}.json"),
         ("report", version),
         ("doctor",),
-        ("gc",),
+        ("gc", "--dry-run"),
     ):
         result = bpeline(*command)
         assert result.exit_code == 0, (command, result.output)
@@ -124,7 +124,7 @@ def test_commands_take_an_imported_version(here: Path, bpeline: Command, number:
 
 
 def test_the_same_file_is_nothing_new(here: Path, bpeline: Command) -> None:
-    plan = read_json(bpeline("import", "tokenizer.json", "--name", "ext", "--plan", "--json"))
+    plan = read_json(bpeline("import", "tokenizer.json", "--name", "ext", "--dry-run", "--json"))
     assert "ext/1" in plan["registered"]
     again = read_json(bpeline("import", "tokenizer.json", "--name", "ext", "--json"))
     assert (again["reference"], again["newly_registered"]) == ("ext/1", False)
@@ -287,7 +287,7 @@ def test_an_interrupted_import_is_continued(
 def test_it_can_be_deleted(here: Path, bpeline: Command) -> None:
     assert bpeline("import", "tokenizer.json", "--name", "gone").exit_code == 0
     assert bpeline("import", "unigram.json", "--name", "gone").exit_code == 0
-    assert bpeline("delete", "gone/1", "--remove").exit_code == 0
+    assert bpeline("delete", "gone/1", "--yes").exit_code == 0
     assert bpeline("show", "gone/1").exit_code != 0
     assert load_tokenizer("gone/2").vocab_size
     assert load_tokenizer("ext/1").vocab_size, "another version of the same files stays"
@@ -302,7 +302,7 @@ def test_it_is_extended_from_a_corpus_and_says_what_new_ids_stand_for(
     base = load_tokenizer("ext/1")
     size = str(base.vocab_size + 40)
     arguments = ("derive", "extend", "ext/1", "new.txt", "--vocab-size", size, "--name", "larger")
-    plan = bpeline(*arguments, "--plan")
+    plan = bpeline(*arguments, "--dry-run")
     assert f"{base.vocab_size:,}" in plan.stdout
     made = bpeline(*arguments, "--json")
     assert made.exit_code == 0, made.output

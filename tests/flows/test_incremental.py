@@ -79,7 +79,7 @@ def training(
 ) -> Callable[..., tuple[TrainingSummary, Seen]]:
     """``training(paths, name, fresh=False, **settings)``: a run, and what it read and counted.
 
-    What ``--plan`` says before is compared with what the run then does.
+    What ``--dry-run`` says before is compared with what the run then does.
     """
     scratches = (tmp_path / f"scratch-{number}" for number in itertools.count())
 

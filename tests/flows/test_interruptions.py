@@ -183,7 +183,7 @@ def test_killed_while_counting_no_chunk_is_counted_twice(
         2,
         signal.SIGKILL,
         *arguments(corpus),
-        "--workers=1",
+        "--threads=1",
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     again = bpeline(*arguments(corpus))
@@ -318,7 +318,7 @@ def test_too_little_memory_is_told_as_an_error_that_keeps_what_was_finished() ->
         assert told is not None
         assert "memory" in told.happened
         assert not told.happened.endswith(": ")
-        assert "--workers" in told.next_step
+        assert "--threads" in told.next_step
 
 
 def test_ctrl_c_inside_duckdb_is_an_interruption() -> None:

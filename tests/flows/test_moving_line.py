@@ -127,7 +127,7 @@ def test_a_training_says_something_at_once_and_leaves_no_line_behind(
 
 @pytest.mark.night
 def test_a_line_moves_where_a_terminal_is_watched_alone(corpus: Path, tmp_path: Path) -> None:
-    command = ("train", str(corpus), "--name", "news", "--plan")
+    command = ("train", str(corpus), "--name", "news", "--dry-run")
     assert b"working" not in run_on_terminal(tmp_path, *command, "--quiet")
     assert b"starting" not in run_on_terminal(tmp_path, *command, "-q")
     assert b"starting" not in run_on_terminal(tmp_path, *command, TERM="dumb")

@@ -251,7 +251,7 @@ def test_every_change_is_that_of_the_two_versions_alone(here: Path) -> None:
 
 @pytest.mark.night
 def test_the_command_writes_a_page_with_links_to_reports(here: Path, bpeline: Command) -> None:
-    answer = bpeline("versions", "news", "--html", "news.html")
+    answer = bpeline("versions", "news", "-o", "news.html")
     assert answer.exit_code == 0, answer.output
     assert "news.html" in answer.stdout
     page = Page((here / "news.html").read_text(encoding="utf-8"))
@@ -262,7 +262,7 @@ def test_the_command_writes_a_page_with_links_to_reports(here: Path, bpeline: Co
     words = " ".join(page.text.split())
     assert re.search(CHAMPION.format(3), words)
     assert "the first" in words
-    as_json = json.loads(bpeline("versions", "news", "--html", "news.html", "--json").stdout)
+    as_json = json.loads(bpeline("versions", "news", "-o", "news.html", "--json").stdout)
     assert len(as_json) == 4
     for one in as_json:
         assert one["digest"][:12] in page.text
@@ -271,10 +271,10 @@ def test_the_command_writes_a_page_with_links_to_reports(here: Path, bpeline: Co
 
 @pytest.mark.night
 def test_a_page_is_of_one_name_that_there_is(here: Path, bpeline: Command) -> None:
-    answer = bpeline("versions", "--html", "all.html")
+    answer = bpeline("versions", "-o", "all.html")
     assert answer.exit_code == 2
-    assert "bpeline versions NAME --html FILE" in answer.stderr
-    answer = bpeline("versions", "nobody", "--html", "nobody.html")
+    assert "bpeline versions NAME -o FILE" in answer.stderr
+    answer = bpeline("versions", "nobody", "-o", "nobody.html")
     assert answer.exit_code == 1
     assert "nobody" in answer.stderr
     assert not list(here.glob("*o*y.html"))
@@ -324,8 +324,8 @@ def test_a_promotion_and_a_deletion_are_on_the_page_at_once(
     assert bpeline("promote", "news/2").exit_code == 0
     assert bpeline("rollback", "news", "--reason", "slow").exit_code == 0
     assert re.search(CHAMPION.format(1), page())
-    assert bpeline("delete", "news@candidate", "--remove").exit_code == 0
-    done = bpeline("delete", "news/2", "--reason", "not needed", "--remove")
+    assert bpeline("delete", "news@candidate", "--yes").exit_code == 0
+    done = bpeline("delete", "news/2", "--reason", "not needed", "--yes")
     assert done.exit_code == 0, done.output
     assert "news/2" in page().partition("Deleted")[2]
     assert "not needed" in page()
@@ -352,7 +352,7 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
 def test_a_browser_asks_for_nothing_and_a_telephone_holds_it(
     here: Path, bpeline: Command, browser: Browser
 ) -> None:
-    bpeline("versions", "news", "--html", "news.html")
+    bpeline("versions", "news", "-o", "news.html")
     browser.open(here / "news.html")
     assert browser.complaints == []
     assert browser.requests == [(here / "news.html").absolute().as_uri()]

@@ -201,7 +201,7 @@ def test_development_texts_that_are_not_there_are_missed_before_anything_is_coun
     train: Callable[..., Any], tmp_path: Path
 ) -> None:
     options = ["--parity", "base", "--parity-dev=en=nosuch.txt", "--parity-dev=xh=xh.txt"]
-    for more in ([], ["--plan"]):
+    for more in ([], ["--dry-run"]):
         refused = train(*options, *more, fails=True)
         assert "nosuch.txt" in refused
         assert "count words" not in refused
@@ -217,7 +217,7 @@ def test_a_source_without_a_word_is_refused(
 
 @pytest.mark.night
 def test_the_plan_says_what_would_be_read(train: Callable[..., Any]) -> None:
-    planned = train("--parity", "base", "--plan")
+    planned = train("--parity", "base", "--dry-run")
     assert planned
     train("--parity", "base")
-    assert train("--parity", "base", "--plan")
+    assert train("--parity", "base", "--dry-run")

@@ -67,7 +67,7 @@ def test_init_writes_what_train_then_does_from_every_directory_below(
     below = corpus / "deep" / "deeper"
     below.mkdir(parents=True)
     monkeypatch.chdir(below)
-    planned = bpeline("train", "--plan")
+    planned = bpeline("train", "--dry-run")
     assert "3 files" in planned.stdout
     trained = bpeline("train", "--json")
     assert json.loads(trained.stdout)["reference"] == "news/1"
@@ -259,8 +259,9 @@ def test_what_another_user_planted_is_refused_until_its_directory_is_trusted(
 @gives_away
 @pytest.mark.parametrize(
     "command",
-    ["train", "sweep --sizes 300", "evaluate", "drift", "promote news/1", "versions", "gc",
-     "encode news/1 text", "sql 'SELECT 1'", "resume", "train text.txt --name news", "doctor"],
+    ["train", "sweep --sizes 300", "evaluate", "drift", "promote news/1", "versions",
+     "gc --dry-run", "encode news/1 text", "sql 'SELECT 1'", "resume",
+     "train text.txt --name news", "doctor"],
 )  # fmt: skip
 def test_a_planted_project_and_its_links_reach_no_file_of_this_user(
     tmp_path: Path, bpeline: Command, command: str
@@ -411,7 +412,7 @@ def test_flags_that_nobody_typed_leave_what_the_file_says(
     written(tmp_path, TRAIN + "deduplicate = true\nheld_out = 0\n")
     (corpus / "copy.txt").write_bytes((corpus / "part-0.txt").read_bytes())
     (corpus / "notes.rst").write_text("not read")
-    assert bpeline("train", "--plan", "--strict").exit_code != 0
+    assert bpeline("train", "--dry-run", "--strict").exit_code != 0
     (corpus / "notes.rst").unlink()
     trained = bpeline("train")
     assert trained.exit_code == 0, trained.stderr
@@ -451,7 +452,7 @@ def test_the_file_holds_for_its_own_name_below_files_and_options_that_are_typed(
         assert (shown.get("special_tokens") == ["<|x|>"]) is read
         assert str(tmp_path / "corpus") not in shown.get("paths", [])
         assert shown["pattern"] == ("cl100k" if "cl100k" in typed else "gpt2")
-    demo = bpeline("train", "--demo", "--plan")
+    demo = bpeline("train", "--demo", "--dry-run")
     assert re.search(rf"{not_read}\bdemo\b", demo.stderr)
     joint = ("--joint", f"a={part}", "--joint", f"b={part}", "--name", "news", "--merges", "5")
     assert "--joint" in bpeline("train", *joint, "--vocab-size", "9").stderr
@@ -670,7 +671,7 @@ def test_texts_that_are_found_are_proposed_and_never_guessed(
     assert [one["path"] for one in made["found"]] == [f"{corpus.name}/", "a b/"]
     text = (tmp_path / "bpeline.toml").read_text()
     assert "paths" not in tomllib.loads(text)["train"]
-    refused = bpeline("train", "--plan")
+    refused = bpeline("train", "--dry-run")
     assert refused.exit_code == 2
     assert "names no corpus" in refused.stderr
     begin = text.index("# paths = [")
@@ -680,7 +681,7 @@ def test_texts_that_are_found_are_proposed_and_never_guessed(
     assert read_project(tmp_path / "bpeline.toml").parameters["paths"] == [
         str(corpus), str(tmp_path / "a b"),
     ]  # fmt: skip
-    assert bpeline("train", "--plan").exit_code == 0
+    assert bpeline("train", "--dry-run").exit_code == 0
 
 
 def test_where_no_text_is_init_asks_for_the_corpus(tmp_path: Path, bpeline: Command) -> None:
@@ -718,7 +719,7 @@ def test_a_file_that_is_named_is_read_from_anywhere_and_what_is_typed_wins(
     assert shown["parameters"]["pattern"] == "gpt2"
     assert not (elsewhere / ".bpeline").exists(), "the workspace is beside the file"
     (elsewhere / "other.txt").write_text("another text " * 500)
-    other = json.loads(bpeline("train", "other.txt", *named, "--plan", "--json").stdout)
+    other = json.loads(bpeline("train", "other.txt", *named, "--dry-run", "--json").stdout)
     assert other["bytes"] < 10_000, "a corpus that is typed takes the whole place"
     swept = bpeline("sweep", *named, "--sizes", "280", "--json")
     assert [one["vocab_size"] for one in json.loads(swept.stdout)["combinations"]] == [280]
@@ -770,13 +771,13 @@ def test_init_writes_how_much_is_to_be_held_out_for_drift_to_be_judged(
 @pytest.mark.parametrize(
     ("folder", "home", "typed", "said"),
     [
-        ("below", "", ("gc",), "/.bpeline, found above this directory"),
+        ("below", "", ("gc", "--dry-run"), "/.bpeline, found above this directory"),
         ("below", "", ("export", "--check"), "/.bpeline, found above this directory"),
         ("below", "", ("versions",), ""),
-        ("below", "", ("gc", "--workspace", "../.bpeline"), ""),
-        ("", "", ("gc",), ""),
-        ("", ".bpeline", ("gc",), ""),
-        ("", "other", ("gc",), "/other, which BPELINE_HOME names"),
+        ("below", "", ("gc", "--dry-run", "--workspace", "../.bpeline"), ""),
+        ("", "", ("gc", "--dry-run"), ""),
+        ("", ".bpeline", ("gc", "--dry-run"), ""),
+        ("", "other", ("gc", "--dry-run"), "/other, which BPELINE_HOME names"),
     ],
 )
 def test_commands_that_write_say_which_workspace_unless_it_is_here_or_typed(

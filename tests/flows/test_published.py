@@ -33,9 +33,9 @@ def test_what_is_deleted_in_a_copy_stays_in_the_original(
         get_artifact_repository(address).delete_artifacts()
     monkeypatch.chdir(copy)
     for command in (
-        ("delete", "news@champion", "--remove"),
-        ("delete", "news/1", "--remove"),
-        ("gc", "--days", 0, "--remove"),
+        ("delete", "news@champion", "--yes"),
+        ("delete", "news/1", "--yes"),
+        ("gc", "--days", 0, "--yes"),
     ):
         done = bpeline(*command)
         assert done.exit_code == 0, done.output

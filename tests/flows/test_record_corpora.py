@@ -52,7 +52,7 @@ def test_a_version_is_that_of_json_lines_counted_once_and_verified(
     plan = json.loads(
         bpeline(
             "train", places["table"], "--name", "other", "--vocab-size", 400, "--held-out", 0.2,
-            "--plan", "--json",
+            "--dry-run", "--json",
         ).stdout
     )  # fmt: skip
     assert plan["chunks_reused"] > 1
@@ -70,7 +70,9 @@ def test_who_trains_on_test_texts_is_told(
     save_to_disk(place / "test", documents[60:])
 
     def notes(*paths: Path) -> list[str]:
-        plan = bpeline("train", *paths, "--name", "other", "--vocab-size", 400, "--plan", "--json")
+        plan = bpeline(
+            "train", *paths, "--name", "other", "--vocab-size", 400, "--dry-run", "--json"
+        )
         return [note for note in json.loads(plan.stdout)["notes"] if "splits" in note]
 
     (told,) = notes(place)

@@ -69,7 +69,7 @@ def test_a_dismissed_run_is_forgotten_and_gc_takes_what_only_it_needed(bpeline: 
     unknown = bpeline("doctor", "--dismiss", "ffffffffffff")
     assert unknown.exit_code == 1
     assert "bpeline resume --list" in unknown.stderr
-    assert bpeline("gc", "--days", 0, "--remove").exit_code == 0
+    assert bpeline("gc", "--days", 0, "--yes").exit_code == 0
     assert list(registry.workspace.shards.glob("*/*")) == []
     assert bpeline(*train).exit_code == 2  # typed again, it is another run
     assert registry.catalogue.unfinished_runs()[0].id != run.id
@@ -82,14 +82,18 @@ def test_a_version_is_deleted_after_showing_what_would_go(bpeline: Command) -> N
     assert bpeline(*train).exit_code == 0
     assert bpeline("derive", "extend", "news/1", "--vocab-size", 320).exit_code == 0
     digest = json.loads(bpeline("show", "news/1", "--json").stdout)["digest"]
-    refused = bpeline("delete", "news", "--remove")
+    refused = bpeline("delete", "news", "--yes")
     assert refused.exit_code == 1
-    assert "bpeline delete news@candidate --remove" in refused.stderr
-    said = bpeline("delete", "news/1", "--reason", "no need")
+    assert "bpeline delete news@candidate --yes" in refused.stderr
+    for command in (("delete", "news/1"), ("gc", "--days", "0")):
+        asked = bpeline(*command)
+        assert asked.exit_code == 2
+        assert "--dry-run" in asked.stderr
+    said = bpeline("delete", "news/1", "--reason", "no need", "--dry-run")
     assert "news/2" in said.stdout
-    assert said.stdout.endswith("bpeline delete news/1 --reason 'no need' --remove\n")
+    assert said.stdout.endswith("bpeline delete news/1 --reason 'no need' --yes\n")
     assert "news/1" in bpeline("versions").stdout
-    done = bpeline("delete", "news/1", "--remove", "--by", "ada", "--reason", "secret", "--json")
+    done = bpeline("delete", "news/1", "--yes", "--by", "ada", "--reason", "secret", "--json")
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
     assert (told["removed"], told["versions"][0]["digest"]) == (True, digest)
@@ -106,8 +110,8 @@ def test_a_version_is_deleted_after_showing_what_would_go(bpeline: Command) -> N
     assert loaded.exit_code == 1
     assert "secret" in loaded.stderr
     assert [one.state for one in examine() if one.subject == "versions"] == ["ok"]
-    assert bpeline("gc", "--days", 0, "--remove").exit_code == 0
-    removed = bpeline("delete", "news@candidate", "--remove")
+    assert bpeline("gc", "--days", 0, "--yes").exit_code == 0
+    removed = bpeline("delete", "news@candidate", "--yes")
     assert re.match("news@candidate.*nowhere.*news/2", removed.stdout)
     again = bpeline(*train)
     assert again.exit_code == 0, again.output
@@ -133,7 +137,7 @@ def test_a_deletion_that_was_noted_is_done_by_resume_and_keeps_no_run_waiting(
     resumed = bpeline("resume")  # candidate points to it
     assert resumed.exit_code == 0, resumed.output
     assert re.search(r"^note: .*candidate", resumed.stderr, re.MULTILINE)
-    assert bpeline("delete", "news@candidate", "--remove").exit_code == 0
+    assert bpeline("delete", "news@candidate", "--yes").exit_code == 0
     deletion_notes.write(registry.workspace, row.store, [noted])
     done = bpeline("resume", "--json")
     assert json.loads(done.stdout) == {"published": [], "deleted": ["news/1"]}

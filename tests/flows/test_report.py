@@ -277,7 +277,7 @@ def test_training_registers_a_report_with_the_difference_to_the_champion(
 
 @pytest.mark.night
 def test_the_comparison_looks_like_a_report(page: Page, here: Path, bpeline: Command) -> None:
-    answer = bpeline("compare", "news/1", "news/2", "--on", "new.txt", "--html", "both.html")
+    answer = bpeline("compare", "news/1", "news/2", "--eval", "new.txt", "-o", "both.html")
     assert answer.exit_code == 0, answer.output
     page.open(here / "both.html")
     assert page.complaints == []
@@ -445,7 +445,7 @@ def test_a_page_without_scripts_still_reads(page: Page, here: Path, bpeline: Com
 
 @pytest.mark.night
 def test_tokens_that_came_are_searched(page: Page, here: Path, bpeline: Command) -> None:
-    bpeline("compare", "news/1", "news/2", "--on", "new.txt", "--html", "search.html")
+    bpeline("compare", "news/1", "news/2", "--eval", "new.txt", "-o", "search.html")
     page.open(here / "search.html")
     assert page.complaints == []
     before, after = (set(load_tokenizer(f"news/{number}").vocab.values()) for number in (1, 2))

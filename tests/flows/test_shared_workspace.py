@@ -116,7 +116,7 @@ def test_what_one_machine_made_no_other_makes_again(
     # What was held out when the version was made is compared on, wherever that was.
     compared = machine("e")("compare", "news/1", "news/2", "--json")
     assert compared.exit_code == 0, compared.stderr
-    on_urls = machine("e")("compare", "news/1", "news/2", "--on", f"{texts}/a.txt", "--json")
+    on_urls = machine("e")("compare", "news/1", "news/2", "--eval", f"{texts}/a.txt", "--json")
     assert on_urls.exit_code == 0, on_urls.stderr
     counted = machine("e")("count", "news/1", f"{texts}/*.txt", "--json")
     assert json.loads(counted.stdout)["total"]["bytes"] >= 100_000
@@ -125,11 +125,11 @@ def test_what_one_machine_made_no_other_makes_again(
     # The evaluation set is people's text: any machine removes it with the last version, everywhere.
     sets = f"store-{tmp_path.name}/evaluation-sets/"
     gone = machine("f")
-    assert gone("delete", "news@candidate", "--remove").exit_code == 0
-    told = gone("delete", "news/1", "--remove").stdout
+    assert gone("delete", "news@candidate", "--yes").exit_code == 0
+    told = gone("delete", "news/1", "--yes").stdout
     (kept_set,) = {key.removeprefix(sets).partition("/")[0] for key in s3.keys(sets)}
     assert f"evaluation set {kept_set[:8]}" in told, "that of news/2"
-    assert gone("delete", "news", "--remove").exit_code == 0
+    assert gone("delete", "news", "--yes").exit_code == 0
     assert s3.keys(sets) == []
     for path in tmp_path.rglob("*"):
         assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
@@ -155,7 +155,7 @@ def test_a_store_that_goes_away_stops_a_run_and_the_next_one_goes_on(
 
     monkeypatch.setattr(word_counting, "count_chunk", counting)
     try:
-        stopped = machine("a")("train", texts, *TRAIN, "--workers", "1")
+        stopped = machine("a")("train", texts, *TRAIN, "--threads", "1")
     finally:
         s3.start()
     assert stopped.exit_code in {1, 2}
@@ -185,8 +185,8 @@ def test_a_version_that_another_machine_deletes_is_gone_from_the_store(
         return [key for key in s3.keys(store) if any(one in key for one in own)]
 
     assert len(kept()) > 10
-    assert machine("b")("delete", "news@candidate", "--remove").exit_code == 0
-    gone = machine("b")("delete", "news/1", "--remove", "--reason", "an address")
+    assert machine("b")("delete", "news@candidate", "--yes").exit_code == 0
+    gone = machine("b")("delete", "news/1", "--yes", "--reason", "an address")
     assert gone.exit_code == 0, gone.output
     assert kept() == []
     assert "bpeline gc" not in gone.stdout  # which refuses a workspace with a store
@@ -223,7 +223,7 @@ def test_what_was_not_published_survives_the_removal_of_a_machines_files(
     failed = run("train", f"{texts}/a.txt", *TRAIN)
     assert failed.exit_code == 1
     assert "is not published" in failed.stderr
-    (words,) = re.findall("`rm -r ([^`]*)`", run("gc").stderr)
+    (words,) = re.findall("`rm -r ([^`]*)`", run("gc", "--dry-run").stderr)
     everything = removed == "the workspace"
     for directory in [tmp_path / "a"] if everything else map(Path, shlex.split(words)):
         shutil.rmtree(directory)

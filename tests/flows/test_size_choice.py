@@ -279,7 +279,7 @@ def test_it_goes_on_where_it_was_interrupted_and_where_text_was_added(
     (corpus / "part-9.txt").write_text("zebra quagga okapi " * 3_000)
     grown = auto("middle", "--largest-size", 2_048)
     assert (grown["newly_registered"], grown["chunks_reused"]) == (True, 3)
-    plan = bpeline(*given, "--plan").stdout
+    plan = bpeline(*given, "--dry-run").stdout
     assert "choose size" in plan
     assert "of 1,024 to 2,048 ids" in plan
 
@@ -292,7 +292,7 @@ def test_more_ids_of_a_version_are_chosen_among_too(
     assert auto("narrow", "--largest-size", 2_000)["vocab_size"] == 1_024
     chosen = ("--vocab-size", "auto", "--model-shape", "middle.toml")
     planned = bpeline(
-        "derive", "extend", "news/1", *chosen, "--largest-size", "2000", "--plan"
+        "derive", "extend", "news/1", *chosen, "--largest-size", "2000", "--dry-run"
     ).stdout
     assert "of 1,025 to 2,000 ids" in planned
     for name, command, more in (
@@ -353,7 +353,7 @@ def test_a_new_project_is_told_auto(bpeline: Command, corpus: Path) -> None:
     request = TrainingRequest.checked(**read_project(Path("bpeline.toml")).parameters)
     assert (request.chooses_size, request.vocab_size) == (True, 4_096)
     assert request.model_shape == str(Path("own.toml").absolute())
-    assert "of 1,024 to 4,096 ids" in bpeline("train", "--plan").stdout
+    assert "of 1,024 to 4,096 ids" in bpeline("train", "--dry-run").stdout
     refused = bpeline(
         "init", "corpus", "--name", "news", "--vocab-size", "auto", "--project", "b.toml"
     )

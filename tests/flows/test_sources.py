@@ -76,7 +76,7 @@ def test_sources_whose_files_belong_to_earlier_ones_are_named(
     files = [corpus / "part-0.txt", corpus / "part-1.txt"]
     spelt = {"one": files[0], "same": files[0], "both": corpus / "*.txt", "last": files[1]}
     asked = [part for name, path in spelt.items() for part in ("--source", f"{name}={path}")]
-    ended = bpeline("train", *asked, *OPTIONS, "--plan", "--json")
+    ended = bpeline("train", *asked, *OPTIONS, "--dry-run", "--json")
     assert ended.exit_code == 0, ended.output
     notes = json.loads(ended.stdout)["notes"]
     for expected in (
@@ -334,7 +334,7 @@ def test_a_corpus_file_needs_no_temperature(bpeline: Command, lines: Path) -> No
     file = Path("corpus.toml")
     file.write_text(file.read_text().replace("temperature = 2\n", ""))
     assert "temperature" not in file.read_text()
-    plan = bpeline("train", file, "--name", "two", "--plan")
+    plan = bpeline("train", file, "--name", "two", "--dry-run")
     assert plan.exit_code == 0, plan.output
 
 

@@ -191,7 +191,7 @@ def test_every_form_gives_the_same_rows(here: Path, bpeline: Command, ask: Ask) 
     assert [[row[0], int(row[1]), json.loads(row[2])] for row in as_csv[1:]] == [
         list(row.values()) for row in expected
     ]
-    written = bpeline("sql", statement, "--parquet", "answer.parquet")
+    written = bpeline("sql", statement, "-o", "answer.parquet")
     assert "300 rows" in written.stderr
     assert pyarrow.parquet.read_table("answer.parquet").to_pylist() == expected
     table = bpeline("sql", statement, "--rows", 5)
@@ -203,7 +203,7 @@ def test_every_form_gives_the_same_rows(here: Path, bpeline: Command, ask: Ask) 
 def test_columns_of_one_name_are_told_apart(here: Path, bpeline: Command, ask: Ask) -> None:
     statement = "SELECT 1 AS a, 2 AS a, 3 AS a_1, NULL AS b"
     assert ask(statement) == [{"a": 1, "a_1": 2, "a_1_1": 3, "b": None}]
-    assert bpeline("sql", statement, "--parquet", "twice.parquet").exit_code == 0
+    assert bpeline("sql", statement, "-o", "twice.parquet").exit_code == 0
     assert pyarrow.parquet.read_table("twice.parquet").column_names == ["a", "a_1", "a_1_1", "b"]
 
 
@@ -298,7 +298,7 @@ def test_an_import_that_equals_a_trained_version_has_no_words_of_its_own(
 
 def test_two_forms_at_once_are_refused(here: Path, bpeline: Command) -> None:
     assert bpeline("sql", "SELECT 1", "--json", "--csv").exit_code == 2
-    assert bpeline("sql", "SELECT 1", "--parquet", "no/such/x.parquet").exit_code == 2
+    assert bpeline("sql", "SELECT 1", "-o", "no/such/x.parquet").exit_code == 2
 
 
 # ---- the file ----------------------------------------------------------------------------------
@@ -388,14 +388,14 @@ def test_a_deleted_version_leaves_the_file(
     path = folder / ".bpeline" / "words.duckdb"
     count = "SELECT count(*) FROM stored.parts WHERE kind = 'splits'"
     assert in_another_program(path, count) == "2"
-    assert bpeline("delete", "news/1", "--remove").exit_code == 0
+    assert bpeline("delete", "news/1", "--yes").exit_code == 0
     assert not path.exists()
     assert bpeline("sql", "FROM tokens('news/1')").exit_code != 0
     assert bpeline("sql", "FROM splits('news/2')").exit_code == 0
     assert in_another_program(path, count) == "1"
-    assert bpeline("gc", "--days", 0).exit_code == 0
+    assert bpeline("gc", "--days", 0, "--dry-run").exit_code == 0
     assert path.exists()
-    assert bpeline("gc", "--days", 0, "--remove").exit_code == 0
+    assert bpeline("gc", "--days", 0, "--yes").exit_code == 0
     assert not path.exists()
 
 

@@ -43,11 +43,11 @@ def test_a_pipe_is_the_corpus_that_a_file_would_be(tmp_path: Path, bpeline: Comm
     verified = bpeline("verify", "piped/1")
     assert verified.exit_code == 0, verified.output
 
-    assert bpeline("gc", "--days", 0, "--remove").exit_code == 0
+    assert bpeline("gc", "--days", 0, "--yes").exit_code == 0
     assert kept.exists(), "a version was made of it"
-    planned = bpeline("train", "-", "--name", "other", "--plan", input="never trained on")
+    planned = bpeline("train", "-", "--name", "other", "--dry-run", input="never trained on")
     assert planned.exit_code == 0, planned.output
-    removed = bpeline("gc", "--days", 0, "--remove")
+    removed = bpeline("gc", "--days", 0, "--yes")
     assert "standard input" in removed.output
     assert [*kept.parent.iterdir()] == [kept]
 
@@ -61,7 +61,7 @@ def test_json_lines_are_seen(bpeline: Command) -> None:
     assert "JSON lines" in trained.stderr
     assert "id" not in "".join(map(str, load_tokenizer("lines/1").merges))
     # Objects without that field are no text by accident.
-    refused = bpeline("train", "-", *options, "--plan", input=lines)
+    refused = bpeline("train", "-", *options, "--dry-run", input=lines)
     assert refused.exit_code == 2
     assert "'id', 'body'" in refused.stderr
 
@@ -116,7 +116,7 @@ def test_a_pipe_is_taken_wherever_files_of_text_are(tmp_path: Path, bpeline: Com
     assert bpeline("encode", "piped/1", "same.txt", "-o", "read").exit_code == 0
     piped, read = (TokenShards(tmp_path / one) for one in ("piped", "read"))
     assert [*piped[0]] == [*read[0]]
-    compared = bpeline("compare", "piped/1", "piped/1", "--on", "-", input=TEXT)
+    compared = bpeline("compare", "piped/1", "piped/1", "--eval", "-", input=TEXT)
     assert compared.exit_code == 0, compared.output
     assert "kept as" in compared.stderr
     swept = bpeline("sweep", "-", "--name", "piped", "--sizes", 290, "--json", input=TEXT)
@@ -131,7 +131,7 @@ def test_a_pipe_is_taken_wherever_files_of_text_are(tmp_path: Path, bpeline: Com
     "words",
     [
         ["train", "-", "--name", "a name", "--vocab-size", "300"],
-        ["compare", "news/1", "news/2", "--on", "-", "--workspace", "of its own"],
+        ["compare", "news/1", "news/2", "--eval", "-", "--workspace", "of its own"],
     ],
 )
 def test_nothing_in_the_pipe_is_said_with_the_command_that_was_typed(words: list[str]) -> None:

@@ -48,7 +48,7 @@ def base(begun: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.night
 def test_it_is_what_the_api_makes_of_the_same_text(base: Path, bpeline: Command) -> None:
-    plan = json.loads(bpeline(*COMMAND, "--plan", "--json").stdout)
+    plan = json.loads(bpeline(*COMMAND, "--dry-run", "--json").stdout)
     assert plan["extends"].startswith("news/1")
     assert any("across spaces" in step["said"] for step in plan["steps"])
     made = summary_of(bpeline(*COMMAND, "--json"))
@@ -63,7 +63,7 @@ def test_it_is_what_the_api_makes_of_the_same_text(base: Path, bpeline: Command)
     assert len(tokenizer.encode(texts[0])) < len(words.encode(texts[0]))
     again = summary_of(bpeline(*COMMAND, "--json"))
     assert (again["digest"], again["newly_registered"]) == (made["digest"], False)
-    known = json.loads(bpeline(*COMMAND, "--plan", "--json").stdout)
+    known = json.loads(bpeline(*COMMAND, "--dry-run", "--json").stdout)
     assert known["merges_reused"] == 60
     verified = bpeline("verify", "news/2", "--json")
     assert json.loads(verified.stdout)["verdict"] == "identical", verified.output

@@ -54,7 +54,9 @@ def test_a_version_keeps_the_rules_it_was_trained_with(
     ]
     assert (request["forbid"], request["characters"]) == (["digits"], "whole")
     assert request["forbidden_tokens"] == [" and", "hex:e6a5"]
-    every, one = (bpeline("train", *asked, *some, "--plan").stdout for some in (rules, rules[:2]))
+    every, one = (
+        bpeline("train", *asked, *some, "--dry-run").stdout for some in (rules, rules[:2])
+    )
     assert re.search(r"\bdigits\b.*\b2\b.*\bcharacters\b", every)
     assert "digits" in one
     assert "characters" not in one
@@ -91,7 +93,7 @@ def test_what_screening_found_is_forbidden_next_time(
     assert b" zebrafish" in alone
     assert {kind for _, kind in screening["suspicious"]} == {"email"}
     again = [*asked, "--forbid-from", "news@candidate"]
-    planned = bpeline("train", *again, "--plan")
+    planned = bpeline("train", *again, "--dry-run")
     assert f"news/1: email, {len(alone)} tokens" in planned.stdout
     made = bpeline("train", *again, "--json")
     assert made.exit_code == 0, made.output

@@ -43,7 +43,7 @@ def test_a_project_is_named_by_bare_commands_and_its_workspace_by_others(elsewhe
     file, workspace = shlex.quote(str(elsewhere)), shlex.quote(str(elsewhere.parent / ".bpeline"))
     for said, expected in {
         "`bpeline train`": f"`bpeline train --project {file}`",
-        "`bpeline train --plan` does": f"`bpeline train --project {file} --plan` does",
+        "`bpeline train --dry-run` does": f"`bpeline train --project {file} --dry-run` does",
         "`bpeline train x/ --name n`": f"`bpeline train --workspace {workspace} x/ --name n`",
         'try it:  .venv/bin/bpeline encode n/1 "a b"\nthen `bpeline resume`':
             f'try it:  .venv/bin/bpeline encode --workspace {workspace} n/1 "a b"\n'
@@ -84,7 +84,7 @@ def test_what_training_prints_runs_as_printed_from_another_directory(
         '[train]\nname = "news"\npaths = ["corpus/"]\nvocab_size = 300\n[sweep]\nsizes = [280]\n'
     )
     printed = ""
-    for words in (["train", "--plan"], ["train"], ["sweep"], ["deploy"]):
+    for words in (["train", "--dry-run"], ["train"], ["sweep"], ["deploy"]):
         done = bpeline(*words, "--project", elsewhere)
         printed += done.output + done.stderr
     assert not Path(".bpeline").exists()

@@ -34,9 +34,9 @@ def test_everything_that_a_training_makes_follows_the_umask(
         ("export", "news/1", "--format", "hf", "--output", "tokenizer.json"),
         ("encode", "news/1", "part.txt", "-o", "tokens"),
         ("promote", "news/1"),
-        ("sql", "FROM splits('news/1')", "--parquet", "splits.parquet"),
+        ("sql", "FROM splits('news/1')", "-o", "splits.parquet"),
         ("report", "news/1", "-o", "report.html"),
-        ("gc",),
+        ("gc", "--dry-run"),
     ):
         done = bpeline(*command)
         assert done.exit_code == 0, done.output

@@ -26,7 +26,9 @@ UNUSABLE = ["/dev/null", "/dev/null/x", "/proc/x", "n" * 5000, f"new/{'n' * 300}
 
 
 @pytest.mark.parametrize("place", UNUSABLE)
-@pytest.mark.parametrize("command", [("versions",), ("gc",), ("train", "a.txt", "--name", "a")])
+@pytest.mark.parametrize(
+    "command", [("versions",), ("gc", "--dry-run"), ("train", "a.txt", "--name", "a")]
+)
 def test_a_workspace_that_cannot_be_is_an_error_of_ours(
     bpeline: Bpeline, command: tuple[str, ...], place: str, tmp_path: Path
 ) -> None:
@@ -131,9 +133,9 @@ def test_what_was_done_is_said_where_standard_output_cannot_be_written(
             ("promote news/1", "news@champion points to news/1 now"),
             ("encode news/1 text.txt -o tokens", "tokens: "),
             ("export news/1 --output out", "out"),
-            ("delete news@candidate --remove", "news@candidate points nowhere now"),
-            ("delete news/2 --remove", "news/2  "),
-            ("gc --days 0 --remove", " removed"),
+            ("delete news@candidate --yes", "news@candidate points nowhere now"),
+            ("delete news/2 --yes", "news/2  "),
+            ("gc --days 0 --yes", " removed"),
         ):
             assert cli.main(shlex.split(typed), standalone_mode=False) == 1, typed
             told = capsys.readouterr().err
@@ -141,8 +143,10 @@ def test_what_was_done_is_said_where_standard_output_cannot_be_written(
 
 
 def test_a_command_changes_something_unless_it_only_answers() -> None:
-    answers = "train a --name a --plan;resume --list;gc;delete a/1;encode a text;versions;doctor"
-    others = "train a --name a;import a --name a;rollback a;evaluate a;resume;encode a b -o c"
+    answers = "train a --name a --dry-run;resume --list;gc --dry-run;delete a/1 --dry-run;"
+    answers += "encode a text;versions;doctor"
+    others = "train a --name a;import a --name a;rollback a;evaluate a;resume;gc;delete a/1;"
+    others += "encode a b -o c"
     for typed in (answers + ";" + others).split(";"):
         name, *words = typed.split()
         command = all_commands()[name]

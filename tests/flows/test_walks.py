@@ -54,14 +54,14 @@ def trained(folder_after: Callable[..., Path], english_and_code: str) -> Path:
         ("train", "first.txt", *TRAIN),
         ("train", "second.txt", *TRAIN),
         ("promote", "news/1"),
-        ("compare", "news/1", "news/2", "--html", "before.html"),
+        ("compare", "news/1", "news/2", "-o", "before.html"),
     ]
     return folder_after(files, commands)
 
 
 COMMANDS = {
     "promote": ("promote", "news/2"),
-    "compare": ("compare", "news/1", "news/2", "--html", "page.html"),
+    "compare": ("compare", "news/1", "news/2", "-o", "page.html"),
     "train": ("train", "third.txt", *TRAIN),
 }
 

@@ -159,7 +159,7 @@ def test_what_an_alias_points_to_is_refused_and_aliases_can_be_removed(
     for wanted, said in ((FIRST, "news@old.*news/1"), ("news", "news@candidate.*news/2")):
         with pytest.raises(VersionInUse, match=said) as refused:
             delete_versions(registry, wanted)
-        assert "--remove`" in refused.value.next_step
+        assert "--yes`" in refused.value.next_step
         with pytest.raises(VersionInUse):
             find_deletable(registry, wanted)
     assert len(registry.tracker.versions()) == 2
@@ -396,7 +396,7 @@ def test_a_note_that_cannot_be_read_is_named_and_written_again(
     assert damaged_notes(registry.workspace) == ["news/1"]
     with pytest.raises(RegistryError, match="news/1") as told:
         finish_deletions(registry)
-    assert "bpeline delete news/1 --remove" in told.value.next_step
+    assert "bpeline delete news/1 --yes" in told.value.next_step
     assert len(registry.tracker.versions()) == 2
     delete_versions(registry, FIRST)
     assert damaged_notes(registry.workspace) == []

@@ -67,7 +67,7 @@ def test_a_cluster_is_one_task_however_many_parcels_it_works_on(
     server: PrefectServer, corpus: Path, tmp_path: Path
 ) -> None:
     arguments = ["train", str(corpus), "--name", "far", "--vocab-size", "500", "--json"]
-    ended = server.bpeline(*arguments, "--engine", "dask", "--workers", "2", folder=tmp_path)
+    ended = server.bpeline(*arguments, "--engine", "dask", "--threads", "2", folder=tmp_path)
     assert ended.returncode == 0, ended.stderr
     assert "Traceback" not in ended.stderr
     (run,) = server.runs_of("far")
