@@ -70,7 +70,7 @@ Evaluation, certificates, exports, SQL, the workspace and evaluation sets make u
 what users ask for. Taking lines elsewhere would take features or make lines denser.
 
 Modules that are passed: `promote` 48 (goal 14), `load_tokenizer("news@champion")` 19 (goal 10),
-`compare --html` 46 (goal 18), `train` 111 (goal 48). Opening a registry passes 12: addresses, the
+`compare -o` 46 (goal 18), `train` 111 (goal 48). Opening a registry passes 12: addresses, the
 folder and whose it is, which stores were there, where the UI is served, what MLflow held. `promote`
 also draws the page of the name (9), reads figures (7), holds a lock (3) and tells Prefect (4). A
 training passes all rooms.

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from bpeline.flows.cli import steps
 from bpeline.flows.cli.commands import (
     SIZE,
     answer,
@@ -212,7 +211,9 @@ def train(
             "leave all but one of them out",
         )
     if show_steps:
-        steps.show_steps(paths, parameters, merges, as_json)
+        from bpeline.flows.cli.steps import show_steps as show
+
+        show(paths, parameters, merges, as_json)
         return
     if demo:
         _add_demo(parameters, paths)

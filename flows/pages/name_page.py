@@ -371,7 +371,7 @@ def write_name_page(name: str | None, path: Path) -> None:
         raise InvalidOption(
             "a page is about the versions of one name, and none is given",
             "the name of a tokenizer",
-            "type `bpeline versions` to see the names, then `bpeline versions NAME --html FILE`",
+            "type `bpeline versions` to see the names, then `bpeline versions NAME -o FILE`",
         )
     registry = open_registry(make=False)
     history = name_history(registry, name)
