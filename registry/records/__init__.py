@@ -1,4 +1,4 @@
-"""What is handed to MLflow and the catalogue, as values: publications, runs, drift."""
+"""Values for MLflow and the catalogue: publications, runs, drift observations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the texts were that said which language a training served: by name, content and size."""
+"""The development texts of a training: name, content digest and size."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class DevelopmentText:
-    """The development text of one language, which says when it is worst off.
+    """The development text of one language, to measure compression in training.
 
     Attributes:
-        name: of the source that it measures.
-        files: as they were typed.
-        digest: of its documents, see `DocumentDigest`: it does not depend on the split pattern.
-        documents, bytes: how much it is.
+        name: the source that it measures.
+        files: paths as the user typed them.
+        digest: `DocumentDigest` of its documents, independent of the split pattern.
     """
 
     name: str
@@ -31,21 +30,21 @@ class DevelopmentText:
 
 
 def development_of(provenance: Mapping[str, Any]) -> tuple[DevelopmentText, ...]:
-    """The development texts that a version's manifest names; empty where it names none."""
+    """Return the development texts listed in a version's manifest."""
     return tuple(
-        DevelopmentText(**{**one, "files": tuple(one["files"])})
-        for one in provenance.get("development", ())
+        DevelopmentText(**{**record, "files": tuple(record["files"])})
+        for record in provenance.get("development", ())
     )
 
 
 def changed_development(
     first: Sequence[DevelopmentText], second: Sequence[DevelopmentText]
 ) -> list[tuple[DevelopmentText | None, DevelopmentText | None]]:
-    """The texts whose content differs, by name; None where a side has no text of that name."""
-    before, after = ({one.name: one for one in side} for side in (first, second))
+    """Return pairs of same-named texts with different content; None if missing."""
+    before, after = ({text.name: text for text in side} for side in (first, second))
     pairs = ((before.get(name), after.get(name)) for name in dict.fromkeys([*before, *after]))
     return [
-        (one, other)
-        for one, other in pairs
-        if one is None or other is None or one.digest != other.digest
+        (text, other)
+        for text, other in pairs
+        if text is None or other is None or text.digest != other.digest
     ]

@@ -1,7 +1,4 @@
-"""The values that travel through publishing: what is to be registered, and what came of it.
-
-Knows how to become JSON and back, for the outbox; neither MLflow nor the catalogue.
-"""
+"""The input and the result of publishing, with the JSON form stored in the outbox."""
 
 from __future__ import annotations
 
@@ -25,23 +22,19 @@ RECORD_FORMAT = 1
 _DIGEST = re.compile(rf"[0-9a-f]{{{DIGEST_LENGTH}}}")
 _RUN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")  # it becomes part of MLflow's search expressions
 
-# The metric that is drawn over the vocab size.
-CURVE_METRIC = BYTES_PER_TOKEN
-MEASURED_ON = "measured_on"  # the tag that says on which evaluation set, with its size
-LIBRARY = "library"  # the parameter that names what runs an imported tokenizer
-# What the personal-data screen found, which the first line of a description says.
-SUSPICIOUS_METRIC = "privacy/suspicious_tokens"
+CURVE_METRIC = BYTES_PER_TOKEN  # plotted over the vocab size
+MEASURED_ON = "measured_on"  # tag: the evaluation set and its size
+LIBRARY = "library"  # parameter: the library that runs an imported tokenizer
+SUSPICIOUS_METRIC = "privacy/suspicious_tokens"  # shown in a version's description
 
 
 @dataclass(frozen=True, slots=True)
 class CorpusInput:
-    """One source of the corpus, as the version's lineage shows it.
+    """One source of the corpus, as shown in the version's lineage.
 
     Attributes:
-        name: the source's name.
-        source: where it was read from (path, glob or URL).
-        digest: digest of its content.
-        context: what it was read for: ``training``, ``development`` or ``evaluation``.
+        source: path, glob or URL.
+        context: ``training``, ``development`` or ``evaluation``.
     """
 
     name: str
@@ -56,34 +49,27 @@ class CorpusInput:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """A finished tokenizer on its way into the registry.
+    """A finished tokenizer to be registered.
 
     Attributes:
-        name: the tokenizer's name (``news``).
-        digest: the tokenizer's digest; the version's identity.
-        tokenizer_directory: a directory in the ``bpeline`` format; every file directly in it
-            (exports such as ``tokenizer.json`` too) is kept with the version.
-        run_id: our run that made it.
-        corpus_digest: digest of everything read.
-        counts_digest: digest of the word counts trained on.
-        vocab_size: number of ids, special tokens and bytes included.
-        pattern: the split pattern's name, or its regex.
-        params: what was asked for; values are shown as text.
-        metrics: measured values, names grouped by ``/`` (``compression/bytes_per_token``). Those
-            without a finite value are left out.
-        curve: (vocab size, bytes per token), drawn as ``compression/bytes_per_token``.
-        curves: name → (vocab size, value): whatever else varies with the size.
-        inputs: the sources, for the lineage.
-        tags: additional tags for the MLflow run.
-        figures: picture files.
-        pages: other files for people and programs, such as the comparison to the champion.
-        report: text for people (Markdown).
-        created_at: UTC time of the end of training, ISO 8601.
-        started_at, started_by: when its run was started, likewise, and by whom.
-        kept: file name → digest of the exports, once they are kept in the workspace.
-        trained: its place in the order of this workspace's trainings, once it is kept.
-        evaluation_set: digest of what was measured on; empty for texts of its own.
-        set_number: of that set among those of the name.
+        digest: digest of the tokenizer; identifies the version.
+        tokenizer_directory: directory in the ``bpeline`` format; all files directly in it,
+            exports such as ``tokenizer.json`` included, are stored with the version.
+        vocab_size: number of ids, including special tokens and bytes.
+        pattern: name of the split pattern, or its regex.
+        params: the requested options; values become text.
+        metrics: names grouped by ``/`` (``compression/bytes_per_token``); values that are not
+            finite are dropped.
+        curve: (vocab size, bytes per token), plotted as ``compression/bytes_per_token``.
+        curves: name → (vocab size, value) for other metrics.
+        tags: additional tags of the MLflow run.
+        pages: further files, such as the comparison with the champion.
+        report: Markdown.
+        created_at: end of training, UTC, ISO 8601.
+        kept: file name → digest of the exports, once they are stored in the workspace.
+        trained: position among the trainings of this workspace, once stored.
+        evaluation_set: digest of the evaluation set; empty if the run used its own texts.
+        set_number: number of that set among the sets of this name.
     """
 
     name: str
@@ -116,8 +102,8 @@ class Publication:
         validate_name(self.name)
         if not _DIGEST.fullmatch(self.digest) or not _RUN_ID.fullmatch(self.run_id):
             raise InvalidOption(
-                f"{self.digest!r} made by run {self.run_id!r} cannot be published",
-                f"accepted are digests of {DIGEST_LENGTH} hexadecimal digits and run ids of "
+                f"{self.digest!r} of run {self.run_id!r} cannot be published",
+                f"expected a digest of {DIGEST_LENGTH} hexadecimal digits and a run id of "
                 "letters, digits, '.', '_' and '-'",
             )
         finite = {k: float(v) for k, v in self.metrics.items() if math.isfinite(v)}
@@ -129,25 +115,21 @@ class Publication:
         object.__setattr__(self, "params", shown)
 
     def as_json(self, root: Path | None = None) -> bytes:
-        """The record for the outbox: canonical JSON.
-
-        Args:
-            root: the workspace, which may be moved: paths in it are written relative to it.
-        """
+        """Return the outbox record as JSON; paths inside ``root`` are relative to it."""
 
         def written(path: Path) -> str:
             if root is None or not path.is_relative_to(root):
                 return str(path)
             return str(path.relative_to(root))
 
-        record = {one.name: getattr(self, one.name) for one in fields(self)}
+        record = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         for name, value in record.items():
             if isinstance(value, Mapping):
                 record[name] = dict(value)
         record |= {
             "format": RECORD_FORMAT,
             "tokenizer_directory": written(self.tokenizer_directory),
-            "inputs": [astuple(one) for one in self.inputs],
+            "inputs": [astuple(entry) for entry in self.inputs],
             "figures": list(map(written, self.figures)),
             "pages": list(map(written, self.pages)),
         }
@@ -155,7 +137,7 @@ class Publication:
 
     @classmethod
     def of_file(cls, path: Path) -> Publication:
-        """Read an outbox record; errors as `from_json`."""
+        """Read an outbox record from a file."""
         try:
             content = read_file(path, links=False)
         except UnfitFile:
@@ -164,14 +146,10 @@ class Publication:
 
     @classmethod
     def from_json(cls, content: bytes, path: Path) -> Publication:
-        """Read an outbox record back.
+        """Read the output of :meth:`as_json`.
 
         Args:
-            content: what :meth:`as_json` wrote.
-            path: where it was read from: the outbox of a workspace, which paths are seen from.
-
-        Raises:
-            CorruptFile: not such a record.
+            path: the record's file in the outbox; relative paths start at its workspace.
         """
         try:
             record = unsealed(parse_json(content))
@@ -182,15 +160,15 @@ class Publication:
             record["curve"] = _points(record["curve"])
             curves = record.get("curves", {}).items()
             record["curves"] = {name: _points(curve) for name, curve in curves}
-            record["inputs"] = tuple(CorpusInput(*one) for one in record["inputs"])
+            record["inputs"] = tuple(CorpusInput(*entry) for entry in record["inputs"])
             for files in ("figures", "pages"):
-                record[files] = tuple(root / one for one in record.get(files, ()))
+                record[files] = tuple(root / entry for entry in record.get(files, ()))
             return cls(**record)
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
             raise CorruptFile(
                 f"the outbox record {path} cannot be read: {error}",
-                f"accepted are records of format {RECORD_FORMAT} as `bpeline train` writes them",
-                "type the training again: the tokenizer is kept, and the record is written again",
+                f"expected a record of format {RECORD_FORMAT} written by `bpeline train`",
+                "run the training again: the tokenizer is kept, and the record is rewritten",
             ) from error
 
 
@@ -200,23 +178,18 @@ def _points(lists: Iterable[Iterable[Any]]) -> tuple[tuple[Any, ...], ...]:
 
 @dataclass(frozen=True, slots=True)
 class PublishedVersion:
-    """A version that the registry holds.
+    """A registered version.
 
     Attributes:
-        name: the tokenizer's name.
-        number: the version's number under that name, the one the MLflow UI shows.
-        digest: its digest.
-        newly_registered: False when the same behaviour had been registered before; then the
-            number is the earlier one.
-        run_id: the run whose publication this was.
-        mlflow_run_id: the MLflow run it was registered from.
-        directory: its files in the workspace.
-        link: the version in the MLflow UI.
-        ui_command: what to type so that the link answers; empty where it does.
-        remarks: what people should know although nothing failed.
-        candidate: whether the alias of what was published last points to it now.
-        history: the page of its name with all versions in the MLflow UI; empty where that could not
-            be shown.
+        newly_registered: False if the same tokenizer was already registered; `number` is then
+            that of the earlier version.
+        run_id: the bpeline run that was published.
+        mlflow_run_id: the MLflow run that the version was registered from.
+        link: URL of the version in the MLflow UI.
+        ui_command: command that starts the UI; empty if it is running.
+        remarks: notes for the user about a successful publication.
+        candidate: whether the ``candidate`` alias points to this version.
+        history: URL of the page with all versions of the name; empty if unavailable.
     """
 
     name: str
@@ -244,9 +217,9 @@ def _finite(curve: Iterable[tuple[int, float]]) -> tuple[tuple[int, float], ...]
 
 
 def as_text(value: Any) -> str:
-    """A parameter as people read it."""
+    """Format a parameter value for display."""
     if isinstance(value, str):
         return value
     if isinstance(value, (list, tuple)):
-        return ", ".join(as_text(one) for one in value)
+        return ", ".join(as_text(item) for item in value)
     return str(value)

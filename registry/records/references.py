@@ -1,7 +1,4 @@
-"""What people type to mean a version: ``news@champion``, ``news/3``, a digest or a path.
-
-Knows the spelling only; whether such a version exists is decided elsewhere.
-"""
+"""Parse version references: ``news@champion``, ``news/3``, a digest or a path."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from bpeline.tokenizer_core.errors import InvalidOption
 
 SHORTEST_DIGEST_PREFIX = 8
 
-CHAMPION = "champion"  # the alias in use; also the label of its figures
+CHAMPION = "champion"  # the alias of the version in use; also the label of its figures
 CANDIDATE = "candidate"  # the alias of the latest publication
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -24,12 +21,12 @@ _ALIAS = re.compile(r"(?!v[0-9]+$|latest$)[a-z0-9][a-z0-9_-]{0,63}")
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 _DIGEST = re.compile(rf"[0-9a-f]{{{SHORTEST_DIGEST_PREFIX},{DIGEST_LENGTH}}}")
 
-# What files of tokenizers are called: whoever types one that is not there means no name.
+# Names of tokenizer files; a missing file with such a name is not mistaken for a tokenizer name.
 _FILE = re.compile(r".+\.(?:json|tiktoken|model|gguf|codes|txt)(?:,.*)?", re.DOTALL)
 _SIZED = re.compile(r"(.+):([1-9][0-9]{0,8})", re.DOTALL)
 
-# Behind a path: what its files do not say, or what of them is left out. A regex may hold commas, so
-# the split pattern comes last, and before it characters, of which one may be a comma.
+# Load options after a path. The split pattern comes last because a regex may contain commas;
+# `characters`, which may include a comma, comes just before it.
 _DETAILS = re.compile(
     r"(?P<path>.+?)(?P<flags>(?:,[a-z_]+(?:=(?<=,sentences=)[^,]*)?)*)"
     r"(?:,characters=(?P<characters>.*?))?(?:,pattern=(?P<pattern>.+))?",
@@ -39,15 +36,15 @@ _DETAILS = re.compile(
 _MLFLOW_SCHEME = "models:/"
 
 ACCEPTED = (
-    "accepted are name@alias (news@champion), name/number (news/3), "
-    f"a digest or its first {SHORTEST_DIGEST_PREFIX} or more digits, "
-    "or a path beginning with ./ or / (with what its files do not say: ./x.tiktoken,pattern=gpt2)"
+    "expected name@alias (news@champion), name/number (news/3), "
+    f"a digest or at least its first {SHORTEST_DIGEST_PREFIX} digits, "
+    "or a path that begins with ./ or / (load options follow it: ./x.tiktoken,pattern=gpt2)"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class ByAlias:
-    """``news@champion``: the version an alias points to now."""
+    """``news@champion``: the version that an alias points to."""
 
     name: str
     alias: str
@@ -58,7 +55,7 @@ class ByAlias:
 
 @dataclass(frozen=True, slots=True)
 class ByNumber:
-    """``news/3``: one version for ever."""
+    """``news/3``: a fixed version."""
 
     name: str
     number: int
@@ -69,7 +66,7 @@ class ByNumber:
 
 @dataclass(frozen=True, slots=True)
 class ByDigest:
-    """A digest, or enough of its beginning to be the only one."""
+    """A digest, or a unique prefix of it."""
 
     prefix: str
 
@@ -82,16 +79,15 @@ class ByPath:
     """A directory or file outside the registry.
 
     Attributes:
-        path: of it.
-        details: what `Tokenizer.load` is told besides: names, and values or True.
+        details: options of `Tokenizer.load` as (name, value); True for a flag.
     """
 
     path: Path
     details: tuple[tuple[str, str | bool], ...] = ()
 
     def __str__(self) -> str:
-        told = (name if value is True else f"{name}={value}" for name, value in self.details)
-        return ",".join((str(self.path), *told))
+        options = (name if value is True else f"{name}={value}" for name, value in self.details)
+        return ",".join((str(self.path), *options))
 
 
 Registered = ByAlias | ByNumber | ByDigest
@@ -99,33 +95,25 @@ Reference = Registered | ByPath
 
 
 def validate_name(name: str) -> str:
-    """Return ``name`` if it may name a tokenizer.
+    """Return ``name`` if it is a valid tokenizer name: ``[a-z0-9][a-z0-9._-]{0,63}``.
 
-    MLflow itself accepts NUL, 300 characters and ``%2f..%2f``; names become file names and parts
-    of URLs, so the rule is ours and narrow.
-
-    Raises:
-        InvalidOption: anything but ``[a-z0-9][a-z0-9._-]{0,63}``.
+    The rule is stricter than MLflow's because names become file names and parts of URLs.
     """
     if not _NAME.fullmatch(checks.text("name", name, "news")):
         raise InvalidOption(
             f"{name!r} cannot name a tokenizer",
-            "accepted are 1 to 64 of a-z, 0-9, '.', '_' and '-', beginning with a letter or digit",
+            "expected 1 to 64 of a-z, 0-9, '.', '_' and '-', beginning with a letter or digit",
             "choose a name such as news or news-32k",
         )
     return name
 
 
 def validate_alias(alias: str) -> str:
-    """Return ``alias`` if it may be an alias.
-
-    Raises:
-        InvalidOption: anything but ``[a-z0-9][a-z0-9_-]{0,63}``, ``latest``, or ``v`` with digits.
-    """
+    """Return ``alias`` if it is valid: ``[a-z0-9][a-z0-9_-]{0,63}``, not reserved."""
     if not _ALIAS.fullmatch(checks.text("alias", alias, "champion")):
         raise InvalidOption(
             f"{alias!r} cannot be an alias",
-            "accepted are 1 to 64 of a-z, 0-9, '_' and '-', beginning with a letter or digit; "
+            "expected 1 to 64 of a-z, 0-9, '_' and '-', beginning with a letter or digit; "
             "'latest' and 'v3' are reserved by MLflow",
             "choose an alias such as champion or candidate",
         )
@@ -133,37 +121,29 @@ def validate_alias(alias: str) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Whether a text names all versions of a name, and is no reference to one of them."""
+    """Whether a text is a tokenizer name, not a reference to one version."""
     return bool(_NAME.fullmatch(text)) and not _DIGEST.fullmatch(text)
 
 
 def parse_registered(text: str) -> Registered:
-    """Read what a person typed, where only a registered version will do.
-
-    Raises:
-        InvalidOption: a path, or none of the accepted forms.
-    """
+    """Parse a reference to a registered version."""
     parsed = parse_reference(text)
     if isinstance(parsed, ByPath):
         raise InvalidOption(
             f"{text} is a path, not a registered version",
-            "accepted are name@alias, name/number or a digest",
+            "expected name@alias, name/number or a digest",
             "type `bpeline versions` to see what is registered",
         )
     return parsed
 
 
 def parse_reference(text: str | Path) -> Reference:
-    """Read what a person typed.
+    """Parse a reference to a version or a path.
 
-    A name with an alias or number always means the registry: a directory of that spelling is
-    reached as ``./news/3``. MLflow's own spelling ``models:/news@champion`` is understood. A path
-    may be followed by what `Tokenizer.load` is told of it: ``ranks.tiktoken,pattern=cl100k``,
-    ``vocab.txt,without_normalizer``, ``x.codes,characters=qxz``; a file
-    whose own name ends like that is itself.
-
-    Raises:
-        InvalidOption: the text is none of the accepted forms.
+    A name with an alias or number always means a registered version: write ``./news/3`` for a
+    directory. MLflow's form ``models:/news@champion`` also works. Options of `Tokenizer.load`
+    may follow a path: ``ranks.tiktoken,pattern=cl100k``, ``vocab.txt,without_normalizer``,
+    ``x.codes,characters=qxz``. An existing file whose name looks like that is taken as it is.
     """
     if isinstance(text, Path):
         return ByPath(text)
@@ -181,7 +161,7 @@ def parse_reference(text: str | Path) -> Reference:
         return _by_path(text)
     if _FILE.fullmatch(plain):
         raise InvalidOption(
-            f"there is no file {text}, and it names no version",
+            f"there is no file {text}, and it is not a version",
             ACCEPTED,
             "check the spelling, or type `bpeline versions`",
         )
@@ -195,30 +175,28 @@ def parse_reference(text: str | Path) -> Reference:
 
 
 def _is_there(text: str) -> bool:
-    told = _DETAILS.fullmatch(text)
-    return Path(text).exists() or (told is not None and Path(told["path"]).exists())
+    match = _DETAILS.fullmatch(text)
+    return Path(text).exists() or (match is not None and Path(match["path"]).exists())
 
 
 def _by_path(text: str) -> ByPath:
-    told = _DETAILS.fullmatch(text)
-    if told is None or Path(text).expanduser().exists():
+    match = _DETAILS.fullmatch(text)
+    if match is None or Path(text).expanduser().exists():
         return ByPath(Path(text).expanduser())
     details: list[tuple[str, str | bool]] = []
-    for flag in filter(None, told["flags"].split(",")):
-        name, says, value = flag.partition("=")
-        details.append((name, value if says else True))
+    for flag in filter(None, match["flags"].split(",")):
+        name, equals, value = flag.partition("=")
+        details.append((name, value if equals else True))
     for name in ("characters", "pattern"):
-        if told[name] is not None:
-            details.append((name, told[name]))
-    return ByPath(Path(told["path"]).expanduser(), tuple(details))
+        if match[name] is not None:
+            details.append((name, match[name]))
+    return ByPath(Path(match["path"]).expanduser(), tuple(details))
 
 
 def split_size(text: str | Path) -> tuple[str | Path, int | None]:
-    """Part ``news@champion:8000`` into the reference and the vocab size to serve it in.
+    """Split ``news@champion:8000`` into the reference and the vocab size.
 
-    Returns:
-        The reference as it is, and None, where no size is named; a file whose own name ends like
-        that is itself.
+    The size is None if the text has none, or if a file of that whole name exists.
     """
     sized = _SIZED.fullmatch(text) if isinstance(text, str) else None
     if sized is None or Path(text).expanduser().exists():

@@ -1,4 +1,4 @@
-"""The values that MLflow's runs are written from: of what was done, and of drift that was seen."""
+"""The content of MLflow runs: trainings and drift observations."""
 
 from __future__ import annotations
 
@@ -14,22 +14,19 @@ Curve = tuple[tuple[int, float], ...]  # step and value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """What one MLflow run shows.
+    """The content of one MLflow run.
+
+    Only the decisive params, metrics and curves are logged, see `decisive_metrics`.
 
     Attributes:
-        name: of the tokenizer, and of the experiment.
-        title: of the run; empty for the name with ``run_id``.
-        run_id: our run; empty for runs of no training.
+        title: run name; empty for ``name-run_id``.
+        run_id: the bpeline run; empty for runs other than trainings.
         started_at, ended_at: UTC, ISO 8601; empty for now.
-        started_by: a user; empty for this one.
-        params: the decisive ones are logged.
-        metrics: likewise, at ``step``; names are grouped by ``/``.
-        curves: likewise; each has steps of its own.
-        step: the vocab size.
-        set_number: of the evaluation set among those of the name; 0 for texts of its own.
-        files: place among the artifacts → a file of that name, or a text.
-        note: Markdown for the run's page; ``note_file`` is the artifact that has all of it.
-        children: nested runs.
+        started_by: a user; empty for the current user.
+        metrics: logged at ``step``; names are grouped by ``/``.
+        set_number: number of the evaluation set among those of the name; 0 for own texts.
+        files: artifact path → a file or its text.
+        note: Markdown for the run's page; ``note_file`` is the artifact with the full text.
     """
 
     name: str
@@ -52,23 +49,20 @@ class RunRecord:
 
     @property
     def points(self) -> dict[tuple[str, int], float]:
-        """Value by name and step; what is measured at the full size replaces a curve's end."""
+        """Values by metric name and step; metrics at the full size replace a curve's end."""
         curves = {(key, step): value for key, curve in self.curves.items() for step, value in curve}
         return curves | {(key, self.step): value for key, value in self.metrics.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class DriftObservation:
-    """One look at new text.
+    """One drift check of new text.
 
     Attributes:
-        name: of the tokenizer, which is the experiment's too.
-        said: which version, and what the rules said, in a few words.
-        time_ms: when, in milliseconds since 1970.
-        metrics: ``drift/…`` → value: one point of each series; ``drift/drifted`` is 1, or 0, or −1
-            where it could not be judged.
-        record: everything, as JSON values.
-        page: Markdown.
+        said: the version and the verdict of the rules, in a few words.
+        time_ms: milliseconds since 1970.
+        metrics: ``drift/…`` → value, one point of each series; ``drift/drifted`` is 1, 0, or −1 if
+            it could not be judged.
     """
 
     name: str
@@ -81,12 +75,11 @@ class DriftObservation:
 
 @dataclass(frozen=True, slots=True)
 class PastObservation:
-    """An observation as MLflow remembers it.
+    """An observation as stored in MLflow.
 
     Attributes:
-        number: from 1.
-        time_ms: when, in milliseconds since 1970.
-        metrics: those that were asked for and that it has, see `DriftObservation`.
+        time_ms: milliseconds since 1970.
+        metrics: the requested metrics that it has, see `DriftObservation`.
     """
 
     number: int

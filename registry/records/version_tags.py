@@ -1,4 +1,4 @@
-"""What MLflow keeps in tags of a version that was deleted, and of one that rules refused."""
+"""MLflow tags of deleted versions and of versions that promotion rules rejected."""
 
 from __future__ import annotations
 
@@ -11,21 +11,16 @@ from bpeline.tokenizer_core.digests import canonical_json
 from bpeline.tokenizer_core.records import check_fields
 from bpeline.tokenizer_core.redaction import in_one_line
 
-_REFUSAL = "refusal."  # and the alias that did not move
-# A drift that no training ends, as long as set and rules stay.
-STUCK = "drifted, and the rules refuse what was learned from it: change the set, or the rules"
+_REFUSAL = "refusal."  # followed by the alias
+# A drift that retraining cannot end with this evaluation set and these rules.
+STUCK = "drifted, and the rules reject the retrained version: change the set, or the rules"
 
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """A version was deleted, or is to be; its number is never used again.
+    """A version that was deleted or is being deleted; its number is never reused.
 
-    MLflow keeps it in a tag of the registered model for each number.
-
-    Attributes:
-        name, number: which version it was.
-        digest: of the tokenizer.
-        by, reason, at: who deleted it, why, and when (UTC, ISO 8601).
+    Stored as a tag of the registered model; ``at`` is UTC, ISO 8601.
     """
 
     name: str
@@ -41,25 +36,20 @@ class Tombstone:
         return f"{self.name}/{self.number}"
 
     def __str__(self) -> str:
-        who = f" by {self.by}" if self.by else ""
-        why = f": {self.reason}" if self.reason else ""
-        return in_one_line(f"deleted on {self.at[:16].replace('T', ' ')} UTC{who}{why}")
+        user = f" by {self.by}" if self.by else ""
+        reason = f": {self.reason}" if self.reason else ""
+        return in_one_line(f"deleted on {self.at[:16].replace('T', ' ')} UTC{user}{reason}")
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Under which conditions rules refused a version, and how much new text it had learned from.
-
-    MLflow keeps it in a tag of the version for each alias.
+    """Why rules rejected a version for an alias; stored as a tag of the version.
 
     Attributes:
         present: digest of the version that the alias points to.
-        rules: digest of the rules.
-        evaluation_set: digest of the set that the name had; empty for none.
-        locked: whether the alias was locked.
-        new_bytes: text that the version learned from and the present one did not; 0 where the
-            word counts of either are gone.
-        drifted: whether new text has drifted from the present version since, and is not much more.
+        new_bytes: bytes of training text that the present version was not trained on; 0 if the
+            word counts of either version are gone.
+        drifted: whether new text has drifted from the present version and has not grown much since.
     """
 
     present: str
@@ -75,12 +65,12 @@ class Refusal:
 
 
 def refusals_in(tags: Mapping[str, str]) -> dict[str, Refusal]:
-    """alias → refusal, of the tags of a version; those that cannot be read are left out."""
-    found = {}
+    """Return alias → refusal from a version's tags; unreadable tags are skipped."""
+    refusals = {}
     for key, value in tags.items():
         if key.startswith(_REFUSAL):
             with suppress(TypeError, ValueError):
-                found[key.removeprefix(_REFUSAL)] = check_fields(
+                refusals[key.removeprefix(_REFUSAL)] = check_fields(
                     Refusal(**parse_json(value.encode()))
                 )
-    return found
+    return refusals

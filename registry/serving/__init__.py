@@ -1,4 +1,4 @@
-"""Programs that serve a workspace: which requests reach them, and when they end."""
+"""Servers of a workspace: request authentication and process lifetime."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""An ASGI middleware that asks for the workspace's password: it alone decides what passes.
+"""ASGI middleware that requires the workspace's password.
 
-In this order: Host, Origin, public health checks, the token of a printed address, Authorization,
-the cookie, the first message of a websocket.
+Checks, in this order: Host, Origin, public health checks, the token of a printed URL,
+Authorization, the cookie, the first websocket message.
 """
 
 from __future__ import annotations
@@ -22,18 +22,16 @@ _PUBLIC = {"/health", "/api/health"}
 _TOKEN = "token"
 _FIRST_MESSAGE_SECONDS = 5.0
 _POLICY_VIOLATION = 1008
-_NO_REFERRER = (b"referrer-policy", b"same-origin")  # links do not tell others the host's name
-_JUDGED = {b"origin", b"authorization"}  # headers that applications need not judge again
+_NO_REFERRER = (b"referrer-policy", b"same-origin")  # links do not reveal the host name
+_JUDGED = {b"origin", b"authorization"}  # already checked; hidden from the application
 
 
 class Gate:
-    """Lets requests with a workspace's password through to an application.
+    """Pass requests that have the workspace's password on to an ASGI application.
 
     Args:
-        application: an ASGI application.
         secret: the password.
-        port: where the server listens.
-        hosts: names of this server besides those of the loopback address.
+        hosts: host names of this server in addition to the loopback names.
     """
 
     def __init__(self, application: Any, secret: str, port: int, hosts: Collection[str] = ()):
@@ -42,10 +40,10 @@ class Gate:
         self._name = f"w-{secrets.token_hex(8)}.localhost"
         start = secrets.token_hex(16)
         self._cookie = f"bpeline-{port}", sign_in.sign(secret, "cookie", port, start)
-        self._used: dict[str, float] = {}  # tokens, and when they end
+        self._used: dict[str, float] = {}  # token → expiry
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer a request, or let the application do it."""
+        """Answer a request, or pass it on to the application."""
         if scope["type"] not in {"http", "websocket"}:
             await self._application(scope, receive, send)
             return None
@@ -55,7 +53,7 @@ class Gate:
         if name not in self._hosts | _LOOPBACK and not name.endswith(".localhost"):
             return await _refuse(scope, send, 403, "This server has another name.")
         if sign_in.is_foreign(scope, dict(fields), host):
-            return await _refuse(scope, send, 403, "Pages of other sites may not ask this server.")
+            return await _refuse(scope, send, 403, "Pages of other sites may not use this server.")
         method = scope.get("method")
         if not (method in {"GET", "HEAD"} and scope["path"] in _PUBLIC):
             query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
@@ -63,7 +61,7 @@ class Gate:
             expiry = sign_in.expiry_of(token, self._secret, self._port)
             is_fresh = expiry > time.time() and token not in self._used
             if method == "GET" and expiry and (is_fresh or self._is_allowed(fields)):
-                if name in _LOOPBACK - self._hosts:  # as the address is printed
+                if name in _LOOPBACK - self._hosts:  # the printed URL
                     return await _answer(send, 200, sign_in.page_for(self._name))
                 self._used = {t: end for t, end in self._used.items() if end > time.time()}
                 self._used[token] = expiry
@@ -87,13 +85,15 @@ class Gate:
             if name == b"authorization" and sign_in.holds(value, self._secret):
                 return True
             pairs = value.split(";") if name == b"cookie" else ()
-            cookies = {key.strip(): text for key, _, text in (one.partition("=") for one in pairs)}
+            cookies = {
+                key.strip(): text for key, _, text in (cookie.partition("=") for cookie in pairs)
+            }
             if sign_in.is_equal(cookies.get(self._cookie[0], ""), self._cookie[1]):
                 return True
         return False
 
     async def _hear(self, scope: Any, receive: Any, send: Any) -> None:
-        """Hear the first message of Prefect's clients, which says the password."""
+        """Check the password in the first websocket message of a Prefect client."""
         messages = [await receive()]
         await send({"type": "websocket.accept", "subprotocol": "prefect"})
         password = ""
@@ -117,7 +117,10 @@ class Gate:
 
 
 def _judged(scope: Any) -> Any:
-    return {**scope, "headers": [one for one in scope["headers"] if one[0].lower() not in _JUDGED]}
+    return {
+        **scope,
+        "headers": [header for header in scope["headers"] if header[0].lower() not in _JUDGED],
+    }
 
 
 def _private(send: Any) -> Any:
@@ -130,7 +133,7 @@ def _private(send: Any) -> Any:
 
 
 async def _refuse(scope: Any, send: Any, status: int, page: str) -> None:
-    if scope["type"] == "websocket":  # before it is accepted: its handshake is answered by 403
+    if scope["type"] == "websocket":  # closed before it is accepted: the handshake gets a 403
         await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
     else:
         await _answer(

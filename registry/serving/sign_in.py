@@ -1,4 +1,4 @@
-"""Passwords, signatures and origins of requests, and the pages for browsers without a password."""
+"""Passwords, signatures and origins of requests, and sign-in pages for browsers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from contextlib import suppress
 from typing import Any
 
 TOKEN_SECONDS = 600
-# Cookies know no ports: every server of this machine would receive one of 127.0.0.1. So browsers
-# are sent to a name that no other server knows. Storage knows ports: there they remember it.
+# Cookies ignore ports: every server on 127.0.0.1 would receive them. Browsers are therefore
+# redirected to a secret host name, stored in localStorage, which is separate for each port.
 _MOVE = (
     'location.replace(location.href.replace(location.hostname, localStorage.getItem("bpeline")))'
 )
@@ -24,18 +24,18 @@ REFUSED_PAGE = (
 
 
 def page_for(name: str) -> str:
-    """A page that moves a browser to the server's own name."""
+    """Return a page that redirects a browser to the server's own host name."""
     return f'<script>localStorage.setItem("bpeline", "{name}"); {_MOVE}</script>'
 
 
 def sign_in_token(secret: str, port: int) -> str:
-    """Make what lets a browser in once: part of an address, valid for ten minutes."""
+    """Return a one-time sign-in token for a URL, valid for ten minutes."""
     expires, nonce = str(int(time.time()) + TOKEN_SECONDS), secrets.token_hex(8)
     return f"{expires}-{nonce}-{sign(secret, 'token', port, expires, nonce)}"
 
 
 def expiry_of(token: str, secret: str, port: int) -> float:
-    """When a token of `sign_in_token` ends, as Unix time; 0 for any other text."""
+    """Return the expiry of a `sign_in_token` as Unix time; 0 for any other text."""
     expires, _, rest = token.partition("-")
     nonce, _, signature = rest.partition("-")
     is_ours = is_equal(signature, sign(secret, "token", port, expires, nonce))
@@ -43,7 +43,7 @@ def expiry_of(token: str, secret: str, port: int) -> float:
 
 
 def holds(authorization: str, secret: str) -> bool:
-    """Whether an Authorization header has the password: Bearer, or Basic with any user."""
+    """Whether a Bearer or Basic Authorization header has the password."""
     scheme, _, value = authorization.partition(" ")
     password = value.strip() if scheme.lower() == "bearer" else ""
     if scheme.lower() == "basic":
@@ -53,17 +53,17 @@ def holds(authorization: str, secret: str) -> bool:
 
 
 def sign(secret: str, *parts: object) -> str:
-    """A signature of some values, 128 bits."""
+    """Return a 128-bit signature of some values."""
     return hmac.new(secret.encode(), repr(parts).encode(), "sha256").hexdigest()[:32]
 
 
 def is_equal(given: str, expected: str) -> bool:
-    """Compare in a time that tells nothing."""
+    """Compare in constant time."""
     return hmac.compare_digest(given.encode(errors="replace"), expected.encode())
 
 
 def is_foreign(scope: Any, headers: dict[bytes, str], host: str) -> bool:
-    """Whether a page of another site asks; a link in one may be followed."""
+    """Whether a page of another site sent the request; following a link is allowed."""
     origin = headers.get(b"origin")
     if origin is not None and origin.lower().partition("://")[2] != host:
         return True

@@ -1,4 +1,4 @@
-"""Which documents tokens come from, and which tokens look like personal data."""
+"""The documents that tokens come from, and tokens that look like personal data."""
 
 from __future__ import annotations
 

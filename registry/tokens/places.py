@@ -1,12 +1,8 @@
-"""Which tokens come from one chunk of a corpus, and which of these from one document.
+"""Find the tokens that come from a single chunk or document of a corpus.
 
-Word counts are kept by chunk, words are in order of sight, and where a token came about is where
-the words are that make it (`MadeTokens`). So most tokens are decided by two positions: of the first
-and of the last of these words *to appear*. Where both are in one chunk, its counts tell whether
-the words occur anywhere else; they are found there by their positions. Where both are in one
-document of it, that document is read again: if it has all occurrences of the words, the token is
-of that document. Nothing else of the corpus is read, where its files are known to be unchanged;
-elsewhere the chunk is read whole and must have the digest it had.
+A token comes from the words that make it (`MadeTokens`). If the first positions of all these words
+lie in one chunk, that chunk's counts show whether the words occur elsewhere. If they also lie in
+one document, it is read again: the token is the document's if it has all their occurrences.
 """
 
 from __future__ import annotations
@@ -47,18 +43,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TrainedOn:
-    """The text a tokenizer learned from, as far as it is known.
+    """The training text of a tokenizer, as far as it is available.
 
     Attributes:
-        words: all of its words, each as often as it occurs, whatever the weight of its source;
-            first positions are bytes of the corpus, file after file.
-        use: of the tokenizer's tokens in them.
-        files: of the corpus, in order.
-        reading: how they were read.
-        unchanged: path → the file, of files that are known to be as they were when their counts
-            were made. Of others the digests of chunks must tell.
-        made: the tokens of ``words``, if they have been encoded before.
-        copies: the documents that were left out as copies, where it is known.
+        words: unweighted counts of all words; first positions are byte offsets in the corpus,
+            file after file.
+        unchanged: path → file, for files known to be unchanged since they were counted. Other
+            files are verified by the digests of their chunks.
+        made: the tokens of ``words``, if already encoded.
+        copies: the documents that were left out as duplicates, if known.
     """
 
     words: WordCounts
@@ -71,14 +64,14 @@ class TrainedOn:
 
     @property
     def tokens(self) -> MadeTokens:
-        """The tokens of the words, which must have been encoded."""
+        """The tokens of the words; `made` must be set."""
         assert self.made is not None
         return self.made
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a chunk stands: in which file, from which byte of the corpus on, and how it is read."""
+    """The file of a chunk, its first byte in the corpus, and how it is read."""
 
     path: str
     chunk: ChunkRecord
@@ -91,9 +84,9 @@ class Places:
     """The chunks of a corpus.
 
     Attributes:
-        begins: int64, ascending: the position of each chunk's first byte in the corpus.
-        keys: of each chunk's counts.
-        found: key → every place with this chunk.
+        begins: int64, ascending: position of each chunk's first byte in the corpus.
+        keys: key of each chunk's counts.
+        found: key → all places of this chunk.
     """
 
     begins: NDArray[np.int64]
@@ -117,7 +110,7 @@ class Places:
         return cls(np.array(begins, np.int64), keys, found)
 
     def of_positions(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The number of the chunk in which each position of the corpus lies."""
+        """Return the index of the chunk that contains each corpus position."""
         return (np.searchsorted(self.begins, positions, "right") - 1).astype(np.int64)
 
 
@@ -128,16 +121,10 @@ def of_one_chunk(
     places: Places,
     files: ShardFiles,
 ) -> dict[str, NDArray[np.int64]]:
-    """Key of a chunk's counts → those of some tokens all of whose occurrences it has.
-
-    Reads the counts of the chunks in which all words that make some token appear first.
+    """Find the tokens that only occur in one chunk: key of its counts → token ids.
 
     Args:
-        ids: of the tokens, int64, ascending.
-        trained: with the tokens made; its words are in order of sight.
-
-    Raises:
-        CorruptFile: a chunk's counts are missing or damaged.
+        ids: token ids to check, int64, ascending.
     """
     if len(places.keys) == 1:
         met = ids[trained.use.made[ids] > 0]
@@ -149,24 +136,26 @@ def of_one_chunk(
     rows = made.rows_making(ids)
     positions, expected, chunks = words.first_positions[rows], words.counts[rows], chunks[rows]
     elsewhere = np.ones(len(rows), np.int64)
-    found: dict[str, NDArray[np.int64]] = {}
+    ids_by_key: dict[str, NDArray[np.int64]] = {}
     for number in np.unique(chunk_of).tolist():
         key = places.keys[number]
         shard = files.read(key)
         counts = files.counts(shard, tokenizer.pattern)
         if _tells_words_by_position(shard) and made.tree.is_exact:
-            here = slice(*np.searchsorted(chunks, [number, number + 1]).tolist())
-            held = _counts_at(counts, positions[here] - places.begins[number])
-            elsewhere[here] = held != expected[here]
+            span = slice(*np.searchsorted(chunks, [number, number + 1]).tolist())
+            chunk_counts = _counts_at(counts, positions[span] - places.begins[number])
+            elsewhere[span] = chunk_counts != expected[span]
             continue
-        some = ids[chunk_of == number]
-        alone = some[token_use(tokenizer, counts).made[some] == trained.use.made[some]]
+        chunk_ids = ids[chunk_of == number]
+        alone = chunk_ids[
+            token_use(tokenizer, counts).made[chunk_ids] == trained.use.made[chunk_ids]
+        ]
         if len(alone):
-            found[key] = alone
+            ids_by_key[key] = alone
     is_alone = made.take(rows).largest(elsewhere)[ids] == 0
     for number in np.unique(chunk_of[is_alone]).tolist():
-        found[places.keys[number]] = ids[is_alone & (chunk_of == number)]
-    return found
+        ids_by_key[places.keys[number]] = ids[is_alone & (chunk_of == number)]
+    return ids_by_key
 
 
 def of_one_document(
@@ -176,20 +165,23 @@ def of_one_document(
     places: Places,
     files: ShardFiles,
 ) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
-    """Of the tokens of one chunk those of one document, and those of chunks that are not there.
+    """Find the single-chunk tokens that come from one document.
 
     Args:
-        alone: as `of_one_chunk` gives them; other arguments and errors are the same.
+        alone: the result of `of_one_chunk`; other arguments are the same.
+
+    Returns:
+        Ids of the tokens of one document, and ids of the tokens whose chunks are not available.
     """
-    found: list[NDArray[np.int64]] = []
+    id_arrays: list[NDArray[np.int64]] = []
     candidates: dict[str, NDArray[np.int64]] = {}
     for key, ids in alone.items():
         if files.read(key).documents == 1:
-            found.append(ids)
+            id_arrays.append(ids)
         else:
             candidates[key] = ids
     if not candidates:
-        return found, []
+        return id_arrays, []
     made = trained.tokens
     search = _Search.of(made, np.concatenate(list(candidates.values())), trained.words)
     unread = dict(candidates)
@@ -200,27 +192,29 @@ def of_one_document(
     for key, text, copies in _texts(list(unread), places, trained):
         ids, place = unread.pop(key), places.found[key][0]
         if files.read(key).replaced_utf8:
-            some = made_in_one_document(tokenizer, made.tree, ids, text, place.reading, copies)
-            found.append(some)
+            document_ids = made_in_one_document(
+                tokenizer, made.tree, ids, text, place.reading, copies
+            )
+            id_arrays.append(document_ids)
             del candidates[key]
             continue
         documents = TrainingDocuments.of(text, place.reading)
         search.look_at(documents, ids, place.begin)
-    known = [ids for key, ids in candidates.items() if key not in unread]
-    found += [ids[search.is_of_one_document(ids)] for ids in known]
-    return found, list(unread.values())
+    checked = [ids for key, ids in candidates.items() if key not in unread]
+    id_arrays += [ids[search.is_of_one_document(ids)] for ids in checked]
+    return id_arrays, list(unread.values())
 
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """What is known of some tokens while documents are looked at.
+    """The state of some tokens while documents are checked.
 
     Attributes:
-        made: by the words that make any of these tokens, and no others.
-        positions, counts: of these words, in order of sight.
-        first, last: by id, the positions of the first and the last of a token's words.
-        elsewhere: 0 for words that one document was seen to have all occurrences of, else 1.
-        within: by id, whether all of a token's words appear first in the same document.
+        made: restricted to the words that make these tokens.
+        positions, counts: of these words, in order of first occurrence.
+        first, last: by id, the positions of a token's first and last word.
+        elsewhere: 0 for words whose occurrences all lie in one checked document, else 1.
+        within: by id, whether all words of a token first occur in the same document.
     """
 
     made: MadeTokens
@@ -240,21 +234,16 @@ class _Search:
         return cls(made, positions, words.counts[rows], first, last, elsewhere, within)
 
     def look_at(self, documents: TrainingDocuments, ids: NDArray[np.int64], begin: int) -> None:
-        """Count the documents in which all words of some token appear first.
-
-        Args:
-            ids: tokens all of whose words begin in this text.
-            begin: where the text stands in the corpus.
-        """
+        """Count the words of the documents in which all words of some token first occur."""
         first = documents.numbers(self.first[ids] - begin)
         last = documents.numbers(self.last[ids] - begin)
         self.within[ids[first == last]] = True
         for number in np.unique(first[first == last]).tolist():
             words = documents.words(number)
             beginning, end = words.first_positions[[0, -1]] + begin
-            here = slice(*np.searchsorted(self.positions, [beginning, end + 1]).tolist())
-            held = _counts_at(words, self.positions[here] - begin)
-            self.elsewhere[here] &= held != self.counts[here]
+            span = slice(*np.searchsorted(self.positions, [beginning, end + 1]).tolist())
+            document_counts = _counts_at(words, self.positions[span] - begin)
+            self.elsewhere[span] &= document_counts != self.counts[span]
 
     def is_of_one_document(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         whole: NDArray[np.bool_] = self.made.largest(self.elsewhere)[ids] == 0
@@ -264,10 +253,7 @@ class _Search:
 def _read_singly(
     search: _Search, ids: NDArray[np.int64], place: _Place, trained: TrainedOn
 ) -> bool:
-    """Look at the documents of a chunk that matter, and at nothing else; False where it cannot be.
-
-    Its file must be known to be unchanged: what is not read is not verified.
-    """
+    """Check only relevant documents of a chunk; False if its file may have changed."""
     file = trained.unchanged.get(place.path)
     if file is None:
         return False
@@ -288,18 +274,18 @@ def _read_singly(
                     documents = TrainingDocuments.of(chunk.read(begin, end), reading)
                     search.look_at(documents, inside, base + begin)
                 done = next_
-    except CorpusError:  # it changed just now: then its digest tells
+    except CorpusError:  # it changed just now; the caller verifies the chunk's digest
         return False
     return True
 
 
 def _tells_words_by_position(shard: Shard) -> bool:
-    """Whether each word has one row, and no two begin at one place."""
+    """Whether each word has one row and a distinct first position."""
     return shard.parts == 1 and not shard.replaced_utf8
 
 
 def _counts_at(words: WordCounts, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The counts of the words that appear first at some positions; 0 where none does."""
+    """Return the counts of the words that first occur at these positions; 0 for none."""
     if not len(words):
         return np.zeros(len(positions), np.int64)
     at = np.minimum(np.searchsorted(words.first_positions, positions), len(words) - 1)
@@ -309,11 +295,7 @@ def _counts_at(words: WordCounts, positions: NDArray[np.int64]) -> NDArray[np.in
 def _texts(
     keys: Sequence[str], places: Places, trained: TrainedOn
 ) -> Iterator[tuple[str, ChunkText, bytes]]:
-    """The chunks whose text still lies somewhere unchanged, each once; no file is read twice.
-
-    With each, which of its documents were left out as copies. Where that is not known any more, a
-    chunk with copies is not found again: its digest tells of them, too.
-    """
+    """Yield key, text and left-out duplicates of each chunk that is still available."""
     wanted = set(keys)
     by_path: dict[str, dict[int, tuple[str, str]]] = {}
     for key in keys:

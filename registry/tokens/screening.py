@@ -1,11 +1,7 @@
-"""The personal-data screen of a version: tokens like somebody's data, tokens of one document alone.
+"""Privacy screening of a version: personal data, and tokens of a single document.
 
-A token is *of one document* when the training text of that document alone made it: the merges that
-lead to it fired in its words and nowhere else. Documents are what training read as such: text
-between special tokens, or the record of a JSON line; what was held out made nothing.
-
-How that is found out is told in `registry.token_places`. A chunk whose text has gone or changed
-leaves "in one chunk only".
+A token is *of one document* if its merges occurred only in that document's training words. A
+document is text between special tokens or one JSON line; see `registry.tokens.places`.
 """
 
 from __future__ import annotations
@@ -33,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Screening", "TrainedOn", "kept_screening", "screen"]
 
-# What MLflow shows and rules of promotion name.
 METRIC_OF_KIND = {
     "email": "privacy/email_tokens",
     "key": "privacy/key_tokens",
@@ -42,22 +37,22 @@ METRIC_OF_KIND = {
 }
 ONE_CHUNK = "privacy/one_chunk_tokens"
 ONE_DOCUMENT = "privacy/one_document_tokens"
-# Of so few documents most tokens come from one alone, which is no news.
+# In smaller corpora most tokens come from a single document anyway.
 FEWEST_DOCUMENTS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Screening:
-    """What the screen found.
+    """The result of a privacy screening; all ids are ascending.
 
     Attributes:
         suspicions: tokens that look like personal data, by id.
-        chunks: different chunks that the corpus was counted in; 0 where they were not looked at,
-            and where the corpus has fewer than `FEWEST_DOCUMENTS`, which say nothing.
-        one_chunk: ids of tokens of two bytes or more all of whose occurrences lie in one chunk,
-            ascending. Empty when the corpus is a single chunk: then it says nothing.
-        one_document: those of one document, ascending.
-        unread: those in one chunk whose text was not there to look closer.
+        chunks: number of distinct chunks of the corpus; 0 if they were not checked or if the
+            corpus has fewer than `FEWEST_DOCUMENTS` documents.
+        one_chunk: tokens of two bytes or more whose occurrences all lie in one chunk; empty if
+            the corpus is a single chunk.
+        one_document: tokens whose occurrences all lie in one document.
+        unread: tokens of one chunk whose text is no longer available for a closer check.
     """
 
     suspicions: tuple[Suspicion, ...]
@@ -68,12 +63,12 @@ class Screening:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Numbers for MLflow and for rules.
+        """Counts for MLflow and promotion rules.
 
-        What is not known is not among them, so a rule on it does not hold: the number for
-        documents where text was not there to be read, the one for chunks where there is but one.
+        Unknown counts are missing, so that rules on them fail: `ONE_DOCUMENT` if some text was
+        not available, `ONE_CHUNK` for a corpus of one chunk.
         """
-        kinds = Counter(one.kind for one in self.suspicions)
+        kinds = Counter(suspicion.kind for suspicion in self.suspicions)
         figures = {METRIC_OF_KIND[kind]: float(kinds[kind]) for kind in KINDS}
         figures[SUSPICIOUS_METRIC] = float(len(self.suspicions))
         if self.chunks > 1:
@@ -83,9 +78,9 @@ class Screening:
         return figures
 
     def as_record(self) -> dict[str, Any]:
-        """JSON values, for ``evaluation.json``."""
+        """Return JSON values for ``evaluation.json``."""
         return {
-            "suspicious": [[one.id, one.kind] for one in self.suspicions],
+            "suspicious": [[suspicion.id, suspicion.kind] for suspicion in self.suspicions],
             "chunks": self.chunks,
             "one_chunk": list(self.one_chunk),
             "one_document": list(self.one_document),
@@ -94,11 +89,7 @@ class Screening:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any], tokenizer: Tokenizer) -> Screening:
-        """What `as_record` gave.
-
-        Raises:
-            KeyError, TypeError, ValueError: not such a record.
-        """
+        """Read the output of `as_record`."""
         suspicions = tuple(
             Suspicion(int(id_), tokenizer.vocab[id_], cast(Kind, str(kind)))
             for id_, kind in record["suspicious"]
@@ -110,23 +101,20 @@ class Screening:
 def screen(
     tokenizer: Tokenizer, workspace: Workspace, trained: TrainedOn | None = None
 ) -> Screening:
-    """Screen the tokens of a version.
+    """Screen all tokens of a version except its special tokens.
 
     Args:
-        tokenizer: special tokens, which somebody chose, are left out.
-        workspace: where the counts of chunks lie.
-        trained: what it learned from; None looks at the tokens alone.
-
-    Raises:
-        CorruptFile: a chunk's counts are missing or damaged.
+        trained: the training text; None checks only the tokens themselves.
     """
     ordinary = {i: token for i, token in tokenizer.vocab.items() if not tokenizer.is_special(i)}
-    suspicions = tuple(sorted(suspicious_tokens(ordinary.items()), key=lambda one: one.id))
+    suspicions = tuple(
+        sorted(suspicious_tokens(ordinary.items()), key=lambda suspicion: suspicion.id)
+    )
     if trained is None or not trained.files:
         return Screening(suspicions)
     places, files = Places.of(trained), ShardFiles(workspace)
     documents = accumulate(files.read(key).documents for key in places.keys)
-    if all(number < FEWEST_DOCUMENTS for number in documents):  # reads no further than that
+    if all(number < FEWEST_DOCUMENTS for number in documents):  # stops at the first that is not
         return Screening(suspicions)
     words = trained.words.in_order_of_sight()
     if trained.made is None or words is not trained.words:
@@ -145,7 +133,7 @@ def screen(
 
 
 def kept_screening(evaluation: Mapping[str, Any] | None, tokenizer: Tokenizer) -> Screening | None:
-    """What training found, of a version's ``evaluation.json``; None where it does not say."""
+    """Return the screening stored in a version's ``evaluation.json``, or None."""
     with suppress(KeyError, TypeError, ValueError):
         return Screening.from_record((evaluation or {})["screening"], tokenizer)
     return None

@@ -1,4 +1,4 @@
-"""Everything said to MLflow."""
+"""Client for MLflow: runs, stored models, registered versions and aliases."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Which figures and settings MLflow shows: those by which a person chooses between versions.
+"""The metrics and params logged to MLflow: those that help to choose a version.
 
-A table with a hundred columns hides them. All others are in the artifacts ``metrics.json`` and
-``params.json`` of a run, in ``evaluation.json``, and on the pages.
+All others are in the run's artifacts ``metrics.json`` and ``params.json`` and in
+``evaluation.json``; a table of a hundred columns would hide the important ones.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 MOST_METRICS = 40
 MOST_PARAMS = 15
 
-# By importance; of a pattern, the names in their order.
+# Most important first; names that match one pattern are sorted.
 _METRICS = (
     "compression/bytes_per_token",
     "vs_champion_percent/all*",
@@ -59,7 +59,7 @@ _PARAMS = (
     "vocab_size", "pattern", "special_tokens", "weights", "temperature", "required_tokens",
     "min_count", "held_out", "tie_break", "evaluation", "baselines", "invalid_utf8",
 )  # fmt: skip
-# How it was done, or said elsewhere.
+# Technical settings, and values shown elsewhere.
 _NOT_SHOWN = {
     "compared_with.champion", "measured_on", "min_word_count", "table_memory", "text_field",
     "workers",
@@ -67,19 +67,19 @@ _NOT_SHOWN = {
 
 
 def decisive_metrics(names: Iterable[str]) -> list[str]:
-    """Of the names of metrics, those that are shown, by importance."""
-    left, chosen = sorted(names), list[str]()
+    """Return the metric names to log, most important first."""
+    remaining, chosen = sorted(names), list[str]()
     for pattern in _METRICS:
-        fitting = [one for one in left if fnmatchcase(one, pattern) and one not in chosen]
-        if pattern.endswith("/*"):  # of a slice, the figure; its interval is on the pages
-            fitting = [one for one in fitting if not one.endswith(_INTERVAL)]
+        fitting = [name for name in remaining if fnmatchcase(name, pattern) and name not in chosen]
+        if pattern.endswith("/*"):  # slices without their intervals, which the pages show
+            fitting = [name for name in fitting if not name.endswith(_INTERVAL)]
         chosen += fitting
     return chosen[:MOST_METRICS]
 
 
 def decisive_params(params: Mapping[str, Any], most: int) -> dict[str, Any]:
-    """Of parameters, so many that are shown: the decisive ones, then others that were given."""
-    given = {key: value for key, value in params.items() if value not in (None, "", [], {}, ())}
-    first = [key for key in _PARAMS if key in given]
-    others = sorted(given.keys() - set(first) - _NOT_SHOWN)
-    return {key: given[key] for key in [*first, *others][:most]}
+    """Return up to ``most`` params to log: the decisive ones, then others."""
+    present = {key: value for key, value in params.items() if value not in (None, "", [], {}, ())}
+    first = [key for key in _PARAMS if key in present]
+    others = sorted(present.keys() - set(first) - _NOT_SHOWN)
+    return {key: present[key] for key in [*first, *others][:most]}

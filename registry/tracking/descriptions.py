@@ -1,4 +1,4 @@
-"""What MLflow's pages say in sentences: of a version, of a registered model, of an experiment."""
+"""Descriptions on MLflow's pages of versions, registered models and experiments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bpeline.registry.records import CURVE_METRIC, SUSPICIOUS_METRIC, Publicatio
 from bpeline.registry.tracking.tracked import in_utf8
 from bpeline.tokenizer_core.evaluation import ALL
 
-LONGEST_DESCRIPTION = 5000  # characters, as MLflow allows
+LONGEST_DESCRIPTION = 5000  # characters; MLflow's limit
 STEP_IS_IDS = "In charts of metrics, *Step* is a number of ids: the size of the vocabulary."
 _FIRST_SENTENCE = "Tokenizers that bpeline trained and registered."
 _LINKED_PAGE = "[All versions: cost over time, figures, who was champion when, drift]"
@@ -17,23 +17,19 @@ _SLICES_SAID = 4  # in the first line of a version's description
 
 
 def description_of(publication: Publication, report: str = "") -> str:
-    """What the pages of a run and of a version say, in Markdown; lists show its first line.
-
-    Args:
-        report: a link to the version's page of figures.
-    """
+    """Return the Markdown description of a version; lists show the first line."""
     metrics = publication.metrics
     ratio, suspicious = metrics.get(CURVE_METRIC), metrics.get(SUSPICIOUS_METRIC)
-    sources = [one.name for one in publication.inputs if one.context == "training"]
-    said = [
-        _against_champion(publication),  # first: MLflow's lists show some thirty characters
+    sources = [source.name for source in publication.inputs if source.context == "training"]
+    parts = [
+        _against_champion(publication),  # first: MLflow's lists show about 30 characters
         f"{ratio:.3f} bytes per token{_measured_on(publication)}" if ratio is not None else "",
         f"{publication.vocab_size:,} ids",
         "" if suspicious is None else f"{suspicious:,.0f} tokens look like personal data",
         f"pattern {publication.pattern}" if len(publication.pattern) < 40 else "",
         f"trained on {', '.join(sources[:3])}{' …' if sources[3:] else ''}" if sources else "",
     ]
-    line = ", ".join(filter(None, said))
+    line = ", ".join(filter(None, parts))
     linked = f"\n\n[Report: figures, vocabulary, playground]({report})" if report else ""
     return shortened_page(f"{line}{linked}\n\n{STEP_IS_IDS}\n\n{publication.report}", "report.md")
 
@@ -45,83 +41,80 @@ def _measured_on(publication: Publication) -> str:
 
 
 def _against_champion(publication: Publication) -> str:
-    """``-1.2 % tokens against news/3 (-1.5 … -0.9)``, and slices; empty without a champion."""
+    """Return ``-1.2 % tokens against news/3 (-1.5 … -0.9)``, or an empty text."""
     name = "vs_champion_percent/all"
     change = publication.metrics.get(name)
     if change is None:
         return ""
     champion = publication.tags.get("compared_with.champion", "the champion")
-    said = f"{change:+.2f} % tokens against {champion}"
+    text = f"{change:+.2f} % tokens against {champion}"
     low, high = (publication.metrics.get(f"{name}_{end}") for end in ("low", "high"))
     if low is not None and high is not None:
         chance = ", may be chance" if low <= 0 <= high else ""
-        said = f"{said} ({low:+.2f} … {high:+.2f}{chance})"
+        text = f"{text} ({low:+.2f} … {high:+.2f}{chance})"
     slices = _beyond_chance(publication.metrics)
     more = f" and {len(slices) - _SLICES_SAID} more" if len(slices) > _SLICES_SAID else ""
-    return ", ".join([said, *slices[:_SLICES_SAID]]) + more
+    return ", ".join([text, *slices[:_SLICES_SAID]]) + more
 
 
 def _beyond_chance(metrics: Mapping[str, float]) -> list[str]:
-    """``german +8.5 %``: slices whose tokens differ from the champion's by more than chance."""
+    """Return slices with significant changes against the champion: ``german +8.5 %``."""
     judged = "vs_champion_beyond_chance/"
-    names = [one.removeprefix(judged) for one in metrics if one.startswith(judged) and metrics[one]]
-    changes = {one: metrics[f"vs_champion_percent/{one}"] for one in names if one != ALL}
-    ordered = sorted(changes.items(), key=lambda one: -abs(one[1]))
+    names = [
+        entry.removeprefix(judged)
+        for entry in metrics
+        if entry.startswith(judged) and metrics[entry]
+    ]
+    changes = {entry: metrics[f"vs_champion_percent/{entry}"] for entry in names if entry != ALL}
+    ordered = sorted(changes.items(), key=lambda entry: -abs(entry[1]))
     return [f"{name} {change:+.2f} %" for name, change in ordered]
 
 
 def description_of_name(name: str, measured_on: str, page: str = "") -> str:
-    """What the page of a registered model says, in Markdown: its versions, how to load one.
-
-    Args:
-        page: a link to the page with all versions.
-    """
+    """Return the Markdown description of a registered model."""
     linked = f"{_LINKED_PAGE}({page})\n\n" if page else ""
     return (
-        f"{_FIRST_SENTENCE}\n\n{linked}All versions of {name} are measured on {measured_on}: their "
-        "figures compare; texts and when they changed: `bpeline evaluate --sets`.\n\n"
-        f'Load one with `bpeline.load_tokenizer("{name}@champion")`, or without bpeline with '
-        f'`mlflow.pyfunc.load_model("models:/{name}@champion")`; the same by `@candidate`, or by '
-        "number. Both read a special token in text as ordinary text unless `allowed_special` "
+        f"{_FIRST_SENTENCE}\n\n{linked}All versions of {name} are measured on {measured_on}, so "
+        "their figures are comparable; `bpeline evaluate --sets` lists the texts and their "
+        "changes.\n\n"
+        f'Load a version with `bpeline.load_tokenizer("{name}@champion")`, or without bpeline '
+        f'with `mlflow.pyfunc.load_model("models:/{name}@champion")`; `@candidate` and numbers '
+        "work too. Both treat a special token in text as ordinary text unless `allowed_special` "
         "allows it (`params` of `predict`); `tokenizers` and `transformers` read it as one id. "
-        f"The first line of a version says how it compares to the champion it met; "
-        f"its page, to the earlier ones; `bpeline compare {name}@champion {name}@candidate` "
-        "compares any two.\n\n"
-        "Better is more of `bytes_per_token`, and less of tokens, `vs_champion_percent` (against "
-        "the version that the parameter `champion` of the run names), `words/fertility`, "
-        "`robustness/…_inflation`, `training/rare_tokens` (met fewer than 100 times) and "
-        "`privacy/`; `vs_champion_beyond_chance` is -1 where fewer tokens are no chance, 1 where "
-        "more are none, 0 where it may be. Speeds compare on one machine (`speed_of`). "
-        f"{STEP_IS_IDS}\n\n"
-        "`champion` is what is in use, `candidate` what was published last."
+        f"The first line of a version compares it with the champion of its time; its page, with "
+        f"earlier champions; `bpeline compare {name}@champion {name}@candidate` compares any "
+        "two.\n\n"
+        "Higher is better for `bytes_per_token`. Lower is better for tokens, "
+        "`vs_champion_percent` (against the version in the run's parameter `champion`), "
+        "`words/fertility`, `robustness/…_inflation`, `training/rare_tokens` (seen fewer than 100 "
+        "times) and `privacy/`. `vs_champion_beyond_chance` is -1 for significantly fewer tokens, "
+        "1 for significantly more, 0 if it may be chance. Speeds are only comparable on one "
+        f"machine (`speed_of`). {STEP_IS_IDS}\n\n"
+        "`champion` is the version in use, `candidate` the latest published one."
     )
 
 
 def linked_page(description: str) -> str:
-    """The link to the page with all versions that such a description has; empty without one."""
-    found = re.search(rf"{re.escape(_LINKED_PAGE)}\((\S+)\)", description)
-    return found[1] if found else ""
+    """Return the URL of the page with all versions in a description, if any."""
+    match = re.search(rf"{re.escape(_LINKED_PAGE)}\((\S+)\)", description)
+    return match[1] if match else ""
 
 
 def is_ours(description: str) -> bool:
-    """Whether nobody else described a registered model."""
+    """Whether a registered model's description is empty or was written by bpeline."""
     return not description or description.startswith(_FIRST_SENTENCE)
 
 
 def description_of_experiment(name: str) -> str:
-    """What the list of experiments says of that of a name: one line."""
+    """Return the one-line description of an experiment."""
     return (
-        f"Trainings of {name}: a run for each, one for its drift, and its sweeps and datasets. "
-        f"{STEP_IS_IDS} Of drift, it is the number of the observation."
+        f"Trainings of {name}: one run each, one run for drift, and its sweeps and datasets. "
+        f"{STEP_IS_IDS} For drift, it is the number of the observation."
     )
 
 
 def shortened_page(text: str, rest: str) -> str:
-    """Markdown as long as MLflow allows, cut between sections or, in a long one, between lines.
-
-    Args:
-        rest: the artifact of the run that has all of it.
-    """
+    """Cut Markdown to MLflow's limit, between sections or else between lines."""
     text = in_utf8(text).rstrip()
     if len(text) <= LONGEST_DESCRIPTION:
         return text

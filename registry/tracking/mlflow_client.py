@@ -1,7 +1,7 @@
-"""The client of one MLflow, imported and connected when it is first needed.
+"""The MLflow client, imported and connected on first use.
 
-It names its tracking URI itself, so a process that also uses MLflow for other things keeps its
-settings. ``mlflow_model.py`` imports MLflow too, but is run by MLflow, never by us.
+It passes its tracking URI explicitly, so that a process that uses MLflow for other things keeps
+its own settings.
 """
 
 from __future__ import annotations
@@ -27,18 +27,15 @@ if TYPE_CHECKING:
 
 
 class Connection:
-    """A client of one MLflow.
-
-    Attributes:
-        settings: where it is.
-        database: its file, where it is a SQLite file.
-    """
+    """A lazy connection to one MLflow."""
 
     def __init__(self, settings: TrackingSettings) -> None:
         self.settings = settings
-        named = mlflow_database.database_of(settings.uri)
-        # Not a link to it: SQLite keeps the journal beside the file itself.
-        self.database: Path | None = None if named is None else Path(os.path.realpath(named))
+        database_path = mlflow_database.database_of(settings.uri)
+        # Resolve links: SQLite keeps the journal next to the real file.
+        self.database: Path | None = (
+            None if database_path is None else Path(os.path.realpath(database_path))
+        )
 
     @property
     def is_open(self) -> bool:
@@ -47,13 +44,13 @@ class Connection:
 
     @cached_property
     def client(self) -> MlflowClient:
-        """MLflow's client. A database that is a SQLite file is made or upgraded if need be."""
+        """MLflow's client; creates or upgrades a SQLite database first if needed."""
         uri, path = self.settings.uri, self.database
         if path is not None and not DURABLE.is_changeable(path):
             uri = sqlite_url(path, "ro")
         elif path is not None:
             mlflow_database.prepare(path, self.open, ui_is_served=self.settings.ui_is_served)
-        elif not is_server(uri):  # MLflow tries for minutes, even where a password is wrong
+        elif not is_server(uri):  # fail fast: MLflow retries for minutes, even on a wrong password
             import sqlalchemy
 
             with sqlalchemy.create_engine(uri).connect():
@@ -61,9 +58,9 @@ class Connection:
         return self.open(uri)
 
     def open(self, uri: str) -> MlflowClient:
-        """A client that has asked its store something: a database has its tables then."""
+        """Open a client and send it a first request, which creates missing tables."""
         prepare_mlflow(self.settings.timeout_seconds, self.settings.retries)
-        # They tell of every migration, and of errors that are raised, too.
+        # These log every migration, and errors that are raised anyway.
         for name, level in (
             ("mlflow.store.db.utils", logging.CRITICAL),
             ("alembic", logging.ERROR),
@@ -71,9 +68,8 @@ class Connection:
             logger = logging.getLogger(name)
             if logger.level == logging.NOTSET:
                 logger.setLevel(level)
-        # In a notebook, the bars of a library of MLflow's miss widgets; it has none to show there.
+        # Warnings of MLflow's dependencies that the user cannot act on.
         warnings.filterwarnings("ignore", message="IProgress not found")
-        # Importing MLflow's models warns about a type hint of its own.
         warnings.filterwarnings(
             "ignore", message=".*Any type hint is inferred as AnyType", category=UserWarning
         )
@@ -86,11 +82,8 @@ class Connection:
         return client
 
     def artifacts_at(self, location: str) -> Any:
-        """MLflow's store of the artifacts that lie at an address.
-
-        Not the client's: after an answer without an address it would write to the current
-        directory, and it has no means to delete artifacts.
-        """
+        """Return MLflow's artifact store at a location."""
+        # MLflow's client cannot delete artifacts.
         from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
         if not location:
@@ -99,7 +92,7 @@ class Connection:
 
 
 def all_pages(ask: Callable[[str | None], Any]) -> Iterator[Any]:
-    """All of a listing: ``ask`` gets the token of a page, and gives that page."""
+    """Yield all items of a paged listing; ``ask`` maps a page token to a page."""
     token = None
     while True:
         page = ask(token)

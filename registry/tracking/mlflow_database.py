@@ -1,11 +1,8 @@
-"""MLflow's database where that is a SQLite file: made whole, and brought up to date whole.
+"""Create and upgrade MLflow's SQLite database atomically.
 
-MLflow makes and migrates its tables in many transactions, and never opens a file again in which
-that was cut short. So a new one is made beside its place and renamed into it; an old one is
-upgraded as a copy, and written back by SQLite in one transaction. A kill at any moment leaves
-nothing or a whole one, and perhaps a temporary file that the next call removes.
-
-Where functions take ``open_client``, it opens MLflow's client at a URI, which makes missing tables.
+MLflow creates and migrates its tables in many transactions and cannot recover if they are
+interrupted. A new database is therefore built aside and renamed; an old one is upgraded as a copy
+and written back in one transaction. ``open_client`` opens MLflow's client, which creates tables.
 """
 
 from __future__ import annotations
@@ -30,26 +27,26 @@ from bpeline.tokenizer_core.errors import CorruptFile, DiskFull, StorageError
 from bpeline.tokenizer_core.urls import sqlite_url
 
 OUT_OF_DATE = "another MLflow made it"
-# What MLflow says of a database that has other tables, opened to be read alone.
+# MLflow's messages for a database with another schema that is opened read-only.
 _OUTDATED = ("out-of-date database schema", "readonly database")
-_ADDS_DEFAULT = "INSERT INTO experiments"  # a row that MLflow adds when it is missing
-_BUSY_SECONDS = 20.0  # for somebody's transaction, as long as MLflow itself waits
+_ADDS_DEFAULT = "INSERT INTO experiments"  # MLflow adds its default experiment
+_BUSY_SECONDS = 20.0  # wait for another transaction, as long as MLflow itself does
 _FULL = ("disk is full", "No space left", "quota exceeded")
 
 OpenClient = Callable[[str], object]
 
 
 def database_of(uri: str) -> Path | None:
-    """The file a tracking URI names; None where it names no SQLite file."""
-    backend, found, rest = uri.partition(":///")
+    """Return the SQLite file of a tracking URI; None for other URIs."""
+    backend, separator, rest = uri.partition(":///")
     path = rest.partition("?")[0]
-    if not found or backend.partition("+")[0] != "sqlite" or not path:
+    if not separator or backend.partition("+")[0] != "sqlite" or not path:
         return None
     return None if path.startswith((":memory:", "file:")) else Path(path)
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is a file with something in it."""
+    """Whether the file exists and is not empty."""
     try:
         return path.stat().st_size > 0
     except OSError:
@@ -57,7 +54,7 @@ def is_there(path: Path) -> bool:
 
 
 def why_unusable(path: Path, open_client: OpenClient) -> str:
-    """Why a database cannot be used as it is; empty where it can. Reads."""
+    """Return why a database cannot be used as it is, or an empty text; only reads."""
     try:
         open_client(sqlite_url(path, "ro"))
     except Exception as error:
@@ -69,42 +66,36 @@ def why_unusable(path: Path, open_client: OpenClient) -> str:
 
 
 def prepare(path: Path, open_client: OpenClient, *, ui_is_served: bool) -> None:
-    """Make a database where there is none, and bring an old one up to date.
-
-    Raises:
-        StorageError: it cannot be; nothing was changed.
-        DiskFull: likewise.
-        WorkspaceLocked: another process makes it and does not finish.
-    """
+    """Create a missing database or upgrade an old one."""
     if not is_there(path):
         make(path, open_client)
     elif _is_outdated(path, open_client):
         if ui_is_served:
             raise StorageError(
-                f"{path} has to be brought up to date, and `bpeline serve --mlflow-only` serves it",
-                "a database that nobody has open meanwhile",
-                "stop `bpeline serve`, then type the same command again",
+                f"{path} has to be upgraded, but `bpeline serve --mlflow-only` is using it",
+                "expected a database that no other process has open",
+                "stop `bpeline serve`, then run the same command again",
             )
         _upgrade(path, open_client)
 
 
 def make(path: Path, open_client: OpenClient) -> None:
-    """Make a database where there is none; another process that does is waited for."""
+    """Create a missing database; waits for another process that is creating it."""
     with _locked(path), _told_of(path):
         if is_there(path):
             return
-        made = path.with_name(f".tmp-{secrets.token_hex(6)}-made-{path.name}")
+        aside = path.with_name(f".tmp-{secrets.token_hex(6)}-made-{path.name}")
         try:
-            made.touch()  # as the umask says; SQLite would let no group write
-            _create(made, open_client)
-            DURABLE.disk.sync(made)
-            for ending in ("-journal", "-wal", "-shm"):  # SQLite would write it into the new one
+            aside.touch()  # with the umask's mode; SQLite's own mode excludes the group
+            _create(aside, open_client)
+            DURABLE.disk.sync(aside)
+            for ending in ("-journal", "-wal", "-shm"):  # SQLite would replay stale journals
                 if (stale := Path(f"{path}{ending}")).exists():
                     DURABLE.replace(stale, Path(f"{path}.lost{ending}"))
-            DURABLE.replace(made, path)
+            DURABLE.replace(aside, path)
             DURABLE.sync(path.parent)
         finally:
-            made.unlink(missing_ok=True)
+            aside.unlink(missing_ok=True)
 
 
 def _create(path: Path, open_client: OpenClient) -> None:
@@ -114,62 +105,60 @@ def _create(path: Path, open_client: OpenClient) -> None:
         if _ADDS_DEFAULT not in str(error):
             raise
         raise StorageError(
-            f"MLflow cannot make its database in the directory {os.getcwd()!r}: it writes this "
-            "name into a statement of SQL",
-            "a current directory without quotes and colons, for the first publication alone",
-            "type the same command in another one, with BPELINE_HOME set to the workspace",
+            f"MLflow cannot create its database while the current directory is {os.getcwd()!r}: "
+            "it writes this name into SQL",
+            "expected a name without quotes and colons, only for the first publication",
+            "run the same command in another directory, with BPELINE_HOME set to the workspace",
         ) from error
 
 
 def _is_outdated(path: Path, open_client: OpenClient) -> bool:
-    """Whether MLflow would change the tables if it opened the database to write."""
-    with _told_of(path), closing(_connect(path)) as held:
-        held.execute("SELECT 1 FROM sqlite_master")  # takes back what a killed process left
+    """Whether MLflow would change the tables if it opened the database for writing."""
+    with _told_of(path), closing(_connect(path)) as connection:
+        connection.execute(
+            "SELECT 1 FROM sqlite_master"
+        )  # rolls back the transaction of a killed process
     reason = why_unusable(path, open_client)
     if reason and reason != OUT_OF_DATE:
         raise StorageError(
             f"MLflow's database {path} cannot be used: {reason}",
-            "a database that MLflow made, of this or an earlier release",
+            "expected a database of this or an earlier MLflow release",
             "type `bpeline doctor`; restore it from a copy, or set MLFLOW_TRACKING_URI",
         )
     return bool(reason)
 
 
 def _upgrade(path: Path, open_client: OpenClient) -> None:
-    """Upgrade a copy by `mlflow db upgrade`, and write it back.
-
-    The former content stays beside it. Another process that writes meanwhile waits, as for any
-    transaction.
-    """
-    kept = path.with_name(f"{path.name}.before-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
-    # In a directory, which takes along the journal of a command that outlives this process.
+    """Run `mlflow db upgrade` on a copy and write it back, with a backup."""
+    backup = path.with_name(f"{path.name}.before-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
+    # In a directory of its own, so that journals of the upgrade command are removed with it.
     aside = path.with_name(f".tmp-{secrets.token_hex(6)}-upgraded-{path.name}")
     copy = aside / path.name
-    with _locked(path), _told_of(path), closing(_connect(path)) as held:
+    with _locked(path), _told_of(path), closing(_connect(path)) as connection:
         if not _is_outdated(path, open_client):  # another process was faster
             return
-        if held.execute("PRAGMA journal_mode").fetchone() == ("wal",):
+        if connection.execute("PRAGMA journal_mode").fetchone() == ("wal",):
             raise StorageError(
-                f"an older MLflow made {path}, and somebody switched it to a write-ahead log",
-                "a database as MLflow makes it",
+                f"{path} is from an older MLflow and was switched to a write-ahead log",
+                "expected a database as MLflow creates it",
                 f"stop what uses it, then type `mlflow db upgrade sqlite:///{path}`",
             )
         try:
-            held.execute("PRAGMA locking_mode = EXCLUSIVE")  # held beyond the transaction
-            held.execute("BEGIN EXCLUSIVE")
-            held.execute("COMMIT")
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # held beyond the transaction
+            connection.execute("BEGIN EXCLUSIVE")
+            connection.execute("COMMIT")
             DURABLE.make_directories(aside)
-            _copy(held, copy)
+            _copy(connection, copy)
             _upgrade_copy(path, copy)
             if _is_outdated(copy, open_client):
                 raise _not_upgraded(path, "tables are missing")
-            with DURABLE.writing_aside(kept) as former:
-                _copy(held, former)
+            with DURABLE.writing_aside(backup) as former:
+                _copy(connection, former)
             with closing(sqlite3.connect(copy)) as upgraded:
-                upgraded.backup(held)  # in one transaction
+                upgraded.backup(connection)  # in one transaction
         finally:
             shutil.rmtree(aside, ignore_errors=True)
-    warnings.warn(f"{path} was brought up to date; the former content is {kept.name}", stacklevel=2)
+    warnings.warn(f"{path} was upgraded; the old content is kept in {backup.name}", stacklevel=2)
 
 
 def _copy(source: sqlite3.Connection, target: Path) -> None:
@@ -179,27 +168,27 @@ def _copy(source: sqlite3.Connection, target: Path) -> None:
 
 def _upgrade_copy(path: Path, copy: Path) -> None:
     python = required_python("MLflow's own command upgrades it", "type `mlflow db upgrade`")
-    done = subprocess.run(
+    result = subprocess.run(
         [python, "-m", "mlflow", "db", "upgrade", sqlite_url(copy, "rw")],
         capture_output=True,
         text=True,
         check=False,
     )
-    if done.returncode:
-        raise _not_upgraded(path, " ".join(done.stderr.split())[-200:])
+    if result.returncode:
+        raise _not_upgraded(path, " ".join(result.stderr.split())[-200:])
 
 
 def _not_upgraded(path: Path, reason: str) -> CorruptFile:
     return CorruptFile(
-        f"MLflow {version('mlflow')} cannot bring {path} up to date: {reason}",
-        "it is as it was; accepted are databases of this MLflow or of an older one",
+        f"MLflow {version('mlflow')} cannot upgrade {path}: {reason}",
+        "it is unchanged; expected a database of this MLflow or of an older one",
         "install the MLflow that made it, or set MLFLOW_TRACKING_URI to another",
     )
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a database that is made or upgraded; what a killed one left is removed."""
+    """Hold the lock of a database and remove stale temporary files."""
     DURABLE.make_directories(path.parent)
     with lock.holding(path.with_name(f"{path.name}.lock"), f"making {path.name} ready", wait=True):
         for leftover in path.parent.iterdir():
@@ -214,26 +203,26 @@ def _locked(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _told_of(path: Path) -> Iterator[None]:
-    """Raise our errors for what SQLite and the disk say of a database."""
+    """Convert errors of SQLite and the disk to bpeline errors."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
         if any(sign in str(error) for sign in _FULL):
             raise DiskFull(
-                f"no space left while MLflow's database {path} was made ready",
-                "what was there is as it was",
+                f"no space left to create or upgrade MLflow's database {path}",
+                "existing content is unchanged",
                 f"free some space on the disk of {path.parent} and run the same command again",
             ) from error
         if "locked" in str(error):
             raise StorageError(
                 f"another program is writing to MLflow's database {path}",
-                "a database that nobody uses while it is made ready",
-                "stop it, such as `bpeline serve --mlflow-only`, then type the same command again",
+                "expected a database that is not in use while it is created or upgraded",
+                "stop it, such as `bpeline serve --mlflow-only`, then run the same command again",
             ) from error
         raise StorageError(
-            f"MLflow's database {path} cannot be made ready: {error}",
-            "a file that MLflow made, in a directory that the current user may write to",
-            f"look at the disk of {path.parent}, then run the same command again",
+            f"MLflow's database {path} cannot be created or upgraded: {error}",
+            "expected a file created by MLflow, in a directory that the current user may write to",
+            f"check the disk of {path.parent}, then run the same command again",
         ) from error
 
 

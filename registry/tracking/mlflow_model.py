@@ -1,10 +1,8 @@
-"""The tokenizer as MLflow loads it: ``mlflow.pyfunc.load_model("models:/news@champion")``.
+"""The model code that MLflow runs for ``mlflow.pyfunc.load_model``.
 
-MLflow copies this file beside the tokenizer's files (models from code: nothing is pickled) and
-runs it. Where bpeline is installed, that encodes; elsewhere `tokenizers`, on the version's
-``tokenizer.json``, if both were compared when the version was registered. So this file knows
-MLflow's base class and these two libraries, nothing else of this project, and is never imported
-by it.
+MLflow stores a copy of this file with the tokenizer (models from code: nothing is pickled). It
+encodes with bpeline if installed, else with `tokenizers` on the certified ``tokenizer.json``. It
+must not import other modules of this project.
 """
 
 from __future__ import annotations
@@ -23,39 +21,39 @@ _IDS = (list, tuple, numpy.ndarray)
 
 
 class TokenizerModel(PythonModel):  # type: ignore[misc]  # MLflow ships no types
-    """Texts in, token ids out; lists of ids in, texts out.
+    """Encode texts to token ids, or decode lists of ids to texts.
 
-    The parameter ``allowed_special`` names the special tokens that are recognized in texts:
-    ``"all"``, ``"none"``, or a JSON list. By default the tokenizer decides, see `Tokenizer.encode`.
+    The parameter ``allowed_special`` sets the special tokens that are recognized in texts:
+    ``"all"``, ``"none"``, or a JSON list; the default is that of `Tokenizer.encode`.
     """
 
     _tokenizer: Any
 
     def load_context(self, context: Any) -> None:
-        """Load the tokenizer that was logged with this file."""
+        """Load the tokenizer that is stored with this file."""
         folder = Path(context.artifacts["tokenizer"])
-        found = find_spec("bpeline")
-        if found is not None and found.origin is not None:  # a mere folder of that name has none
+        spec = find_spec("bpeline")
+        if spec is not None and spec.origin is not None:  # a plain folder has no origin
             from bpeline import Tokenizer
 
             self._tokenizer = Tokenizer.load(folder, format="bpeline")  # verifies its digest
         else:
             self._tokenizer = _ByTokenizers(folder, context.model_config)
-        # MLflow reads the signature from the type hints of `predict`. When it calls a method with
-        # these hints, it replaces a DataFrame by its first column; one without hints gets all.
+        # MLflow needs the type hints of `predict` for the signature, but would then pass only the
+        # first column of a DataFrame; a method without hints gets all columns.
         self.predict = self._predict_input  # type: ignore[method-assign]
 
     def predict(
         self, context: Any, model_input: list[str], params: dict[str, Any] | None = None
     ) -> list[list[int]]:
-        """Token ids of each text, in order. MLflow refuses anything but a list of texts."""
+        """Return the token ids of each text, in order."""
         allowed = _allowed_special(params or {})
         return [self._tokenizer.encode(text, allowed) for text in model_input]
 
     def _predict_input(
         self, context: Any, model_input: Any, params: dict[str, Any] | None = None
     ) -> Any:
-        """Like `predict`, also for a DataFrame's column; lists of ids are decoded."""
+        """Like `predict`, but accepts DataFrames and decodes lists of ids."""
         rows = _rows_of(model_input)
         if isinstance(rows, list) and rows and all(isinstance(ids, _IDS) for ids in rows):
             return self._tokenizer.decode_batch(rows)
@@ -63,7 +61,7 @@ class TokenizerModel(PythonModel):  # type: ignore[misc]  # MLflow ships no type
 
 
 class _ByTokenizers:
-    """`tokenizers`, which reads a certified ``tokenizer.json`` as bpeline does."""
+    """Encode and decode with `tokenizers` and a certified ``tokenizer.json``."""
 
     def __init__(self, folder: Path, config: dict[str, Any]) -> None:
         if not config["tokenizers"]:
@@ -97,12 +95,12 @@ class _ByTokenizers:
         return list(self._reader.encode(text, add_special_tokens=False).ids)
 
     def decode_batch(self, rows: list[Any]) -> list[str]:
-        listed = [[int(one) for one in ids] for ids in rows]
+        listed = [[int(id_) for id_ in ids] for ids in rows]
         return list(self._reader.decode_batch(listed, skip_special_tokens=False))
 
 
 def _allowed_special(params: dict[str, Any]) -> Any:
-    """The parameter as `Tokenizer.encode` takes it. MLflow's parameters are scalars of one type."""
+    """Parse the parameter for `Tokenizer.encode`; MLflow's parameters are scalars."""
     value = params.get("allowed_special")
     if value in (None, "all", "none"):
         return value
@@ -119,7 +117,7 @@ def _allowed_special(params: dict[str, Any]) -> Any:
 
 
 def _rows_of(model_input: Any) -> Any:
-    """The texts or ids of a DataFrame; other input as it is, for MLflow to check."""
+    """Return the texts or ids of a DataFrame; other input unchanged."""
     if not hasattr(model_input, "columns"):
         return model_input
     columns = list(model_input.columns)

@@ -1,4 +1,4 @@
-"""The models that MLflow stores: what a registered version is made of, and what loads from it."""
+"""Models stored in MLflow, from which versions are registered and loaded."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 LARGEST_DOWNLOAD = 256 << 20  # bytes of one file
 _MODEL_TAG = "model_id"
-_LINKED = "mlflow.modelVersions"  # MLflow's own tag on a model that versions are made of
-# Of a run, what may quote the corpus: the tokens that screening found are in the report.
+_LINKED = "mlflow.modelVersions"  # MLflow's tag on a model that versions were registered from
+# Run tags that may quote the corpus, such as the tokens found by the screening.
 _QUOTING = ("mlflow.note.content", "error")
-_SAVING = threading.Lock()  # MLflow exchanges modules of the process while it reads a model's code
+_SAVING = threading.Lock()  # MLflow swaps modules of the process while it reads a model's code
 
 
 class Traces(NamedTuple):
-    """What MLflow has of a tokenizer, beside the version: ids of its runs and stored models."""
+    """Ids of the runs and stored models of a tokenizer."""
 
     runs: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class Traces(NamedTuple):
 
 @answering
 class Models:
-    """Stored models, each stored once however often that is tried."""
+    """Stored models; storing one again finds the first."""
 
     def __init__(self, connection: Connection, runs: Runs) -> None:
         self._connection = connection
@@ -56,7 +56,7 @@ class Models:
         return self._connection.client
 
     def ensure_registered_model(self, name: str) -> None:
-        """Make room for versions of ``name`` unless there is."""
+        """Create the registered model ``name`` unless it exists."""
         with fine_if(THERE):
             insisting(lambda: self._client.create_registered_model(name, {"kind": "tokenizer"}))
 
@@ -68,11 +68,10 @@ class Models:
         config: Mapping[str, Any],
         staging: Path,
     ) -> LoggedModel:
-        """Store the model that ``mlflow.pyfunc`` loads; repeating it finds the first one.
+        """Store the model that ``mlflow.pyfunc`` loads, unless the run has stored one.
 
         Args:
             files: the files of the ``bpeline`` format, and a certified ``tokenizer.json``.
-            config: what ``mlflow_model.py`` has to know of it.
             staging: an empty private directory.
         """
         from mlflow.entities import LoggedModelOutput
@@ -81,7 +80,7 @@ class Models:
             return self._client.get_logged_model(earlier)
         model = self._client.create_logged_model(
             run.experiment_id,
-            name=publication.name.replace(".", "_"),  # a model's name alone has no dot
+            name=publication.name.replace(".", "_"),  # names of stored models allow no dot
             source_run_id=run.run_id,
             tags={
                 "digest": publication.digest,
@@ -96,20 +95,20 @@ class Models:
         laid_out = _lay_out(model, publication.digest, files, config, staging)
         self._client.log_model_artifacts(model.model_id, str(laid_out))
         self._client.finalize_logged_model(model.model_id, "READY")
-        made = LoggedModelOutput(model.model_id, publication.vocab_size)
-        self._client.log_outputs(run.run_id, [made])
+        output = LoggedModelOutput(model.model_id, publication.vocab_size)
+        self._client.log_outputs(run.run_id, [output])
         self._runs.log_model_metrics(run, model.model_id, publication)
         self._client.set_tag(run.run_id, _MODEL_TAG, model.model_id, synchronous=True)
         return model
 
     def create_version(self, publication: Publication, run: RunInfo, model: LoggedModel) -> None:
-        """Ask MLflow for one new version. May raise although the version was made."""
+        """Register one new version. It may raise although the version was created."""
         page = run_page(run.experiment_id, run.run_id, "report/report.html")
-        made = self._client.create_model_version(
+        registered = self._client.create_model_version(
             publication.name,
             source=model.artifact_location,
             run_id=run.run_id,
-            tags={  # in the order of MLflow's pages, where narrow columns end soon
+            tags={  # in this order on MLflow's pages
                 "vocab_size": str(publication.vocab_size),
                 "pattern": tracked.shortened(publication.pattern),
                 "evaluation_set": tracked.shown_set(publication.evaluation_set),
@@ -121,19 +120,19 @@ class Models:
             await_creation_for=0,
             model_id=model.model_id,
         )
-        shown = f"{publication.name}/{made.version}"  # in the legends of charts
+        shown = f"{publication.name}/{registered.version}"  # in the legends of charts
         self._client.set_tag(run.run_id, "mlflow.runName", shown, synchronous=True)
-        # A server does this itself; it links the model's page to the registered version.
-        linked = json.dumps([{"name": publication.name, "version": int(made.version)}])
+        # Links the model's page to the version; a server does this by itself.
+        linked = json.dumps([{"name": publication.name, "version": int(registered.version)}])
         self._client.set_logged_model_tags(model.model_id, {_LINKED: linked})
 
     def unregistered_models(self) -> list[tracked.Unended]:
-        """The models that this workspace stored and that no version has."""
-        experiments = [one.experiment_id for one in self._client.search_experiments()]
+        """Return the models stored by this workspace that have no version."""
+        experiments = [item.experiment_id for item in self._client.search_experiments()]
         owner = self._connection.settings.owner
         stored = self._stored(experiments, f"tags.{tracked.OWNER_TAG} = '{owner}'")
         versions = self._client.search_model_versions(max_results=tracked.VERSIONS_AT_ONCE)
-        used = {one.source.rstrip("/") for one in versions}
+        used = {item.source.rstrip("/") for item in versions}
         return [
             tracked.Unended(model.model_id, model.tags.get("run_id", ""), model.creation_timestamp)
             for model in stored
@@ -141,26 +140,18 @@ class Models:
         ]
 
     def remove_model(self, model_id: str) -> None:
-        """Remove a stored model."""
+        """Delete a stored model."""
         self._client.delete_logged_model(model_id)
 
     def _stored(self, experiments: list[str], chosen: str) -> list[LoggedModel]:
-        """All stored models that a filter chooses, of which MLflow shows 100 at once."""
+        """Return all stored models that match a filter."""
         search = self._client.search_logged_models
         return [*all_pages(lambda token: search(experiments, chosen, page_token=token))]
 
     def download_version(
         self, name: str, number: int, file_names: Sequence[str], target: Path
     ) -> None:
-        """Fetch named files of a version's tokenizer; nothing fetched is executed or unpacked.
-
-        Args:
-            file_names: plain names inside the model's tokenizer folder.
-            target: an existing private directory.
-
-        Raises:
-            UnknownVersion: the version or one of its files does not exist.
-        """
+        """Download files of a version's tokenizer; nothing is executed or unpacked."""
         source = self._client.get_model_version_download_uri(name, str(number)) or ""
         place = source and f"{source.rstrip('/')}/artifacts/{MODEL_FOLDER}"
         store = self._connection.artifacts_at(place)
@@ -169,43 +160,37 @@ class Models:
             if not 0 <= sizes.get(file_name, -1) <= LARGEST_DOWNLOAD:
                 raise UnknownVersion(
                     f"{name}/{number} in MLflow has no usable {MODEL_FOLDER}/{file_name}",
-                    f"accepted are files of up to {LARGEST_DOWNLOAD} bytes, as bpeline writes",
+                    f"expected a file of at most {LARGEST_DOWNLOAD} bytes, written by bpeline",
                     f"type `bpeline versions {name}` to see the versions",
                 )
             store.download_artifacts(file_name, dst_path=str(target))
 
-    # ---- a version that is deleted -----------------------------------------------------------
-
     def traces(self, name: str, digest: str, needed: Collection[str]) -> Traces:
-        """The runs that made a tokenizer and the models stored of it, but for the needed ones.
+        """Find the runs and stored models of a tokenizer.
 
         Args:
-            needed: MLflow runs that versions which stay were made from.
+            needed: MLflow run ids of other versions, which are excluded.
         """
         experiment = self._client.get_experiment_by_name(name)
         if experiment is None:
             return Traces()
-        here, this = [experiment.experiment_id], f"tags.digest = '{digest}'"
-        runs, models = self._client.search_runs(here, this), self._stored(here, this)
+        experiments, query = [experiment.experiment_id], f"tags.digest = '{digest}'"
+        runs, models = (
+            self._client.search_runs(experiments, query),
+            self._stored(experiments, query),
+        )
         return Traces(
-            # Runs of another kind, such as datasets that were encoded, tell of something else.
+            # Other kinds of runs, such as encoded datasets, are not traces of the tokenizer.
             tuple(
                 run.info.run_id
                 for run in runs
                 if "kind" not in run.data.tags and run.info.run_id not in needed
             ),
-            tuple(one.model_id for one in models if one.source_run_id not in needed),
+            tuple(model.model_id for model in models if model.source_run_id not in needed),
         )
 
     def remove_traces(self, name: str, digest: str, needed: Collection[str]) -> Traces:
-        """Remove them: their files, what quotes the corpus, then themselves.
-
-        MLflow removes files for good, and hides runs and models: their rows stay in its database
-        until somebody types `mlflow gc`.
-
-        Returns:
-            What was removed by this call.
-        """
+        """Delete the `traces`: files, tags that quote the corpus, runs and models."""
         traces = self.traces(name, digest, needed)
         for model_id in traces.models:
             place = self._client.get_logged_model(model_id).artifact_location
@@ -227,7 +212,7 @@ def _lay_out(
     config: Mapping[str, Any],
     staging: Path,
 ) -> Path:
-    """MLflow's model directory: our model file and the tokenizer."""
+    """Write MLflow's model directory: ``mlflow_model.py`` and the tokenizer."""
     import mlflow.pyfunc
     from mlflow.models import Model
     from mlflow.types import ParamSchema, ParamSpec
@@ -236,7 +221,7 @@ def _lay_out(
     tokenizer.mkdir()
     for path in files:
         shutil.copyfile(path, tokenizer / path.name)
-    # MLflow copies this file with its mode, which an installation chose; a copy has the umask's.
+    # A copy has the umask's mode; MLflow would keep the mode of the installed file.
     code = staging / "mlflow_model.py"
     shutil.copyfile(Path(__file__).with_name(code.name), code)
     laid_out = staging / "model"
@@ -255,11 +240,11 @@ def _lay_out(
             python_model=str(code),
             artifacts={MODEL_FOLDER: str(tokenizer)},
             pip_requirements=[f"tokenizers=={read}"] if read else needed,
-            uv_project_path=str(laid_out),  # none, instead of one in the current directory
+            uv_project_path=str(laid_out),  # has none; MLflow would use the current directory's
             model_config=dict(config),
             mlflow_model=described,
         )
-    # The type hints of `predict` give the signature, but say nothing of parameters.
+    # MLflow infers the signature from the type hints of `predict`, but not its parameters.
     allowed_special = ParamSpec("allowed_special", "string", default=None)
     described.signature.params = ParamSchema([allowed_special])
     described.save(str(laid_out / "MLmodel"))

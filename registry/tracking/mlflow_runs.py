@@ -1,8 +1,8 @@
-"""MLflow's experiments and runs: what was asked of a training, and what came of it.
+"""MLflow experiments and runs of trainings and drift.
 
-Each name has one experiment. Metrics have the vocab size as step, so that the runs of a name
-overlay as compression curves. One run of a name shows its drift: there, the step is the number of
-the observation, so that the UI draws a line over time.
+Each tokenizer name has one experiment. The step of a metric is the vocab size, so that MLflow
+overlays the runs as compression curves. One run per name records drift; its steps are observation
+numbers.
 """
 
 from __future__ import annotations
@@ -48,17 +48,16 @@ if TYPE_CHECKING:
 
 MODEL_FOLDER = "tokenizer"
 METRICS_FILE = "metrics.json"
-DRIFTED = "drift/drifted"  # every observation has it, so its last step is their number
-# What was not judged has a value of its own, which neither a search for 0 nor a chart takes for
-# "not drifted", and in whose place no value of an observation before it stands.
+DRIFTED = "drift/drifted"  # in every observation, so its last step is the number of observations
+# "not judged" has its own value, so that charts and searches do not take it for "not drifted".
 DRIFTED_VALUES: dict[str, float] = {"drifted": 1.0, "not drifted": 0.0, "not judged": -1.0}
-_KNOWN_LATER = 4  # parameters: the evaluation set, and what it was compared with
-_DIGEST_DIGITS = 36  # of a dataset: the width of MLflow's column
+_KNOWN_LATER = 4  # params known at the end: the evaluation set and the compared versions
+_DIGEST_DIGITS = 36  # width of MLflow's column for dataset digests
 
 
 @answering
 class Runs:
-    """Runs, each recorded once however often that is tried."""
+    """Experiments and runs; recording a run again continues it."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -67,13 +66,8 @@ class Runs:
     def _client(self) -> Any:
         return self._connection.client
 
-    # ---- a training --------------------------------------------------------------------------
-
     def open_run(self, record: RunRecord) -> RunInfo:
-        """Show that a training runs: since when, who started it, what was asked for.
-
-        A run that was shown before, and perhaps had ended, runs again.
-        """
+        """Start the MLflow run of a training, or set an existing one to running."""
         run = self._run_of(record)
         if run.status != "RUNNING":
             self._client.update_run(run.run_id, status="RUNNING")
@@ -81,12 +75,11 @@ class Runs:
         return run
 
     def close_run(self, name: str, run_id: str, status: str, error: str = "", at: str = "") -> None:
-        """Show how a training ended that published nothing; a run that has ended is not changed.
+        """End the run of a training that published nothing, unless it has ended.
 
         Args:
             status: ``FAILED`` or ``KILLED``.
-            error: why.
-            at: when, UTC, ISO 8601; by default now.
+            at: end time, UTC, ISO 8601; by default now.
         """
         run = self._find_run(name, run_id)
         if run is None or run.status != "RUNNING":
@@ -98,13 +91,10 @@ class Runs:
     def record_run(
         self, publication: Publication, files: Sequence[Path], made: TrackedVersion | None = None
     ) -> RunInfo:
-        """Show what came of a training.
-
-        The run is the one of `open_run`, or a new one.
+        """Record the result of a training in the run of `open_run`, or in a new one.
 
         Args:
-            files: the tokenizer's.
-            made: the version that the training made once more.
+            made: the existing version that the training reproduced.
         """
         record = _record_of(publication, files)
         run = self._run_of(record)
@@ -117,23 +107,17 @@ class Runs:
         )
 
     def log_model_metrics(self, run: RunInfo, model_id: str, publication: Publication) -> None:
-        """Show the decisive metrics on the page of a stored model, with the texts they are of."""
+        """Log the decisive metrics on the page of a stored model, with their datasets."""
         record = replace(_record_of(publication), curves={})
         self._client.log_batch(run.run_id, _metrics(record, run, model_id), synchronous=True)
 
     def withdraw_run(self, name: str, run_id: str) -> None:
-        """Remove the run of a training that only made again what was refused before."""
+        """Delete the run of a training that reproduced a rejected version."""
         if run := self._find_run(name, run_id):
             self.remove_run(run.run_id)
 
-    # ---- any run -----------------------------------------------------------------------------
-
     def record(self, record: RunRecord, run: RunInfo | None = None) -> RunInfo:
-        """Show a run that has ended.
-
-        Args:
-            run: the one that is continued; by default that of the training, or a new one.
-        """
+        """Record a finished run."""
         run = run or self._run_of(record)
         self._log(run, record)
         inputs = [_dataset_input(source) for source in record.inputs]
@@ -149,7 +133,7 @@ class Runs:
     def dataset_run(
         self, name: str, manifest_digest: str, output: str, status: str = "FINISHED"
     ) -> RunInfo | None:
-        """The latest run that shows the dataset with this manifest in this place, or None."""
+        """Return the latest run of a dataset by its manifest and output path, or None."""
         chosen = f"tags.manifest_digest = '{manifest_digest}' and status = '{status}'"
         shown = [
             run.info
@@ -159,18 +143,21 @@ class Runs:
         return shown[-1] if shown else None
 
     def artifact_locations(self) -> dict[str, str]:
-        """The address under which MLflow keeps the files of each experiment, by its name."""
-        return {one.name: one.artifact_location for one in self._client.search_experiments()}
+        """Return experiment name → artifact location."""
+        return {
+            experiment.name: experiment.artifact_location
+            for experiment in self._client.search_experiments()
+        }
 
     def metrics_of(self, mlflow_run_id: str) -> dict[str, float]:
-        """The last value of every metric of a run; empty when the run is gone."""
+        """Return the last value of each metric of a run; empty if the run is gone."""
         with fine_if(MISSING):
             run = self._client.get_run(mlflow_run_id)
             return {**self._whole_metrics(run.info), **tracked.plain_metrics(run.data.metrics)}
         return {}
 
     def lineage_of(self, mlflow_run_id: str) -> tuple[str, str]:
-        """The digests of the corpus and of the word counts of a run; empty where not known."""
+        """Return the digests of the corpus and the word counts of a run; else empty."""
         with fine_if(MISSING):
             tags = self._client.get_run(mlflow_run_id).data.tags
             return tags.get("corpus_digest", ""), tags.get("counts_digest", "")
@@ -179,25 +166,21 @@ class Runs:
     def add_metrics(
         self, mlflow_run_id: str, metrics: Mapping[str, float], step: int, set_number: int
     ) -> None:
-        """Show what was measured of a version later, on another evaluation set of its name."""
+        """Log metrics of a version that was measured later on another evaluation set."""
         run = self._client.get_run(mlflow_run_id).info
         record = RunRecord(name="", metrics=metrics, step=step, set_number=set_number)
         self._log(run, record)
         self._write_files(run, {METRICS_FILE: _json({**self._whole_metrics(run), **metrics})})
 
     def add_files(self, mlflow_run_id: str, files: Mapping[str, Path | str]) -> RunInfo:
-        """Write files to a run; those in the same place are replaced.
-
-        Args:
-            files: as of `RunRecord`.
-        """
+        """Upload files to a run, see `RunRecord`; existing artifacts are replaced."""
         run = self._client.get_run(mlflow_run_id).info
         self._write_files(run, files)
         return run
 
     def unended_runs(self) -> list[tracked.Unended]:
-        """The runs that this workspace began to show and has not ended."""
-        experiments = [one.experiment_id for one in self._client.search_experiments()]
+        """Return the runs of this workspace that MLflow shows as running."""
+        experiments = [experiment.experiment_id for experiment in self._client.search_experiments()]
         owner = f"tags.{tracked.OWNER_TAG} = '{self._connection.settings.owner}'"
         runs = self._client.search_runs(experiments, f"attributes.status = 'RUNNING' and {owner}")
         return [
@@ -206,17 +189,15 @@ class Runs:
         ]
 
     def remove_run(self, mlflow_run_id: str) -> None:
-        """Remove a run; MLflow keeps it among its deleted ones."""
-        with fine_if(MISSING):  # another was faster
+        """Delete a run; MLflow only hides it."""
+        with fine_if(MISSING):  # another process was faster
             self._client.delete_run(mlflow_run_id)
 
-    # ---- drift -------------------------------------------------------------------------------
-
     def record_drift(self, observation: DriftObservation) -> tuple[RunInfo, int]:
-        """Add one observation to the drift run of its name, which is made for the first.
+        """Add an observation to the drift run of its name, created for the first one.
 
-        ``metrics`` must have `DRIFTED`. An observation that is cut short before its metrics are
-        there has not happened: the next one takes its number.
+        ``metrics`` must contain `DRIFTED`, which is logged last: if the call is interrupted before
+        that, the next observation takes the same number.
 
         Returns:
             The run, and the number of the observation, from 1.
@@ -236,9 +217,9 @@ class Runs:
         points = [Metric(key, value, observation.time_ms, number) for key, value in last]
         title, _, rest = observation.page.partition("\n")
         page = f"{title}\n\nIn charts of metrics, *Step* is the observation's number.\n{rest}"
-        said = RunTag(f"observation.{number}", tracked.shortened(observation.said))
+        verdict = RunTag(f"observation.{number}", tracked.shortened(observation.said))
         note = RunTag("mlflow.note.content", descriptions.shortened_page(page, place))
-        self._log_batch(run.run_id, points, [], [said, note])
+        self._log_batch(run.run_id, points, [], [verdict, note])
         self._client.set_terminated(run.run_id)
         shown = self._client.get_metric_history(run.run_id, DRIFTED)
         if number not in (point.step for point in shown):
@@ -246,7 +227,7 @@ class Runs:
         return run, number
 
     def past_observations(self, name: str, metrics: Sequence[str]) -> list[PastObservation]:
-        """What the drift run of a name has of some metrics, in order; empty where there is none."""
+        """Return the drift observations of a name with some of their metrics, in order."""
         times: dict[int, int] = {}
         values: dict[int, dict[str, float]] = {}
         for run in self._drift_runs(name):
@@ -254,35 +235,33 @@ class Runs:
                 for point in self._client.get_metric_history(run.info.run_id, key):
                     values.setdefault(point.step, {})[key] = point.value
                     times[point.step] = point.timestamp
-        # An observation that was cut short before its outcome was there has not happened.
+        # Without `DRIFTED`, recording was interrupted: skip it.
         happened = (number for number in sorted(values) if DRIFTED in values[number])
         return [PastObservation(number, times[number], values[number]) for number in happened]
 
     def _drift_runs(self, name: str) -> list[Run]:
-        """The drift run of a name, if there is one."""
+        """Return the drift run of a name, or an empty list."""
         return self._search(name, "tags.kind = 'drift'")[:1]
 
-    # ---- what the methods above share --------------------------------------------------------
-
     def _make_experiment(self, name: str) -> str:
-        """The id of the experiment of a name, which is made where there is none."""
-        found = self._client.get_experiment_by_name(name)
-        if found is None:
+        """Return the experiment id of a name; creates a missing experiment."""
+        experiment = self._client.get_experiment_by_name(name)
+        if experiment is None:
             # Without an absolute location MLflow writes to ./mlruns of the current directory.
             location = self._connection.settings.artifact_location
             place = None if location is None else f"{location.rstrip('/')}/{name}"
             note = {"mlflow.note.content": descriptions.description_of_experiment(name)}
             with fine_if(THERE):  # another process was faster
                 return str(self._client.create_experiment(name, place, note))
-            found = self._client.get_experiment_by_name(name)
-        if found is None:
+            experiment = self._client.get_experiment_by_name(name)
+        if experiment is None:
             raise unshown(self._connection.settings.place, f"the experiment {name}")
-        if found.lifecycle_stage == "deleted":
-            self._client.restore_experiment(found.experiment_id)
-        return str(found.experiment_id)
+        if experiment.lifecycle_stage == "deleted":
+            self._client.restore_experiment(experiment.experiment_id)
+        return str(experiment.experiment_id)
 
     def _search(self, name: str, chosen: str) -> list[Run]:
-        """Runs of a name, the first started first."""
+        """Return the runs of a name, oldest first."""
         experiment = self._client.get_experiment_by_name(name)
         if experiment is None:
             return []
@@ -290,20 +269,20 @@ class Runs:
         return list(self._client.search_runs([experiment.experiment_id], chosen, order_by=order))
 
     def _run_of(self, record: RunRecord) -> RunInfo:
-        """The run of a training, or a new one."""
+        """Return the run of a training, or a new one."""
         return self._find_run(record.name, record.run_id) or self._begin_run(record)
 
     def _find_run(self, name: str, run_id: str) -> RunInfo | None:
-        """The run that shows ours; were several made because replies were lost, one remains."""
-        found = self._search(name, f"tags.run_id = '{run_id}'") if run_id else []
-        # The one that says most: a version may have been made from it. Then the oldest.
-        runs = [run.info for run in sorted(found, key=lambda run: -len(run.data.tags))]
+        """Return the MLflow run of a bpeline run; deletes duplicates of lost replies."""
+        matches = self._search(name, f"tags.run_id = '{run_id}'") if run_id else []
+        # The run with the most tags, since a version may be registered from it; then the oldest.
+        runs = [run.info for run in sorted(matches, key=lambda run: -len(run.data.tags))]
         for other in runs[1:]:
             self.remove_run(other.run_id)
         return runs[0] if runs else None
 
     def _begin_run(self, record: RunRecord) -> RunInfo:
-        """Make a run, once: MLflow's client may repeat what was done, or deny it."""
+        """Create a run exactly once, although MLflow's client may retry or lose the reply."""
         tags = {
             "mlflow.user": tracked.in_utf8(record.started_by or this_user()),
             "mlflow.source.name": "bpeline",
@@ -314,14 +293,14 @@ class Runs:
         title = record.title or f"{record.name}-{record.run_id}"
         experiment_id = self._make_experiment(record.name)
         failure: Exception = unshown(
-            self._connection.settings.place, "the run that it has just made"
+            self._connection.settings.place, "the run that it has just created"
         )
-        made: RunInfo | None = None
+        created: RunInfo | None = None
         try:
-            made = self._client.create_run(experiment_id, begin, tags, title).info
+            created = self._client.create_run(experiment_id, begin, tags, title).info
         except Exception as error:  # the reply may be lost although the run exists
             failure = error
-        run = self._find_run(record.name, record.run_id) or made
+        run = self._find_run(record.name, record.run_id) or created
         if run is None or not run.run_id:
             raise failure
         return run
@@ -330,8 +309,8 @@ class Runs:
         """Log tags, and the decisive parameters and metrics."""
         from mlflow.entities import Param, RunTag
 
-        # MLflow lets nobody change a parameter: a run that is continued keeps those it began with.
-        known = self._client.get_run(run.run_id).data.params
+        # MLflow's params are immutable: a continued run keeps its first ones.
+        existing = self._client.get_run(run.run_id).data.params
         params = decisive_params(record.params, most_params)
         self._log_batch(
             run.run_id,
@@ -339,13 +318,13 @@ class Runs:
             [
                 Param(key, tracked.shortened(as_text(value)))
                 for key, value in sorted(params.items())
-                if key not in known
+                if key not in existing
             ],
             [RunTag(key, value) for key, value in _tags(record).items()],
         )
 
     def _log_batch(self, mlflow_run_id: str, *batch: Sequence[Any]) -> None:
-        # In a thread of its own: MLflow links metrics to the model that is active in this one.
+        # In another thread, because MLflow links metrics to the active model of this one.
         with ThreadPoolExecutor(1) as thread:
             log = self._client.log_batch
             thread.submit(log, mlflow_run_id, *batch, synchronous=True).result()
@@ -361,7 +340,7 @@ class Runs:
                 store.log_artifact(str(content), folder or None)
 
     def _whole_metrics(self, run: RunInfo) -> dict[str, float]:
-        """What `METRICS_FILE` of a run holds; nothing where an earlier release recorded it."""
+        """Read `METRICS_FILE` of a run; empty for runs of earlier releases."""
         store = self._connection.artifacts_at(run.artifact_uri)
         if METRICS_FILE not in {file.path for file in store.list_artifacts()}:
             return {}
@@ -374,7 +353,7 @@ class Runs:
 def _record_of(publication: Publication, files: Sequence[Path] = ()) -> RunRecord:
     shown_by_mlflow = {k: v for k, v in publication.tags.items() if k.startswith("mlflow.")}
     about = {k: v for k, v in publication.tags.items() if k not in shown_by_mlflow}
-    # Beside ``evaluation``, which says what was asked for and not what was measured on.
+    # ``evaluation`` is the requested option; this is the set that was measured on.
     measured = {"evaluation_set": tracked.shown_set(publication.evaluation_set)}
     return RunRecord(
         name=publication.name,
@@ -420,11 +399,11 @@ def _json(values: Mapping[str, Any]) -> str:
 
 
 def _metrics(record: RunRecord, run: RunInfo, model_id: str | None = None) -> list[Metric]:
-    """The decisive points of a record; those of a model name the texts that they are of."""
+    """Return the decisive metrics of a record; those of a model name their dataset."""
     from mlflow.entities import Metric
 
     decisive = set(decisive_metrics({name for name, _ in record.points}))
-    texts = next((one for one in record.inputs if one.context == "evaluation"), None)
+    texts = next((source for source in record.inputs if source.context == "evaluation"), None)
     metrics = []
     for (name, step), value in record.points.items():
         if name not in decisive:
@@ -434,7 +413,7 @@ def _metrics(record: RunRecord, run: RunInfo, model_id: str | None = None) -> li
             Metric(
                 tracked.shown_metric(name, record.set_number),
                 value,
-                # A fixed time makes repeating harmless: MLflow keeps one point per key, time, step.
+                # With a fixed time, retries add no points: MLflow keeps one per key, time, step.
                 int(run.start_time),
                 step,
                 model_id=model_id,
@@ -446,7 +425,7 @@ def _metrics(record: RunRecord, run: RunInfo, model_id: str | None = None) -> li
 
 
 def _dataset_input(source: CorpusInput) -> DatasetInput:
-    # Built by hand: MLflow's own guess at what a local path is warns of ambiguity.
+    # Built by hand, because MLflow warns when it guesses the type of a local path.
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
     return DatasetInput(

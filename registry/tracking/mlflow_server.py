@@ -1,8 +1,7 @@
-"""MLflow's server in one process, behind the gate: ``python -m … HOST PORT``.
+"""MLflow's server in one process, with a password: ``python -m … HOST PORT``.
 
-It serves what ``mlflow server`` does, which asks nobody for a password. The store and the place of
-artifacts say ``MLFLOW_BACKEND_STORE_URI`` and ``MLFLOW_ARTIFACTS_DESTINATION``, as there; the file
-of the password, `registry.serving`.
+Serves the same as ``mlflow server``, configured by ``MLFLOW_BACKEND_STORE_URI`` and
+``MLFLOW_ARTIFACTS_DESTINATION``; see `registry.serving` for the password.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from bpeline.registry.serving import end_with_parent, is_gated, serve_applicatio
 
 
 def main() -> None:
-    """Serve until the process is ended."""
+    """Serve until the process ends."""
     end_with_parent()
     host, port = sys.argv[1:]
     serve_application(_application(), host, int(port))
 
 
 def _application() -> Any:
-    """MLflow's own application, configured as its own command does."""
-    if is_gated():  # which has judged the host by then
+    """Return MLflow's application, configured as ``mlflow server`` does it."""
+    if is_gated():  # the gate has already checked the host
         os.environ["MLFLOW_SERVER_ALLOWED_HOSTS"] = "*"
     from mlflow.server import constants
 

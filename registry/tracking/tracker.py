@@ -1,7 +1,4 @@
-"""One MLflow: its registered models, versions and aliases; its runs, stored models and drift.
-
-Knows no workspace and no catalogue; paths and values come in as arguments.
-"""
+"""One MLflow: registered models, versions, aliases, runs, stored models and drift."""
 
 from __future__ import annotations
 
@@ -34,10 +31,10 @@ from bpeline.tokenizer_core.bounded_files import parse_json
 
 Answer = TypeVar("Answer")
 
-# A reserved experiment, whose name no tokenizer can have, tells one MLflow from all others.
+# An experiment that identifies this MLflow; no tokenizer can have its name.
 _IDENTITY_EXPERIMENT = ".bpeline"
 _IDENTITY_TAG = "bpeline.store"
-_DELETED = "bpeline.deleted."  # and the number
+_DELETED = "bpeline.deleted."  # followed by the version number
 _SAID = ("digest", "by", "reason", "at")
 
 
@@ -45,12 +42,8 @@ _SAID = ("digest", "by", "reason", "at")
 class MlflowTracker:
     """One MLflow.
 
-    Its methods, and those of its parts, raise RegistryUnreachable when MLflow does not answer
-    within the settings' limits, RegistryError when it refuses, and StorageError when its database,
-    where that is a SQLite file, cannot be made ready.
-
-    Attributes:
-        settings: where it is.
+    All methods raise RegistryUnreachable if MLflow does not answer in time, RegistryError if it
+    refuses, and StorageError if its SQLite database cannot be created or upgraded.
     """
 
     def __init__(self, settings: TrackingSettings) -> None:
@@ -60,12 +53,12 @@ class MlflowTracker:
 
     @cached_property
     def runs(self) -> Runs:
-        """Its experiments and runs."""
+        """Experiments and runs."""
         return Runs(self._connection)
 
     @cached_property
     def models(self) -> Models:
-        """The stored models that versions are made of."""
+        """Stored models, from which versions are registered."""
         return Models(self._connection, self.runs)
 
     @property
@@ -73,119 +66,121 @@ class MlflowTracker:
         return self._connection.client
 
     def prepare(self) -> None:
-        """Import MLflow and connect: seconds of plain Python, and more for a new database."""
+        """Import MLflow and connect, which takes seconds, and longer for a new database."""
         _ = self._client
 
     def why_unusable(self) -> str:
-        """Why its database, a SQLite file, cannot be used as it is; empty where it can. Reads."""
+        """Return why its SQLite database cannot be used as it is; empty if it can."""
         assert self._connection.database is not None
         return mlflow_database.why_unusable(self._connection.database, self._connection.open)
 
-    # ---- what it holds -----------------------------------------------------------------------
-
     def identity(self) -> str:
-        """What tells this MLflow from all others; empty where nothing of ours was ever written."""
+        """Return the unique id of this MLflow; empty if bpeline has never written to it."""
         return self._answer(lambda kept: kept.identity, self._identity)
 
     def ensure_identity(self) -> str:
-        """The same; made where there is none."""
-        if known := self._identity():
-            return known
+        """Return the `identity`, created if there is none."""
+        if existing := self._identity():
+            return existing
         tags = {
             _IDENTITY_TAG: secrets.token_hex(8),
-            "mlflow.note.content": "by this experiment bpeline knows which MLflow this is",
+            "mlflow.note.content": "this experiment identifies this MLflow to bpeline",
         }
         place = self.settings.artifact_location
         with fine_if(THERE):
             self._client.create_experiment(_IDENTITY_EXPERIMENT, place, tags)
-        found = self._client.get_experiment_by_name(_IDENTITY_EXPERIMENT)
-        if found is not None and _IDENTITY_TAG not in found.tags:  # somebody else made it
+        experiment = self._client.get_experiment_by_name(_IDENTITY_EXPERIMENT)
+        if (
+            experiment is not None and _IDENTITY_TAG not in experiment.tags
+        ):  # not created by bpeline
             identity = tags[_IDENTITY_TAG]
-            self._client.set_experiment_tag(found.experiment_id, _IDENTITY_TAG, identity)
-        made = self._identity()
-        if not made:
-            raise unshown(self.settings.place, "the experiment that it has just made")
-        return made
+            self._client.set_experiment_tag(experiment.experiment_id, _IDENTITY_TAG, identity)
+        created = self._identity()
+        if not created:
+            raise unshown(self.settings.place, "the experiment that it has just created")
+        return created
 
     def aliases(self, name: str | None = None) -> dict[str, dict[str, int]]:
-        """Of every name (or one), where its aliases point."""
-        found = self._answer(lambda kept: kept.aliases, lambda: self._models(name)[0])
-        return {one: dict(found[one]) for one in found if name in (None, one)}
+        """Return name → alias → version number, for all names or one."""
+        aliases_by_name = self._answer(lambda kept: kept.aliases, lambda: self._models(name)[0])
+        return {key: dict(aliases_by_name[key]) for key in aliases_by_name if name in (None, key)}
 
     def model_tags(self, name: str | None = None) -> dict[str, dict[str, str]]:
-        """Of every name (or one), what is said of the registered model, not of its versions."""
-        found = self._answer(lambda kept: kept.model_tags, lambda: self._models(name)[1])
-        return {one: dict(found[one]) for one in found if name in (None, one)}
+        """Return the tags of all registered models, or of one."""
+        tags = self._answer(lambda kept: kept.model_tags, lambda: self._models(name)[1])
+        return {key: dict(tags[key]) for key in tags if name in (None, key)}
 
     def versions(self, name: str | None = None) -> list[TrackedVersion]:
-        """All versions of ``name`` (of all names), those that are not ours left out."""
+        """Return all bpeline versions, or those of ``name``."""
         chosen = "" if name is None else f"name = '{name}'"
-        found = self._answer(lambda kept: kept.versions, lambda: self._search(chosen))
-        return [one for one in found if one.digest and name in (None, one.name)]
+        all_versions = self._answer(lambda kept: kept.versions, lambda: self._search(chosen))
+        return [
+            version for version in all_versions if version.digest and name in (None, version.name)
+        ]
 
     def version(self, name: str, number: int) -> TrackedVersion | None:
-        """One version, or None when MLflow does not know it."""
+        """Return one version, or None if it does not exist."""
         return self._answer(
             lambda kept: kept.version(name, number),
             lambda: self._or_none(lambda: self._client.get_model_version(name, str(number))),
         )
 
     def version_of_alias(self, name: str, alias: str) -> TrackedVersion | None:
-        """The version an alias points to now, or None when there is no such alias."""
+        """Return the version an alias points to, or None if there is no such alias."""
         return self._answer(
             lambda kept: kept.version(name, kept.aliases.get(name, {}).get(alias, 0)),
             lambda: self._or_none(lambda: self._client.get_model_version_by_alias(name, alias)),
         )
 
     def find_versions(self, name: str, digest: str) -> list[TrackedVersion]:
-        """Versions of ``name`` with this digest, lowest number first."""
+        """Return the versions of ``name`` with this digest, lowest number first."""
         return self._search(f"name = '{name}' and tags.digest = '{digest}'")
 
     def keep_snapshot(self) -> None:
-        """Keep what a SQLite file of MLflow's holds for commands that only read; see `snapshot`."""
+        """Cache the registry of a SQLite database for later reads; see `snapshot`."""
         if self._connection.database is not None:
             self._registered()
 
     def _answer(self, read: Callable[[Registered], Answer], ask: Callable[[], Answer]) -> Answer:
-        """From the snapshot where it counts; else MLflow is asked."""
+        """Answer from a current snapshot, else ask MLflow."""
         database = self._connection.database
         if database is None:
             return ask()
         if not mlflow_database.is_there(database):
             return read(Registered())
-        kept = self._kept(snapshot.stamp_of(database))
-        if kept is None and self._connection.is_open:
+        cached = self._kept(snapshot.stamp_of(database))
+        if cached is None and self._connection.is_open:
             return ask()
-        return read(kept or self._registered())
+        return read(cached or self._registered())
 
     def _kept(self, stamp: snapshot.Stamp | None) -> Registered | None:
         file = self.settings.snapshot
         if stamp is None or file is None:
             return None
         if self._latest is None or self._latest[0] != stamp:
-            kept = snapshot.read(file, stamp)
-            self._latest = None if kept is None else (stamp, kept)
+            cached = snapshot.read(file, stamp)
+            self._latest = None if cached is None else (stamp, cached)
         return None if self._latest is None else self._latest[1]
 
     def _registered(self) -> Registered:
-        """All that MLflow's registry holds, which is kept where nobody changed it meanwhile."""
-        _ = self._client  # which may make or upgrade the database
+        """Read all of MLflow's registry and cache it, unless it changed meanwhile."""
+        _ = self._client  # may create or upgrade the database
         database, file = self._connection.database, self.settings.snapshot
         before = None if database is None else snapshot.stamp_of(database)
         aliases, tags = self._models(None)
-        found = Registered(self._identity(), tuple(self._search("")), aliases, tags)
+        registered = Registered(self._identity(), tuple(self._search("")), aliases, tags)
         if database and file and before and snapshot.stamp_of(database) == before:
-            snapshot.write(file, before, found)
-        return found
+            snapshot.write(file, before, registered)
+        return registered
 
     def _identity(self) -> str:
-        found = self._client.get_experiment_by_name(_IDENTITY_EXPERIMENT)
-        return "" if found is None else str(found.tags.get(_IDENTITY_TAG, ""))
+        experiment = self._client.get_experiment_by_name(_IDENTITY_EXPERIMENT)
+        return "" if experiment is None else str(experiment.tags.get(_IDENTITY_TAG, ""))
 
     def _models(
         self, name: str | None
     ) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, str]]]:
-        """Aliases and tags of registered models."""
+        """Return the aliases and tags of registered models."""
         chosen = None if name is None else f"name = '{name}'"
         aliases: dict[str, dict[str, int]] = {}
         tags: dict[str, dict[str, str]] = {}
@@ -194,7 +189,7 @@ class MlflowTracker:
         )):  # fmt: skip
             tags[model.name] = dict(model.tags)
             if model.aliases:
-                aliases[model.name] = {one: int(at) for one, at in model.aliases.items()}
+                aliases[model.name] = {alias: int(at) for alias, at in model.aliases.items()}
         return aliases, tags
 
     def _search(self, chosen: str) -> list[TrackedVersion]:
@@ -203,26 +198,26 @@ class MlflowTracker:
                 chosen or None, max_results=tracked.VERSIONS_AT_ONCE, page_token=token
             )
         )
-        return sorted(map(TrackedVersion.of, pages), key=lambda one: (one.name, one.number))
+        return sorted(
+            map(TrackedVersion.of, pages), key=lambda version: (version.name, version.number)
+        )
 
     def _or_none(self, ask: Callable[[], Any]) -> TrackedVersion | None:
         with fine_if(MISSING):
             return TrackedVersion.of(ask())
         return None
 
-    # ---- what is written ---------------------------------------------------------------------
-
     def move_alias(self, name: str, alias: str, number: int) -> None:
-        """Let an alias point to a version."""
+        """Point an alias to a version."""
         insisting(lambda: self._client.set_registered_model_alias(name, alias, str(number)))
 
     def remove_alias(self, name: str, alias: str) -> None:
-        """Let an alias point nowhere; one that does already is fine."""
+        """Remove an alias; a missing one is no error."""
         with fine_if(MISSING):
             self._client.delete_registered_model_alias(name, alias)
 
     def tag_version(self, name: str, number: int, tags: Mapping[str, str]) -> None:
-        """Say something of a version, on its page and on that of its run."""
+        """Set tags on a version and on its run."""
         run_id = self._client.get_model_version(name, str(number)).run_id
         for key, value in tags.items():
             self._client.set_model_version_tag(name, str(number), key, tracked.shortened(value))
@@ -230,18 +225,17 @@ class MlflowTracker:
                 self._client.set_tag(run_id, key, tracked.shortened(value), synchronous=True)
 
     def tag_name(self, name: str, key: str, value: str) -> None:
-        """Say something of a registered model; an empty value takes it back."""
+        """Set a tag on a registered model; an empty value removes it."""
         if value:
             self._client.set_registered_model_tag(name, key, tracked.shortened(value))
         else:
             self._client.delete_registered_model_tag(name, key)
 
     def describe_name(self, name: str, measured_on: str, page: str = "") -> None:
-        """Say on the page of a name what its versions are; what a person wrote there stays.
+        """Write the description of a registered model, unless a user has written one.
 
         Args:
-            measured_on: the evaluation set, for people.
-            page: a link to the page with all versions; one that is linked already stays.
+            page: URL of the page with all versions; empty keeps the present link.
         """
         shown = self._client.get_registered_model(name).description or ""
         text = description_of_name(name, measured_on, page or linked_page(shown))
@@ -249,16 +243,11 @@ class MlflowTracker:
             self._client.update_registered_model(name, text)
 
     def show_name_page(self, name: str, mlflow_run_id: str, page: Path, measured_on: str) -> str:
-        """Keep the page of a name with the run of a version, and link it from the name's own.
+        """Upload the page of a name as an artifact and link it in its description.
 
         Args:
-            mlflow_run_id: of the latest version.
-            page: an HTML file; one of the same name is replaced.
-            measured_on: as of `describe_name`; empty for a name without a set, which is not
-                described.
-
-        Returns:
-            The page's address.
+            page: an HTML file; it replaces an artifact of the same name.
+            measured_on: see `describe_name`; if empty, the description is not changed.
         """
         artifact = f"{page.stem}/{page.name}"
         run = self.runs.add_files(mlflow_run_id, {artifact: page})
@@ -268,33 +257,31 @@ class MlflowTracker:
         return f"{self.settings.ui}/{place}"
 
     def withdraw_version(self, name: str, number: int) -> None:
-        """Remove a version, and its aliases; one that is gone already is fine."""
+        """Delete a version and its aliases; a missing one is no error."""
         with fine_if(MISSING):
             self._client.delete_model_version(name, str(number))
 
-    # ---- versions that were deleted ----------------------------------------------------------
-
     def tombstones(self, name: str | None = None) -> list[Tombstone]:
-        """What is said of versions (of a name) that were deleted, by name and number."""
-        found = [
+        """Return the tombstones of deleted versions, by name and number."""
+        deleted = [
             tombstone
             for model, tags in self.model_tags(name).items()
             for key, value in tags.items()
             if key.startswith(_DELETED) and (tombstone := _tombstone(model, key, value))
         ]
-        return sorted(found, key=lambda one: (one.name, one.number))
+        return sorted(deleted, key=lambda entry: (entry.name, entry.number))
 
     def add_tombstone(self, tombstone: Tombstone) -> None:
-        """Say of a number that its version was deleted; where the whole model is gone, nothing."""
-        said = {part: getattr(tombstone, part) for part in _SAID}
+        """Record that a version was deleted; does nothing if the registered model is gone."""
+        record = {part: getattr(tombstone, part) for part in _SAID}
         key = f"{_DELETED}{tombstone.number}"
         with fine_if(MISSING):
-            self._client.set_registered_model_tag(tombstone.name, key, json.dumps(said))
+            self._client.set_registered_model_tag(tombstone.name, key, json.dumps(record))
 
 
 def _tombstone(name: str, key: str, value: str) -> Tombstone | None:
-    with suppress(ValueError, TypeError, KeyError):  # written by somebody else
-        said = parse_json(value)
-        told = {part: str(said[part]) for part in _SAID}
-        return Tombstone(name, int(key.removeprefix(_DELETED)), **told)
+    with suppress(ValueError, TypeError, KeyError):  # not written by bpeline
+        record = parse_json(value)
+        fields = {part: str(record[part]) for part in _SAID}
+        return Tombstone(name, int(key.removeprefix(_DELETED)), **fields)
     return None

@@ -1,7 +1,4 @@
-"""Links into the MLflow UI.
-
-MLflow opens in its view for generative models; every link here asks for the one with charts.
-"""
+"""Links into the MLflow UI; all select its classic view with charts."""
 
 from __future__ import annotations
 
@@ -16,16 +13,16 @@ def is_server(tracking_uri: str) -> bool:
 
 
 def run_link(base: str, experiment_id: str, run_id: str) -> str:
-    """One run: parameters, metrics, inputs, artifacts."""
+    """Return the link to a run."""
     return f"{base}/#/experiments/{experiment_id}/runs/{run_id}?{_VIEW}"
 
 
 def run_page(experiment_id: str, run_id: str, artifact: str) -> str:
-    """A file of a run, linked from another page of the same UI, wherever that is served."""
+    """Return the relative link to an artifact of a run, for other pages of the UI."""
     return f"#/experiments/{experiment_id}/runs/{run_id}/artifacts/{artifact}?{_VIEW}"
 
 
 def model_link(base: str, name: str, number: int | None = None) -> str:
-    """A registered tokenizer, or one version of it."""
+    """Return the link to a registered tokenizer or one of its versions."""
     version = "" if number is None else f"/versions/{number}"
     return f"{base}/#/models/{quote(name)}{version}?{_VIEW}"

@@ -1,4 +1,4 @@
-"""Deleting, sweeping and repairing: what a workspace holds and what it should."""
+"""Maintenance of a workspace: deletion, garbage collection and repair."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""Deleting versions: everywhere, in one fixed order, so that a crash leaves a part and never a lie.
+"""Delete versions from all stores, in a fixed order that is safe to interrupt.
 
-    a note in the outbox → MLflow: a tag that says so, the version, its files, models and runs
+    a note in the outbox → MLflow: a tombstone tag, the version, its files, models and runs
     → files of the workspace and its store → the catalogue's rows → with the last version of a name
     its evaluation sets → the note is removed
 
-Everything after the note can be repeated any number of times; while MLflow is down it waits, and
-``bpeline resume`` goes on. Knows the order, not how any step is done.
+All steps after the note can be repeated; ``bpeline resume`` completes an interrupted deletion.
 """
 
 from __future__ import annotations
@@ -43,22 +42,20 @@ from bpeline.tokenizer_core.errors import (
 if TYPE_CHECKING:
     from bpeline.registry.opening import Registry
 
-_ACCEPTED = "accepted are a version (news/3), all versions of a name (news), an alias (news@old)"
+_ACCEPTED = "expected a version (news/3), a name for all its versions (news), an alias (news@old)"
 
 
 class VersionInUse(RegistryError):
-    """An alias points to what was to be deleted."""
+    """An alias points to a version that was to be deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeletedVersion:
-    """A version that was deleted, or would be.
+    """A version that was or would be deleted.
 
     Attributes:
-        name, number, digest: which.
-        removed: whether it is gone; False where it was only looked at.
-        goes: what is or would be removed, in sentences.
-        stays: what is not, and what people have to do about it, in sentences.
+        removed: whether it was deleted; False for a preview.
+        stays: what is kept, and how to remove it.
     """
 
     name: str
@@ -75,11 +72,7 @@ class DeletedVersion:
 
 
 def parse_deletable(text: str) -> ByAlias | ByNumber | str:
-    """Read what a person typed to be deleted: a version, an alias, or a name.
-
-    Raises:
-        InvalidOption: none of these.
-    """
+    """Parse what to delete: a version, an alias, or a name."""
     if re.fullmatch(r"[^/@]+", text):
         return validate_name(text)
     parsed = parse_reference(text)
@@ -91,44 +84,37 @@ def parse_deletable(text: str) -> ByAlias | ByNumber | str:
 
 
 def find_deletable(registry: Registry, wanted: ByNumber | str) -> list[DeletedVersion]:
-    """Look what deleting would remove, and what would stay; removes nothing.
+    """Return what `delete_versions` would remove and keep; changes nothing.
 
     Args:
-        registry: whose versions.
-        wanted: a version, or the name of all of them.
-
-    Raises:
-        UnknownVersion: there is none.
-        VersionInUse: an alias points to one of them.
-        RegistryUnreachable: MLflow does not answer.
+        wanted: a version, or the name of all versions to delete.
     """
     chosen = _chosen(registry, wanted, "", "")
-    return [_described(registry, one, {one.number for one in chosen}) for one in chosen]
+    return [
+        _described(registry, version, {version.number for version in chosen}) for version in chosen
+    ]
 
 
 def delete_versions(
     registry: Registry, wanted: ByNumber | str, by: str = "", reason: str = ""
 ) -> list[DeletedVersion]:
-    """Remove versions wherever they are, so that only a tombstone stays in the history.
+    """Delete versions from all stores; only their tombstones stay in the history.
 
     Args:
-        registry: whose versions.
-        wanted: a version, or the name of all of them.
-        by, reason: for the history.
+        wanted: a version, or the name of all versions to delete.
 
     Raises:
-        UnknownVersion: there is none.
-        VersionInUse: an alias points to one of them; nothing was removed. Or it was moved there
-            meanwhile: that version and those after it stay, and are noted no more.
-        RegistryUnreachable: MLflow does not answer; what is to be deleted is noted, and
-            `finish_deletions` does it.
-        WorkspaceLocked: somebody works in the workspace.
-        RegistryError, StorageError: something refused; the same call goes on.
+        UnknownVersion: there is no such version.
+        VersionInUse: an alias points to one of the versions; nothing was removed. If an alias is
+            moved there meanwhile, that version and the following ones are kept.
+        RegistryUnreachable: MLflow does not answer; `finish_deletions` completes the deletion.
+        WorkspaceLocked: another process is working in the workspace.
+        RegistryError, StorageError: a store refused; call it again to continue.
     """
     with registry.workspace.lock(f"deleting {wanted}"):
         try:
             return _delete_all(registry, wanted, by, reason)
-        except DiskFull:  # the note, and MLflow, take some space before any is freed
+        except DiskFull:  # the note and MLflow need some space before any is freed
             make_room(registry)
             return _delete_all(registry, wanted, by, reason)
 
@@ -144,92 +130,92 @@ def _delete_all(
         if not noted:
             raise
         raise _waiting(noted, error) from error
-    noted_before = [one for _, one in deletion_notes.noted_deletions(registry.workspace)]
+    noted_before = [
+        tombstone for _, tombstone in deletion_notes.noted_deletions(registry.workspace)
+    ]
     deletion_notes.write(registry.workspace, registry.store, chosen)
-    leaving = {one.number for one in chosen}
+    leaving = {tombstone.number for tombstone in chosen}
     deleted: list[DeletedVersion] = []
     try:
-        for one in chosen:
-            deleted.append(_delete(registry, one, leaving))
+        for tombstone in chosen:
+            deleted.append(_delete(registry, tombstone, leaving))
     except RegistryUnreachable as error:
         raise _waiting(chosen, error) from error
-    except RegistryError:  # nothing was done for those that follow: somebody decides again
-        for one in chosen[len(deleted) + 1 :]:
-            if one not in noted_before:
-                deletion_notes.remove(registry.workspace, one)
+    except RegistryError:  # keep the following versions: the user decides again
+        for tombstone in chosen[len(deleted) + 1 :]:
+            if tombstone not in noted_before:
+                deletion_notes.remove(registry.workspace, tombstone)
         raise
     return deleted
 
 
 def finish_deletions(registry: Registry) -> list[DeletedVersion]:
-    """Go on with what was begun or noted and is not done.
-
-    The caller holds the workspace.
-
-    Raises:
-        VersionInUse: an alias points to one of them, which therefore stays and is noted no more.
-        RegistryUnreachable, RegistryError, StorageError: as `delete_versions`.
-        RegistryError: a note cannot be read; what the others say is done.
-    """
+    """Complete pending deletions. The caller holds the workspace lock."""
     noted = deletion_notes.noted_deletions(registry.workspace)
     store = registry.store if noted else ""
-    here = [one for place, one in noted if place == store]
-    leaving = {name: {one.number for one in here if one.name == name} for name in
-               {one.name for one in here}}  # fmt: skip
-    deleted = [_delete(registry, one, leaving[one.name]) for one in here]
+    pending = [entry for place, entry in noted if place == store]
+    leaving = {name: {entry.number for entry in pending if entry.name == name} for name in
+               {entry.name for entry in pending}}  # fmt: skip
+    deleted = [_delete(registry, entry, leaving[entry.name]) for entry in pending]
     if damaged := deletion_notes.damaged_notes(registry.workspace):
         raise RegistryError(
-            f"the note that {', '.join(damaged)} is to be deleted cannot be read",
-            "a note as `bpeline delete` writes it",
+            f"the deletion note of {', '.join(damaged)} cannot be read",
+            "expected a note written by `bpeline delete`",
             f"type `bpeline delete {damaged[0]} --yes` again",
         )
     return deleted
 
 
 def _chosen(registry: Registry, wanted: ByNumber | str, by: str, reason: str) -> list[Tombstone]:
-    """What is meant, as MLflow says; begun deletions of it with who began them and why."""
+    """Return the versions to delete from MLflow, pending deletions included."""
     store = registry.store
     name = wanted if isinstance(wanted, str) else wanted.name
     tracked = registry.tracker.versions(name)
-    found = {
-        one.number: Tombstone(name, one.number, one.digest, by, reason, utc_now())
-        for one in tracked
+    candidates = {
+        entry.number: Tombstone(name, entry.number, entry.digest, by, reason, utc_now())
+        for entry in tracked
     }
-    found |= {
-        one.number: one
-        for place, one in deletion_notes.noted_deletions(registry.workspace)
-        if (place, one.name) == (store, name)
+    candidates |= {
+        entry.number: entry
+        for place, entry in deletion_notes.noted_deletions(registry.workspace)
+        if (place, entry.name) == (store, name)
     }
     if isinstance(wanted, ByNumber):
-        found = {number: one for number, one in found.items() if number == wanted.number}
-    if not found:
+        candidates = {
+            number: entry for number, entry in candidates.items() if number == wanted.number
+        }
+    if not candidates:
         raise _nothing(registry, wanted, name)
-    there = {one.number for one in tracked}
-    _require_no_alias(registry.tracker.aliases(name).get(name, {}), name, found.keys() & there)
-    return list(found.values())
+    present = {entry.number for entry in tracked}
+    _require_no_alias(
+        registry.tracker.aliases(name).get(name, {}), name, candidates.keys() & present
+    )
+    return list(candidates.values())
 
 
 def _remembered(
     registry: Registry, wanted: ByNumber | str, by: str, reason: str
 ) -> list[Tombstone]:
-    """What is meant, as was last seen of an MLflow that does not answer."""
+    """Return the versions to delete, by the last known state of MLflow."""
     store = registry.known_store
     name = wanted if isinstance(wanted, str) else wanted.name
-    found = [
+    candidates = [
         Tombstone(name, row.number, row.digest, by, reason, utc_now())
         for row in registry.catalogue.registrations(name, store)
         if isinstance(wanted, str) or row.number == wanted.number
     ]
-    _require_no_alias(aliases_of(registry, name), name, {one.number for one in found})
-    return found
+    _require_no_alias(
+        aliases_of(registry, name), name, {tombstone.number for tombstone in candidates}
+    )
+    return candidates
 
 
 def _nothing(registry: Registry, wanted: ByNumber | str, name: str) -> UnknownVersion:
-    for one in tombstones(registry, name):
-        if isinstance(wanted, ByNumber) and one.number == wanted.number:
+    for tombstone in tombstones(registry, name):
+        if isinstance(wanted, ByNumber) and tombstone.number == wanted.number:
             return UnknownVersion(
-                f"{one.reference} was {one}",
-                "accepted are versions that there are",
+                f"{tombstone.reference} was {tombstone}",
+                "expected an existing version",
                 f"type `bpeline versions {name}` to see them",
             )
     what = f"no version of {name}" if isinstance(wanted, str) else f"no {wanted}"
@@ -241,41 +227,33 @@ def _nothing(registry: Registry, wanted: ByNumber | str, name: str) -> UnknownVe
 
 
 def _require_no_alias(aliases: dict[str, int], name: str, numbers: set[int]) -> None:
-    """Refuse while somebody who loads an alias would miss the version.
-
-    Raises:
-        VersionInUse: an alias points there.
-    """
+    """Raise `VersionInUse` if an alias points to one of the versions."""
     pointing = {alias: number for alias, number in sorted(aliases.items()) if number in numbers}
     if pointing:
-        said = ", ".join(f"{name}@{alias} to {name}/{at}" for alias, at in pointing.items())
+        points = ", ".join(f"{name}@{alias} to {name}/{at}" for alias, at in pointing.items())
         alias = next(iter(pointing))
         raise VersionInUse(
-            f"{'an alias points' if len(pointing) == 1 else 'aliases point'} to what is to be "
-            f"deleted: {said}",
-            "accepted are versions without an alias",
+            f"{'an alias points' if len(pointing) == 1 else 'aliases point'} to versions to be "
+            f"deleted: {points}",
+            "expected versions without an alias",
             f"move it, `bpeline promote {name}/NUMBER --to {alias}` or `bpeline rollback {name} "
             f"--alias {alias}`; or remove it, `bpeline delete {name}@{alias} --yes`",
         )
 
 
 def _waiting(noted: Sequence[Tombstone], error: RegistryUnreachable) -> RegistryUnreachable:
-    called = ", ".join(one.reference for one in noted)
+    references = ", ".join(tombstone.reference for tombstone in noted)
     return RegistryUnreachable(
-        f"{error.happened}; it is noted that {called} is to be deleted",
+        f"{error.happened}; the deletion of {references} is pending",
         error.accepted,
-        f"{error.next_step}; then type `bpeline resume`, which deletes what is left",
+        f"{error.next_step}; then type `bpeline resume`, which completes the deletion",
     )
 
 
 def _delete(registry: Registry, one: Tombstone, leaving: Collection[int]) -> DeletedVersion:
-    """Everything after the note; safe to repeat from the beginning.
-
-    Args:
-        leaving: the numbers of the name that go together.
-    """
+    """Run all steps after the note; can be repeated."""
     catalogue, tracker, workspace = registry.catalogue, registry.tracker, registry.workspace
-    told = _described(registry, one, leaving)
+    preview = _described(registry, one, leaving)
     with catalogue.moving():
         version = tracker.version(one.name, one.number)
         if version is not None:
@@ -284,9 +262,9 @@ def _delete(registry: Registry, one: Tombstone, leaving: Collection[int]) -> Del
             tracker.withdraw_version(one.name, one.number)
             if tracker.version(one.name, one.number) is not None:
                 raise RegistryError(
-                    f"{one.reference} was to be deleted, and MLflow at {tracker.settings.place} "
-                    "still has it",
-                    "accepted is a server that does what it says it did",
+                    f"MLflow at {tracker.settings.place} confirmed the deletion of "
+                    f"{one.reference}, but still has it",
+                    "expected a server that deletes what it confirms",
                     f"type `bpeline delete {one.reference} --yes` again",
                 )
         else:
@@ -300,7 +278,7 @@ def _delete(registry: Registry, one: Tombstone, leaving: Collection[int]) -> Del
         for record, waiting in list(waiting_publications(workspace)):
             if (waiting.name, waiting.digest) == (one.name, one.digest):
                 DURABLE.remove(record)
-    if workspace.words_database.exists():  # its tokens; what others need of it is made again
+    if workspace.words_database.exists():  # holds its tokens; rebuilt for the others when needed
         DURABLE.remove(workspace.words_database)
     if not kept.files:
         forget_directory(workspace, workspace.version_directory(one.digest), MANIFEST)
@@ -313,18 +291,18 @@ def _delete(registry: Registry, one: Tombstone, leaving: Collection[int]) -> Del
             forget_set(workspace, digest)
         catalogue.forget_evaluation_sets(one.name)
     deletion_notes.remove(registry.workspace, one)
-    stays = told.stays + _hidden(registry, removed)
-    return replace(told, removed=True, stays=stays)
+    stays = preview.stays + _hidden(registry, removed)
+    return replace(preview, removed=True, stays=stays)
 
 
 def _require_the_same(registry: Registry, one: Tombstone, version: TrackedVersion) -> None:
-    """The last look before anything goes; what cannot be deleted is not noted any more."""
+    """Check a version once more before its deletion; on errors, remove its note."""
     try:
         if version.digest != one.digest:
             raise RegistryError(
-                f"{one.reference} was {one.digest[:12]} when it was to be deleted, and MLflow says "
-                f"now that it is {version.digest[:12] or 'of somebody else'}",
-                "accepted is an MLflow whose numbers keep their meaning",
+                f"{one.reference} was {one.digest[:12]} when its deletion was requested, but is "
+                f"now {version.digest[:12] or 'not from bpeline'} in MLflow",
+                "expected the same version under this number",
                 f"type `bpeline versions {one.name}` to see them, and decide again",
             )
         aliases = registry.tracker.aliases(one.name).get(one.name, {})
@@ -338,10 +316,11 @@ def _require_the_same(registry: Registry, one: Tombstone, version: TrackedVersio
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What others need of a version that goes.
+    """What other versions need of a deleted version.
 
-    ``numbers``: of the same name, which are the same tokenizer; ``runs``: MLflow's, that other
-    versions were made from; ``files``: who else needs the files, in words.
+    Attributes:
+        numbers: versions of the same name with the same tokenizer.
+        files: other users of the files, as text.
     """
 
     numbers: tuple[str, ...]
@@ -366,30 +345,30 @@ class _Kept:
             for _, waiting in waiting_publications(registry.workspace)
             if waiting.digest == one.digest and waiting.name != one.name
         ]
-        called = [f"{version.name}/{version.number}" for version in same]
+        references = [f"{version.name}/{version.number}" for version in same]
         return cls(
             tuple(f"{one.name}/{v.number}" for v in same if v.name == one.name),
             frozenset(version.mlflow_run_id for version in others),
-            (*called, *elsewhere, *waiting),
+            (*references, *elsewhere, *waiting),
         )
 
 
 def _is_the_end(registry: Registry, name: str, leaving: Collection[int]) -> bool:
-    """Whether nothing of a name is left, here or in another MLflow, once these numbers are gone."""
-    left = [one for one in registry.tracker.versions(name) if one.number not in leaving]
+    """Whether no version of a name is left in any MLflow without these numbers."""
+    left = [entry for entry in registry.tracker.versions(name) if entry.number not in leaving]
     left_elsewhere = [
         row for row in registry.catalogue.registrations(name) if row.store != registry.store
     ]
-    waiting = [one for _, one in waiting_publications(registry.workspace) if one.name == name]
+    waiting = [entry for _, entry in waiting_publications(registry.workspace) if entry.name == name]
     return not (left or left_elsewhere or waiting)
 
 
 def _own_sets(registry: Registry, name: str) -> list[str]:
-    """The evaluation sets that a name has and had, and no other name."""
+    """Return the present and former evaluation sets of a name that no other name uses."""
     sets = registry.catalogue.evaluation_sets()
-    others = {one.digest for one in sets if one.name != name}
-    return [*dict.fromkeys(one.digest for one in sets if one.name == name and
-                           one.digest not in others)]  # fmt: skip
+    others = {entry.digest for entry in sets if entry.name != name}
+    return [*dict.fromkeys(entry.digest for entry in sets if entry.name == name and
+                           entry.digest not in others)]  # fmt: skip
 
 
 def _described(registry: Registry, one: Tombstone, leaving: Collection[int]) -> DeletedVersion:
@@ -397,7 +376,7 @@ def _described(registry: Registry, one: Tombstone, leaving: Collection[int]) -> 
     goes, stays = [f"version {one.number} of {one.name} in MLflow"], []
     if kept.numbers:
         stays.append(
-            f"runs and models in MLflow, for {_listed(kept.numbers)} is the same tokenizer"
+            f"runs and models in MLflow, because {_listed(kept.numbers)} is the same tokenizer"
         )
     else:
         traces = registry.tracker.models.traces(one.name, one.digest, kept.runs)
@@ -409,17 +388,17 @@ def _described(registry: Registry, one: Tombstone, leaving: Collection[int]) -> 
     elif directory.is_dir() or workspace.store:
         place = f" and {workspace.store}" if workspace.store else ""
         goes.append(f"files in {directory}{place}")
-    goes.append("what the catalogue measured of it")
+    goes.append("its measurements in the catalogue")
     named = registry.catalogue.evaluation_set(one.name)
     if named is not None and _is_the_end(registry, one.name, leaving):
         for digest in _own_sets(registry, one.name):
-            goes.append(f"evaluation set {digest[:8]}, for no version of {one.name} is left")
+            goes.append(f"evaluation set {digest[:8]}, because no version of {one.name} is left")
     elif named is not None:
         stays.append(
             f"evaluation set {named.digest[:8]} of {one.name}, on which its other versions are "
-            "measured; it may hold documents of this one's corpus: "
-            f"`bpeline evaluate {one.name} --set-from FILES` gives another to the name; former "
-            f"sets: {_removal_of_leftovers(registry)}"
+            "measured; it may contain documents of the deleted version's corpus: "
+            f"`bpeline evaluate {one.name} --set-from FILES` replaces it; for former sets, "
+            f"{_removal_of_leftovers(registry)}"
         )
     for name in _extending(registry, one.digest):
         stays.append(f"{name}, which was extended from it and has all of its tokens")
@@ -427,29 +406,29 @@ def _described(registry: Registry, one: Tombstone, leaving: Collection[int]) -> 
 
 
 def stays_after_deletion(registry: Registry) -> tuple[str, ...]:
-    """What stays of every version that is deleted, and what removes it, in sentences."""
+    """Return what every deletion keeps, and how to remove it."""
     stays = [
         f"word counts and checkpoints: {_removal_of_leftovers(registry)}",
-        "what was copied elsewhere: exports, encoded datasets, backups, reports of versions that "
-        "were compared with it",
+        "copies elsewhere: exports, encoded datasets, backups, reports of versions that were "
+        "compared with it",
     ]
     if registry.workspace.store:
         stays.append(
-            "copies that other machines fetched: directories of its digest below `versions` in "
-            "their workspaces"
+            "copies on other machines: the directory of its digest below `versions` in their "
+            "workspaces"
         )
     return tuple(stays)
 
 
 def _removal_of_leftovers(registry: Registry) -> str:
-    """What removes files that nothing needs any more; `gc` refuses shared workspaces."""
+    """Return how to remove unneeded files, also in shared workspaces."""
     if store := registry.workspace.store:
         return f"lifecycle rules of {store} remove old objects"
     return "`bpeline gc --days 0 --yes` removes what no version needs"
 
 
 def _extending(registry: Registry, digest: str) -> list[str]:
-    """The versions that continue another's merges."""
+    """Return the versions that extend the merges of another."""
     runs = {run.id for run in registry.catalogue.runs() if run.config.get("extends") == digest}
     if not runs:
         return []
@@ -462,7 +441,7 @@ def _extending(registry: Registry, digest: str) -> list[str]:
 
 
 def _hidden(registry: Registry, removed: Traces) -> tuple[str, ...]:
-    """What MLflow's interface cannot remove, and the command of its own that does."""
+    """Return the `mlflow gc` command for rows that MLflow only hides."""
     if not (removed.runs or removed.models):
         return ()
     settings = registry.tracker.settings
@@ -470,9 +449,9 @@ def _hidden(registry: Registry, removed: Traces) -> tuple[str, ...]:
     ids = " ".join(f"{option} {','.join(ones)}" for option, ones in chosen.items() if ones)
     database = "THE_DATABASE_OF_THE_SERVER" if is_server(settings.uri) else settings.place
     return (
-        "hidden in MLflow's database, names, parameters and metrics of runs and models: "
+        "rows of deleted runs and models in MLflow's database: "
         f"`mlflow gc --backend-store-uri {database} --tracking-uri {settings.place} {ids}` removes "
-        "them, and experiments that were deleted there",
+        "them, and deleted experiments",
     )
 
 

@@ -1,4 +1,4 @@
-"""What is to be deleted, noted in the outbox: a record for each version until all of it is gone."""
+"""Deletion notes in the outbox: one for each version that is being deleted."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def noted_deletions(workspace: Workspace) -> list[tuple[str, Tombstone]]:
-    """What was begun, or waits for MLflow; each with the identity of the MLflow that has it."""
+    """Return the pending deletions, each with the identity of its MLflow."""
     return [note for path in _paths(workspace) if (note := _read(path)) is not None]
 
 
 def damaged_notes(workspace: Workspace) -> list[str]:
-    """The versions whose notes cannot be read, such as ``news/3``, by the names of the files."""
+    """Return the versions with unreadable notes, such as ``news/3``."""
     stems = [path.stem for path in _paths(workspace) if _read(path) is None]
     return ["/".join(stem.rsplit(".", 1)) for stem in stems]
 
@@ -41,12 +41,14 @@ def _read(path: Path) -> tuple[str, Tombstone] | None:
 
 
 def write(workspace: Workspace, store: str, chosen: Iterable[Tombstone]) -> None:
-    """Note what is to be deleted in one MLflow."""
-    for one in chosen:
-        record = sealed({"store": store, "deleted": asdict(one)})
-        DURABLE.write(workspace.deletion_note(one.name, one.number), canonical_json(record))
+    """Write notes for versions to be deleted from one MLflow."""
+    for tombstone in chosen:
+        record = sealed({"store": store, "deleted": asdict(tombstone)})
+        DURABLE.write(
+            workspace.deletion_note(tombstone.name, tombstone.number), canonical_json(record)
+        )
 
 
 def remove(workspace: Workspace, one: Tombstone) -> None:
-    """Note it no more: it is done, or nothing was done for it."""
+    """Remove the note of a version."""
     DURABLE.remove(workspace.deletion_note(one.name, one.number))

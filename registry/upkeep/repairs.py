@@ -1,7 +1,6 @@
-"""What catalogue, disk and MLflow say differently of the versions there are, and `doctor --fix`.
+"""Find and repair disagreements between catalogue, files and MLflow.
 
-Looks first and says what it would do; trains nothing and asks nobody but this workspace's stores.
-MLflow is right about numbers and aliases, the files are what the versions are.
+MLflow decides on version numbers and aliases, the files on the content of versions.
 """
 
 from __future__ import annotations
@@ -46,24 +45,23 @@ if TYPE_CHECKING:
 
 _LISTED = 5
 _LOST_WITH_A_CATALOGUE = (
-    "who moved aliases, when and why: history begins with where they point now",
-    "runs that were not finished: type the same training again, it finds what was counted",
-    "which chunks files held: they are read again, and what was counted of them is found",
+    "the history of aliases: it begins with where they point now",
+    "unfinished runs: run the same training again, it reuses the word counts",
+    "the chunks of files: they are read again, and their word counts are reused",
 )
 
 
-# States of runs that have registered their version, or may leave one that nobody registers.
+# States of runs that registered their version, and of runs that may leave one unregistered.
 _REGISTERED, _LEFT = ("finished",), ("unpublished", "failed", "interrupted")
 
 
 @dataclass(slots=True)
 class Repair:
-    """What is wrong, what is done about it, and what nobody knows any more.
+    """The result of a check or repair, in sentences.
 
     Attributes:
-        found: what is wrong, in sentences; empty when all stores agree.
-        done: what was or would be done.
-        lost: what cannot be known again.
+        done: actions done or, without ``write``, planned.
+        lost: data that cannot be recovered.
     """
 
     found: list[str] = field(default_factory=list)
@@ -72,20 +70,15 @@ class Repair:
 
 
 def repair(registry: Registry, *, write: bool = False) -> Repair:
-    """Look for lost and disagreeing stores, and make them good.
+    """Find lost or disagreeing stores and repair them.
 
-    A lost catalogue is made anew from the files of versions, from MLflow and from the records of
-    word-count tables. For a lost MLflow, versions whose files are kept wait to be registered in the
-    one that is there now. Where catalogue and MLflow disagree, MLflow is right. Versions that a
-    shared store holds and that were not published are registered.
+    A lost catalogue is rebuilt from the files of versions, MLflow and the records of word-count
+    tables. After the loss of MLflow, versions whose files are kept are registered in the present
+    one. Where catalogue and MLflow disagree, MLflow is right. Unpublished versions in a shared
+    store are registered.
 
     Args:
-        registry: of the workspace.
-        write: do it; otherwise only say what would be done.
-
-    Raises:
-        RegistryUnreachable: MLflow does not answer.
-        WorkspaceLocked: somebody works in the workspace, and something was to be written.
+        write: repair; otherwise only report what would be done.
     """
     if not write:
         return _repair(registry, write=False)
@@ -94,34 +87,36 @@ def repair(registry: Registry, *, write: bool = False) -> Repair:
 
 
 def _repair(registry: Registry, write: bool) -> Repair:
-    told = Repair()
-    kept = _without_deleted(registry, _kept_versions(registry, _directories(registry)))
+    result = Repair()
+    publications = _without_deleted(registry, _kept_versions(registry, _directories(registry)))
     catalogue_is_lost = False
     try:
         _ = registry.catalogue
     except StoreLost as error:
         catalogue_is_lost = True
-        told.found.append(error.happened)
-        told.lost += _LOST_WITH_A_CATALOGUE
+        result.found.append(error.happened)
+        result.lost += _LOST_WITH_A_CATALOGUE
         tables = sum(1 for _ in registry.workspace.tables.glob("*.duckdb"))
-        told.done.append(
-            f"a new catalogue gets {len(kept)} versions from their files, what MLflow says of "
-            f"their numbers, and {tables} word-count tables"
+        result.done.append(
+            f"a new catalogue gets {len(publications)} versions from their files, their numbers "
+            f"from MLflow, and {tables} word-count tables"
         )
         if not write:
-            return told
+            return result
         registry.adopt_catalogue()
     store = registry.known_store
     try:
         _ = registry.store
         tracked = registry.tracker.versions()
     except StoreLost as error:
-        told.found.append(error.happened)
-        told.lost.append("numbers in the MLflow that is gone, and who moved aliases there")
-        told.done.append("the MLflow that is there now, or that will be made, is taken instead")
-        if not catalogue_is_lost:  # which forgets deleted versions, as the MLflow that is gone knew
+        result.found.append(error.happened)
+        result.lost.append("version numbers and the history of aliases in the lost MLflow")
+        result.done.append("the present MLflow, or a new one, is used instead")
+        if not catalogue_is_lost:  # versions without a row in the catalogue were deleted
             find = registry.catalogue.find_version
-            kept = [one for one in kept if find(one.name, one.digest) is not None]
+            publications = [
+                entry for entry in publications if find(entry.name, entry.digest) is not None
+            ]
         if write:
             registry.catalogue.forget_registrations(store)
             registry.forget_mlflow()
@@ -129,130 +124,131 @@ def _repair(registry: Registry, write: bool) -> Repair:
         tracked = registry.tracker.versions()
     else:
         differing = disagreements(registry, tracked)
-        told.found += [one for one in differing if one not in told.found]
-        if told.found:
-            told.done.append("the catalogue takes over what MLflow says of numbers")
-    if write and told.found:
-        for one in kept:
-            if registry.catalogue.find_version(one.name, one.digest) is None:
-                remember_version(registry, one)
-                registry.catalogue.training_ended(one.name, one.digest)
-        _remember_tables(registry, kept)
+        result.found += [entry for entry in differing if entry not in result.found]
+        if result.found:
+            result.done.append("the catalogue takes over the version numbers of MLflow")
+    if write and result.found:
+        for entry in publications:
+            if registry.catalogue.find_version(entry.name, entry.digest) is None:
+                remember_version(registry, entry)
+                registry.catalogue.training_ended(entry.name, entry.digest)
+        _remember_tables(registry, publications)
         _take_over(registry, tracked)
-    lacking = [*_lacking(registry, kept, tracked), *unregistered(registry, tracked)]
-    for one in lacking:
-        called = f"{one.name} ({one.digest[:12]})"
-        if all(one.digest[:12] not in said for said in told.found):
-            told.found.append(f"MLflow has no {called}, whose files are kept")
-        told.done.append(f"{called} is registered, under a new number, with its aliases")
+    lacking = [*_lacking(registry, publications, tracked), *unregistered(registry, tracked)]
+    for entry in lacking:
+        label = f"{entry.name} ({entry.digest[:12]})"
+        if all(entry.digest[:12] not in sentence for sentence in result.found):
+            result.found.append(f"MLflow has no {label}, whose files are kept")
+        result.done.append(f"{label} is registered, under a new number, with its aliases")
     if write and lacking:
         _register(registry, lacking, store)
-    if write and told.found:  # what numbers meant before is asked again
+    if write and result.found:  # numbers may mean other versions now
         for remembered in registry.workspace.resolved_references.glob("*.json"):
             DURABLE.remove(remembered)
-    return told
+    return result
 
 
 def _register(registry: Registry, lacking: Sequence[Publication], store: str) -> None:
     aliases = list(_aliases_of(registry, lacking, store))
-    for one in lacking:
-        keep_in_outbox(registry.workspace, one)
-    published = {(one.name, one.digest): one for one in publish_outbox(registry)}
+    for publication in lacking:
+        keep_in_outbox(registry.workspace, publication)
+    published = {
+        (publication.name, publication.digest): publication
+        for publication in publish_outbox(registry)
+    }
     for name, alias, digest in aliases:
-        if (again := published.get((name, digest))) is not None:
+        if (version := published.get((name, digest))) is not None:
             move_alias(
-                registry, name, alias, again.number, digest, kind="rollback", by=this_user(),
+                registry, name, alias, version.number, digest, kind="rollback", by=this_user(),
                 reason="MLflow had lost the version that it pointed to", force=True,
             )  # fmt: skip
 
 
 def disagreements(registry: Registry, tracked: Sequence[TrackedVersion]) -> list[str]:
-    """What the three stores say differently, in sentences; nothing where they agree.
-
-    Versions that MLflow has from other workspaces are no disagreement.
-
-    Args:
-        registry: whose stores.
-        tracked: all versions that its MLflow has.
-    """
-    there = {(one.name, one.number): one.digest for one in tracked}
+    """Return the disagreements of catalogue, files and MLflow, in sentences."""
+    numbers = {(entry.name, entry.number): entry.digest for entry in tracked}
     rows = registry.catalogue.versions()
-    known = {(row.name, row.digest) for row in rows}
-    found = [
-        f"the catalogue does not know {one.name}/{one.number} ({one.digest[:12]}), which was "
+    catalogued = {(row.name, row.digest) for row in rows}
+    sentences = [
+        f"the catalogue does not have {entry.name}/{entry.number} ({entry.digest[:12]}), which was "
         "published from this workspace"
-        for one in tracked
-        if (one.name, one.digest) not in known and is_published_here(registry.workspace, one.digest)
+        for entry in tracked
+        if (entry.name, entry.digest) not in catalogued
+        and is_published_here(registry.workspace, entry.digest)
     ]
-    seen = [one for row in rows for one in row.registrations if one.store == registry.store]
-    differing = [one for one in seen if there.get((one.name, one.number)) != one.digest]
+    registrations = [
+        entry for row in rows for entry in row.registrations if entry.store == registry.store
+    ]
+    differing = [
+        entry for entry in registrations if numbers.get((entry.name, entry.number)) != entry.digest
+    ]
     if differing:
-        begun = {(one.name, one.number) for _, one in noted_deletions(registry.workspace)}
-        deleted = {(one.name, one.number): one for one in tombstones(registry)}
-        for one in differing:
-            key, what = (one.name, one.number), f"{one.name}/{one.number}"
-            if key in there:
-                found.append(f"{what} was {one.digest[:12]} and is {there[key][:12]} in MLflow")
-            elif key not in begun:  # else `bpeline resume` goes on with it
-                said = f", it was {deleted[key]}" if key in deleted else ""
-                found.append(f"MLflow has no {what} ({one.digest[:12]}) any more{said}")
+        begun = {(entry.name, entry.number) for _, entry in noted_deletions(registry.workspace)}
+        deleted = {(entry.name, entry.number): entry for entry in tombstones(registry)}
+        for entry in differing:
+            key, what = (entry.name, entry.number), f"{entry.name}/{entry.number}"
+            if key in numbers:
+                sentences.append(
+                    f"{what} was {entry.digest[:12]} and is {numbers[key][:12]} in MLflow"
+                )
+            elif key not in begun:  # else `bpeline resume` completes the deletion
+                sentence = f", it was {deleted[key]}" if key in deleted else ""
+                sentences.append(f"MLflow has no {what} ({entry.digest[:12]}) any more{sentence}")
     for loaded in remembered_numbers(registry.place, registry.store):
-        digest = there.get((loaded.name, loaded.number), loaded.digest)
-        if digest != loaded.digest and not any(said.startswith(f"{loaded} was ") for said in found):
-            found.append(
+        digest = numbers.get((loaded.name, loaded.number), loaded.digest)
+        if digest != loaded.digest and not any(
+            sentence.startswith(f"{loaded} was ") for sentence in sentences
+        ):
+            sentences.append(
                 f"{loaded} was {loaded.digest[:12]} when it was loaded here, and is {digest[:12]}"
             )
-    return found
+    return sentences
 
 
 def require_agreement(registry: Registry, tracked: Sequence[TrackedVersion], doing: str) -> None:
-    """Refuse to go on while the stores disagree.
-
-    Raises:
-        StorageError: they do.
-    """
-    found = disagreements(registry, tracked)
-    if found:
-        more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+    """Raise an error if the stores disagree."""
+    sentences = disagreements(registry, tracked)
+    if sentences:
+        more = f" and {len(sentences) - _LISTED} more" if len(sentences) > _LISTED else ""
         raise StorageError(
-            f"{doing} would go by stores that disagree: {'; '.join(found[:_LISTED])}{more}",
-            "accepted are a catalogue, files and an MLflow that know the same versions",
-            "type `bpeline doctor`, which says what differs and what `--fix` would do",
+            f"{doing} is not possible while stores disagree: "
+            f"{'; '.join(sentences[:_LISTED])}{more}",
+            "expected the same versions in the catalogue, the files and MLflow",
+            "type `bpeline doctor`, which lists the differences and what `--fix` would do",
         )
 
 
 def _lacking(
     registry: Registry, kept: Sequence[Publication], tracked: Collection[TrackedVersion]
 ) -> list[Publication]:
-    """Versions that were registered, whose files are kept, and that MLflow has no more."""
-    there = {(one.name, one.digest) for one in tracked}
-    there |= {(one.name, one.digest) for _, one in waiting_publications(registry.workspace)}
+    """Return published versions that MLflow has lost and whose files are kept."""
+    present = {(entry.name, entry.digest) for entry in tracked}
+    present |= {(entry.name, entry.digest) for _, entry in waiting_publications(registry.workspace)}
     return [
-        one
-        for one in kept
-        if (one.name, one.digest) not in there
-        and is_published_here(registry.workspace, one.digest)
-        and _ended(registry, one, _REGISTERED)
+        entry
+        for entry in kept
+        if (entry.name, entry.digest) not in present
+        and is_published_here(registry.workspace, entry.digest)
+        and _ended(registry, entry, _REGISTERED)
     ]
 
 
 def unregistered(registry: Registry, tracked: Collection[TrackedVersion]) -> list[Publication]:
-    """Versions that a shared store holds and that neither MLflow nor this outbox has.
-
-    A machine whose workspace was removed before `bpeline resume` leaves them. Fetches their files.
-    """
+    """Return and fetch versions in a shared store that were never registered."""
     workspace = registry.workspace
-    named = {one.digest for one in tracked}
-    named |= {one.digest for one in registry.catalogue.registrations()}
-    named |= {one.digest for _, one in waiting_publications(workspace)}
-    digests = names_in_store(workspace, workspace.versions) - named
+    known = {entry.digest for entry in tracked}
+    known |= {entry.digest for entry in registry.catalogue.registrations()}
+    known |= {entry.digest for _, entry in waiting_publications(workspace)}
+    digests = names_in_store(workspace, workspace.versions) - known
     fetched = [digest for digest in digests if holds_version(workspace, digest)]
-    found = _kept_versions(registry, map(workspace.version_directory, fetched))
-    return _without_deleted(registry, [one for one in found if _ended(registry, one, _LEFT)])
+    publications = _kept_versions(registry, map(workspace.version_directory, fetched))
+    return _without_deleted(
+        registry, [entry for entry in publications if _ended(registry, entry, _LEFT)]
+    )
 
 
 def _ended(registry: Registry, one: Publication, how: Collection[str]) -> bool:
-    """Whether the run that made a version ended so, or is not known here."""
+    """Whether the run of a version is in one of these states, or unknown here."""
     run = registry.catalogue.find_run(one.run_id)
     return run is None or run.state in how
 
@@ -260,31 +256,31 @@ def _ended(registry: Registry, one: Publication, how: Collection[str]) -> bool:
 def _aliases_of(
     registry: Registry, lost: Sequence[Publication], store: str
 ) -> Iterator[tuple[str, str, str]]:
-    """Name, alias and digest of what pointed to these versions when it was last moved here."""
-    digests = {(one.name, one.digest) for one in lost}
-    for name in {one.name for one in lost}:
-        seen: set[str] = set()
+    """Yield name, alias and digest of aliases that last pointed to these versions."""
+    digests = {(publication.name, publication.digest) for publication in lost}
+    for name in {publication.name for publication in lost}:
+        aliases: set[str] = set()
         for move in registry.catalogue.alias_history(name, store=store):  # newest first
-            # What MLflow showed after it had lost a version is no decision of anybody's.
-            if move.kind in ("refusal", "seen") or move.alias in seen:
+            # Not moves: refusals, and what MLflow showed after it lost the version.
+            if move.kind in ("refusal", "seen") or move.alias in aliases:
                 continue
-            seen.add(move.alias)
+            aliases.add(move.alias)
             if (name, move.to_digest) in digests:
                 yield name, move.alias, move.to_digest
 
 
 def _without_deleted(registry: Registry, kept: list[Publication]) -> list[Publication]:
-    """Files may be here for another's sake alone: their own version was deleted."""
-    deleted = {(one.name, one.digest) for one in tombstones(registry)}
+    """Drop deleted versions, whose files may be kept for other versions."""
+    deleted = {(entry.name, entry.digest) for entry in tombstones(registry)}
     if not deleted:
         return kept
-    known: set[tuple[str, str]]
+    catalogued: set[tuple[str, str]]
     try:
-        known = {(one.name, one.digest) for one in registry.catalogue.versions()}
+        catalogued = {(entry.name, entry.digest) for entry in registry.catalogue.versions()}
     except StoreLost:
-        known = {(one.name, one.digest) for one in registry.tracker.versions()}
-    keys = deleted - known  # one that was made again is a version as any other
-    return [one for one in kept if (one.name, one.digest) not in keys]
+        catalogued = {(entry.name, entry.digest) for entry in registry.tracker.versions()}
+    keys = deleted - catalogued  # a version that was trained again is not deleted
+    return [entry for entry in kept if (entry.name, entry.digest) not in keys]
 
 
 def _directories(registry: Registry) -> Iterable[Path]:
@@ -292,38 +288,40 @@ def _directories(registry: Registry) -> Iterable[Path]:
 
 
 def _kept_versions(registry: Registry, directories: Iterable[Path]) -> list[Publication]:
-    """The versions of these directories that were trained, in the order of their training."""
-    found = []
+    """Return the trained versions in these directories, in the order of training."""
+    publications = []
     for directory in directories:
         try:
             manifest = read_manifest(directory)
-            told: dict[str, Any] = manifest["provenance"]
-            request = told.get("request") or {}
-            found.append(
+            provenance: dict[str, Any] = manifest["provenance"]
+            request = provenance.get("request") or {}
+            publications.append(
                 Publication(
-                    name=told["name"],
+                    name=provenance["name"],
                     digest=directory.name,
                     tokenizer_directory=directory,
-                    run_id=told["run"],
-                    corpus_digest=told.get("corpus_digest", ""),
-                    counts_digest=told.get("counts_digest", ""),
+                    run_id=provenance["run"],
+                    corpus_digest=provenance.get("corpus_digest", ""),
+                    counts_digest=provenance.get("counts_digest", ""),
                     vocab_size=int(manifest["vocab_size"]),
                     pattern=str(manifest["pattern"].get("name") or manifest["pattern"]["regex"]),
                     params={key: value for key, value in request.items() if value is not None},
-                    metrics=told.get("metrics", {}),
+                    metrics=provenance.get("metrics", {}),
                     figures=tuple(sorted((directory / FIGURES).glob("*"))),
                     pages=tuple(sorted((directory / PAGES).glob("*"))),
                     created_at=_written_at(directory),
                 )
             )
         except (BpelineError, OSError, KeyError, TypeError, AttributeError, ValueError):
-            continue  # fetched to be loaded, or not trained here
-    found = [_as_measured(registry, one) for one in found]
-    return sorted(found, key=lambda one: (one.created_at, one.digest))
+            continue  # downloaded for loading, or not trained here
+    publications = [_as_measured(registry, publication) for publication in publications]
+    return sorted(
+        publications, key=lambda publication: (publication.created_at, publication.digest)
+    )
 
 
 def _as_measured(registry: Registry, one: Publication) -> Publication:
-    """With what the catalogue, unless it is lost, knows of the training and its evaluation set."""
+    """Add the training order and evaluation set from the catalogue, unless it is lost."""
     with suppress(StoreLost):
         row = registry.catalogue.find_version(one.name, one.digest)
         if row is not None:
@@ -335,8 +333,8 @@ def _as_measured(registry: Registry, one: Publication) -> Publication:
 
 
 def _remember_tables(registry: Registry, kept: list[Publication]) -> None:
-    corpora = {one.counts_digest: one.corpus_digest for one in kept}
-    runs = {one.counts_digest: one.run_id for one in kept}
+    corpora = {publication.counts_digest: publication.corpus_digest for publication in kept}
+    runs = {publication.counts_digest: publication.run_id for publication in kept}
     store = WordCountStore(registry.workspace)
     for path in registry.workspace.tables.glob("*.duckdb"):
         table = store.table(path.stem)
@@ -351,30 +349,32 @@ def _remember_tables(registry: Registry, kept: list[Publication]) -> None:
 
 
 def _take_over(registry: Registry, tracked: Sequence[TrackedVersion]) -> None:
-    """Let the catalogue say of this MLflow's numbers what MLflow says."""
+    """Update the catalogue with the versions and numbers of MLflow."""
     store, catalogue = registry.make_store() if tracked else registry.store, registry.catalogue
-    there = {(one.name, one.number) for one in tracked}
-    deleted = {(one.name, one.number) for one in tombstones(registry)}
+    present = {(version.name, version.number) for version in tracked}
+    deleted = {(version.name, version.number) for version in tombstones(registry)}
     for row in catalogue.registrations(store=store):
         key = (row.name, row.number)
-        if key not in there:
+        if key not in present:
             catalogue.forget_registrations(store, *key)
             if key in deleted:
                 catalogue.forget_version(row.name, row.digest)
-    for one in tracked:
-        corpus, counts = registry.tracker.runs.lineage_of(one.mlflow_run_id)
+    for version in tracked:
+        corpus, counts = registry.tracker.runs.lineage_of(version.mlflow_run_id)
         catalogue.add_version(
             Version(
-                one.name,
-                one.digest,
-                run_id=one.run_id,
+                version.name,
+                version.digest,
+                run_id=version.run_id,
                 corpus_digest=corpus,
                 counts_digest=counts,
-                vocab_size=one.vocab_size,
-                pattern=one.tags.get("pattern", ""),
+                vocab_size=version.vocab_size,
+                pattern=version.tags.get("pattern", ""),
             )
         )
-        catalogue.add_registration(Registration(store, one.name, one.number, one.digest))
+        catalogue.add_registration(
+            Registration(store, version.name, version.number, version.digest)
+        )
 
 
 def _written_at(directory: Path) -> str:

@@ -1,9 +1,8 @@
-"""What a workspace holds that no version needs: found by reachability and age, removed when asked.
+"""Garbage collection of a workspace, by reachability and age.
 
-Versions that the catalogue or MLflow knows reach the word counts they were trained on, these the
-chunks' shards; a run that may still be continued reaches its checkpoint and counts; a publication
-that waits reaches its files. What is left over costs disk and nothing else: all of it can be made
-again from the sources. Nothing is removed while catalogue, disk and MLflow disagree.
+Versions reach their word counts and these reach the shards of chunks; unfinished runs reach their
+checkpoints and counts; pending publications reach their files. Everything else can be rebuilt
+from the sources. Nothing is removed while catalogue, files and MLflow disagree.
 """
 
 from __future__ import annotations
@@ -36,20 +35,17 @@ _SECONDS_A_DAY = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Something that nothing reaches.
+    """Something unreachable.
 
     Attributes:
         kind: ``table``: word counts of a corpus, or the record of its files; ``shard``: those of a
-            chunk; ``pack``: those of many small ones, none of which is needed; ``run``: a
-            checkpoint or what a run learned; ``version``: files of a tokenizer that is not
-            registered; ``evaluation set``: one that no name has any more; ``words in SQL``: what
-            `bpeline sql` made to read, and makes again; ``mlflow run`` and
-            ``mlflow model``: what killed processes left in MLflow; ``standard input``: a corpus
-            that came so.
-        key: its name in the workspace, or MLflow's.
-        paths: what there is of it, in the order of removal: first what makes it exist.
-        size: bytes.
-        days: since the last of it was written.
+            chunk; ``pack``: those of many small chunks; ``run``: a checkpoint or the tokenizer of
+            a run; ``version``: files of an unregistered tokenizer; ``evaluation set``: one that
+            no name uses; ``words in SQL``: the database of `bpeline sql`, rebuilt when needed;
+            ``mlflow run``, ``mlflow model``: left in MLflow by killed processes; ``standard
+            input``: a corpus read from standard input.
+        paths: its files in the order of removal, the one that makes it exist first.
+        days: age in days, since the last write.
     """
 
     kind: Kind
@@ -61,12 +57,11 @@ class Leftover:
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """What was found.
+    """The result of `find_leftovers`.
 
     Attributes:
-        old: what may be removed.
-        young: what nothing reaches either, but was written lately.
-        unsure: why shards are kept although nothing is known to reach them; empty as a rule.
+        young: unreachable too, but written recently.
+        unsure: why all shards are kept; usually empty.
     """
 
     old: tuple[Leftover, ...]
@@ -77,40 +72,41 @@ class Leftovers:
 def find_leftovers(
     registry: Registry, *, days: float = 30, counts_of: int | None = None
 ) -> Leftovers:
-    """Look for what nothing reaches; removes nothing.
+    """Find unreachable data; removes nothing.
 
     Args:
-        registry: the workspace, and the catalogue that knows its versions and runs.
-        days: what was written later than so many days ago stays: somebody may be about to use it.
-        counts_of: of each name the newest so many versions, and those that an alias points to,
-            reach the word counts they were trained on; None: all versions do. Every registered
-            tokenizer's own files are reached anyway.
+        days: minimum age of ``old`` leftovers; younger ones may be about to be used.
+        counts_of: keep the word counts of only so many newest versions of each name, and of
+            versions with an alias; None keeps those of all versions. Files of registered
+            tokenizers are always kept.
 
     Raises:
-        InvalidOption: a negative number.
-        StorageError: catalogue, disk and MLflow disagree about the versions there are.
+        InvalidOption: a number is negative, or the workspace has a shared store.
+        StorageError: catalogue, files and MLflow disagree.
         RegistryUnreachable: MLflow does not answer.
     """
     if registry.workspace.store:
         counts = shlex.join([str(registry.workspace.shards), str(registry.workspace.tables)])
         raise InvalidOption(
             f"the files of this workspace are shared in {registry.workspace.store}",
-            "gc looks for what nobody needs in a workspace of one machine",
+            "gc only works in a workspace of one machine",
             f"remove this machine's word counts while nothing runs: `rm -r {counts}`; they are "
-            "fetched or counted again. Other files may be in no store: `bpeline resume` publishes "
-            "what waits. The store has rules of its own for objects that grow old",
+            "fetched or counted again. Other files may not be in the store: `bpeline resume` "
+            "publishes pending ones. Use lifecycle rules for old objects in the store",
         )
     if days < 0 or (counts_of is not None and counts_of < 0):
         raise InvalidOption(
             f"days is {days}, counts_of is {counts_of}",
-            "both are numbers from 0 upwards",
-            "leave them out to keep the counts of all versions, and what is younger than 30 days",
+            "expected numbers from 0 upwards",
+            "leave them out to keep the counts of all versions, and data younger than 30 days",
         )
     reached = _Reached.of(registry, counts_of)
-    found = sorted(_unreached(registry, reached), key=lambda one: (one.kind, one.key))
+    leftovers = sorted(
+        _unreached(registry, reached), key=lambda leftover: (leftover.kind, leftover.key)
+    )
     return Leftovers(
-        old=tuple(one for one in found if one.days >= days),
-        young=tuple(one for one in found if one.days < days),
+        old=tuple(leftover for leftover in leftovers if leftover.days >= days),
+        young=tuple(leftover for leftover in leftovers if leftover.days < days),
         unsure=reached.unsure,
     )
 
@@ -118,39 +114,31 @@ def find_leftovers(
 def remove_leftovers(
     registry: Registry, *, days: float = 30, counts_of: int | None = None
 ) -> Leftovers:
-    """Remove what `find_leftovers` finds to be old, while nobody else works in the workspace.
-
-    Returns:
-        What was found; its ``old`` part is gone.
-
-    Raises:
-        WorkspaceLocked: somebody works in it.
-        InvalidOption, StorageError, RegistryUnreachable: as `find_leftovers`.
-    """
+    """Remove the ``old`` leftovers of `find_leftovers`, with the workspace lock."""
     with registry.workspace.lock("removing what no version needs"):
-        found = find_leftovers(registry, days=days, counts_of=counts_of)
-        _remove_files(found.old)  # first: on a full disk, this makes room for MLflow's journal
-        for one in found.old:
-            if one.kind == "mlflow run":
-                registry.tracker.runs.remove_run(one.key)
-            elif one.kind == "mlflow model":
-                registry.tracker.models.remove_model(one.key)
-    return found
+        leftovers = find_leftovers(registry, days=days, counts_of=counts_of)
+        _remove_files(leftovers.old)  # first, to make room for MLflow's journal on a full disk
+        for leftover in leftovers.old:
+            if leftover.kind == "mlflow run":
+                registry.tracker.runs.remove_run(leftover.key)
+            elif leftover.kind == "mlflow model":
+                registry.tracker.models.remove_model(leftover.key)
+    return leftovers
 
 
 def make_room(registry: Registry) -> None:
-    """Remove files that no version needs, without writing a byte.
+    """Remove old leftovers and the database of `bpeline sql`, without writing.
 
-    These are old leftovers and what `bpeline sql` made. The caller holds the workspace.
+    The caller holds the workspace lock.
     """
     if registry.workspace.words_database.exists():
         DURABLE.remove(registry.workspace.words_database)
-    with suppress(BpelineError):  # what nothing needs is not known now
+    with suppress(BpelineError):  # leftovers cannot be determined now
         _remove_files(find_leftovers(registry).old)
 
 
 def _remove_files(leftovers: Iterable[Leftover]) -> None:
-    for path in (path for one in leftovers for path in one.paths):
+    for path in (path for leftover in leftovers for path in leftover.paths):
         if path.is_dir() and not path.is_symlink():
             DURABLE.remove_tree(path)
         else:
@@ -159,11 +147,7 @@ def _remove_files(leftovers: Iterable[Leftover]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Reached:
-    """Keys of what must stay, of tables and records of corpora alike.
-
-    ``runs`` are the word counts that unfinished runs learn from; ``unsure`` says why all shards
-    must stay.
-    """
+    """Keys of reachable data."""
 
     tables: frozenset[str]
     shards: frozenset[str]
@@ -186,9 +170,9 @@ class _Reached:
             *unfinished,
             *waiting,
         ]
-        digests = {one.counts_digest for one in needing} - {""}
+        digests = {entry.counts_digest for entry in needing} - {""}
         tables = [table for table in catalogue.count_tables() if table.counts_digest in digests]
-        corpora = {one.corpus_digest for one in versions}
+        corpora = {entry.corpus_digest for entry in versions}
         corpora |= {run.corpus_digest for run in unfinished}
         corpora |= {publication.corpus_digest for publication in waiting}
         own_runs = {run.id for run in catalogue.runs() if run.workspace == workspace.id}
@@ -206,13 +190,14 @@ class _Reached:
             shards=frozenset(shards),
             runs=frozenset(run.counts_digest for run in unfinished),
             versions=frozenset(
-                {one.digest for one in versions}
-                | {one.digest for one in tracked}
-                | {one.digest for one in waiting}
+                {entry.digest for entry in versions}
+                | {entry.digest for entry in tracked}
+                | {entry.digest for entry in waiting}
             ),
             sets=_sets_in_use(registry, [*versions, *unfinished, *waiting, *tracked]),
             paths=_paths_of(
-                registry, [*(one.run_id for one in versions), *(one.run_id for one in waiting)]
+                registry,
+                [*(entry.run_id for entry in versions), *(entry.run_id for entry in waiting)],
             ),
             unsure=unsure,
         )
@@ -221,14 +206,14 @@ class _Reached:
 def _sets_in_use(
     registry: Registry, needing: Iterable[Version | Run | Publication | TrackedVersion]
 ) -> frozenset[str]:
-    """The evaluation sets that names have now of which anything is left."""
-    names = {one.name for one in needing}
-    latest = {one.name: one.digest for one in registry.catalogue.evaluation_sets()}
+    """Return the current evaluation sets of names that still have versions or runs."""
+    names = {entry.name for entry in needing}
+    latest = {entry.name: entry.digest for entry in registry.catalogue.evaluation_sets()}
     return frozenset(digest for name, digest in latest.items() if name in names)
 
 
 def _paths_of(registry: Registry, run_ids: Iterable[str]) -> frozenset[str]:
-    """The paths that runs of versions, and those that may be continued, were told to read."""
+    """Return the input paths of unfinished runs and of the runs of versions."""
     needed = {*run_ids, *(run.id for run in registry.catalogue.unfinished_runs())}
     runs = (run for run in registry.catalogue.runs() if run.id in needed)
     return frozenset(path for run in runs for path in run.config.get("paths") or ())
@@ -247,15 +232,17 @@ def _whose_counts_stay(
     for version in versions:
         by_name.setdefault(version.name, []).append(version)
     aliases = registry.tracker.aliases()
-    aliased = {one.digest for one in tracked if one.number in aliases.get(one.name, {}).values()}
-    for ones in by_name.values():
-        newest = ones[max(0, len(ones) - counts_of) :]
-        yield from (one for one in ones if one in newest or one.digest in aliased)
+    aliased = {
+        entry.digest for entry in tracked if entry.number in aliases.get(entry.name, {}).values()
+    }
+    for group in by_name.values():
+        newest = group[max(0, len(group) - counts_of) :]
+        yield from (entry for entry in group if entry in newest or entry.digest in aliased)
 
 
 def _waiting(registry: Registry) -> Iterator[Publication]:
     for path in waiting_records(registry.workspace):
-        with suppress(FileNotFoundError):  # looking takes no lock: it was published meanwhile
+        with suppress(FileNotFoundError):  # published meanwhile: searching takes no lock
             yield Publication.of_file(path)
 
 
@@ -286,7 +273,7 @@ def _unreached(registry: Registry, reached: _Reached) -> Iterator[Leftover]:
         if path.name not in reached.sets and not is_temporary(path):
             record = workspace.evaluation_set(path.name)
             paths = [
-                one for one in (record, path) if one.exists()
+                candidate for candidate in (record, path) if candidate.exists()
             ]  # a killed writer left no record
             yield _leftover("evaluation set", path.name, record, paths)
     for path in workspace.standard_input.glob("*"):
@@ -299,8 +286,8 @@ def _unreached(registry: Registry, reached: _Reached) -> Iterator[Leftover]:
 
 
 def _left_in_mlflow(registry: Registry) -> Iterator[Leftover]:
-    """Runs that never ended and will not be continued; models that no version was made of."""
-    if not registry.store:  # nothing of ours was ever written there
+    """Yield runs that will never end, and stored models without a version."""
+    if not registry.store:  # bpeline has never written to this MLflow
         return
     needed = {run.id for run in registry.catalogue.unfinished_runs()}
     needed |= {publication.run_id for publication in _waiting(registry)}
@@ -309,20 +296,20 @@ def _left_in_mlflow(registry: Registry) -> Iterator[Leftover]:
         "mlflow run": tracker.runs.unended_runs(),
         "mlflow model": tracker.models.unregistered_models(),
     }
-    for kind, ones in kinds.items():
-        for one in ones:
-            if one.run_id not in needed:
-                days = (time.time() - one.begun_ms / 1000) / _SECONDS_A_DAY
-                yield Leftover(kind, one.id, (), 0, days)
+    for kind, items in kinds.items():
+        for item in items:
+            if item.run_id not in needed:
+                days = (time.time() - item.begun_ms / 1000) / _SECONDS_A_DAY
+                yield Leftover(kind, item.id, (), 0, days)
 
 
 def _by_key(paths: Iterable[Path]) -> dict[str, list[Path]]:
-    """Files by what stands before their first dot; what killed writers left is the sweep's."""
-    found: dict[str, list[Path]] = {}
+    """Group files by the name before their first dot, without temporary files."""
+    groups: dict[str, list[Path]] = {}
     for path in paths:
         if not is_temporary(path):
-            found.setdefault(path.name.partition(".")[0], []).append(path)
-    return found
+            groups.setdefault(path.name.partition(".")[0], []).append(path)
+    return groups
 
 
 def _leftover(kind: Kind, key: str, first: Path, paths: Iterable[Path]) -> Leftover:
@@ -334,12 +321,12 @@ def _leftover(kind: Kind, key: str, first: Path, paths: Iterable[Path]) -> Lefto
 
 
 def _states(path: Path) -> Iterator[os.stat_result]:
-    """Of a file, or of a directory and all below; what others rename or remove meanwhile is not."""
+    """Yield the state of a file, or of a directory and all below it."""
     below = [
         Path(directory) / name
         for directory, names, files in os.walk(path)
         for name in names + files
     ]
-    for one in (path, *below):
+    for entry in (path, *below):
         with suppress(FileNotFoundError):
-            yield one.lstat()
+            yield entry.lstat()

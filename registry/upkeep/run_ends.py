@@ -1,4 +1,4 @@
-"""Runs that are over: dismissed, and shown in MLflow as they ended, by who owns them."""
+"""Dismiss unfinished runs, and end runs in MLflow whose process is gone."""
 
 from __future__ import annotations
 
@@ -17,16 +17,10 @@ FAILED, KILLED = "FAILED", "KILLED"
 
 
 def show_ends(registry: Registry) -> int:
-    """End the runs that MLflow says are running and that are not.
+    """End the runs that MLflow still shows as running although they are not.
 
-    A run whose process was killed cannot say so itself, and one that failed while MLflow was down
-    could not. One whose tokenizer waits to be published ends when it is.
-
-    Returns:
-        How many were ended.
-
-    Raises:
-        RegistryUnreachable: MLflow does not answer.
+    Their process was killed, or they failed while MLflow was down. Runs whose tokenizer waits in
+    the outbox are left alone: publishing ends them.
     """
     ended = 0
     for shown in registry.tracker.runs.unended_runs():
@@ -34,8 +28,8 @@ def show_ends(registry: Registry) -> int:
         if run is None or run.state == "running" or waits_in_outbox(registry.workspace, run.id):
             continue
         if run.state == "finished":
-            # It ended in MLflow when it was published: this one was made once more, when a server
-            # that had been stopped did what nobody waited for any longer.
+            # The published run has ended; this duplicate was created by a request that a stopped
+            # server processed later.
             registry.tracker.runs.remove_run(shown.id)
             continue
         status = FAILED if run.state in ("failed", "refused") else KILLED
@@ -47,38 +41,35 @@ def show_ends(registry: Registry) -> int:
 
 
 def dismiss(registry: Registry, run_id: str) -> Run:
-    """Forget a run that did not finish: nothing continues it, and gc may take what only it needs.
+    """Give up an unfinished run, so that `bpeline gc` can remove its files.
 
-    A tokenizer of it that waits to be published is not published any more.
-
-    Args:
-        run_id: enough of the run's id to be the only one.
+    If its tokenizer waits in the outbox, it will not be published.
 
     Raises:
-        RegistryError: no such run, it is at work, it has ended, is another workspace's, or its
-            tokenizer is registered already.
-        RegistryUnreachable: whether it is cannot be asked.
-        WorkspaceLocked: somebody works in the workspace.
+        RegistryError: there is no such run, it is running, has ended, belongs to another
+            workspace, or its tokenizer is already registered.
+        RegistryUnreachable: MLflow does not answer.
+        WorkspaceLocked: another process is working in the workspace.
     """
     catalogue, workspace = registry.catalogue, registry.workspace
     run = catalogue.run(run_id)
-    if run.state == "running":  # by its own name, not by that of the workspace it holds
+    if run.state == "running":  # raises an error about this run, not about the workspace lock
         return catalogue.dismiss_run(run.id)
     with workspace.lock(f"dismissing run {run.id}"):
         for record, waiting in list(waiting_publications(workspace)):
             if waiting.run_id != run.id:
                 continue
             if (version := registered(registry.tracker, waiting)) is not None:
-                called = f"{version.name}/{version.number}"
+                reference = f"{version.name}/{version.number}"
                 raise RegistryError(
-                    f"the tokenizer of run {run.id} is registered as {called}",
-                    "runs whose tokenizer nobody can have loaded can be dismissed",
-                    f"type `bpeline resume`, then `bpeline delete {called}`",
+                    f"the tokenizer of run {run.id} is registered as {reference}",
+                    "only runs whose tokenizer is not registered can be dismissed",
+                    f"type `bpeline resume`, then `bpeline delete {reference}`",
                 )
             DURABLE.remove(record)
             catalogue.forget_version(waiting.name, waiting.digest)
         dismissed = catalogue.dismiss_run(run.id)
-    # What MLflow does not hear now, the next run of this workspace tells it.
+    # If MLflow does not answer now, `show_ends` of the next run does it.
     with suppress(RegistryError, StorageError):
         if registry.store:
             registry.tracker.runs.close_run(run.name, run.id, KILLED, "dismissed")

@@ -1,4 +1,4 @@
-"""Registered versions: which there are, where they come from, what is kept with them."""
+"""Registered versions: listing, lineage, and the files stored with them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What is kept with a version of several languages: their vocabularies and a comparison.
+"""Vocabularies of languages and their comparison, stored with a version.
 
-The files lie beside the version's own and are shown with its run; its digest knows nothing of them.
+The files are in the version's directory and in its MLflow run; its digest does not cover them.
 """
 
 from __future__ import annotations
@@ -39,26 +39,19 @@ def keep_languages(
     counts: Mapping[str, NDArray[np.int64]],
     vocabularies: Mapping[str, str],
 ) -> list[Path]:
-    """Keep them with a registered version, in the workspace and in MLflow.
+    """Store the vocabularies of languages with a registered version.
 
     Args:
-        name, tokenizer: which version.
-        comparison: JSON values.
-        counts: of each language, how often each id stands in its words.
-        vocabularies: of each language, what people and other programs read.
-
-    Returns:
-        The files.
+        counts: language → how often each id occurs in its words, int64.
 
     Raises:
-        RegistryUnreachable: MLflow does not answer; the files are kept.
-        DiskFull: no space left.
+        RegistryUnreachable: MLflow does not answer; the files are in the workspace.
     """
     directory = registry.workspace.version_directory(tokenizer.digest)
     contents = {COMPARISON: json.dumps(comparison, indent=2, ensure_ascii=False).encode()}
     for language, times in counts.items():
-        seen = np.flatnonzero(times)
-        listed = np.stack((seen, times[seen]), axis=1).tolist()
+        used_ids = np.flatnonzero(times)
+        listed = np.stack((used_ids, times[used_ids]), axis=1).tolist()
         contents[f"language.{language}.json"] = canonical_json(sealed({"counts": listed}))
         contents[f"vocabulary.{language}.txt"] = vocabularies[language].encode()
     for file_name, content in contents.items():
@@ -73,26 +66,24 @@ def keep_languages(
 def language_counts(
     reference: str | Path, language: str, workspace: Workspace | Path | str | None = None
 ) -> tuple[Tokenizer, NDArray[np.int64]]:
-    """A tokenizer, and how often each id stood in the words of one language: int64.
+    """Load a tokenizer and the count of each id in the words of a language (int64).
 
     Args:
         reference: as for `load_tokenizer`.
-        language: one that it was trained on with `bpeline train --joint` or ``--separate``.
-
-    Raises:
-        InvalidOption: it was not; the message lists those that there are.
-        CorruptFile: the counts were damaged.
+        language: a language of `bpeline train --joint` or ``--separate``.
     """
     validate_name(language)
     tokenizer = load_tokenizer(reference, workspace)
     directory = open_registry(workspace, make=False).workspace.version_directory(tokenizer.digest)
     path = directory / f"language.{language}.json"
     if not path.is_file():
-        found = sorted(directory.glob("language.*.json"))
-        known = [match[1] for one in found if (match := _COUNTS.fullmatch(one.name))]
+        paths = sorted(directory.glob("language.*.json"))
+        languages = [match[1] for file in paths if (match := _COUNTS.fullmatch(file.name))]
         raise InvalidOption(
             f"{reference} has no vocabulary of the language {language!r}",
-            f"known are {', '.join(known)}" if known else "those it was trained on, here none",
+            f"expected one of {', '.join(languages)}"
+            if languages
+            else "it was trained without languages",
             "train with --joint LANGUAGE=FILES, or leave --language out",
         )
     counts = np.zeros(tokenizer.spec.largest_id + 1, np.int64)
@@ -103,7 +94,7 @@ def language_counts(
     except (ValueError, KeyError, TypeError, IndexError, OverflowError) as error:
         raise CorruptFile(
             f"{path} cannot be read: {error}",
-            "accepted is what `bpeline train --joint` wrote",
-            "type the same training command again, which writes it anew",
+            "expected a file written by `bpeline train --joint`",
+            "run the same training command again, which rewrites it",
         ) from error
     return tokenizer, counts

@@ -1,7 +1,4 @@
-"""Where a version comes from, as far as this workspace still has it: request, word counts, chunks.
-
-Finds what others remember; computes nothing.
-"""
+"""The origin of a version: its training request, word counts and chunks."""
 
 from __future__ import annotations
 
@@ -26,20 +23,18 @@ if TYPE_CHECKING:
     from bpeline.tokenizer_core.counting import WordCounts
     from bpeline.tokenizer_core.tokenizer import Tokenizer
 
-# In a version's provenance: how its special tokens were called before, and see `Run`.
+# Members of a version's provenance: renamings of special tokens, and the decontamination rule.
 RENAMED, RULE = "renamed", "left_out_rule"
 
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """What is known of a version's origin.
+    """The known origin of a version.
 
     Attributes:
-        registry: where it is known.
-        version: which.
-        row: the catalogue's; None for files found by digest alone.
-        table: the word counts it was trained on; None where they are gone.
-        shards: keys of the counts of its chunks; empty likewise.
+        row: the catalogue's row; None if the version was only found by its digest.
+        table: the word counts it was trained on; None if they are gone.
+        shards: keys of the counts of its chunks; empty if ``table`` is None.
     """
 
     registry: Registry
@@ -50,20 +45,20 @@ class Lineage:
 
     @classmethod
     def of(cls, registry: Registry, version: ResolvedVersion) -> Lineage:
-        """Look for everything; what is not there is None."""
+        """Look up the origin of a version; missing parts are None or empty."""
         row = registry.catalogue.find_version(version.name, version.digest)
         tables = registry.catalogue.count_tables(row.counts_digest) if row else []
         store = WordCountStore(registry.workspace)
         table = store.table(tables[0].key) if tables else None
         try:
             shards = store.shards_of(table.key) if table is not None else ()
-        except CorruptFile:  # swept away, or made in another workspace
+        except CorruptFile:  # removed, or made in another workspace
             table, shards = None, ()
         return cls(registry, version, row, table, shards)
 
     @property
     def words(self) -> WordCounts | None:
-        """The word counts; None where they are gone or damaged."""
+        """The word counts; None if they are gone or damaged."""
         if self.table is None:
             return None
         try:
@@ -73,13 +68,13 @@ class Lineage:
 
     @property
     def shards_kept(self) -> tuple[str, ...]:
-        """The shards, or none where one of them is gone: a part of them would mislead."""
+        """The shards; empty if any of them is gone, since a part would mislead."""
         files = ShardFiles(self.registry.workspace)
         return self.shards if all(map(files.is_there, self.shards)) else ()
 
     @property
     def provenance(self) -> Mapping[str, Any]:
-        """What training wrote into the version's manifest; empty where it did not."""
+        """The provenance in the version's manifest; empty if its files are not here."""
         from bpeline.tokenizer_core.formats import bpeline
 
         workspace = self.registry.workspace
@@ -91,9 +86,9 @@ class Lineage:
 
     @property
     def request(self) -> dict[str, Any]:
-        """What makes the tokenizer again; empty for those that were imported.
+        """The training request that reproduces the tokenizer; empty for imported versions.
 
-        What was asked of the training, and of a number of ids that it was to choose the chosen one.
+        If training chose the vocab size, the request has the chosen size.
         """
         config = self._config
         if "file" in config:  # an import's
@@ -102,8 +97,8 @@ class Lineage:
             choosing = ("largest_size", "model_shape")
             if config.get(choosing[0]) is None:
                 return config
-            kept = {key: value for key, value in config.items() if key not in choosing}
-            return {**kept, "vocab_size": self.row.vocab_size}
+            rest = {key: value for key, value in config.items() if key not in choosing}
+            return {**rest, "vocab_size": self.row.vocab_size}
         try:
             return as_asked(self.provenance.get("request") or {})
         except BpelineError:
@@ -111,11 +106,11 @@ class Lineage:
 
     @property
     def renamings(self) -> tuple[Mapping[str, str], ...]:
-        """How special tokens were renamed since the tokenizer was made, in order: old → new."""
+        """The renamings of special tokens since training, in order: old → new."""
         return tuple(self.provenance.get(RENAMED, ()))
 
     def as_renamed(self, tokenizer: Tokenizer) -> Tokenizer:
-        """What was made again, with the names that the version's special tokens have since."""
+        """Apply the renamings of the version to a reproduced tokenizer."""
         from bpeline.tokenizer_core.derived import rename_special_tokens
 
         for names in self.renamings:
@@ -124,11 +119,7 @@ class Lineage:
 
     @property
     def roles(self) -> dict[str, str]:
-        """What its special tokens are declared to be for, under the names that they have now.
-
-        Raises:
-            CorruptFile: a file that it was imported with has changed since.
-        """
+        """Role → special token, under the current names."""
         config = self._config
         if not config:  # made in another workspace, or renamed
             config = {**self.provenance, **(self.provenance.get("request") or {})}
@@ -142,14 +133,14 @@ class Lineage:
 
     @property
     def imported(self) -> Imported | None:
-        """Where it was imported from; None for trained versions."""
+        """The import record; None for trained versions."""
         if self._config and "file" not in self._config:
             return None
         return imported_in(self.registry.workspace.version_directory(self.version.digest))
 
     @property
     def _config(self) -> dict[str, Any]:
-        """What the run that made it was asked; empty where that is not known here."""
+        """The options of the run that made it; empty if the run is not known here."""
         if self.row is None or not self.row.run_id:
             return {}
         try:
@@ -159,16 +150,12 @@ class Lineage:
 
     @property
     def development(self) -> tuple[DevelopmentText, ...]:
-        """The texts that said which language its training served; empty where there were none."""
+        """The development texts of its training; empty if there were none."""
         return development_of(self.provenance)
 
     @property
     def left_out(self) -> DecontaminationSet | None:
-        """What its training did not read, as it is in an evaluation set.
-
-        Raises:
-            CorruptFile: that set is not in this workspace.
-        """
+        """The evaluation text that was removed from its training corpus."""
         digest = self.provenance.get("left_out", "")
         if not digest:
             return None
@@ -177,7 +164,7 @@ class Lineage:
 
     @property
     def left_out_rule(self) -> int:
-        """The rule by which its training left out the evaluation set, or would have."""
+        """The decontamination rule of its training."""
         from bpeline.tokenizer_core.corpus import LEFT_OUT_RULE, SECTIONS_RULE
 
         usual = SECTIONS_RULE if "request" in self.provenance else LEFT_OUT_RULE

@@ -1,4 +1,4 @@
-"""Questions about registered versions; `registry.aliases` moves aliases. Prints nothing."""
+"""List registered versions, deleted versions and aliases."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class OtherStore(UserWarning):
-    """There are versions in another MLflow than the one that was asked."""
+    """Some versions are registered in another MLflow than the current one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +31,11 @@ class ListedVersion:
     """One line of a list of versions.
 
     Attributes:
-        name, number, digest: which version.
-        aliases: the aliases that point to it.
-        vocab_size, pattern: what it is.
         created_at: UTC, ISO 8601.
-        run_id: the run that made it.
-        mlflow_run_id: the same in MLflow.
-        metrics: its measured values, without curves.
-        stuck: that new text has drifted, and rules refuse this version, which learned from it;
-            empty otherwise.
-        comparable: whether those that depend on text are of the evaluation set that its name has.
+        metrics: last values, without curves.
+        stuck: a message if new text has drifted but promotion rules reject this version, which
+            was trained on it; else empty.
+        comparable: whether the metrics were measured on the current evaluation set of the name.
     """
 
     name: str
@@ -65,40 +60,40 @@ class ListedVersion:
 def list_versions(
     name: str | None = None, workspace: Registry | Workspace | Path | str | None = None
 ) -> list[ListedVersion]:
-    """Every version that MLflow has, by name and number, with what the catalogue knows of it.
+    """List the versions in MLflow, with their data from the catalogue.
+
+    If MLflow does not answer, the last known versions are listed, with a `StaleAlias` warning.
+    Versions of another MLflow are not listed; an `OtherStore` warning counts them.
 
     Args:
-        name: only this tokenizer's.
+        name: only versions of this tokenizer.
         workspace: see :func:`registry.load_tokenizer`.
 
-    While MLflow does not answer, what was last seen of it is shown, with a `StaleAlias` warning.
-    Versions that were registered in another MLflow are not shown; an `OtherStore` warning says so.
-
     Raises:
-        StorageError: there is no workspace, and none is made; or a store that was here is lost.
+        StorageError: there is no workspace, or one of its stores is lost.
     """
     if name is not None:
         validate_name(name)
     registry = open_registry(workspace, make=False)
     catalogue, tracker = registry.catalogue, registry.tracker
     try:
-        known = registry.store
+        store = registry.store
         tracked, aliases = tracker.versions(name), tracker.aliases(name)
     except RegistryUnreachable as error:
-        known = registry.known_store
-        tracked, aliases = _as_remembered(catalogue, known, name)
+        store = registry.known_store
+        tracked, aliases = _as_remembered(catalogue, store, name)
         warnings.warn(
-            f"{error.happened}; versions and aliases are shown as they were last seen here",
+            f"{error.happened}; the versions and aliases shown are the last known ones",
             StaleAlias,
             stacklevel=2,
         )
-    shown = {(one.name, one.number, one.digest) for one in tracked}
+    shown = {(entry.name, entry.number, entry.digest) for entry in tracked}
     rows = {(row.name, row.digest): row for row in catalogue.versions(name)}
-    seen = [one for row in rows.values() for one in row.registrations]
+    registrations = [entry for row in rows.values() for entry in row.registrations]
     others = [
-        one
-        for one in seen
-        if one.store != known and (one.name, one.number, one.digest) not in shown
+        entry
+        for entry in registrations
+        if entry.store != store and (entry.name, entry.number, entry.digest) not in shown
     ]
     if others:
         warnings.warn(
@@ -107,33 +102,35 @@ def list_versions(
             OtherStore,
             stacklevel=2,
         )
-    _warn_of_lost(registry, name, [one for one in seen if one.store == known], tracked)
-    sets = {one.name: one.digest for one in catalogue.evaluation_sets(name)}
-    digests = {(one.name, one.number): one.digest for one in tracked}
+    _warn_of_lost(
+        registry, name, [entry for entry in registrations if entry.store == store], tracked
+    )
+    sets = {entry.name: entry.digest for entry in catalogue.evaluation_sets(name)}
+    digests = {(entry.name, entry.number): entry.digest for entry in tracked}
     listed = []
-    for one in tracked:
+    for entry in tracked:
         stuck = ""
-        for alias, refusal in refusals_in(one.tags).items():
-            present = digests.get((one.name, aliases.get(one.name, {}).get(alias, 0)))
-            here = (present, sets.get(one.name, ""), True)
-            if here == (refusal.present, refusal.evaluation_set, refusal.drifted):
-                stuck = f"{one.name}@{alias} has {STUCK}"
-        row = rows.get((one.name, one.digest))
-        pointing = aliases.get(one.name, {}).items()
+        for alias, refusal in refusals_in(entry.tags).items():
+            present = digests.get((entry.name, aliases.get(entry.name, {}).get(alias, 0)))
+            conditions = (present, sets.get(entry.name, ""), True)
+            if conditions == (refusal.present, refusal.evaluation_set, refusal.drifted):
+                stuck = f"{entry.name}@{alias} has {STUCK}"
+        row = rows.get((entry.name, entry.digest))
+        pointing = aliases.get(entry.name, {}).items()
         listed.append(
             ListedVersion(
-                name=one.name,
-                number=one.number,
-                digest=one.digest,
-                aliases=tuple(sorted(alias for alias, at in pointing if at == one.number)),
-                vocab_size=row.vocab_size if row else one.vocab_size,
-                pattern=row.pattern if row else one.tags.get("pattern", ""),
-                created_at=row.created_at if row else _time(one.created_ms),
-                run_id=one.run_id or (row.run_id if row else ""),
-                mlflow_run_id=one.mlflow_run_id,
+                name=entry.name,
+                number=entry.number,
+                digest=entry.digest,
+                aliases=tuple(sorted(alias for alias, at in pointing if at == entry.number)),
+                vocab_size=row.vocab_size if row else entry.vocab_size,
+                pattern=row.pattern if row else entry.tags.get("pattern", ""),
+                created_at=row.created_at if row else _time(entry.created_ms),
+                run_id=entry.run_id or (row.run_id if row else ""),
+                mlflow_run_id=entry.mlflow_run_id,
                 metrics=row.last_values if row else {},
                 stuck=stuck,
-                comparable=row is not None and row.measured_on == sets.get(one.name, "?"),
+                comparable=row is not None and row.measured_on == sets.get(entry.name, "?"),
             )
         )
     return listed
@@ -145,20 +142,20 @@ def _warn_of_lost(
     seen: Sequence[Registration],
     tracked: list[TrackedVersion],
 ) -> None:
-    """Say which versions MLflow had and has no more, those that were deleted left out."""
-    there = {(one.name, one.number) for one in tracked}
+    """Warn of versions that MLflow lost; deleted versions are not lost."""
+    present = {(entry.name, entry.number) for entry in tracked}
     lost = {
-        (one.name, one.number): f"{one.name}/{one.number}"
-        for one in seen
-        if (one.name, one.number) not in there
+        (entry.name, entry.number): f"{entry.name}/{entry.number}"
+        for entry in seen
+        if (entry.name, entry.number) not in present
     }
     if lost:
-        for one in tombstones(registry, name):
-            lost.pop((one.name, one.number), None)
+        for entry in tombstones(registry, name):
+            lost.pop((entry.name, entry.number), None)
     if lost:
         warnings.warn(
-            f"MLflow has no {', '.join(lost.values())} any more. Was it restored from a backup? "
-            "`bpeline doctor` says what can be registered again",
+            f"MLflow has lost {', '.join(lost.values())}. Was it restored from a backup? "
+            "`bpeline doctor` lists what can be registered again",
             VersionsLost,
             stacklevel=3,
         )
@@ -167,13 +164,9 @@ def _warn_of_lost(
 def deleted_versions(
     name: str | None = None, workspace: Registry | Workspace | Path | str | None = None
 ) -> list[Tombstone]:
-    """The versions (of a name) that were deleted, by name and number: who, when, why.
+    """List deleted versions by name and number, with user, time and reason.
 
-    Args:
-        name, workspace: as for `list_versions`.
-
-    Raises:
-        StorageError: as `list_versions`.
+    Arguments and errors are those of `list_versions`.
     """
     if name is not None:
         validate_name(name)
@@ -183,15 +176,20 @@ def deleted_versions(
 def _as_remembered(
     catalogue: Catalogue, store: str, name: str | None
 ) -> tuple[list[TrackedVersion], dict[str, dict[str, int]]]:
-    """What was last seen of an MLflow that does not answer."""
-    found = catalogue.registrations(name, store)
-    aliases = {one: _last_places(catalogue, store, one) for one in {row.name for row in found}}
-    tracked = [TrackedVersion(one.name, one.number, one.digest, "") for one in found]
+    """Return the last known versions and aliases of an unreachable MLflow."""
+    registrations = catalogue.registrations(name, store)
+    aliases = {
+        entry: _last_places(catalogue, store, entry)
+        for entry in {row.name for row in registrations}
+    }
+    tracked = [
+        TrackedVersion(entry.name, entry.number, entry.digest, "") for entry in registrations
+    ]
     return tracked, aliases
 
 
 def aliases_of(registry: Registry, name: str) -> dict[str, int]:
-    """Where the aliases of a name point; where they did last, while MLflow does not answer."""
+    """Return the aliases of a name; the last known ones if MLflow does not answer."""
     try:
         return registry.tracker.aliases(name).get(name, {})
     except RegistryUnreachable:

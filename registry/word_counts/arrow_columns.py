@@ -1,7 +1,7 @@
-"""Word counts as Arrow columns and back: what Parquet files and DuckDB are made of.
+"""Convert word counts to Arrow columns and back, for Parquet and DuckDB.
 
-Knows buffers, no SQL and no names of files. Arrays are handed over as they are; coming back, each
-byte is copied once. Nothing here calls `pyarrow.array` or `pyarrow.table`: they import pandas.
+Conversion to Arrow copies nothing, the way back copies each byte once. `pyarrow.array` and
+`pyarrow.table` are avoided, since they import pandas.
 """
 
 from __future__ import annotations
@@ -20,11 +20,8 @@ _NAMES = ["word", "count", "first_position"]
 Bytes = NDArray[np.uint8]
 
 
-# ---- documents -------------------------------------------------------------------------------
-
-
 def document_batch(documents: Sequence[bytes], chunks: NDArray[np.int32] | None = None) -> Any:
-    """Documents as a `pyarrow.RecordBatch`, with the number of a chunk for each or without."""
+    """Convert documents, with optional chunk numbers, to a `pyarrow.RecordBatch`."""
     import pyarrow
 
     columns, names = [column_of_bytes(documents)], ["document"]
@@ -34,7 +31,7 @@ def document_batch(documents: Sequence[bytes], chunks: NDArray[np.int32] | None 
 
 
 def documents_as_file(documents: list[bytes]) -> Any:
-    """Documents as an Arrow file in memory."""
+    """Convert documents to an Arrow file in memory."""
     import pyarrow
 
     batch = document_batch(documents)
@@ -45,7 +42,7 @@ def documents_as_file(documents: list[bytes]) -> Any:
 
 
 def documents_from_file(content: bytes) -> Iterator[bytes]:
-    """What `documents_as_file` was given, in order."""
+    """Read the output of `documents_as_file`."""
     import pyarrow
 
     with pyarrow.ipc.open_file(pyarrow.py_buffer(content)) as file:
@@ -54,14 +51,11 @@ def documents_from_file(content: bytes) -> Iterator[bytes]:
         yield joined[begin:end].tobytes()
 
 
-# ---- batches ---------------------------------------------------------------------------------
-
-
 def batch_of(counts: WordCounts, chunks: NDArray[np.int32] | None = None) -> Any:
-    """A `pyarrow.RecordBatch` over the arrays of the counts, which must outlive it.
+    """Wrap counts in a `pyarrow.RecordBatch` without copying; they must outlive it.
 
-    They become word (large_binary), count and first_position (int64), and chunk (int32), the number
-    of one for each row, where that is given.
+    Columns: word (large_binary), count and first_position (int64), and with ``chunks`` the chunk
+    number of each row (int32).
     """
     import pyarrow
 
@@ -77,24 +71,20 @@ def batch_of(counts: WordCounts, chunks: NDArray[np.int32] | None = None) -> Any
 
 
 def reader_of(batches: Iterator[Any]) -> Any:
-    """A `pyarrow.RecordBatchReader` that pulls its batches, at least one, when it is read."""
+    """Return a lazy `pyarrow.RecordBatchReader` over at least one batch."""
     import pyarrow
 
     first = [next(batches)]
 
     def all_of_them() -> Iterator[Any]:
-        yield first.pop()  # which may be large, is not kept
+        yield first.pop()  # not kept: it may be large
         yield from batches
 
     return pyarrow.RecordBatchReader.from_batches(first[0].schema, all_of_them())
 
 
 def filled(batches: Iterable[Any], rows: int, size: int, pattern: SplitPattern) -> WordCounts:
-    """Counts from batches, with room for ``rows`` words of ``size`` bytes together.
-
-    Raises:
-        ValueError: that is not what there was.
-    """
+    """Copy batches into word counts of ``rows`` words with ``size`` bytes in total."""
     word_bytes, offsets = np.empty(size, np.uint8), np.zeros(rows + 1, np.int64)
     counts, positions = np.empty(rows, np.int64), np.empty(rows, np.int64)
     begin = 0
@@ -114,9 +104,6 @@ def filled(batches: Iterable[Any], rows: int, size: int, pattern: SplitPattern) 
     return WordCounts(word_bytes, offsets, counts, positions, pattern)
 
 
-# ---- columns ---------------------------------------------------------------------------------
-
-
 def _binary(content: Bytes, offsets: NDArray[np.int64]) -> Any:
     import pyarrow
 
@@ -128,14 +115,14 @@ def _binary(content: Bytes, offsets: NDArray[np.int64]) -> Any:
 
 
 def column_of_bytes(parts: Sequence[bytes]) -> Any:
-    """A large_binary column."""
+    """Convert byte strings to a large_binary column."""
     offsets = np.zeros(len(parts) + 1, np.int64)
     np.cumsum([len(part) for part in parts], out=offsets[1:])
     return _binary(np.frombuffer(b"".join(parts), np.uint8), offsets)
 
 
 def column_of_integers(values: NDArray[Any]) -> Any:
-    """An int32 column of what is int32, else an int64 column."""
+    """Convert an int32 array to an int32 column, any other to int64."""
     import pyarrow
 
     if values.dtype != np.int32:
@@ -146,7 +133,7 @@ def column_of_integers(values: NDArray[Any]) -> Any:
 
 
 def _values(column: Any) -> NDArray[np.int64]:
-    """The values of an int64 column, which may be a part of a larger one; nothing is copied."""
+    """Return the values of an int64 column, which may be a slice, without a copy."""
     if str(column.type) != "int64" or column.null_count:
         raise ValueError(f"{column.type} instead of int64")
     content = column.buffers()[1] or b""
@@ -154,7 +141,7 @@ def _values(column: Any) -> NDArray[np.int64]:
 
 
 def words_of(column: Any) -> tuple[Bytes, NDArray[np.int64]]:
-    """The bytes and the offsets of a large_binary column, which may be a part of a larger one."""
+    """Return the bytes and offsets of a large_binary column, which may be a slice."""
     if str(column.type) != "large_binary" or column.null_count:
         raise ValueError(f"{column.type} instead of large_binary")
     _, ends, content = column.buffers()

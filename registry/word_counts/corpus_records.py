@@ -1,7 +1,7 @@
-"""Which files a corpus was, and which chunks each held: kept under the corpus's digest.
+"""Records of the files and chunks of a corpus, stored under the corpus's digest.
 
-What the catalogue knows of a file is how it was last read; this is how it was read then, so that a
-version can be rebuilt and a file that has changed since be named.
+The catalogue only has the last reading of a file. With these records a version can be reproduced,
+and files that have changed since can be reported.
 """
 
 from __future__ import annotations
@@ -21,13 +21,7 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class RecordedFile:
-    """A file as it was read.
-
-    Attributes:
-        path: absolute path.
-        chunks: in the order of the file.
-        source: the named source it belongs to; empty where sources were not named.
-    """
+    """A file as it was read."""
 
     path: str
     chunks: tuple[ChunkRecord, ...]
@@ -35,42 +29,33 @@ class RecordedFile:
 
     @property
     def digest(self) -> str:
-        """Of its content: the digest of its chunks' digests."""
+        """Digest of the digests of its chunks."""
         return digest_of([chunk.digest for chunk in self.chunks])
 
     @property
     def bytes(self) -> int:
-        """Of its content, decompressed."""
+        """Decompressed size."""
         return sum(chunk.end - chunk.begin for chunk in self.chunks)
 
 
 def digest_of_corpus(
     readings: Sequence[FileReading] | Sequence[RecordedFile], sources: Sequence[str] = ()
 ) -> str:
-    """Digest of the content of all files in order, wherever they lie, and of whose they are.
+    """Return the digest of the content of all files, in order, and of their sources.
 
     Args:
-        sources: the named source of every file; empty where sources were not named.
+        sources: source name of each file; empty if sources have no names.
     """
     files = [[chunk.digest for chunk in reading.chunks] for reading in readings]
     if not sources:
         return digest_of(files)
-    return digest_of(["sources", [list(one) for one in zip(sources, files, strict=True)]])
+    return digest_of(["sources", [list(pair) for pair in zip(sources, files, strict=True)]])
 
 
 def keep_corpus_record(
     workspace: Workspace, readings: Sequence[FileReading], sources: Sequence[str] = ()
 ) -> str:
-    """Keep which files made a corpus; the paths of the last reading of the same content stay.
-
-    Arguments as `digest_of_corpus`.
-
-    Returns:
-        The digest of the corpus.
-
-    Raises:
-        DiskFull: no space left.
-    """
+    """Write the record of a corpus and return its digest, see `digest_of_corpus`."""
     digest = digest_of_corpus(readings, sources)
     files = [
         [reading.path, [[c.digest, c.begin, c.end, c.ordinal] for c in reading.chunks]]
@@ -84,7 +69,7 @@ def keep_corpus_record(
 
 
 def corpus_record(workspace: Workspace, digest: str) -> tuple[RecordedFile, ...] | None:
-    """The files of a corpus in their order; None where that was not kept, or is damaged."""
+    """Return the files of a corpus in order; None if the record is missing or damaged."""
     try:
         record = read_record(workspace.corpus_record(digest), _FORMAT, workspace)
         files = tuple(_recorded(*file) for file in record["files"])
@@ -95,5 +80,5 @@ def corpus_record(workspace: Workspace, digest: str) -> tuple[RecordedFile, ...]
 
 
 def _recorded(path: str, chunks: Sequence[Sequence[Any]], *source: str) -> RecordedFile:
-    read = tuple(check_fields(ChunkRecord(*chunk)) for chunk in chunks)
-    return check_fields(RecordedFile(path, read, *source))
+    chunk_records = tuple(check_fields(ChunkRecord(*chunk)) for chunk in chunks)
+    return check_fields(RecordedFile(path, chunk_records, *source))

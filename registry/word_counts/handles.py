@@ -1,4 +1,4 @@
-"""What is passed between those who count, add up and learn: names of counts, never the counts."""
+"""Handles and statistics of word counts, passed between steps."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class TableHandle:
-    """A finished word-count table: what is passed between steps.
+    """A finished word-count table.
 
     Attributes:
-        key: digest of the shards and bases it was made from, and of weights other than 1.
-        path: the DuckDB file.
-        rows: distinct words.
+        key: digest of its shards, their positions, and weights other than 1.
         total: Σ count.
         total_bytes: Σ count · length.
         counts_digest: `WordCounts.digest` of its content.
-        reused: whether it had been made before.
+        reused: whether the table existed before.
     """
 
     key: str
@@ -31,10 +29,10 @@ class TableHandle:
 
 @dataclass(frozen=True, slots=True)
 class ShardStatistics:
-    """Sums over shards; a shard named twice counts twice. See `Shard` for the meanings."""
+    """Sums over shards, see `Shard`; a shard that is listed twice counts twice."""
 
     shards: int = 0
-    words: int = 0  # of each shard by itself: an upper bound of the distinct words
+    words: int = 0  # distinct words per shard: the sum is an upper bound
     total: int = 0
     total_bytes: int = 0
     documents: int = 0

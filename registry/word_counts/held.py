@@ -1,7 +1,4 @@
-"""Counts of tables that this process has just made, so that it need not read what it wrote.
-
-A cache: whoever finds nothing here reads the file. Lets go when it is told to.
-"""
+"""In-memory cache of the counts of tables that this process has created."""
 
 from __future__ import annotations
 
@@ -17,21 +14,21 @@ _holding = threading.Lock()
 
 
 def hold(handle: TableHandle, counts: WordCounts) -> None:
-    """Keep the content of a table that this handle names."""
+    """Cache the content of a table."""
     with _holding:
         _held[_key(handle)] = counts
 
 
 def held(handle: TableHandle) -> WordCounts | None:
-    """The content, where this process has made the table; never of one that it found made."""
+    """Return the cached content; None unless this process created the table."""
     return None if handle.reused else _held.get(_key(handle))
 
 
 def let_go(paths: Iterable[Path] | None = None) -> None:
-    """Forget the contents of the tables in these files, or of all."""
+    """Drop the cached contents of these table files, or all."""
     with _holding:
-        gone = None if paths is None else set(map(str, paths))
-        for key in [one for one in _held if gone is None or one[0] in gone]:
+        names = None if paths is None else set(map(str, paths))
+        for key in [entry for entry in _held if names is None or entry[0] in names]:
             del _held[key]
 
 

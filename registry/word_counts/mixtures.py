@@ -1,8 +1,6 @@
-"""Sources with weights become one word-count table, from sums that are there: nothing is recounted.
+"""Combine weighted sources into one word-count table.
 
-Each source is added up by itself, once; whatever its weight is later, that sum is multiplied, by
-`source_weights.weighted` alone.
-Which files make a source, others know.
+Each source is added up once; a change of its weight only multiplies that sum (`weighted`).
 """
 
 from __future__ import annotations
@@ -36,11 +34,9 @@ _WeighedTable = tuple[TableHandle, int, Sequence[ShardRef]]  # weight in million
 
 @dataclass(frozen=True, slots=True)
 class WeighedShards:
-    """One source.
+    """One source: its shards at their positions in the whole corpus, and its weight.
 
-    Attributes:
-        refs: its shards, at their places in the whole corpus.
-        weight: factor for its counts, see `source_weights.weighted`; 0 leaves it out.
+    The weight multiplies its counts, see `weighted`; 0 leaves the source out.
     """
 
     refs: tuple[ShardRef, ...]
@@ -49,13 +45,12 @@ class WeighedShards:
 
 @dataclass(frozen=True, slots=True)
 class SourceSums:
-    """What the counts of one source add up to.
+    """Sums over the word counts of one source.
 
     Attributes:
-        table_key: of the source's own table; empty for a source without a single chunk.
-        words: distinct ones.
+        table_key: key of the source's own table; empty for a source without chunks.
         total, total_bytes: Σ count, Σ count · length.
-        weighted_total, weighted_bytes: the same of the counts times the weight.
+        weighted_total, weighted_bytes: the same for the weighted counts.
     """
 
     table_key: str
@@ -69,18 +64,13 @@ class SourceSums:
 def combine_sources(
     store: WordCountStore, sources: Sequence[WeighedShards]
 ) -> tuple[TableHandle, list[SourceSums]]:
-    """Add up sources with weights into one table, or find the one made of the same earlier.
+    """Add up weighted sources into one table, or find the existing table.
 
-    With weights of 1 alone, the table is that of `WordCountStore.combine`. The result equals
-    `combine_word_counts` of the sources' own sums.
+    The result equals `combine_word_counts` of the weighted sums. If all weights are 1, it is the
+    table of `WordCountStore.combine`.
 
     Returns:
         The table, and the sums of each source.
-
-    Raises:
-        EmptyCorpus: no shard, or none with a weight above 0.
-        InvalidOption: an impossible weight, and as `WordCountStore.combine`.
-        CorruptFile, DiskFull, StorageError: as `WordCountStore.combine`.
     """
     factors = [millionths(source.weight) for source in sources]
     own = [store.combine(source.refs) if source.refs else None for source in sources]
@@ -91,21 +81,23 @@ def combine_sources(
     ]
     if not counting:
         raise EmptyCorpus(
-            "no source with a weight above 0 holds text",
-            "at least one source that counts",
-            "look at the weights: `--source NAME:weight=1=FILES`",
+            "no source with a weight above 0 has text",
+            "expected at least one such source",
+            "check the weights: `--source NAME:weight=1=FILES`",
         )
     if all(factor == MILLION for _, factor, _ in counting):
         table = store.combine([ref for _, _, refs in counting for ref in refs])
-        kept = {part.key: (part.total, part.total_bytes) for part, _, _ in counting}
+        weighted_sums = {part.key: (part.total, part.total_bytes) for part, _, _ in counting}
     else:
-        table, kept = _weighted(store, counting)
+        table, weighted_sums = _weighted(store, counting)
     let_go(part.path for part in own if part and part.key != table.key)
-    return table, [_sums(part, *kept.get(part.key, (0, 0))) if part else _NOTHING for part in own]
+    return table, [
+        _sums(part, *weighted_sums.get(part.key, (0, 0))) if part else _NOTHING for part in own
+    ]
 
 
 def key_of_sources(store: WordCountStore, sources: Sequence[WeighedShards]) -> str:
-    """The name of the table that `combine_sources` makes of these."""
+    """Return the key of the table that `combine_sources` creates."""
     factors = [(millionths(source.weight), source.refs) for source in sources]
     counting = [(factor, refs) for factor, refs in factors if factor and refs]
     if all(factor == MILLION for factor, _ in counting):
@@ -114,14 +106,7 @@ def key_of_sources(store: WordCountStore, sources: Sequence[WeighedShards]) -> s
 
 
 def as_counted(store: WordCountStore, table_keys: Sequence[str]) -> WordCounts:
-    """The words of some sources as often as they occur, whatever they weigh; in order of sight.
-
-    Args:
-        table_keys: of the sources' own tables, see `SourceSums`; empty ones are left out.
-
-    Raises:
-        CorruptFile: a table is missing or damaged; `combine_sources` makes it anew.
-    """
+    """Return the unweighted word counts of sources, in order of first occurrence."""
     parts = []
     for key in filter(None, table_keys):
         table = store.table(key)
@@ -134,16 +119,7 @@ def as_counted(store: WordCountStore, table_keys: Sequence[str]) -> WordCounts:
 def keep_statistics(
     workspace: Workspace, table_key: str, rows: Sequence[Mapping[str, str | int | float]]
 ) -> Path:
-    """Keep what is known of the sources beside the table they became, for people to query.
-
-    A table may be that of several mixtures, under other names; the last one's statistics stay.
-
-    Returns:
-        A DuckDB file with the table ``sources``.
-
-    Raises:
-        DiskFull: no space left.
-    """
+    """Write statistics of the sources next to their table, replacing earlier ones."""
     path = workspace.source_statistics(table_key)
     with DURABLE.writing_aside(path) as temporary:
         write_statistics(temporary, rows)
@@ -153,7 +129,7 @@ def keep_statistics(
 def _weighted(
     store: WordCountStore, counting: Sequence[_WeighedTable]
 ) -> tuple[TableHandle, dict[str, tuple[int, int]]]:
-    """The table, and by the key of each source's own table the sums of its weighted counts."""
+    """Return the table, and table key of a source → sums of its weighted counts."""
     key = _key([(factor, refs) for _, factor, refs in counting])
     parts = [(part, factor) for part, factor, _ in counting]
     table = store.table(key) or _make(store, key, parts)
@@ -165,15 +141,15 @@ def _weighted(
 
 
 def _make(store: WordCountStore, key: str, parts: Sequence[tuple[TableHandle, int]]) -> TableHandle:
-    """The weighted table: each source times its weight, added up as chunks are."""
+    """Write the weighted table."""
     sums: dict[str, tuple[int, int]] = {}
     kept: list[tuple[str, int, int]] = []
 
     def product(one: tuple[TableHandle, int]) -> WordCounts:
         part, factor = one
-        made = weighted(store.open_table(part), factor / MILLION)
-        sums[part.key] = made.total, made.total_bytes
-        return made
+        product_counts = weighted(store.open_table(part), factor / MILLION)
+        sums[part.key] = product_counts.total, product_counts.total_bytes
+        return product_counts
 
     def make(path: Path) -> WordCounts:
         pattern = store.open_table(parts[0][0]).pattern
@@ -182,12 +158,12 @@ def _make(store: WordCountStore, key: str, parts: Sequence[tuple[TableHandle, in
         return counts
 
     shards = list(dict.fromkeys(one for part, _ in parts for one in store.shards_of(part.key)))
-    # The record is written when the table was made, so the sums are there by then.
+    # The record is written after the table, so `kept` is complete by then.
     return store.keep_table(key, make, {"shards": shards, _KEPT: kept})
 
 
 def _key(sources: Sequence[tuple[int, Sequence[ShardRef]]]) -> str:
-    """Of a weighted table: sources in any order; those that count once are one, by addition."""
+    """Return the key of a weighted table; the order of sources does not matter."""
     once = [ref.row for factor, refs in sources if factor == MILLION for ref in refs]
     others = [
         [factor, sorted(ref.row for ref in refs)] for factor, refs in sources if factor != MILLION

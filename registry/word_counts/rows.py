@@ -1,8 +1,7 @@
-"""Rows of counts and of documents in Parquet files, believed by the digest of the rows.
+"""Read and write word counts and documents in Parquet files.
 
-A Parquet file differs with every release of who writes it; its rows do not. So a record names the
-rows: how many, their size and their digest. Nothing here knows what chunks are; nothing calls
-`pyarrow.array` or `pyarrow.table`, which import pandas.
+Files are verified by a digest of their rows, because the bytes of a Parquet file depend on the
+release of its writer. `pyarrow.array` and `pyarrow.table` are avoided: they import pandas.
 """
 
 from __future__ import annotations
@@ -34,17 +33,16 @@ _COUNTS = {
 }  # fmt: skip
 _DOCUMENTS = {"document": "DELTA_LENGTH_BYTE_ARRAY", "chunk": "DELTA_BINARY_PACKED"}
 _ROWS_IN_BATCH = 1 << 18
-_LARGEST_FOOTER = 1 << 24  # bytes of a string, and members of a list, in what describes a file
+_LARGEST_FOOTER = 1 << 24  # bytes of a string, and members of a list, in a file's metadata
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What a file must hold to be believed.
+    """The expected content of a file.
 
     Attributes:
-        number: rows.
-        size: bytes of all words, or documents, together.
-        digest: of them and their counts and positions, in order.
+        size: total bytes of all words or documents.
+        digest: of words, counts and positions, or of documents, in order.
     """
 
     number: int
@@ -56,7 +54,7 @@ class Rows:
 
 
 class _Digest:
-    """Of rows that come in parts, wherever they are parted."""
+    """Digest of rows that arrive in parts; independent of the part boundaries."""
 
     def __init__(self) -> None:
         self._columns = [hashlib.sha256() for _ in range(4)]
@@ -72,20 +70,12 @@ class _Digest:
         self._size += int(offsets[-1] - offsets[0])
 
     def rows(self) -> Rows:
-        digest = digest_of([self._number, *(one.hexdigest() for one in self._columns)])
+        digest = digest_of([self._number, *(column.hexdigest() for column in self._columns)])
         return Rows(self._number, self._size, digest)
 
 
 class CountsFile:
-    """A file of counts while it is written, part by part; there is none where no part came.
-
-    Args:
-        workspace: whose; its store gets a copy first.
-        path: of the file.
-
-    Attributes:
-        total, total_bytes: Σ count and Σ count · length of what was added.
-    """
+    """Writer of a counts file, part by part; without parts, no file is created."""
 
     def __init__(self, workspace: Workspace, path: Path) -> None:
         self._workspace, self._path = workspace, path
@@ -96,11 +86,11 @@ class CountsFile:
 
     @property
     def rows(self) -> Rows:
-        """What was added."""
+        """The rows added so far."""
         return self._digest.rows()
 
     def add(self, counts: WordCounts, chunks: NDArray[np.int32] | None = None) -> None:
-        """Append rows; ``chunks`` says of each which of the file's chunks it is of."""
+        """Append rows; ``chunks`` is the index of each row's chunk in the file."""
         batch = batch_of(counts, chunks)
         if self._writer is None:
             aside = self._files.enter_context(writing_shared(self._workspace, self._path))
@@ -120,16 +110,12 @@ class CountsFile:
 def read_counts(
     path: Path, expected: Rows, pattern: SplitPattern, sharing: Workspace
 ) -> WordCounts:
-    """The rows of a file of counts, verified.
-
-    Raises:
-        CorruptFile: they are missing or have other content.
-    """
+    """Read and verify a counts file."""
     with _reading(path, sharing) as batches:
         counts = filled(batches, expected.number, expected.size, pattern)
-        found = _Digest()
-        found.add(counts.word_bytes, counts.offsets, counts.counts, counts.first_positions)
-        if found.rows() != expected:
+        digest = _Digest()
+        digest.add(counts.word_bytes, counts.offsets, counts.counts, counts.first_positions)
+        if digest.rows() != expected:
             raise ValueError
         return counts
 
@@ -137,7 +123,7 @@ def read_counts(
 def write_documents(
     path: Path, documents: Sequence[bytes], chunks: NDArray[np.int32] | None, sharing: Workspace
 ) -> Rows:
-    """Write documents, sharing them first; what vouches for them."""
+    """Write a documents file, to the shared store first."""
     batch = document_batch(documents, chunks)
     content, offsets = words_of(batch.column(0))
     digest = _Digest()
@@ -151,7 +137,7 @@ def write_documents(
 
 
 def read_documents(path: Path, expected: Rows, sharing: Workspace) -> list[bytes]:
-    """The documents of a file; errors as `read_counts`."""
+    """Read and verify a documents file."""
     documents: list[bytes] = []
     digest = _Digest()
     with _reading(path, sharing) as batches:
@@ -182,12 +168,7 @@ def _writer(path: Path, schema: Any, encodings: dict[str, str]) -> Any:
 
 @contextmanager
 def _reading(path: Path, sharing: Workspace) -> Iterator[Iterator[Any]]:
-    """The batches of a file, which is fetched where it is missing and shared.
-
-    Raises:
-        CorruptFile: it is missing, or whoever reads it finds that it is not what was written.
-        StorageError: the system does not let it be read now; nothing is known of its content.
-    """
+    """Yield the batches of a file, fetched from the shared store if missing."""
     import pyarrow
     from pyarrow import parquet
 
@@ -197,21 +178,21 @@ def _reading(path: Path, sharing: Workspace) -> Iterator[Iterator[Any]]:
             open_file(path) as content,
             parquet.ParquetFile(
                 content,
-                pre_buffer=False,  # a thread of C++ that cannot be started ends the process
+                pre_buffer=False,  # avoids a C++ thread: if it cannot start, the process aborts
                 thrift_string_size_limit=_LARGEST_FOOTER,
                 thrift_container_size_limit=_LARGEST_FOOTER,
                 page_checksum_verification=True,
             ) as file,
         ):
             yield file.iter_batches(_ROWS_IN_BATCH, use_threads=False)
-    except MemoryError:  # pyarrow's, too, is no damage
+    except MemoryError:  # also raised by pyarrow
         raise
     except (OSError, ValueError, IndexError, KeyError, TypeError, pyarrow.ArrowException) as error:
-        reason = error.errno if isinstance(error, OSError) else None  # pyarrow's have no number
+        reason = error.errno if isinstance(error, OSError) else None  # pyarrow sets no errno
         if reason in (None, errno.ENOENT) or isinstance(error, UnfitFile):
             raise damaged(path) from error
         raise StorageError(
             f"the word counts {path} cannot be read: {error}",
-            "a file that this user may read, on a disk that answers",
-            "mend what is named, and type the same command again",
+            "expected a file that this user may read, on a working disk",
+            "fix this, then run the same command again",
         ) from error

@@ -1,4 +1,4 @@
-"""What is known of one chunk's word counts without reading them; knows no files."""
+"""Records of shards: the word counts of one chunk, without their words."""
 
 from __future__ import annotations
 
@@ -26,26 +26,20 @@ _SUMS = ("words", "total", "total_bytes", "held_out_documents", "held_out_bytes"
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """What is known of the counts of one chunk without reading them.
+    """The record of one chunk's word counts.
 
     Attributes:
-        key: digest of the chunk's and the reading's digest.
-        pattern: the split pattern.
-        file: where they lie: the key, or the name of a file that several chunks share.
-        counts: what that file holds.
-        held_out: what its file of held-out documents holds; None where there is none.
-        first_row, first_document: where those of this chunk begin in them.
-        words: rows; distinct words unless the chunk was counted in several parts.
+        key: digest of the chunk's digest and the digest of how it was read.
+        file: name of the counts' file: the key, or a name shared by several chunks.
+        counts: rows of that file.
+        held_out: rows of its file of held-out documents, or None.
+        first_row, first_document: first rows of this chunk in these files.
+        words: number of rows; distinct words unless ``parts`` > 1.
         total: Σ count.
         total_bytes: Σ count · length.
-        documents: documents in the chunk.
-        bytes_counted: bytes of text counted.
-        special_tokens_seen: occurrences of special tokens.
-        replaced_utf8: sequences read as U+FFFD.
-        held_out_documents: documents kept from counting.
-        held_out_bytes: bytes of these.
-        parts: in how many parts the chunk was counted.
-        left_out_bytes, left_out_documents: of the evaluation set.
+        replaced_utf8: invalid sequences read as U+FFFD.
+        held_out_documents, held_out_bytes: documents excluded from counting.
+        left_out_bytes, left_out_documents: removed because they are in the evaluation set.
     """
 
     key: str
@@ -71,11 +65,10 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class ShardRef:
-    """A shard at its place in a corpus.
+    """A shard at its position in a corpus.
 
     Attributes:
-        key: of the shard.
-        position_base: added to its first positions: where its chunk begins in the corpus.
+        position_base: byte offset of the chunk in the corpus, added to its first positions.
     """
 
     key: str
@@ -83,30 +76,27 @@ class ShardRef:
 
     @property
     def row(self) -> list[Any]:
-        """What the key of a table holds of it: that it is counted once, too."""
+        """The entry of the shard in a table's key: key, weight 1, position."""
         return [self.key, _ONCE, int(self.position_base)]
 
 
-# A small chunk is asked for, put down and written, each by its key.
-@lru_cache(maxsize=1 << 12)
+@lru_cache(maxsize=1 << 12)  # each small chunk needs its key several times
 def shard_key(chunk_digest: str, reading_digest: str) -> str:
-    """The name of the counts of one chunk, read in one way."""
-    # The number stays: evaluation sets name the chunks that they were held out of by these keys.
+    """Return the key of the counts of a chunk, read with these options."""
+    # The number 2 must stay: evaluation sets refer to chunks by these keys.
     return digest_of(["shard", 2, chunk_digest, reading_digest])
 
 
 @dataclass(frozen=True, slots=True)
 class ShardKeys:
-    """The keys of counts of chunks that are read in one way.
+    """Keys of chunks that are read with the same options.
 
-    Chunks that the evaluation set was held out of are counted as they were then, also by later
-    trainings of its name: all others are looked into.
+    Chunks that the evaluation set was held out of are counted without decontamination, all other
+    chunks with it.
 
     Attributes:
         reading: how the chunks of a source are read.
-        digest: of it.
-        plain: the same without looking for the evaluation set.
-        plain_digest: of that.
+        plain: the same without decontamination.
     """
 
     reading: Reading
@@ -121,7 +111,7 @@ class ShardKeys:
 
     @classmethod
     def of_sources(cls, reading: Reading, sources: Iterable[str]) -> dict[str, ShardKeys]:
-        """Those of each of some sources."""
+        """Return source name → keys."""
         return {name: cls.of(reading.of_source(name)) for name in sources}
 
     def are_plain(self, chunk_digests: Iterable[str]) -> bool:
@@ -130,7 +120,7 @@ class ShardKeys:
         return self.reading.left_out is not None and not self.reading.left_out.looks_into(keys)
 
     def reading_of(self, chunk_digest: str) -> tuple[Reading, str]:
-        """How a chunk is read, and the digest of that."""
+        """Return how a chunk is read, and the digest of that."""
         if self.are_plain([chunk_digest]):
             return self.plain, self.plain_digest
         return self.reading, self.digest
@@ -140,10 +130,10 @@ class ShardKeys:
 
 
 def digest_without(chunk_digest: str, copies: bytes) -> str:
-    """The digest of a chunk of which some documents were left out: another chunk.
+    """Return the digest of a chunk without its duplicate documents.
 
     Args:
-        copies: which ones, see `Duplicates.within`; where none was, it is the chunk itself.
+        copies: the duplicates, see `Duplicates.within`; if empty, the digest is unchanged.
     """
     if not copies:
         return chunk_digest
@@ -158,15 +148,7 @@ def as_record(
     counts: Rows,
     held_out: Rows | None,
 ) -> dict[str, Any]:
-    """JSON values of the chunks in one file.
-
-    Args:
-        parts: as they were counted, in the order of the file; one for each of what follows.
-        keys: of the chunks.
-        words: rows of each.
-        sums: Σ count and Σ count · length of each.
-        counts, held_out: what the files hold.
-    """
+    """Return the record of the chunks in one file as JSON values."""
     record: dict[str, Any] = {
         "format": RECORD_FORMAT,
         "pattern": parts[0].counts.pattern.as_record(),
@@ -183,11 +165,7 @@ def as_record(
 
 
 def from_record(record: Mapping[str, Any], file: str) -> list[Shard]:
-    """The chunks in a file.
-
-    Raises:
-        KeyError, TypeError, ValueError, InvalidPattern: the record was not made by `as_record`.
-    """
+    """Read the output of `as_record`."""
     pattern = SplitPattern.from_record(record["pattern"])
     counts, held_out = Rows(*record["counts"]), record["held_out"] and Rows(*record["held_out"])
     names = ("key", *_SUMS)
@@ -196,10 +174,10 @@ def from_record(record: Mapping[str, Any], file: str) -> list[Shard]:
     row = document = 0
     shards = []
     for values in zip(*(record[name] for name in names), strict=True):
-        told = dict(zip(names, values, strict=True))
+        fields = dict(zip(names, values, strict=True))
         shard = Shard(
             pattern=pattern, file=file, counts=counts, held_out=held_out, first_row=row,
-            first_document=document, **told,
+            first_document=document, **fields,
         )  # fmt: skip
         shards.append(shard)
         row, document = row + shard.words, document + shard.held_out_documents

@@ -1,9 +1,7 @@
-"""The counts of chunks in Parquet files: each chunk in a file of its own, small ones together.
+"""Store the counts of chunks in Parquet files; small chunks share a file.
 
-A file is immutable and may be written by any process; its record is written last and is what makes
-its chunks exist. A file of several chunks is nothing but what was written together: it is named by
-the keys it holds, and a chunk that comes later goes into another one. Which chunks belong together
-in a corpus, others know.
+Any process may write a file. Its record is written last and makes its chunks exist. A shared file
+(pack) contains the chunks that were written together and is named by their keys.
 """
 
 from __future__ import annotations
@@ -47,19 +45,15 @@ if TYPE_CHECKING:
 V = TypeVar("V")
 State = tuple[int, int, int]
 
-SMALL_CHUNK_BYTES = 1 << 20  # of text; writing the counts of larger ones is cheap beside counting
+SMALL_CHUNK_BYTES = 1 << 20  # of text; for larger chunks, counting takes longer than writing
 _PENDING_BYTES = 16 << 20  # of words in memory
-_KEPT_OPEN = 4  # files whose rows stay in memory: neighbours in a corpus lie in the same one
-# Records that this process has read, by path; a file never changes, and a new one is a new state.
+_KEPT_OPEN = 4  # files with rows in memory: neighbouring chunks are often in the same one
+# Cache of parsed records, by path; a replaced file has another state.
 _read: dict[Path, tuple[State, tuple[Shard, ...]]] = {}
 
 
 class ShardFiles:
-    """The counts of chunks in a workspace.
-
-    Args:
-        workspace: where they lie.
-    """
+    """The shards of a workspace; damaged ones raise `CorruptFile` when read."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -73,15 +67,10 @@ class ShardFiles:
         reading_digest: str,
         written: CountsFile | None = None,
     ) -> list[Shard]:
-        """Write the counts of chunks into one file, replacing one of the same chunks.
+        """Write the counts of chunks into one file, replacing a file of the same chunks.
 
         Args:
-            parts: at least one chunk.
-            reading_digest: how they were read.
-            written: the words of a single chunk, where they were written while it was counted.
-
-        Raises:
-            DiskFull: no space; an earlier file of the same chunks may be lost.
+            written: the words of a single chunk, if they were written during counting.
         """
         keys = [shard_key(part.chunk.digest, reading_digest) for part in parts]
         name = keys[0] if len(keys) == 1 else _name_of(keys)
@@ -108,16 +97,12 @@ class ShardFiles:
         return shards
 
     def written(self, chunk_digest: str, reading_digest: str) -> CountsFile:
-        """What takes the words of a chunk part by part, for `write`; a context."""
+        """Return a context manager that writes the words of a chunk in parts, for `write`."""
         key = shard_key(chunk_digest, reading_digest)
         return CountsFile(self._workspace, self._workspace.shard_counts(key))
 
     def read(self, key: str) -> Shard:
-        """What is known of the counts of a chunk; its files are not opened.
-
-        Raises:
-            CorruptFile: there are none, or their record is damaged.
-        """
+        """Read the record of a chunk's counts."""
         if (shared := self._shared(key)) is not None:
             return shared
         path = self._workspace.shard_manifest(key)
@@ -128,20 +113,12 @@ class ShardFiles:
         return shards[0]
 
     def counts(self, shard: Shard, pattern: SplitPattern | None = None) -> WordCounts:
-        """The words of a chunk, verified; first positions are bytes from the chunk's begin.
-
-        Args:
-            shard: as `read` gave it.
-            pattern: the one it names, where that is at hand.
-
-        Raises:
-            CorruptFile: they are missing or have other content.
-        """
+        """Read and verify the words of a chunk; positions are byte offsets in the chunk."""
         whole = self.counts_together(shard, pattern)
         return whole.between(shard.first_row, shard.first_row + shard.words)
 
     def counts_together(self, shard: Shard, pattern: SplitPattern | None = None) -> WordCounts:
-        """The words of all chunks in the file of one, in the order in which they are there."""
+        """Read the words of all chunks in the shard's file, in file order."""
         path = self._workspace.shard_counts(shard.file)
         return _kept_open(
             self._counts,
@@ -150,7 +127,7 @@ class ShardFiles:
         )
 
     def held_out(self, shard: Shard) -> list[bytes]:
-        """The held-out documents of a chunk, in order; errors as `counts`."""
+        """Read the held-out documents of a chunk, in order."""
         expected = shard.held_out
         if expected is None or not shard.held_out_documents:
             return []
@@ -163,15 +140,11 @@ class ShardFiles:
         return documents[shard.first_document : shard.first_document + shard.held_out_documents]
 
     def is_there(self, key: str) -> bool:
-        """Whether a chunk was counted, as far as its record and the names of its files tell.
-
-        Raises:
-            StorageError: the workspace's store does not answer.
-        """
+        """Whether a chunk was counted: its record is valid and its files exist."""
         return bool(self.there([key]))
 
     def there(self, keys: Iterable[str]) -> set[str]:
-        """Those of many chunks that were counted; each file is looked at once."""
+        """Return the keys of the chunks that were counted; checks each file once."""
         shards = {key: self._shared(key) for key in keys}
         alone = [key for key, shard in shards.items() if shard is None]
         fetch_all(self._workspace, map(self._workspace.shard_manifest, alone))
@@ -183,7 +156,7 @@ class ShardFiles:
         return {key for key, shard in shards.items() if shard is not None and shard.file in whole}
 
     def forget(self, key: str) -> None:
-        """Remove the counts of a chunk, the record first; along with the others in the file."""
+        """Remove the file of a chunk's counts, with all other chunks in it."""
         shared = self._shared(key)
         name = key if shared is None else shared.file
         for path in (
@@ -197,14 +170,14 @@ class ShardFiles:
         self._documents.pop(name, None)
 
     def _is_whole(self, shard: Shard) -> bool:
-        """Whether the files are here; where they are shared, they went to the store first."""
+        """Whether the files exist; with a shared store, they were written there first."""
         paths = [self._workspace.shard_counts(shard.file)]
         if shard.held_out is not None:
             paths.append(self._workspace.shard_held_out(shard.file))
         return bool(self._workspace.store) or all(map(os.path.exists, paths))
 
     def _shared(self, key: str) -> Shard | None:
-        """The counts of a chunk that lie together with others'."""
+        """Return the shard of a chunk in a shared file, or None."""
         if self._index is None:
             self._index = {}
             fetch_below(self._workspace, self._workspace.packs, ".json")
@@ -214,11 +187,10 @@ class ShardFiles:
 
 
 class SmallShards:
-    """Writes the counts of chunks; keeps those of small ones until there are enough for a file.
+    """Writer of shards that collects small chunks until there are enough for a file.
 
     Args:
-        files: the counts of a workspace.
-        together: whether small ones are kept; otherwise each is written at once.
+        together: whether small chunks are collected; otherwise each is written at once.
     """
 
     def __init__(self, files: ShardFiles, together: bool) -> None:
@@ -228,15 +200,15 @@ class SmallShards:
         self._bytes = 0
 
     def has(self, chunk_digest: str, reading_digest: str) -> bool:
-        """Whether a chunk was counted: by anybody, or here just now."""
+        """Whether a chunk was counted by any process, or is waiting to be written."""
         return bool(self.there([chunk_digest], reading_digest))
 
     def there(self, chunk_digests: Iterable[str], reading_digest: str) -> set[str]:
-        """Those of several chunks, by their digests, for which `has` says yes."""
+        """Return the digests of the chunks that were counted, see `has`."""
         keys = {digest: shard_key(digest, reading_digest) for digest in chunk_digests}
-        found = self._files.there(key for key in keys.values() if key not in self._pending)
-        found.update(self._pending)
-        return {digest for digest, key in keys.items() if key in found}
+        counted_keys = self._files.there(key for key in keys.values() if key not in self._pending)
+        counted_keys.update(self._pending)
+        return {digest for digest, key in keys.items() if key in counted_keys}
 
     def written(self, chunk_digest: str, reading_digest: str) -> AbstractContextManager[CountsFile]:
         """See `ShardFiles.written`."""
@@ -245,7 +217,7 @@ class SmallShards:
     def put(
         self, counted: ChunkCounts, reading_digest: str, written: CountsFile | None = None
     ) -> None:
-        """Keep a chunk's counts; arguments and errors as `ShardFiles.write`."""
+        """Write or collect a chunk's counts; arguments as `ShardFiles.write`."""
         if not self._together or counted.parts > 1 or counted.chunk.size > SMALL_CHUNK_BYTES:
             self._files.write([counted], reading_digest, written)
             return
@@ -260,7 +232,7 @@ class SmallShards:
             self.write()
 
     def write(self) -> None:
-        """Write what is kept."""
+        """Write the collected chunks."""
         pending = [*self._pending.values()]
         self._pending, self._bytes = {}, 0
         if pending:
@@ -268,27 +240,27 @@ class SmallShards:
 
 
 def shards_in(manifest: Path) -> tuple[Shard, ...]:
-    """The chunks in a file, by its record; none where that is missing or damaged."""
+    """Return the chunks in the record of a file; empty if it is missing or damaged."""
     try:
         state = _state_of(manifest)
     except OSError:
         return ()
-    known = _read.get(manifest)
-    if known is None or known[0] != state:
+    cached = _read.get(manifest)
+    if cached is None or cached[0] != state:
         shards: tuple[Shard, ...] = ()
         with suppress(CorruptFile, InvalidPattern, IndexError, KeyError, TypeError, ValueError):
             pack = manifest.parent.name == "packs"
             name = f"packs/{manifest.stem}" if pack else manifest.stem
-            found = from_record(read_record(manifest, RECORD_FORMAT), name)
-            keys = [shard.key for shard in found]
+            parsed = from_record(read_record(manifest, RECORD_FORMAT), name)
+            keys = [shard.key for shard in parsed]
             if name == (_name_of(keys) if pack else keys[0]):
-                shards = tuple(found)  # else another file's, under this name
-        known = _read[manifest] = state, shards
-    return known[1]
+                shards = tuple(parsed)  # else it is the record of another file
+        cached = _read[manifest] = state, shards
+    return cached[1]
 
 
 def _name_of(keys: Sequence[str]) -> str:
-    """The file that several chunks share."""
+    """Return the name of the shared file of several chunks."""
     return f"packs/{digest_of(['pack', RECORD_FORMAT, list(keys)])}"
 
 
@@ -298,14 +270,14 @@ def _state_of(manifest: Path) -> State:
 
 
 def _numbers(sizes: Sequence[int]) -> NDArray[np.int32] | None:
-    """Of rows, which chunk each is of; None where there is one chunk."""
+    """Return the chunk number of each row; None for a single chunk."""
     if len(sizes) == 1:
         return None
     return np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
 
 
 def _kept_open(kept: OrderedDict[str, V], name: str, read: Callable[[], V]) -> V:
-    """What was read of a file lately, or is read now; several threads may read the same."""
+    """Return the cached content of a file, or read it."""
     content = kept.get(name)
     if content is None:
         content = kept[name] = read()
@@ -317,16 +289,12 @@ def _kept_open(kept: OrderedDict[str, V], name: str, read: Callable[[], V]) -> V
 def _sums_of(
     parts: Sequence[ChunkCounts], counts: WordCounts
 ) -> tuple[list[int], list[tuple[int, int]]]:
-    """The rows of each chunk, and Σ count and Σ count · length.
-
-    Args:
-        counts: of all of them, one chunk after the other.
-    """
+    """Return rows, Σ count and Σ count · length of each chunk."""
     words = [len(part.counts) for part in parts]
     ends = np.cumsum([0, *words])
     most = int(counts.counts.max(initial=0)) * int(counts.lengths.max(initial=0))
     if most * len(counts) > COUNT_LIMIT:
         return words, [(part.counts.total, part.counts.total_bytes) for part in parts]
     columns = counts.counts, counts.counts * counts.lengths
-    totals, sizes = (np.diff(np.cumsum(np.append(0, one))[ends]).tolist() for one in columns)
+    totals, sizes = (np.diff(np.cumsum(np.append(0, column))[ends]).tolist() for column in columns)
     return words, [*zip(totals, sizes, strict=True)]

@@ -1,8 +1,7 @@
-"""The word-count store: chunks' counts as shards, a corpus's counts as one table.
+"""The word-count store: shards for chunks, one table for a corpus.
 
-Says which shards and tables exist, which are believed and which forgotten; how they lie on disk is
-in `registry.word_counts.shards` and `registry.word_counts.tables`. Knows nothing of the files that
-were counted.
+It finds, verifies and removes them; for the file formats, see `registry.word_counts.shards` and
+`registry.word_counts.tables`.
 """
 
 from __future__ import annotations
@@ -56,14 +55,16 @@ _LEAST_MEMORY, _MOST_MEMORY = 2 << 30, 5 << 29
 
 
 class WordCountStore:
-    """Shards and tables of one workspace. Many may write shards; one process at a time combines.
+    """Shards and tables of one workspace.
+
+    Many processes may write shards, but only one may combine them at a time. Methods remove
+    damaged shards and tables and raise `CorruptFile`, so that they can be counted again.
 
     Args:
-        workspace: where they lie.
-        memory_limit: bytes for adding up; None takes a quarter of the machine's memory, 2 GiB at
-            least and 2.5 at most. Beyond it DuckDB spills to the workspace's disk; the distinct
-            words alone may take more.
-        threads: for that; None takes one for each processor.
+        memory_limit: bytes of DuckDB's memory, beyond which it spills to the workspace's disk;
+            None: a quarter of the machine's memory, between 2 and 2.5 GiB. The distinct words
+            of a table need memory in addition.
+        threads: for DuckDB; None: one per processor.
     """
 
     def __init__(
@@ -80,29 +81,20 @@ class WordCountStore:
         )
         self._threads = threads or available_processors()
 
-    # ---- shards ----------------------------------------------------------------------------
-
     def has(self, chunk_digest: str, reading_digest: str) -> bool:
-        """Whether a chunk was counted; the content is verified when it is combined."""
+        """Whether a chunk was counted; its content is only verified by `combine`."""
         return self._shards.is_there(shard_key(chunk_digest, reading_digest))
 
     def put(self, counts: ChunkCounts, reading_digest: str) -> str:
-        """Keep a chunk's counts; returns the shard's key.
-
-        Raises:
-            DiskFull: no space left.
-        """
+        """Write a chunk's counts and return the key of the shard."""
         return self._shards.write([counts], reading_digest)[0].key
 
     @contextmanager
     def putting(self, *, together: bool = True) -> Iterator[SmallShards]:
-        """Keep the counts of many chunks, small ones together; what was put stays on errors, too.
+        """Write the counts of many chunks; after an error in the block, they are kept.
 
         Args:
-            together: whether small ones wait for others; a killed process loses those that wait.
-
-        Raises:
-            DiskFull: no space left.
+            together: collect small chunks in memory; a killed process loses these.
         """
         chunks = SmallShards(self._shards, together)
         try:
@@ -111,61 +103,49 @@ class WordCountStore:
             chunks.write()
 
     def forget_damaged(self, keys: Sequence[str]) -> None:
-        """Read some shards and remove those that are damaged, so that they are counted again."""
+        """Verify shards and remove damaged ones, so that they are counted again."""
         with suppress(CorruptFile):
             self._read_shards(keys, verify=True)
 
     def statistics(self, keys: Sequence[str]) -> ShardStatistics:
-        """Sums over shards, without reading their words.
-
-        Raises:
-            CorruptFile: a shard is missing or its record damaged; it is forgotten.
-        """
+        """Return sums over shards, from their records."""
         shards = self._read_shards(keys, verify=False)
         names = [name for name in ShardStatistics.__slots__ if name != "shards"]
         sums = {name: sum(getattr(shards[key], name) for key in keys) for name in names}
         return ShardStatistics(shards=len(keys), **sums)
 
     def held_out_documents(self, keys: Sequence[str], limit_bytes: int) -> list[bytes]:
-        """Held-out documents of some shards, in order; a shard named twice is read once.
+        """Return held-out documents of shards, in order; each shard is read once.
 
-        When there are more than ``limit_bytes``, documents are left out evenly over the whole
-        corpus, so that every shard keeps its share; the choice is always the same. When none of
-        them fits, the beginning of the first is taken.
-
-        Raises:
-            CorruptFile: a shard is damaged; it is forgotten.
+        Beyond ``limit_bytes``, documents are dropped evenly over the whole corpus, always the
+        same ones. If no document fits, the beginning of the first is returned.
         """
         shards = self._read_shards(keys, verify=False)
         available = sum(shard.held_out_bytes for shard in shards.values())
         chosen: list[bytes] = []
         first = b""
-        seen = taken = 0
+        seen_bytes = chosen_bytes = 0
         damaged: CorruptFile | None = None
         for shard in shards.values():
             try:
                 with self._forgetting(shard.key):
                     for document in self._shards.held_out(shard):
-                        seen += len(document)
+                        seen_bytes += len(document)
                         first = first or document[:limit_bytes]
-                        share = (taken + len(document)) * max(available, limit_bytes)
-                        if share <= limit_bytes * seen:
-                            taken += len(document)
+                        share = (chosen_bytes + len(document)) * max(available, limit_bytes)
+                        if share <= limit_bytes * seen_bytes:
+                            chosen_bytes += len(document)
                             chosen.append(document)
-            except CorruptFile as error:  # look at the others too: all are counted again at once
+            except CorruptFile as error:  # continue, to find and remove all damaged shards
                 damaged = damaged or error
         if damaged is not None:
             raise damaged
         if not chosen and first:
-            chosen.append(first.decode(errors="ignore").encode())  # not a part of a character
+            chosen.append(first.decode(errors="ignore").encode())  # only whole characters
         return chosen
 
     def copied_sections(self, keys: Sequence[str]) -> CopiedSections:
-        """What of some shards' held-out sections is copies; a shard named twice is read once.
-
-        Raises:
-            CorruptFile: a shard is damaged; it is forgotten.
-        """
+        """Return the duplicates among the held-out sections of shards."""
         sample = SectionSample()
         shards = self._read_shards(keys, verify=False).values()
         for sections in in_batches(self._held_out(shards), _READ_TOGETHER):
@@ -177,22 +157,10 @@ class WordCountStore:
             with self._forgetting(shard.key):
                 yield from self._shards.held_out(shard)
 
-    # ---- tables ----------------------------------------------------------------------------
-
     def combine(self, refs: Sequence[ShardRef]) -> TableHandle:
-        """Add up shards into one table, or find the table made of the same shards earlier.
+        """Add up shards, in any order, into one table, or find the existing table.
 
-        The result equals `combine_word_counts`; with weights, see `registry.word_counts.mixtures`.
-
-        The shards may stand in any order.
-
-        Raises:
-            EmptyCorpus: no shards.
-            CorruptFile: shards are damaged; they are forgotten, so that `has` says no and they
-                can be counted again.
-            InvalidOption: different patterns, or a sum above 2⁶³ − 1.
-            DiskFull: no space left.
-            StorageError: DuckDB cannot finish, for instance within its memory limit.
+        The result equals `combine_word_counts`; for weights, see `registry.word_counts.mixtures`.
         """
         key = self.table_key(refs)
         earlier = self.table(key)
@@ -201,15 +169,15 @@ class WordCountStore:
         if not refs:
             raise EmptyCorpus(
                 "there are no word counts to combine",
-                "a corpus has at least one chunk",
-                "name files that hold text",
+                "expected a corpus of at least one chunk",
+                "name files that contain text",
             )
         shards = self._read_shards([ref.key for ref in refs], verify=False)
         patterns = {shard.pattern for shard in shards.values()}
         if len(patterns) > 1:
             raise InvalidOption(
                 f"the shards were counted with {len(patterns)} different split patterns",
-                "one table holds counts of one pattern",
+                "expected one pattern for a table",
                 "count the whole corpus with the same pattern",
             )
         pattern = patterns.pop()
@@ -222,11 +190,11 @@ class WordCountStore:
     def keep_table(
         self, key: str, make: Callable[[Path], WordCounts], more: Mapping[str, Any]
     ) -> TableHandle:
-        """Keep a table under a key that stands for everything it is made from.
+        """Create a table under a key that identifies its inputs.
 
         Args:
-            make: writes the DuckDB file and gives its content, in order of sight.
-            more: members of its record: ``shards``, the keys of what it adds up, and others.
+            make: writes the DuckDB file and returns its content, in order of first occurrence.
+            more: members of its record: ``shards``, the keys of its shards, and others.
         """
         path = self.workspace.table(key)
         with writing_shared(self.workspace, path) as temporary:
@@ -250,16 +218,11 @@ class WordCountStore:
         return handle
 
     def table_key(self, refs: Sequence[ShardRef]) -> str:
-        """The name of the table that `combine` makes of these shards."""
+        """Return the key of the table that `combine` creates from these shards."""
         return digest_of(["table", TABLE_FORMAT, sorted(ref.row for ref in refs)])
 
     def open_table(self, handle: TableHandle) -> WordCounts:
-        """Read a table; rows are in order of sight. One that was just made is not read again.
-
-        Raises:
-            CorruptFile: it is missing or not what was written; it is forgotten, so that
-                `combine` makes it anew.
-        """
+        """Read a table, in order of first occurrence, or take it from the cache."""
         if (counts := held(handle)) is not None:
             return counts
         path = self.workspace.table(handle.key)
@@ -282,15 +245,11 @@ class WordCountStore:
         return counts
 
     def shards_of(self, table_key: str) -> tuple[str, ...]:
-        """The keys of the shards that a table adds up, in the order of the corpus.
-
-        Raises:
-            CorruptFile: the table's record is missing or damaged.
-        """
+        """Return the keys of a table's shards, in the order of the corpus."""
         return tuple(self.kept_with(table_key, "shards"))
 
     def kept_with(self, table_key: str, member: str) -> Any:
-        """A member of a table's record; errors as `shards_of`."""
+        """Return a member of a table's record."""
         path = self.workspace.table_manifest(table_key)
         try:
             return read_record(path, TABLE_FORMAT, self.workspace)[member]
@@ -305,11 +264,11 @@ class WordCountStore:
             forget(self.workspace, part)
 
     def table(self, key: str) -> TableHandle | None:
-        """The table of that key, if it was made and its record is sound."""
+        """Return the table with this key, see `recorded_table`."""
         return recorded_table(self.workspace, key)
 
     def _read_shards(self, keys: Sequence[str], *, verify: bool) -> dict[str, Shard]:
-        """The shards' records; forgets all damaged ones, then complains of the first."""
+        """Read the records of shards; removes all damaged ones before it raises."""
         shards: dict[str, Shard] = {}
         complaint: CorruptFile | None = None
         for key in dict.fromkeys(keys):
@@ -339,10 +298,10 @@ class WordCountStore:
         shards: Mapping[str, Shard],
         pattern: SplitPattern,
     ) -> WordCounts:
-        """Write the table of some shards; its content, in order of sight."""
-        begun, left = self._begun(refs)
+        """Write the table of shards and return its content."""
+        earlier, remaining = self._begun(refs)
         bases: dict[str, list[int]] = {}
-        for ref in sorted(left, key=lambda ref: ref.position_base):
+        for ref in sorted(remaining, key=lambda ref: ref.position_base):
             bases.setdefault(ref.key, []).append(ref.position_base)
         files: dict[str, list[Shard]] = {}
         for key in bases:
@@ -350,28 +309,25 @@ class WordCountStore:
         total = sum(shards[ref.key].total for ref in refs)
         parts = (
             part
-            for some in files.values()
-            for part in self._placed(some, bases, pattern, total <= COUNT_LIMIT)
+            for file_shards in files.values()
+            for part in self._placed(file_shards, bases, pattern, total <= COUNT_LIMIT)
         )
         try:
-            counts = self.add_up(path, chain(begun, parts), pattern)
+            counts = self.add_up(path, chain(earlier, parts), pattern)
         except CorruptFile:
-            self._read_shards(list(shards), verify=True)  # finds and forgets all that are damaged
+            self._read_shards(list(shards), verify=True)  # finds and removes all damaged ones
             raise
         if counts.total != total:
             raise lost(f"combining {len(refs)} shards")
         return counts
 
     def _begun(self, refs: Sequence[ShardRef]) -> tuple[list[WordCounts], Sequence[ShardRef]]:
-        """The sum of some shards as an earlier table holds it, and the shards that are left.
-
-        A corpus that grew costs what is new. The table is verified as any that is read.
-        """
-        found = part_of(self.workspace, refs, TABLE_FORMAT)
-        table = None if found is None else self.table(found[0])
-        if found is not None and table is not None:
-            with suppress(CorruptFile):  # it is forgotten; the shards hold all there is
-                return [self.open_table(table)], found[1]
+        """Return the counts of an earlier table of some shards, and the other shards."""
+        match = part_of(self.workspace, refs, TABLE_FORMAT)
+        table = None if match is None else self.table(match[0])
+        if match is not None and table is not None:
+            with suppress(CorruptFile):  # the damaged table is removed; use the shards
+                return [self.open_table(table)], match[1]
         return [], refs
 
     def _placed(
@@ -381,13 +337,7 @@ class WordCountStore:
         pattern: SplitPattern,
         fits: bool,
     ) -> Iterator[WordCounts]:
-        """The words of the chunks in a file at their places in the corpus.
-
-        Args:
-            some: those of them that are wanted.
-            bases: where each stands; it is given once, at the first, and counts as often.
-            fits: whether all counts together do not exceed 2⁶³ − 1.
-        """
+        """Yield the words of chunks in one file at their positions in the corpus."""
         counts = self._shards.counts_together(some[0], pattern)
         base, times = np.zeros(len(counts), np.int64), np.zeros(len(counts), np.int64)
         for shard in some:
@@ -399,21 +349,14 @@ class WordCountStore:
                 yield placed.take(np.flatnonzero(times > turn))
             return
         placed = replace(placed, counts=placed.counts * times)
-        if len(some) > 1:  # thousands of small ones hold the same words
+        if len(some) > 1:  # thousands of small chunks have the same words
             words = WordSum(pattern)
             words.add(placed if times.all() else placed.take(np.flatnonzero(times)))
             placed = words.result()
         yield placed
 
     def add_up(self, path: Path, parts: Iterable[WordCounts], pattern: SplitPattern) -> WordCounts:
-        """Add counts up into a table; arguments and errors as of `tables.write_sum`.
-
-        Returns:
-            What the table holds, in order of sight.
-
-        Raises:
-            StorageError: it is not the sum of what DuckDB was given, too.
-        """
+        """Add up counts into a table and verify it; arguments as `tables.write_sum`."""
         given = 0
 
         def weighed() -> Iterator[WordCounts]:
@@ -436,13 +379,13 @@ class WordCountStore:
 
 
 def _occurrences(counts: WordCounts) -> int:
-    """Every word's fingerprint, once for each of its occurrences, modulo 2⁶⁴: a sum keeps it."""
-    found = 0
+    """Return Σ fingerprint(word) · count modulo 2⁶⁴, to verify sums of counts."""
+    total = 0
     for begin in range(0, len(counts), _ROWS_AT_ONCE):
-        some = counts.between(begin, begin + _ROWS_AT_ONCE)
-        spans = np.stack((some.offsets[:-1], some.offsets[1:]), axis=1)
-        text = np.concatenate((some.word_bytes, np.zeros(PADDING, np.uint8)))
-        prints = np.empty(len(some), np.uint64)
+        batch = counts.between(begin, begin + _ROWS_AT_ONCE)
+        spans = np.stack((batch.offsets[:-1], batch.offsets[1:]), axis=1)
+        text = np.concatenate((batch.word_bytes, np.zeros(PADDING, np.uint8)))
+        prints = np.empty(len(batch), np.uint64)
         fingerprint_spans(text, spans, prints)
-        found += int(np.sum(prints * some.counts.view(np.uint64), dtype=np.uint64))
-    return found % 2**64
+        total += int(np.sum(prints * batch.counts.view(np.uint64), dtype=np.uint64))
+    return total % 2**64

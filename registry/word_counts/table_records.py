@@ -1,4 +1,4 @@
-"""What is known of a word-count table without opening it; imports nothing slow."""
+"""Look up word-count tables by their records, without slow imports."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ TABLE_FORMAT = 2
 
 
 def recorded_table(workspace: Workspace, key: str) -> TableHandle | None:
-    """The table of that key, if it was made and its record is sound."""
+    """Return the table with this key; None if it or its record is missing or damaged."""
     path, manifest = workspace.table(key), workspace.table_manifest(key)
     if not (fetch(workspace, manifest) and (path.exists() or workspace.store)):
         return None
     try:
         record = read_record(manifest, TABLE_FORMAT)
-        told = {name: record[name] for name in ("rows", "total", "total_bytes", "counts_digest")}
-        return check_fields(TableHandle(key, path, **told, reused=True))
+        fields = {name: record[name] for name in ("rows", "total", "total_bytes", "counts_digest")}
+        return check_fields(TableHandle(key, path, **fields, reused=True))
     except (CorruptFile, KeyError, ValueError):
         return None

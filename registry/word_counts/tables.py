@@ -1,9 +1,8 @@
-"""A word-count table: one DuckDB file, written once and only read afterwards.
+"""Word-count tables: immutable DuckDB files.
 
-Anybody may query a finished table with any DuckDB client (1.4 or newer):
-``word_counts(word BLOB, count BIGINT, first_position BIGINT)``, in order of sight. A table is
-made by one statement, which needs no more memory than it is given. DuckDB is not trusted with what
-it stores: no keys, indexes or updates, and no write-ahead log beside a finished file.
+``word_counts(word BLOB, count BIGINT, first_position BIGINT)``, in order of first occurrence,
+can be queried with any DuckDB client (1.4 or newer). A table is created by one statement within a
+memory limit, without keys, indexes, updates or a write-ahead log.
 """
 
 from __future__ import annotations
@@ -27,12 +26,11 @@ from bpeline.tokenizer_core.errors import BpelineError, DiskFull, InvalidOption,
 from bpeline.tokenizer_core.splitting import SplitPattern
 
 _ROWS_IN_BATCH = 1 << 18
-_IN_PASSING = "512MiB"  # for DuckDB, where rows only pass through
+_IN_PASSING = "512MiB"  # DuckDB's memory where rows are only streamed
 
 _Settings = dict[str, str | bool | int | float | list[str]]
 
-# What is added up comes part by part, each word of it at its place in the corpus. Sums are HUGEINT
-# until they are cast, and the cast refuses what int64 cannot hold.
+# Sums are HUGEINT; the cast fails if a sum exceeds int64.
 _ADDED_UP = """
     CREATE TABLE word_counts AS
     SELECT word, sum(count)::BIGINT AS count, min(first_position) AS first_position
@@ -49,25 +47,18 @@ def write_sum(
     threads: int,
     memory_limit: int,
 ) -> None:
-    """Add counts up into a table, one part of them in memory at a time.
+    """Add up word counts into a new table, with one part in memory at a time.
 
     Args:
-        path: a file that does not exist yet; nothing but the finished file is left.
-        parts: at least one: counts whose first positions are those in the corpus.
-        spill: an empty directory of DuckDB's own.
-        threads: to work with.
-        memory_limit: bytes; beyond it, it spills.
-
-    Raises:
-        InvalidOption: a sum above 2⁶³ − 1.
-        DiskFull: no space left.
-        StorageError: DuckDB cannot finish.
-        BpelineError: what reading the parts raises.
+        path: a file that does not exist yet.
+        parts: at least one part; first positions are byte offsets in the corpus.
+        spill: an empty directory used only by DuckDB.
+        memory_limit: bytes; DuckDB spills beyond it.
     """
     limits: _Settings = {
         "threads": threads,
         "memory_limit": f"{memory_limit}B",
-        "temp_directory": str(spill),  # its own: processes that share one corrupt each other's
+        "temp_directory": str(spill),  # not shared: processes would corrupt each other's files
         "preserve_insertion_order": False,
     }
     failed: list[BpelineError] = []
@@ -75,7 +66,7 @@ def write_sum(
     def batches() -> Iterator[Any]:
         try:
             yield from map(batch_of, parts)
-        except BpelineError as error:  # of which DuckDB would tell nothing but that there was one
+        except BpelineError as error:  # DuckDB would replace it with a generic error
             failed.append(error)
             raise
 
@@ -91,16 +82,7 @@ def write_sum(
 
 
 def write_statistics(path: Path, rows: Sequence[Mapping[str, str | int | float]]) -> None:
-    """Write a table ``sources`` for people to query, one row for each source.
-
-    Args:
-        path: a file that does not exist yet.
-        rows: at least one, all with the same columns and types.
-
-    Raises:
-        DiskFull: no space left.
-        StorageError: DuckDB cannot finish.
-    """
+    """Write a new DuckDB file with the table ``sources``, one row for each source."""
     kinds = {str: "VARCHAR", int: "HUGEINT", float: "DOUBLE"}  # Σ count · length may exceed int64
     columns = ", ".join(f'"{name}" {kinds[type(value)]}' for name, value in rows[0].items())
     marks = ", ".join("?" * len(rows[0]))
@@ -111,12 +93,7 @@ def write_statistics(path: Path, rows: Sequence[Mapping[str, str | int | float]]
 
 
 def read_table(path: Path, pattern: SplitPattern, *, threads: int) -> WordCounts:
-    """All rows in stored order.
-
-    Raises:
-        CorruptFile: DuckDB refuses the file, or its parts contradict each other.
-        StorageError: DuckDB runs out of memory.
-    """
+    """Read all rows of a table, in stored order."""
     duckdb = library()
     limits: _Settings = {"threads": threads, "memory_limit": _IN_PASSING}
     try:
@@ -127,7 +104,7 @@ def read_table(path: Path, pattern: SplitPattern, *, threads: int) -> WordCounts
     except duckdb.OutOfMemoryException as error:
         raise StorageError(
             f"DuckDB ran out of memory while reading {path}",
-            "the table is untouched",
+            "the table is unchanged",
             "run the same command again, with a higher memory limit",
         ) from error
     except (duckdb.Error, RuntimeError, ValueError, IndexError) as error:
@@ -137,13 +114,13 @@ def read_table(path: Path, pattern: SplitPattern, *, threads: int) -> WordCounts
 
 @contextmanager
 def _creating(path: Path, limits: _Settings) -> Iterator[Any]:
-    """A new database to be filled; it is closed for good."""
+    """Open a new database to be filled, and close it without a write-ahead log."""
     log = log_of(path)
     try:
         with _building(path):
             connection = connect(path, {**limits, **READ_SINCE})
             try:
-                # Choosing a compression takes as long as adding the counts up.
+                # Compression would take as long as adding up the counts.
                 connection.execute("PRAGMA force_compression = 'uncompressed'")
                 settle(connection)
                 yield connection
@@ -152,8 +129,8 @@ def _creating(path: Path, limits: _Settings) -> Iterator[Any]:
                 connection.close()
         if log.exists():
             raise StorageError(
-                f"DuckDB left {log.name} behind",
-                "a finished table has no write-ahead log",
+                f"DuckDB left the write-ahead log {log.name}",
+                "expected none for a finished table",
                 "run the same command again",
             )
     finally:
@@ -177,22 +154,22 @@ def _reading(path: Path, limits: _Settings) -> Iterator[Any]:
 
 
 def log_of(path: Path) -> Path:
-    """Where DuckDB keeps the write-ahead log of a database."""
+    """Return the path of the write-ahead log of a DuckDB database."""
     return path.with_name(f"{path.name}.wal")
 
 
 def lost(doing: str) -> StorageError:
-    """The complaint about a table that does not hold what it was given."""
+    """Return the error for a table that does not contain the counts written to it."""
     return StorageError(
         f"DuckDB lost counts while {doing}",
-        "a table's total equals the sum of its parts' totals",
+        "expected the table's total to equal the sum of its parts' totals",
         "run the same command again; if it happens again, report it",
     )
 
 
 @contextmanager
 def _building(path: Path) -> Iterator[None]:
-    """Turn DuckDB's errors into ours."""
+    """Convert DuckDB's errors to bpeline errors."""
     duckdb = library()
     try:
         yield
@@ -208,12 +185,12 @@ def _building(path: Path) -> Iterator[None]:
         if "No space left" in reason or "max_temp_directory_size" in reason:
             raise DiskFull(
                 f"no space left while combining word counts into {path}",
-                "tables made earlier are untouched",
+                "existing tables are unchanged",
                 f"free some space on the disk of {path.parent} and run the same command again",
             ) from error
         raise StorageError(
             f"DuckDB could not combine the word counts: {reason}",
-            "shards and tables made earlier are untouched",
+            "existing shards and tables are unchanged",
             "run the same command again, with a higher memory limit if it ran out of memory",
         ) from error
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""The folder of a workspace: its paths, its lock, who works in it, what can go."""
+"""The workspace directory: paths, lock, processes, servers and the shared store."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""The lock of a workspace: one writer at a time, released by the kernel however the writer ends.
+"""The workspace lock: one writer at a time, released when its process ends.
 
-Knows one lock file; what is protected by it is the caller's affair. The lock is `flock` on an open
-file, so it cannot outlive its holder as a file with a process id in it would; the file's content
-only tells others who holds it.
+It is a `flock` on an open file; the content of the file only names the holder for error messages.
 """
 
 from __future__ import annotations
@@ -39,13 +37,7 @@ Turn = TypeVar("Turn")
 
 @dataclass(frozen=True, slots=True)
 class LockHolder:
-    """Who holds a workspace, as written in its lock file.
-
-    Attributes:
-        process: the holder.
-        since: UTC, ISO 8601.
-        purpose: what it said it was doing last.
-    """
+    """The holder of a lock, as written in the lock file."""
 
     process: Process
     since: str
@@ -54,13 +46,13 @@ class LockHolder:
 
 @dataclass(frozen=True, slots=True)
 class HeldLock:
-    """The lock while it is held."""
+    """A lock that this process holds."""
 
     descriptor: int
     since: str
 
     def doing(self, purpose: str) -> None:
-        """Tell those who find the workspace locked what is going on now."""
+        """Write the current activity into the lock file."""
         record = canonical_json(
             {
                 **asdict(this_process()),
@@ -68,8 +60,8 @@ class HeldLock:
                 "purpose": purpose[:_LONGEST_PURPOSE],
             }
         )
-        # In place, not aside: the lock is on this very file. A torn record costs a message, and a
-        # full disk, on which `gc` has to work, holds none.
+        # Written in place, because the lock is on this file. Failures only affect messages; `gc`
+        # must work on a full disk.
         with suppress(OSError):
             os.ftruncate(self.descriptor, 0)
             os.pwrite(self.descriptor, record, 0)
@@ -77,17 +69,15 @@ class HeldLock:
 
 @contextmanager
 def holding(lock_file: Path, purpose: str = "", *, wait: bool = False) -> Iterator[HeldLock]:
-    """Hold a lock while the block runs, after waiting for it as `wait_for` does.
+    """Hold a lock while the block runs; waits for it, see `wait_for`.
 
     Args:
-        lock_file: created if missing.
-        purpose: written into the file, with this process, for those who find it locked. Empty for
-            locks that are released within moments.
-        wait: wait for every holder. By default, a holder with a purpose is an error at once.
+        purpose: the activity, written into the file; empty for very short locks.
+        wait: wait for any holder. By default, a holder with a purpose raises an error at once.
 
     Raises:
         WorkspaceLocked: another process holds the lock.
-        StorageError: the lock cannot be opened.
+        StorageError: the lock file cannot be opened.
     """
 
     def attempt() -> int | None:
@@ -107,12 +97,9 @@ def holding(lock_file: Path, purpose: str = "", *, wait: bool = False) -> Iterat
 
 
 def wait_for(attempt: Callable[[], Turn | None], holder: Callable[[], str], lock: str) -> Turn:
-    """Call ``attempt`` until it returns the lock: for 60 s at a terminal, 10 minutes elsewhere.
+    """Call ``attempt`` until it returns the lock; warns after half a second.
 
-    A warning names the holder before a second has passed.
-
-    Raises:
-        WorkspaceLocked: the lock was not released in this time.
+    Waits 60 s at a terminal, else 10 minutes, then raises `WorkspaceLocked`.
     """
     patience = _TERMINAL_SECONDS if os.isatty(2) else _UNATTENDED_SECONDS
     began, reported = time.monotonic(), False
@@ -135,13 +122,7 @@ def wait_for(attempt: Callable[[], Turn | None], holder: Callable[[], str], lock
 
 
 def take(lock_file: Path) -> int | None:
-    """Take the lock without a name; the descriptor to `release`, or None when it is held.
-
-    `flock` needs only reading, so the file can be read only by those who may write its directory.
-
-    Raises:
-        StorageError: the workspace cannot be written.
-    """
+    """Acquire the lock; returns the descriptor for `release`, or None if it is held."""
     DURABLE.require_changeable(lock_file)
     try:
         group_writes = lock_file.parent.stat().st_mode & stat.S_IWGRP
@@ -152,21 +133,21 @@ def take(lock_file: Path) -> int | None:
             raise
         raise StorageError(
             f"the workspace {lock_file.parent} cannot be written: {error.strerror}",
-            "a workspace is a directory that the current user owns, on a disk that can be written",
+            "expected a directory that the current user owns, on a writable disk",
             "set BPELINE_HOME to such a directory",
         ) from error
     try:
         status = os.fstat(descriptor)
         if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) != mode:
-            with suppress(OSError):  # a disk without modes
-                os.fchmod(descriptor, mode)  # made by an earlier release, or under another umask
+            with suppress(OSError):  # file systems without modes
+                os.fchmod(descriptor, mode)  # created by an earlier release or with another umask
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(descriptor)
         if error.errno in {errno.EWOULDBLOCK, errno.EACCES}:
             return None
         raise
-    os.ftruncate(descriptor, 0)  # a holder that was killed left its name
+    os.ftruncate(descriptor, 0)  # remove the name of a killed holder
     with _guard:
         _held.add(descriptor)
     return descriptor
@@ -186,7 +167,7 @@ def is_held(lock_file: Path) -> bool:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # no such file, or one that this user may not read: nothing is known
+    except OSError:  # missing or not readable: unknown
         return False
     return False
 
@@ -196,7 +177,7 @@ def _opened(lock_file: Path) -> BinaryIO:
 
 
 def read_holder(lock_file: Path) -> LockHolder | None:
-    """Who is written in the lock file and not known to be dead."""
+    """Return the holder written in the lock file, unless its process is dead."""
     try:
         with _opened(lock_file) as file:
             record = parse_json(file.read(_LONGEST_CONTENT))
@@ -208,7 +189,7 @@ def read_holder(lock_file: Path) -> LockHolder | None:
 
 
 def _holder_name(lock_file: Path) -> str:
-    """The process that holds a lock, as far as its record or the system tells."""
+    """Describe the process that holds a lock, from its record or from /proc."""
     if (holder := read_holder(lock_file)) is not None:
         process = holder.process
         return f"process {process.pid} on {process.host} ({holder.purpose}, since {holder.since})"
@@ -219,21 +200,21 @@ def _holder_name(lock_file: Path) -> str:
             # "1: FLOCK  ADVISORY  WRITE 812 fd:01:5308 0 EOF"
             fields = line.split()
             if fields[1] == "FLOCK" and fields[5] == f"{device}:{status.st_ino}":
-                user = (_PROC / fields[4]).stat().st_uid  # fails for one outside the container
+                user = (_PROC / fields[4]).stat().st_uid  # fails for processes outside a container
                 return f"process {fields[4]} of user {user}"
     return "another user's process"
 
 
 def _locked(root: Path, holder: LockHolder) -> WorkspaceLocked:
     return WorkspaceLocked(
-        f"process {holder.process.pid} on {holder.process.host} has worked in {root} "
+        f"process {holder.process.pid} on {holder.process.host} has been working in {root} "
         f"since {holder.since}: {holder.purpose}",
-        "one run at a time writes to a workspace",
+        "only one run at a time can write to a workspace",
         "wait for it, stop it, or set BPELINE_HOME to another workspace",
     )
 
 
-# A forked child shares the open file and would keep the lock alive after us: it closes its copy.
+# A forked child must close its copy of the file, or the lock would outlive this process.
 _guard = threading.Lock()
 _held: set[int] = set()
 

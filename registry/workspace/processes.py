@@ -1,8 +1,4 @@
-"""Who is working: a process as a value that other processes can ask about later.
-
-Knows nothing of locks, runs or files of ours. A process id alone says little, since ids are used
-again; together with the machine's boot and the process's start it names one process for ever.
-"""
+"""Identify processes across pid reuse, by boot id and start time."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ from pathlib import Path
 _PROC = Path("/proc")
 # Fields of /proc/<pid>/stat, counted after the command's closing parenthesis.
 _STATE, _PARENT, _START_TIME = 0, 1, 19
-_ENDED = {"Z", "X"}  # killed, but not yet collected by its parent
+_ENDED = {"Z", "X"}  # ended, but not yet reaped by the parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +20,8 @@ class Process:
     """One process on one machine.
 
     Attributes:
-        pid: its id there.
-        host: the machine's name.
-        birth: the machine's boot and the process's start in clock ticks; empty where the system
-            does not tell (then only the id is compared).
+        birth: boot id and start time in clock ticks; empty without /proc (then only the pid is
+            compared).
     """
 
     pid: int
@@ -35,7 +29,7 @@ class Process:
     birth: str = ""
 
     def is_dead(self) -> bool:
-        """Whether this process certainly no longer runs; False when it cannot be known."""
+        """Whether this process has certainly ended; False if unknown."""
         if self.host != socket.gethostname():
             return False
         try:
@@ -43,7 +37,7 @@ class Process:
         except ProcessLookupError:
             return True
         except PermissionError:
-            pass  # alive, and somebody else's
+            pass  # running, as another user
         except (OverflowError, OSError):
             return False
         status = _status_of(self.pid)
@@ -58,23 +52,23 @@ def this_process() -> Process:
 
 
 def process_of(pid: int) -> Process:
-    """The process of this machine that has this id now."""
+    """Return the process that has this pid now."""
     return Process(pid, socket.gethostname(), birth_of(pid))
 
 
 def descendants_of(pid: int) -> list[int]:
-    """The ids of a process's children, their children and so on."""
+    """Return the pids of all descendants of a process."""
     children: dict[int, list[int]] = {}
     for child, parent in _processes():
         children.setdefault(parent, []).append(child)
-    found = [pid]
-    for parent in found:
-        found += children.get(parent, [])
-    return found[1:]
+    pids = [pid]
+    for parent in pids:
+        pids += children.get(parent, [])
+    return pids[1:]
 
 
 def _processes() -> Iterator[tuple[int, int]]:
-    """The id of each process of this machine, and its parent's."""
+    """Yield pid and parent pid of all processes."""
     if not (_PROC / "self").exists():  # macOS
         listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, check=False)
         for line in listed.stdout.splitlines():
@@ -86,7 +80,7 @@ def _processes() -> Iterator[tuple[int, int]]:
 
 
 def birth_of(pid: int) -> str:
-    """When a process of this machine started, as text to compare; empty when unknown."""
+    """Return `Process.birth` of a pid; empty if unknown."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}:{_status_of(pid)[_START_TIME]}"
@@ -95,7 +89,7 @@ def birth_of(pid: int) -> str:
 
 
 def _status_of(pid: int) -> list[str]:
-    """The fields of a process's state; none where the system does not tell."""
+    """Return the fields of /proc/PID/stat after the command; empty if unknown."""
     try:
         return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except (OSError, UnicodeDecodeError):

@@ -1,7 +1,7 @@
-"""Small JSON records beside large files: each carries its own digest, so damage is seen.
+"""Small JSON records of large files, with a digest that detects damage.
 
-A record vouches for files that were written before it; writing it is what makes them exist. Knows
-neither what is in a record nor what is in a file.
+A record is written after the files it describes; only then do they count as existing. ``sharing``
+is the workspace whose store gets a copy first, and provides missing files.
 """
 
 from __future__ import annotations
@@ -28,12 +28,7 @@ _LARGEST = 1 << 30  # bytes of a record: 100 for each chunk of a corpus
 
 @dataclass(frozen=True, slots=True)
 class FileSeal:
-    """What a file must be to be believed.
-
-    Attributes:
-        size: its bytes.
-        sha256: of its content.
-    """
+    """The expected size in bytes and SHA-256 of a file."""
 
     size: int
     sha256: str
@@ -43,14 +38,14 @@ class FileSeal:
 
     @classmethod
     def of_content(cls, content: Any) -> FileSeal:
-        """Seal what a file holds: anything with the buffer protocol."""
+        """Return the seal of a file's content, any object with the buffer protocol."""
         return cls(memoryview(content).nbytes, hashlib.sha256(content).hexdigest())
 
     def fits(self, path: Path, sharing: Workspace | None = None) -> bool:
-        """Whether there is a file of the right size; its content is not read.
+        """Whether there is a file of the right size; does not read its content.
 
-        Where a workspace shares its files, one that is missing is in the store: it went there
-        before its record, and is fetched late.
+        A missing file is assumed to be in the shared store, if there is one, because files are
+        written there before their records.
         """
         try:
             return path.stat().st_size == self.size
@@ -60,11 +55,7 @@ class FileSeal:
             return False
 
     def read(self, path: Path, sharing: Workspace | None = None) -> bytes:
-        """The content of the file, which is fetched where it is missing and shared.
-
-        Raises:
-            CorruptFile: it is missing or has other content.
-        """
+        """Read and verify the file, fetched from the shared store if missing."""
         if sharing is not None:
             fetch(sharing, path)
         if self.fits(path):
@@ -75,13 +66,7 @@ class FileSeal:
 
 
 def write_record(path: Path, record: Mapping[str, Any], sharing: Workspace | None = None) -> None:
-    """Write a record with its digest, atomically and durably.
-
-    Args:
-        path: its file.
-        record: JSON values.
-        sharing: the workspace into whose store it is copied first.
-    """
+    """Write a record of JSON values with its digest, atomically and durably."""
     content = canonical_json({**record, _SEAL: digest_of(dict(record))})
     if sharing is not None:
         share(sharing, path, content)
@@ -89,16 +74,7 @@ def write_record(path: Path, record: Mapping[str, Any], sharing: Workspace | Non
 
 
 def read_record(path: Path, format_number: int, sharing: Workspace | None = None) -> dict[str, Any]:
-    """Read a record.
-
-    Args:
-        path: its file.
-        format_number: what its member ``format`` must be.
-        sharing: the workspace from whose store it is fetched when it is missing.
-
-    Raises:
-        CorruptFile: it is missing, damaged or of another format.
-    """
+    """Read and verify a record."""
     if sharing is not None:
         fetch(sharing, path)
     try:
@@ -111,9 +87,9 @@ def read_record(path: Path, format_number: int, sharing: Workspace | None = None
 
 
 def damaged(path: Path) -> CorruptFile:
-    """The error for a file that is missing or not what was written."""
+    """Return the error for a missing or damaged file."""
     return CorruptFile(
-        f"{path} is {'not what was written' if path.exists() else 'missing'}",
-        "the file as bpeline wrote it",
-        "run the same command again: what is damaged is made anew",
+        f"{path} is {'damaged' if path.exists() else 'missing'}",
+        "expected the file as bpeline wrote it",
+        "run the same command again: it recreates damaged files",
     )

@@ -1,4 +1,4 @@
-"""The password of a workspace's servers: a file that only its owner can read."""
+"""The password of a workspace's servers, in a file that only its owner can read."""
 
 from __future__ import annotations
 
@@ -18,11 +18,7 @@ _PRIVATE = 0o600
 
 
 def make_server_secret(path: Path) -> str:
-    """Read the password; make one if there is none.
-
-    Raises:
-        StorageError: others own the file, or may read or write it.
-    """
+    """Read the password; creates one if there is none."""
     if not os.path.lexists(path):
         DURABLE.require_changeable(path)
         aside = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
@@ -30,7 +26,7 @@ def make_server_secret(path: Path) -> str:
         try:
             os.write(descriptor, secrets.token_hex(_BYTES).encode() + b"\n")
             os.fsync(descriptor)
-            with suppress(FileExistsError):  # of two that make it at once, the first one's counts
+            with suppress(FileExistsError):  # another process created it first
                 os.link(aside, path)
         finally:
             os.close(descriptor)
@@ -43,7 +39,7 @@ def read_server_secret(path: Path) -> str:
     """Read the password.
 
     Raises:
-        StorageError: it cannot be read; others own the file, or may read or write it.
+        StorageError: the file cannot be read, or other users own it or can access it.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -61,8 +57,8 @@ def read_server_secret(path: Path) -> str:
     if why:
         raise StorageError(
             f"the password of the workspace's servers, {path}, cannot be used: {why}",
-            f"a file of yours that nobody else can read, with {2 * _BYTES} characters",
-            f"type `rm {path}`: the next `bpeline serve` makes a new one",
+            f"expected a file of {2 * _BYTES} characters that only you can read",
+            f"type `rm {path}`: the next `bpeline serve` creates a new one",
         )
     tell_secrets_of(f"http://bpeline:{text}@localhost")
     return text

@@ -1,9 +1,7 @@
-"""Which servers run for a workspace on this machine: Prefect's, and the one of MLflow's UI.
+"""Find the Prefect server and the MLflow UI of a workspace on this machine.
 
-Each holds a lock for as long as it runs, released by the kernel however it ends, and says in the
-locked file where it is: a file that nobody has locked names nobody. Asks no server. For links, the
-port at which the UI was served last is remembered, too; one that is lost or damaged costs nothing
-but a link to the usual one.
+Each server locks a file that contains its address; the kernel releases the lock when it ends. The
+last port of the UI is also stored, for links.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ _PORTS = range(1, 65536)
 
 @contextmanager
 def _serving(file: Path, said: str) -> Iterator[lock.HeldLock | None]:
-    """Say in a file what is served while the block runs; yields None where another does."""
+    """Lock a file and write an address into it; yields None if it is locked."""
     descriptor = lock.take(file)
     if descriptor is None:
         yield None
@@ -41,7 +39,7 @@ def _serving(file: Path, said: str) -> Iterator[lock.HeldLock | None]:
 
 
 def _served(file: Path) -> str:
-    """What somebody on this machine says there and serves now; empty for nobody."""
+    """Return the address in the file of a running server on this machine."""
     holder = lock.read_holder(file)
     if holder is None or holder.process.host != this_process().host:
         return ""
@@ -50,14 +48,10 @@ def _served(file: Path) -> str:
 
 @contextmanager
 def serving_prefect(workspace: Workspace) -> Iterator[Callable[[str], None]]:
-    """Be the one who serves Prefect for a workspace.
+    """Register this process as the Prefect server of a workspace while the block runs.
 
     Yields:
-        What to call with the API once it answers; commands use it from then on.
-
-    Raises:
-        WorkspaceLocked: somebody else does already.
-        StorageError: the workspace cannot be written.
+        A function to call with the API URL once the server answers.
     """
     with _serving(workspace.prefect_server_file, "starting") as held:
         if held is None:
@@ -65,23 +59,23 @@ def serving_prefect(workspace: Workspace) -> Iterator[Callable[[str], None]]:
             raise WorkspaceLocked(
                 f"`bpeline serve` runs for {workspace.root} already"
                 + (f", in process {holder.process.pid}: {holder.purpose}" if holder else ""),
-                "one for each workspace",
+                "expected only one for each workspace",
                 "use that one, or stop it with Ctrl-C",
             )
         yield held.doing
 
 
 def served_prefect(workspace: Workspace) -> str:
-    """The API of the Prefect server that runs for a workspace on this machine; empty for none."""
-    said = _served(workspace.prefect_server_file)
-    return said if is_url(said) else ""
+    """Return the API URL of the running Prefect server; empty for none."""
+    address = _served(workspace.prefect_server_file)
+    return address if is_url(address) else ""
 
 
 @contextmanager
 def serving_ui(workspace: Workspace, port: int) -> Iterator[None]:
-    """Serve MLflow's UI at a port while the block runs; of several who do, links name the first."""
+    """Register the port of an MLflow UI while the block runs."""
     with ExitStack() as held:
-        # Without it, links say what to type, and the port before.
+        # If this fails, links still work, with the former port and the command to type.
         with suppress(OSError, StorageError):
             remember_ui_port(workspace, port)
             held.enter_context(_serving(workspace.served_ui_file, str(port)))
@@ -89,18 +83,18 @@ def serving_ui(workspace: Workspace, port: int) -> Iterator[None]:
 
 
 def served_ui_port(workspace: Workspace) -> int | None:
-    """Where somebody serves MLflow's UI on this machine now; None for nobody."""
+    """Return the port of the MLflow UI running on this machine, or None."""
     return _port_of(_served(workspace.served_ui_file).encode())
 
 
 def remember_ui_port(workspace: Workspace, port: int) -> None:
-    """Remember where MLflow's UI is served now."""
+    """Store the current port of the MLflow UI."""
     if ui_port(workspace) != port:
         DURABLE.write(workspace.ui_port_file, f"{port}\n".encode())
 
 
 def ui_port(workspace: Workspace) -> int:
-    """Where it was served last; where nobody chose a port, the usual one."""
+    """Return the last port of the MLflow UI, or the default port."""
     try:
         return _port_of(read_file(workspace.ui_port_file, links=False)) or UI_PORT
     except OSError:

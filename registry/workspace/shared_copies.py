@@ -1,10 +1,9 @@
-"""Copies of a workspace's finished files in a store that other machines read too.
+"""Copies of a workspace's finished files in a store shared by machines.
 
-What is copied is named by its content and written once: word counts, tables, records of corpora,
-checkpoints, versions. A file goes to the store before it gets its name here, so what is here is
-there as well; what is missing here is fetched. Locks and databases never leave the machine: two
-machines that make the same file make equal ones, so neither has to wait. Whoever reads a file
-verifies it, wherever it came from.
+Shared files are immutable and named by their content: word counts, tables, corpus records,
+checkpoints, versions. A file is written to the store before it gets its name here; missing files
+are fetched and verified when read. Locks and databases are local: machines that create the same
+file create equal ones. All functions raise `StorageError` if the store does not answer.
 """
 
 from __future__ import annotations
@@ -26,19 +25,14 @@ _REQUESTS_AT_ONCE = 16
 
 
 class _NowhereError(Exception):
-    """The store has no such file; no `OSError`, which would speak of this disk."""
+    """The store has no such file; not an `OSError`, which would mean the local disk."""
 
 
 def share(workspace: Workspace, path: Path, content: Path | bytes | None = None) -> None:
-    """Copy a file into the store; does nothing where there is none.
+    """Copy a file into the store, if the workspace has one.
 
     Args:
-        workspace: whose file.
-        path: where it lies or will lie.
-        content: what it will hold, or the file that will get its name; None: it is there.
-
-    Raises:
-        StorageError: the store does not take it.
+        content: its content, or the temporary file that has it; None if ``path`` exists.
     """
     if workspace.store:
         with _answering(workspace):
@@ -47,19 +41,14 @@ def share(workspace: Workspace, path: Path, content: Path | bytes | None = None)
 
 @contextmanager
 def writing_shared(workspace: Workspace, path: Path) -> Iterator[Path]:
-    """Yield a temporary path; what was written there is shared, then published as ``path``."""
+    """Yield a temporary path; then share its file and rename it to ``path``."""
     with DURABLE.writing_aside(path) as temporary:
         yield temporary
         share(workspace, path, temporary)
 
 
 def fetch(workspace: Workspace, path: Path) -> bool:
-    """Whether a file is here, perhaps since now: one that is missing is taken from the store.
-
-    Raises:
-        StorageError: the store does not answer.
-        DiskFull: no space for it.
-    """
+    """Fetch a file from the store if it is missing here; returns whether it exists."""
     is_here = path.exists()
     if is_here or not workspace.store:
         return is_here
@@ -75,7 +64,7 @@ def fetch(workspace: Workspace, path: Path) -> bool:
 
 
 def fetch_all(workspace: Workspace, paths: Iterable[Path]) -> None:
-    """Fetch many small files at once; those that are nowhere are left out."""
+    """Fetch many small files in parallel; skips those that the store does not have."""
     missing = [path for path in paths if not path.exists()] if workspace.store else []
     if missing:
         with ThreadPoolExecutor(_REQUESTS_AT_ONCE, thread_name_prefix="fetch") as threads:
@@ -83,12 +72,8 @@ def fetch_all(workspace: Workspace, paths: Iterable[Path]) -> None:
 
 
 def try_store(workspace: Workspace) -> None:
-    """Write a small file to the store, read it and remove it.
-
-    Raises:
-        StorageError: the store does not answer, or refuses one of these.
-    """
-    path = workspace.temporary / "doctor"  # always the same one, should it not be removed
+    """Test the store: write, look up and remove a small file."""
+    path = workspace.temporary / "doctor"  # a fixed name, in case removing it fails
     share(workspace, path, b"written by bpeline doctor")
     with _answering(workspace):
         remote_files.describe(_url(workspace, path))
@@ -96,7 +81,7 @@ def try_store(workspace: Workspace) -> None:
 
 
 def forget(workspace: Workspace, path: Path) -> None:
-    """Remove a file here and in the store."""
+    """Remove a file from the workspace and the store."""
     if path.exists():
         DURABLE.remove(path)
     if workspace.store:
@@ -105,26 +90,26 @@ def forget(workspace: Workspace, path: Path) -> None:
 
 
 def forget_directory(workspace: Workspace, directory: Path, last: str) -> None:
-    """Remove a directory here and in the store, first the file that makes it exist."""
+    """Remove a directory from the store and the workspace, the file ``last`` first."""
     if workspace.store:
         with _answering(workspace):
             place = _url(workspace, directory)
-            for name in sorted(remote_files.names_below(place), key=lambda one: one != last):
+            for name in sorted(remote_files.names_below(place), key=lambda entry: entry != last):
                 remote_files.remove_file(f"{place}/{name}")
     if directory.is_dir():
         DURABLE.remove_tree(directory)
 
 
 def share_directory(workspace: Workspace, directory: Path, last: str) -> None:
-    """Copy all finished files of a directory, the one named ``last`` after all others."""
+    """Copy all finished files of a directory to the store, ``last`` at the end."""
     if workspace.store:
-        files = [one for one in directory.rglob("*") if one.is_file() and not is_temporary(one)]
-        for path in sorted(files, key=lambda one: (one == directory / last, one)):
+        files = [file for file in directory.rglob("*") if file.is_file() and not is_temporary(file)]
+        for path in sorted(files, key=lambda file: (file == directory / last, file)):
             share(workspace, path)
 
 
 def fetch_directory(workspace: Workspace, directory: Path, last: str) -> bool:
-    """Whether a directory is here, perhaps since now; ``last`` is what makes it exist."""
+    """Fetch a missing directory; returns whether it exists (has the file ``last``)."""
     if (directory / last).is_file() or not workspace.store:
         return (directory / last).is_file()
     names = _names_below(workspace, directory)
@@ -135,49 +120,41 @@ def fetch_directory(workspace: Workspace, directory: Path, last: str) -> bool:
 
 
 def fetch_below(workspace: Workspace, directory: Path, suffix: str) -> None:
-    """Fetch all files of a directory whose names end in ``suffix``; one nobody has holds none."""
+    """Fetch all files of a directory whose names end in ``suffix``."""
     if workspace.store:
         names = _names_below(workspace, directory)
         fetch_all(workspace, [directory / name for name in names if name.endswith(suffix)])
 
 
 def names_in_store(workspace: Workspace, directory: Path) -> set[str]:
-    """The names directly in a directory of the store; empty where there is no store.
-
-    Raises:
-        StorageError: the store does not answer.
-    """
+    """Return the names directly in a directory of the store; empty without a store."""
     names = _names_below(workspace, directory) if workspace.store else []
     return {name.partition("/")[0] for name in names}
 
 
 def _names_below(workspace: Workspace, directory: Path) -> list[str]:
-    """Of the files that the store has of a directory; none that leads out of it."""
+    """Return the relative paths below a directory of the store, without unsafe ones."""
     with _answering(workspace):
-        found = remote_files.names_below(_url(workspace, directory))
-    return [name for name in found if ".." not in name.split("/") and not name.startswith("/")]
+        names = remote_files.names_below(_url(workspace, directory))
+    return [name for name in names if ".." not in name.split("/") and not name.startswith("/")]
 
 
 def share_grown(workspace: Workspace, path: Path) -> None:
-    """Copy a file that grows, unless another machine's copy has grown further.
-
-    Raises:
-        StorageError: the store does not answer.
-    """
+    """Copy a growing file to the store, unless the store has a longer copy."""
     if workspace.store and path.exists():
         with _answering(workspace):
             try:
-                there = remote_files.describe(_url(workspace, path)).size
+                stored_size = remote_files.describe(_url(workspace, path)).size
             except FileNotFoundError:
-                there = 0
-        if path.stat().st_size >= there:
+                stored_size = 0
+        if path.stat().st_size >= stored_size:
             share(workspace, path)
 
 
 def sharing(
     workspace: Workspace, path: Path, listener: Callable[..., object]
 ) -> Callable[..., None]:
-    """A listener that also copies ``path``, which grows, whenever it was written since."""
+    """Wrap a listener so that it also copies the growing file ``path`` after changes."""
     shared = _last_change(path)
 
     def listen(*arguments: Any, **options: Any) -> None:
@@ -193,7 +170,7 @@ def sharing(
 def _last_change(path: Path) -> int | None:
     try:
         return path.stat().st_mtime_ns
-    except FileNotFoundError:  # its place is taken by its successor in this moment
+    except FileNotFoundError:  # it is being replaced right now
         return None
 
 
@@ -206,21 +183,23 @@ def _answering(workspace: Workspace) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise _unusable(workspace, f"there is no such place ({error})", _MEND) from error
+        raise _unusable(
+            workspace, f"there is no such bucket or directory ({error})", _MEND
+        ) from error
     except PermissionError as error:
         raise _unusable(workspace, str(error.strerror or error), _MEND) from error
     except remote_files.RemoteFailure as error:
         raise _unusable(workspace, str(error.strerror or error), _AGAIN) from error
 
 
-_AGAIN = "run the same command again when it answers: it goes on from there"
-_MEND = "mend BPELINE_STORE or the rights of its credentials, and run the same command again"
+_AGAIN = "run the same command again when it answers: finished work is kept"
+_MEND = "fix BPELINE_STORE or the rights of its credentials, and run the same command again"
 
 
 def _unusable(workspace: Workspace, reason: str, next_step: str) -> StorageError:
     return StorageError(
         f"the store {workspace.store} cannot be used: {reason}",
-        "a bucket that these credentials may list, read and write; what is finished is kept there "
-        "and here",
+        "expected a bucket that these credentials may list, read and write; finished files are "
+        "kept there and here",
         next_step,
     )

@@ -1,7 +1,7 @@
-"""Which stores of others a workspace has met: the catalogue and the MLflow at each address.
+"""Record the catalogues and MLflows that a workspace has used.
 
-A store that was there and is not, or is another, is told from one that never was. Knows identities
-and addresses, opens nothing. Remembers where the workspace itself was, too.
+This distinguishes a lost or replaced store from a new one. Former paths of a directory are
+recorded too.
 """
 
 from __future__ import annotations
@@ -26,13 +26,11 @@ StoreKind = Literal["catalogue", "mlflow"]
 
 @dataclass(frozen=True, slots=True)
 class KnownStore:
-    """A store that was here.
+    """A store that the workspace has used.
 
     Attributes:
-        kind: what it keeps.
-        place: its address as people may see it: without a password.
-        address: digest of the whole address.
-        id: the store's own identity.
+        place: its URL without a password.
+        address: digest of the full URL.
     """
 
     kind: StoreKind
@@ -42,21 +40,17 @@ class KnownStore:
 
 
 def known_stores(path: Path) -> list[KnownStore]:
-    """All that a workspace has met, whose file this is.
-
-    Raises:
-        CorruptFile: what it remembers is damaged.
-    """
+    """Return all stores in a workspace's record."""
     return _read(path)[1]
 
 
 def remembers_from_the_beginning(path: Path) -> bool:
-    """Whether a workspace was made by a release that remembers stores."""
+    """Whether the workspace was created by a release that records stores."""
     return _read(path)[0]
 
 
 def remember_no_store(path: Path) -> None:
-    """Begin to remember, in a new workspace."""
+    """Create an empty record in a new workspace."""
     _write(path, True, [])
 
 
@@ -66,13 +60,13 @@ def _read(path: Path) -> tuple[bool, list[KnownStore]]:
     try:
         record = unsealed(read_json(path))
         return bool(record["from_the_beginning"]), [
-            check_fields(KnownStore(**one)) for one in record["stores"]
+            check_fields(KnownStore(**fields)) for fields in record["stores"]
         ]
     except (ValueError, TypeError, KeyError) as error:
         raise CorruptFile(
             f"{path} is not what was written",
-            "accepted is the file as bpeline wrote it, which says which stores were here",
-            "put it back; or remove it, when you know that catalogue and MLflow are there",
+            "expected the file as bpeline wrote it, with the stores of the workspace",
+            "restore it; or remove it, if you are sure that the catalogue and MLflow exist",
         ) from error
 
 
@@ -80,32 +74,32 @@ def _write(path: Path, from_the_beginning: bool, stores: Sequence[KnownStore]) -
     record = {
         "format": FORMAT,
         "from_the_beginning": from_the_beginning,
-        "stores": [asdict(one) for one in stores],
+        "stores": [asdict(store) for store in stores],
     }
     DURABLE.write(path, canonical_json(sealed(record)))
 
 
 def known_store(path: Path, kind: StoreKind, url: str) -> str:
-    """The identity of the store that was at an address; empty when none ever was."""
+    """Return the identity of the store at a URL; empty if it was never used."""
     address = digest_of(url)
     stores = known_stores(path)
     return next((s.id for s in stores if (s.kind, s.address) == (kind, address)), "")
 
 
 def remember_store(path: Path, kind: StoreKind, url: str, identity: str) -> None:
-    """Remember which store is at an address; with an empty identity, let the next be a new one."""
+    """Record the identity of the store at a URL; an empty one removes the record."""
     since, stores = _read(path)
     address = digest_of(url)
-    kept = [one for one in stores if (one.kind, one.address) != (kind, address)]
+    others = [store for store in stores if (store.kind, store.address) != (kind, address)]
     new = [KnownStore(kind, without_secrets(url), address, identity)] if identity else []
-    _write(path, since, [*kept, *new])
+    _write(path, since, [*others, *new])
 
 
 def remember_place(file: Path, place: Path) -> Path | None:
-    """Remember where a directory is. Returns where it was, for a new place without a link to it."""
+    """Record the path of a directory; returns its former path if it has moved."""
     places: list[str] = []
     with suppress(OSError, ValueError, TypeError, KeyError):
-        places = [os.fspath(one) for one in read_json(file)["places"]]
+        places = [os.fspath(path) for path in read_json(file)["places"]]
     if str(place) not in places:
         with suppress(OSError, BpelineError):
             DURABLE.write(file, canonical_json({"places": [*places[-15:], str(place)]}))

@@ -1,8 +1,4 @@
-"""The workspace: every path under its root by name, its format, its lock, its sweep.
-
-Nobody else joins paths. Where the root is, is decided by whoever opens it; what the files hold,
-by those who write them.
-"""
+"""The workspace directory: paths, format, lock and removal of leftovers."""
 
 from __future__ import annotations
 
@@ -33,7 +29,7 @@ from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption, NotTrusted
 
 FORMAT = 1
 _KIND = "bpeline workspace"
-# What refuses no workspace in particular: whoever calls says so better.
+# Errors of the machine, not of the workspace: passed on to the caller.
 _OF_THE_MACHINE = {
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM,
 }  # fmt: skip
@@ -43,18 +39,15 @@ _PRIVATE = 0o700
 _ID_BYTES = 8
 _AN_INSTANT_SECONDS = 60
 _WORK_DIRECTORIES = ("shards", "tables", "runs", "versions", "outbox", "temporary")
-_SETS = "evaluation-sets"  # made with the first of them: an older workspace may be read-only
+_SETS = "evaluation-sets"  # created with the first set, since an older workspace may be read-only
 
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """One directory that holds everything bpeline remembers on this machine.
-
-    Open it with `Workspace.open`; the constructor only names paths.
+    """The directory with all data of bpeline; `Workspace.open` opens or creates it.
 
     Attributes:
-        root: absolute path of the directory.
-        store: URL under which finished files are shared with other machines; empty for none.
+        store: URL of the store shared with other machines; empty for none.
     """
 
     root: Path
@@ -62,23 +55,20 @@ class Workspace:
 
     @classmethod
     def open(cls, root: Path | str, *, store: str = "", sweep: bool = True) -> Workspace:
-        """Open the workspace at ``root``, making it if there is none.
+        """Open the workspace at ``root``; creates it if there is none.
 
-        A new directory is its owner's alone (0700), one that exists keeps its mode; files in it
-        follow the umask. What killed writers left half-written is removed, unless the lock is held.
-        One of another user that is not trusted is only read: what changes it raises `NotTrusted`.
+        A new directory has mode 0700, an existing one keeps its mode; files follow the umask. A
+        workspace of an untrusted user is read-only: changes raise `NotTrusted`.
 
         Args:
-            root: its directory; made absolute.
-            store: where finished files are shared.
-            sweep: look for leftovers.
+            sweep: remove files of killed writers, unless the lock is held.
 
         Raises:
-            InvalidOption: ``root`` is a file, a directory with other people's files in it, or a
-                path that cannot be part of a database's URL.
+            InvalidOption: ``root`` is a file, a directory with other files, or a path that cannot
+                be part of a database URL.
             CorruptFile: its ``workspace.json`` cannot be read.
             NotTrusted: a link in it belongs to another user.
-            StorageError: another version's format, or no permission.
+            StorageError: an unknown workspace format, or no permission.
         """
         workspace = cls(workspace_root(root), store)
         _require_an_address(workspace.root)
@@ -95,14 +85,14 @@ class Workspace:
             missing = missing if DURABLE.is_changeable(workspace.root) else []
             for name in missing:
                 (workspace.root / name).mkdir(exist_ok=True)
-            if missing:  # what is kept in them later would be lost along with them
+            if missing:  # make the new directories durable before files are written there
                 DURABLE.sync(workspace.root)
             if sweep:
                 workspace.sweep()
         except (FileExistsError, NotADirectoryError) as error:
             raise InvalidOption(
                 f"{workspace.root} is not a directory",
-                "a workspace is a directory of its own",
+                "expected a directory only for the workspace",
                 "set BPELINE_HOME to a new or empty directory",
             ) from error
         except OSError as error:
@@ -110,19 +100,14 @@ class Workspace:
                 raise
             raise StorageError(
                 f"the workspace {shown_path(workspace.root)} cannot be written: {error.strerror}",
-                "a workspace is a directory that the current user owns, or can make",
+                "expected a directory that the current user owns or can create",
                 "set BPELINE_HOME to such a directory",
             ) from error
         return workspace
 
     @staticmethod
     def is_at(root: Path | str) -> bool:
-        """Whether there is a workspace at ``root``; nothing is made.
-
-        Raises:
-            InvalidOption: no directory can be called so.
-            StorageError: this user may not look.
-        """
+        """Whether there is a workspace at ``root``; creates nothing."""
         manifest = Workspace(workspace_root(root)).manifest
         try:
             manifest.stat()
@@ -131,23 +116,18 @@ class Workspace:
         except OSError as error:
             raise StorageError(
                 f"the workspace {shown_path(manifest.parent)} cannot be read: {error.strerror}",
-                "a workspace is a directory that the current user owns",
+                "expected a directory that the current user owns",
                 "set BPELINE_HOME to such a directory",
             ) from error
         return True
 
     @property
     def id(self) -> str:
-        """What tells this workspace from others in a catalogue they share; moves along with it.
-
-        Empty for workspaces made before they had one.
-        """
+        """Its unique id in a shared catalogue; empty for workspaces of early releases."""
         try:
             return str(read_json(self.manifest).get("id", ""))
         except (OSError, ValueError, AttributeError):
             return ""
-
-    # ---- paths -----------------------------------------------------------------------------
 
     @property
     def manifest(self) -> Path:
@@ -163,28 +143,28 @@ class Workspace:
 
     @property
     def catalogue_url(self) -> str:
-        """URL of the catalogue in this workspace (another one may be configured)."""
+        """URL of the default catalogue."""
         return f"sqlite:///{self.root / 'catalogue.sqlite'}"
 
     @property
     def had_a_catalogue(self) -> bool:
-        """Whether a release that did not remember stores yet has worked here."""
-        made = (self.tables, self.runs, self.outbox)
-        worked = any(True for one in made for _ in one.glob("*"))
-        return worked and not remembers_from_the_beginning(self.known_stores)
+        """Whether a release that did not yet record stores has worked here."""
+        directories = (self.tables, self.runs, self.outbox)
+        has_files = any(True for directory in directories for _ in directory.glob("*"))
+        return has_files and not remembers_from_the_beginning(self.known_stores)
 
     @property
     def mlflow_uri(self) -> str:
-        """MLflow's tracking and registry URI for this workspace: a SQLite file."""
+        """Default tracking and registry URI of MLflow: a SQLite file."""
         return f"sqlite:///{self.root / 'mlflow.sqlite'}"
 
     @property
     def lost_its_mlflow(self) -> bool:
-        """Whether a release that did not remember stores yet had an MLflow here that is gone."""
+        """Whether an MLflow of a release that did not yet record stores is gone."""
         database = self.root / "mlflow.sqlite"
-        there = database.exists() and database.stat().st_size
-        had = any(True for _ in self.mlflow_artifacts.glob("*"))
-        return had and not there and not remembers_from_the_beginning(self.known_stores)
+        exists = database.exists() and database.stat().st_size
+        had_artifacts = any(True for _ in self.mlflow_artifacts.glob("*"))
+        return had_artifacts and not exists and not remembers_from_the_beginning(self.known_stores)
 
     @property
     def ui_port_file(self) -> Path:
@@ -204,12 +184,12 @@ class Workspace:
 
     @property
     def mlflow_snapshot(self) -> Path:
-        """What MLflow's registry held when it was asked last: a cache."""
+        """Cache of MLflow's registry, see `registry.tracking.snapshot`."""
         return self.root / "mlflow-snapshot.json"
 
     @property
     def mlflow_places(self) -> Path:
-        """Where `mlflow_artifacts` was, and is: see `remember_place`."""
+        """Present and former paths of `mlflow_artifacts`, see `remember_place`."""
         return self.root / "mlflow-places.json"
 
     @property
@@ -234,7 +214,7 @@ class Workspace:
 
     @property
     def resolved_references(self) -> Path:
-        # Below a directory that every workspace has: an older one may be read-only.
+        # Inside a directory that every workspace has, since an older one may be read-only.
         return self.versions / "resolved"
 
     def resolved(self, reference: str) -> Path:
@@ -259,22 +239,22 @@ class Workspace:
 
     @property
     def standard_input(self) -> Path:
-        """Where corpora are kept that came on standard input."""
+        """Directory of corpora from standard input."""
         return self.root / "standard-input"
 
     @property
     def tokens(self) -> Path:
-        """Where datasets go that nobody named a place for: a directory for each version."""
+        """Default directory of encoded datasets, with a subdirectory for each version."""
         return self.root / "tokens"
 
     @property
     def words_database(self) -> Path:
-        """What SQL reads: made of what else is here, and made again when that has changed."""
+        """The DuckDB database of `bpeline sql`, rebuilt when its sources change."""
         return self.root / "words.duckdb"
 
     @property
     def words_database_aside(self) -> Path:
-        """Where it is made: readers hold no lock, so that a sweep must not see it."""
+        """Where `words_database` is built: without a lock, so `sweep` must not find it."""
         return self.root / "querying" / self.words_database.name
 
     @property
@@ -282,11 +262,11 @@ class Workspace:
         return self.root / "temporary"
 
     def shard_manifest(self, name: str) -> Path:
-        """The record of the counts of a chunk, by its key, or of several, by ``packs/NAME``."""
+        """Path of the record of a shard, by its key, or of a pack, by ``packs/NAME``."""
         return Path(self._shard(name, ".json"))
 
     def has_shard_manifest(self, name: str) -> bool:
-        """Whether it is here, for thousands of keys: a `Path` takes longer than the look."""
+        """Whether `shard_manifest` exists; faster than `Path.exists`."""
         return os.path.exists(self._shard(name, ".json"))
 
     def shard_counts(self, name: str) -> Path:
@@ -296,20 +276,20 @@ class Workspace:
         return Path(self._shard(name, ".held-out.parquet"))
 
     def _shard(self, name: str, suffix: str) -> str:
-        # 256 folders: ten thousand files do not make one slow directory
+        # 256 folders, because directories with very many files are slow.
         folder = "" if "/" in name else f"{name[:2]}/"
         return f"{self.shards}/{folder}{name}{suffix}"
 
     @property
     def packs(self) -> Path:
-        """Where counts of small chunks lie together."""
+        """Directory of packs: shared files of small chunks."""
         return self.shards / "packs"
 
     def table(self, key: str) -> Path:
         return self.tables / f"{key}.duckdb"
 
     def source_statistics(self, table_key: str) -> Path:
-        """What is known of the named sources that became a word-count table, for people."""
+        """DuckDB file with statistics of the sources of a word-count table."""
         return self.tables / f"{table_key}.sources.duckdb"
 
     def table_manifest(self, key: str) -> Path:
@@ -322,18 +302,18 @@ class Workspace:
         return self.runs / run_id
 
     def checkpoint(self, counts_digest: str, settings_digest: str) -> Path:
-        """Where merges are kept while they are learned."""
+        """Checkpoint of the merges of a training."""
         return self._learning(counts_digest, settings_digest) / "checkpoint"
 
     def learned(self, counts_digest: str, settings_digest: str) -> Path:
         return self._learning(counts_digest, settings_digest) / "tokenizer"
 
     def _learning(self, counts_digest: str, settings_digest: str) -> Path:
-        # Both are told apart: an unfinished run needs what is learned from its counts.
+        # The counts come first, so that `learns_from` finds the directories of a run.
         return self.runs / f"{counts_digest[:16]}-{settings_digest[:16]}"
 
     def learns_from(self, learning: Path, counts_digest: str) -> bool:
-        """Whether a directory of `runs` may hold what a run with these counts continues."""
+        """Whether a directory in `runs` belongs to these word counts."""
         return learning.name.startswith(f"{counts_digest[:16]}-")
 
     def version_directory(self, digest: str) -> Path:
@@ -347,11 +327,7 @@ class Workspace:
 
     @contextmanager
     def temporary_directory(self, purpose: str) -> Iterator[Path]:
-        """A private directory inside the workspace, removed afterwards with all it holds.
-
-        Args:
-            purpose: a word that begins its name, for people who find it.
-        """
+        """Create a private directory inside the workspace and remove it afterwards."""
         name = f"{purpose}-{os.getpid()}-{os.urandom(4).hex()}"
         directory = self.temporary / name
         DURABLE.require_changeable(directory)
@@ -361,36 +337,26 @@ class Workspace:
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 
-    # ---- the lock --------------------------------------------------------------------------
-
     @contextmanager
     def lock(self, purpose: str) -> Iterator[HeldLock]:
-        """Hold the workspace for writing, rid of what killed writers left; readers need no lock.
+        """Lock the workspace for writing, and remove files of killed writers.
 
-        The kernel releases it when this process ends, however it ends. Child processes do not
-        inherit it.
-
-        Args:
-            purpose: what this process is doing, for those who find the workspace locked.
-
-        Yields:
-            The lock; its method ``doing`` changes the purpose.
+        Readers need no lock. The kernel releases it when this process ends; child processes do
+        not inherit it.
 
         Raises:
-            WorkspaceLocked: somebody else holds it: who, where, since when, doing what.
+            WorkspaceLocked: another process holds the lock.
         """
         with workspace_lock.holding(self.lock_file, purpose) as held:
             self._remove_leftovers()
             yield held
 
     def lock_holder(self) -> LockHolder | None:
-        """Who holds the workspace now, or None; may be out of date as soon as it is told."""
+        """Return the present holder of the workspace lock, or None."""
         return workspace_lock.read_holder(self.lock_file)
 
-    # ---- owners, format and sweep ----------------------------------------------------------
-
     def _look_at_owners(self) -> None:
-        """Keep another user's workspace as it is, and refuse others' links in any workspace."""
+        """Make untrusted users' workspaces read-only, and reject links of other users."""
         reason = refusal(self.root)
         DURABLE.keep_unchanged(self.root, reason)
         if not self.root.is_dir():
@@ -407,8 +373,6 @@ class Workspace:
                 )
 
     def _found(self) -> None:
-        # Waiting is short: without a manifest nobody can be at work here. The lock keeps the sweep
-        # of a process that starts at the same moment away from our half-written manifest.
         strangers = [
             path
             for path in self.root.iterdir()
@@ -417,12 +381,13 @@ class Workspace:
         if strangers and not self.manifest.exists():
             inside = self.root / ".bpeline"
             raise InvalidOption(
-                f"{self.root} is not a workspace: it holds {sorted(strangers)[0].name}",
-                "a workspace is a directory of its own, new or empty",
-                f"name the one that is in it: {inside}"
+                f"{self.root} is not a workspace: it contains {sorted(strangers)[0].name}",
+                "expected a workspace, or a new or empty directory",
+                f"use the workspace inside it: {inside}"
                 if self.is_at(inside)
                 else "set BPELINE_HOME to such a directory",
             )
+        # The lock protects the new manifest from the sweep of a process that starts just now.
         with workspace_lock.holding(self.lock_file, wait=True):
             if not self.manifest.exists():
                 manifest = {"kind": _KIND, "format": FORMAT, "id": secrets.token_hex(_ID_BYTES)}
@@ -432,26 +397,22 @@ class Workspace:
     def _check_format(self) -> None:
         try:
             content = unsealed(read_json(self.manifest))
-            kind, found = content["kind"], int(content["format"])
+            kind, format_number = content["kind"], int(content["format"])
         except (ValueError, TypeError, KeyError) as error:
             raise CorruptFile(
                 f"{self.manifest} cannot be read",
-                f'it holds {{"kind": "{_KIND}", "format": {FORMAT}}}',
+                f'expected {{"kind": "{_KIND}", "format": {FORMAT}}}',
                 "restore it, or set BPELINE_HOME to a new directory",
             ) from error
-        if kind != _KIND or found != FORMAT:
+        if kind != _KIND or format_number != FORMAT:
             raise StorageError(
-                f"{self.root} has the workspace format {found}",
+                f"{self.root} has the workspace format {format_number}",
                 f"this bpeline reads and writes format {FORMAT}",
                 "install the bpeline that wrote it, or set BPELINE_HOME to a new directory",
             )
 
     def sweep(self) -> int:
-        """Remove what killed writers left; does nothing while somebody holds the lock.
-
-        Returns:
-            How many leftovers were removed.
-        """
+        """Remove files of killed writers, unless the lock is held; returns their number."""
         descriptor = workspace_lock.take(self.lock_file)
         if descriptor is None:
             return 0
@@ -461,18 +422,18 @@ class Workspace:
             workspace_lock.release(descriptor)
 
     def _remove_leftovers(self) -> int:
-        """Remove temporary files and directories; only while holding the lock."""
+        """Remove temporary files and directories; the caller holds the lock."""
         removed = 0
-        # By descriptors, so that no link that is put in the way is followed.
+        # By descriptors, so that no symbolic link is followed.
         for directory, names, files, descriptor in os.fwalk(f"{self.root}/."):
-            here = Path(directory)
-            if here == self.root:
+            folder = Path(directory)
+            if folder == self.root:
                 names[:] = [name for name in names if name in (*_WORK_DIRECTORIES, _SETS)]
             leftovers = [
                 name
                 for name in names + files
-                if here == self.temporary
-                or (is_temporary(Path(name)) and not self._is_being_kept(here / name))
+                if folder == self.temporary
+                or (is_temporary(Path(name)) and not self._is_being_kept(folder / name))
             ]
             names[:] = [name for name in names if not is_temporary(Path(name))]
             for name in leftovers:
@@ -486,7 +447,7 @@ class Workspace:
         return removed
 
     def _is_being_kept(self, path: Path) -> bool:
-        """Loading keeps downloaded versions without holding the lock, each file in an instant."""
+        """Whether a temporary file may be of a download in progress, which holds no lock."""
         try:
             age = time.time() - path.stat().st_mtime
         except OSError:
@@ -495,46 +456,43 @@ class Workspace:
 
 
 def workspace_root(root: Path | str) -> Path:
-    """The absolute path that a workspace's name means.
-
-    Raises:
-        InvalidOption: it means none.
-    """
+    """Return the absolute path of a workspace."""
     try:
         path = absolute_path(root)
-    except RuntimeError as error:  # what pathlib says of ~ without a home
-        raise _no_place(root, "there is no such user, or no home is known") from error
+    except RuntimeError as error:  # from pathlib, for ~ without a home directory
+        raise _no_place(root, "there is no such user, or no home directory is known") from error
     except FileNotFoundError as error:
-        raise _no_place(root, "the directory in which it was typed is gone") from error
+        raise _no_place(root, "the current directory does not exist") from error
     if "\0" in str(path):
-        raise _no_place(root, "it has a zero byte in it")
+        raise _no_place(root, "it contains a zero byte")
     return path
 
 
 def shown_path(path: Path) -> str:
-    """A path as messages name it: thousands of characters say no more than the first."""
+    """Return a path for messages, cut to 200 characters."""
     text = str(path)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
 def _no_place(root: Path | str, why: str) -> InvalidOption:
     return InvalidOption(
-        f"{str(root)!r} names no directory: {why}",
-        "the path of a directory",
+        f"{str(root)!r} is not the path of a directory: {why}",
+        "expected the path of a directory",
         "give --workspace an absolute path, or set BPELINE_HOME to one",
     )
 
 
 def _require_an_address(root: Path) -> None:
-    """SQLite's files are reached by URL, where a question mark ends the path, and so are MLflow's.
+    """Reject paths that change in a URL, since SQLite and MLflow use URLs.
 
-    MLflow reads ``%41`` in the path of a folder as the letter that this stands for in a URL.
+    A question mark would end the path, and MLflow would decode ``%41``.
     """
     text = os.fsencode(root)
     escapes = b"?" in text or _ESCAPED.search(text) is not None
     if escapes or text.decode(errors="replace").encode() != text:
         raise InvalidOption(
             f"the directory {str(root)!r} cannot be a workspace",
-            "its path is UTF-8 and has no question mark, and no % before two hexadecimal digits",
+            "expected a UTF-8 path without question mark and without % before two hexadecimal "
+            "digits",
             "set BPELINE_HOME to another directory",
         )

@@ -334,7 +334,7 @@ def test_a_promotion_and_a_deletion_are_on_the_page_at_once(
     (shown,) = Path(".bpeline/mlflow-artifacts").rglob(f"{latest}/artifacts/versions")
     shutil.rmtree(shown)
     shown.symlink_to("nowhere")
-    with pytest.warns(UserWarning, match=r"news.*refuses"):
+    with pytest.warns(UserWarning, match=r"news.*refused"):
         promoted = bpeline("promote", "news/1", "--to", "staging")
     assert promoted.exit_code == 0, "what has moved has moved"
 

@@ -59,7 +59,7 @@ def test_a_directory_that_is_gone(bpeline: Bpeline, tmp_path: Path) -> None:
     gone.rmdir()
     said = bpeline("versions")
     assert said.exit_code == 2
-    assert "is gone" in said.stderr
+    assert "does not exist" in said.stderr
 
 
 def test_a_library_that_cannot_be_loaded(

@@ -294,7 +294,7 @@ def test_an_older_one_is_brought_up_to_date_and_its_content_kept(
 ) -> None:
     older.chmod(0o640)
     inode = older.stat().st_ino
-    with pytest.warns(UserWarning, match="was brought up to date"):
+    with pytest.warns(UserWarning, match="was upgraded"):
         assert tracker_of(older).versions() == []
     assert revision_of(older) == revision_of(empty_mlflow)
     (kept,) = names_beside(older)
@@ -334,7 +334,7 @@ def test_an_upgrade_that_is_killed_is_done_again(
         tracker_of(older).prepare()
     os.waitpid(child, 0)
     assert older.read_bytes() == before
-    with pytest.warns(UserWarning, match="was brought up to date"):
+    with pytest.warns(UserWarning, match="was upgraded"):
         tracker_of(older).prepare()
     assert not [name for name in names_beside(older) if name.startswith(".tmp")]
 
@@ -349,6 +349,6 @@ def test_one_with_a_write_ahead_log_is_left_to_mlflow_s_command(older: Path) -> 
 def test_what_mlflow_cannot_bring_up_to_date_is_left_alone(complete: Path) -> None:
     half_upgraded(complete)
     before = complete.read_bytes()
-    with pytest.raises(CorruptFile, match="cannot bring"):
+    with pytest.raises(CorruptFile, match="cannot upgrade"):
         tracker_of(complete).prepare()
     assert complete.read_bytes() == before

@@ -1,4 +1,4 @@
-"""Kernels: NumPy arrays in, NumPy arrays out. No files, no classes, no strings, no allocation."""
+"""Numba kernels: NumPy arrays in, NumPy arrays out; the caller allocates."""
 
 import os
 import struct
@@ -8,27 +8,24 @@ from bpeline.tokenizer_core.errors import BpelineError
 
 
 def require_known_machine() -> None:
-    """Refuse where kernels would read numbers wrongly, or cannot be kept safely.
+    """Raise `BpelineError` on machines that kernels do not support.
 
-    They load eight bytes as one number, lowest byte first, and take addresses for int64; what is
-    compiled lies where POSIX's owners, permissions and descriptors protect it.
-
-    Raises:
-        BpelineError: says what this machine is.
+    Kernels load eight bytes as one little-endian number and store addresses as int64. The cache
+    of their machine code is protected by POSIX owners, permissions and descriptors.
     """
     bits = 8 * struct.calcsize("P")
     if (os.name, sys.byteorder, bits) == ("posix", "little", 64):
         return
     raise BpelineError(
-        f"this is a {sys.byteorder}-endian machine of {bits} bits, with {os.name} files",
-        "64 bits, little-endian, POSIX: Linux or macOS on x86-64 or ARM",
+        f"this machine is not supported: {sys.byteorder}-endian, {bits} bits, {os.name} files",
+        "expected 64 bits, little-endian, POSIX: Linux or macOS on x86-64 or ARM",
         "on Windows use WSL",
     )
 
 
 require_known_machine()
 
-# Windows has none of what this imports, and Numba must not be imported before it.
+# The imports below need POSIX; the check above must run before Numba is imported.
 from bpeline.tokenizer_core.machine import KERNELS, require_addresses  # noqa: E402
 
 require_addresses(KERNELS, "compiling and loading kernels")

@@ -1,1 +1,1 @@
-"""How kernels are compiled and kept."""
+"""Compilation of kernels and the cache of their machine code."""

@@ -1,7 +1,7 @@
-"""How kernels are compiled, and which reasons there are to do it by public functions alone.
+"""Decorators that compile kernels.
 
-With a version of Numba that it was not tried with, or with ``BPELINE_PLAIN_NUMBA=1``, nothing
-private to Numba is used: kernels are as right, and slower, as every process compiles them.
+With an untested version of Numba, or with ``BPELINE_PLAIN_NUMBA=1``, only Numba's public API is
+used. Results are the same, but kernels are slower and every process compiles them.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from bpeline.tokenizer_core.kernels.memory.types import signature_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-TRIED = (0, 68), (0, 69)  # versions of Numba: from the first, below the second
+TRIED = (0, 68), (0, 69)  # tested versions of Numba: from the first, below the second
 _ENTRY = "is_entry"
 
 
 def why_plain() -> str:
-    """Why only public functions of Numba are used; empty where that is not so."""
+    """The reason to use only Numba's public API, or an empty string."""
     if os.environ.get("BPELINE_PLAIN_NUMBA", "") not in ("", "0"):
         return "BPELINE_PLAIN_NUMBA is set: kernels are slower and compiled at every start"
     if TRIED[0] <= tuple(map(int, re.findall(r"\d+", numba.__version__)[:2])) < TRIED[1]:
         return ""
     return (
-        f"Numba {numba.__version__} is none of the versions from {TRIED[0][0]}.{TRIED[0][1]} and "
-        f"below {TRIED[1][0]}.{TRIED[1][1]} that were tried: kernels are slower and compiled at "
+        f"Numba {numba.__version__} is untested (expected from {TRIED[0][0]}.{TRIED[0][1]} and "
+        f"below {TRIED[1][0]}.{TRIED[1][1]}): kernels are slower and compiled at "
         "every start"
     )
 
 
 if numba.config.DISABLE_JIT:
     raise BpelineError(
-        "Numba's compiler is switched off: NUMBA_DISABLE_JIT is set, or DISABLE_JIT in "
+        "Numba's compiler is disabled: NUMBA_DISABLE_JIT is set, or DISABLE_JIT in "
         ".numba_config.yaml here",
-        "kernels compiled by Numba",
+        "expected kernels compiled by Numba",
         "type `unset NUMBA_DISABLE_JIT`, or remove that line of .numba_config.yaml",
     )
 IS_PLAIN = bool(why_plain())
@@ -55,24 +55,24 @@ elif "BPELINE_PLAIN_NUMBA" not in why_plain():
 
 
 def kernel(function: Function) -> Function:
-    """Make native code of what only kernels call; types are those it is called with.
+    """Compile a function that only kernels call; argument types are inferred.
 
     The options of all kernels, and why:
 
-    - ``nogil``: threads are the parallelism; a kernel never touches a Python object.
+    - ``nogil``: threads run in parallel; a kernel does not use Python objects.
     - ``error_model="numpy"``: no hidden division checks with their error paths.
     - ``_nrt=False``: arrays passed to helpers are not reference counted (measured: 5 instead
       of 70 ns per byte). It also forbids allocation: the caller owns every array.
     - no ``parallel``, no ``fastmath``: one level of parallelism, exact integers.
-    - caching through `cache_directory`, because ``cache=True`` runs stale code after edits.
+    - caching by `machine_code`, because ``cache=True`` runs stale code after edits.
     """
     return _plain(function) if IS_PLAIN else private_numba.compiled_inner(function)
 
 
 def inlined_kernel(function: Function) -> Function:
-    """`kernel` for what must never be called: it stands in a loop, and LLVM would think it large.
+    """A `kernel` that is always inlined: for loop bodies that LLVM finds too large.
 
-    A call there saves and loads every register that the loop holds, vectors among them.
+    A call would save and load every register that the loop uses, vectors among them.
     """
     if IS_PLAIN:
         return _plain(function)
@@ -80,29 +80,27 @@ def inlined_kernel(function: Function) -> Function:
 
 
 def entry_kernel(function: Function) -> Function:
-    """Make native code of what Python calls, for the types that its annotations declare.
+    """Compile a function that Python calls, for the argument types it declares.
 
-    It is compiled, or loaded, when it is first called or by `compile_declared`, and for no other
-    types ever: a call with others raises a TypeError that names the argument.
+    It is compiled or loaded by its first call or by `compile_declared`. A call with other types
+    raises a TypeError that names the argument.
     """
     return _entry(function, nogil=True)
 
 
 def entry_kernel_holding_gil(function: Function) -> Function:
-    """`entry_kernel` for what uses Python objects, which no other thread may change then.
+    """An `entry_kernel` that holds the GIL, because it uses Python objects.
 
-    For short work only: all Python threads wait for it.
+    For short work only: all other Python threads wait.
     """
     return _entry(function, nogil=False)
 
 
 def is_entry(value: object) -> bool:
-    """Whether a value is a kernel that Python may call."""
     return hasattr(getattr(value, "py_func", None), _ENTRY)
 
 
 def entry_kernels(module: ModuleType) -> list[Any]:
-    """Those that a module defines."""
     return [
         value
         for value in vars(module).values()
@@ -111,17 +109,17 @@ def entry_kernels(module: ModuleType) -> list[Any]:
 
 
 def compile_declared(*kernels: Any) -> None:
-    """Compile, or load, entry kernels before they are called."""
-    for one in kernels:
-        one.compile(signature_of(one.py_func).dtypes)
+    """Compile or load entry kernels before their first call."""
+    for entry in kernels:
+        entry.compile(signature_of(entry.py_func).dtypes)
 
 
 def are_kept(*kernels: Any) -> bool:
-    """Whether the machine code of entry kernels seems to be kept, so nothing will be compiled."""
+    """Whether the cache holds these entry kernels, so that none is compiled."""
     if IS_PLAIN:
         return False
     with suppress(OSError), machine_code.kept() as directory:
-        names = {machine_code.file_of(one.py_func) for one in kernels}
+        names = {machine_code.file_of(entry.py_func) for entry in kernels}
         return names <= set(holding(directory).files)
     return False
 

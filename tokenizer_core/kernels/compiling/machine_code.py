@@ -1,4 +1,4 @@
-"""Where the machine code of kernels is kept: a directory named by what it is made of and for."""
+"""The on-disk cache of compiled kernels."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _CORE = "bpeline.tokenizer_core"
 
 @functools.cache
 def source_digest() -> str:
-    """Digest of every kernel source, the compiler's versions and the processor: 16 hex digits.
+    """Digest of kernel sources, compiler versions and processor: 16 hex digits.
 
-    Numba's own cache does not notice an edit in another file that a kernel inlines, so the
-    directory of the cache is named by all of them: any edit recompiles everything.
+    It names the cache directory, so any edit recompiles everything. Numba's own cache misses edits
+    in other files whose kernels are inlined.
     """
     state = hashlib.sha256()
     state.update(f"{sys.version_info[:3]} {numba.__version__} {llvmlite.__version__}".encode())
@@ -54,7 +54,6 @@ def source_digest() -> str:
 
 
 def _processor() -> tuple[Any, ...]:
-    """What machine code is made for, as Numba is configured."""
     config = numba.config
     name, features = config.CPU_NAME, config.CPU_FEATURES
     return (
@@ -66,13 +65,12 @@ def _processor() -> tuple[Any, ...]:
 
 
 def file_of(function: Any) -> str:
-    """The name of the file of an entry kernel's machine code."""
     return f"{function.__module__}.{function.__name__}.nbc"
 
 
 def _sources(folder: Any, name: str) -> Iterator[tuple[str, bytes]]:
-    """Names and contents of all modules of a folder: files, or parts of the wheel of the core."""
-    for inside in sorted(folder.iterdir(), key=lambda one: one.name):
+    """Names and contents of all modules below a folder, which may be inside a wheel."""
+    for inside in sorted(folder.iterdir(), key=lambda entry: entry.name):
         path = f"{name}/{inside.name}"
         if inside.is_dir():
             yield from _sources(inside, path)
@@ -81,24 +79,23 @@ def _sources(folder: Any, name: str) -> Iterator[tuple[str, bytes]]:
 
 
 def cache_directory() -> Path | None:
-    """The directory of compiled kernels, made; None when no trustworthy one can be had.
+    """Create the directory of compiled kernels; None if it cannot be trusted.
 
-    Numba's cache files are pickles: see `opened` for what is trusted. ``BPELINE_KERNEL_CACHE``
-    names another place.
+    Cache files are pickles; `opened` checks the path. ``BPELINE_KERNEL_CACHE`` sets another one.
     """
-    found = _found()
-    return found if isinstance(found, Path) else None
+    directory = _found()
+    return directory if isinstance(directory, Path) else None
 
 
 @functools.cache
 def _found() -> Path | OSError:
-    """The directory, or why there is none."""
+    """The directory, or the reason why there is none."""
     directory = Path(kept_below()) / source_digest()
     try:
         with opened(directory, make=True) as descriptor:
             if os.fstat(descriptor).st_mtime < time.time() - _SECONDS_BETWEEN_MARKS:
                 with contextlib.suppress(OSError):
-                    os.utime(descriptor)  # the sign that it is in use, for `remove_unused_caches`
+                    os.utime(descriptor)  # marks the cache as used, for `remove_unused_caches`
             new = not holding(descriptor).files
         if new:
             remove_unused_caches(directory)
@@ -108,24 +105,17 @@ def _found() -> Path | OSError:
 
 
 def remove_unused_caches(beside: Path, days: float = 30) -> list[Path]:
-    """Remove the machine code of other kernel sources that nobody used for some days.
+    """Remove the machine code of other kernel sources that was not used for some days.
 
-    Only directories that are named like a digest, belong to this user, are no links and hold
-    nothing but cache files are removed; a program that still wants one compiles again.
-
-    Args:
-        beside: the directory in use, which stays.
-        days: since the directory was last used or written.
-
-    Returns:
-        What was removed.
+    Keeps ``beside``. Other directories must be named like a digest, belong to this user, be no
+    links and hold only cache files. Returns the removed ones.
     """
     removed = []
     oldest = time.time() - days * 86_400
     with opened(beside.parent) as home:
         for name in _cache_names(home):
             if name != beside.name:
-                with contextlib.suppress(OSError):  # in use, not ours, or removed by another
+                with contextlib.suppress(OSError):  # in use, owned by another user, or removed
                     if _is_unused(home, name, oldest):
                         os.rmdir(name, dir_fd=home)
                         removed.append(beside.parent / name)
@@ -133,33 +123,30 @@ def remove_unused_caches(beside: Path, days: float = 30) -> list[Path]:
 
 
 def _is_unused(home: int, name: str, oldest: float) -> bool:
-    """Whether a cache is ours and old, and holds nothing else; empties it then."""
+    """Empty a cache if it is old, owned by this user and holds only cache files."""
     with opened_inside(home, name) as descriptor:
-        held = holding(descriptor)
-        cache_files = all(os.path.splitext(file)[1] in _CACHE_SUFFIXES for file in held.files)
-        if os.fstat(descriptor).st_mtime >= oldest or held.others or not cache_files:
+        listing = holding(descriptor)
+        cache_files = all(os.path.splitext(file)[1] in _CACHE_SUFFIXES for file in listing.files)
+        if os.fstat(descriptor).st_mtime >= oldest or listing.others or not cache_files:
             return False
-        for file in held.files:
+        for file in listing.files:
             os.unlink(file, dir_fd=descriptor)
         return True
 
 
 def _cache_names(home: int) -> list[str]:
-    """The names of directories of machine code, whichever kernel sources they belong to."""
     return [name for name in holding(home).others if _DIGEST.fullmatch(name)]
 
 
 @dataclass(frozen=True, slots=True)
 class CacheState:
-    """What is kept of compiled kernels.
+    """Contents of the cache of compiled kernels.
 
     Attributes:
-        directory: of the present kernel sources; None when nothing can be kept.
-        specializations: compiled kernels in it; 0 means that the next run compiles.
-        size: their bytes.
-        others: directories of other kernel sources.
-        others_size: bytes of these.
-        refusal: why nothing can be kept.
+        directory: cache of the present kernel sources; None if nothing can be cached.
+        specializations: number of compiled kernels in it; 0 means that the next run compiles.
+        others: number of directories of other kernel sources.
+        refusal: why nothing can be cached.
     """
 
     directory: Path | None
@@ -171,40 +158,40 @@ class CacheState:
 
 
 def cache_state() -> CacheState:
-    """Look at the cache; compiles and loads nothing."""
+    """The present state of the cache; compiles and loads nothing."""
     directory = _found()
     if isinstance(directory, OSError):
         return CacheState(None, refusal=directory)
     with opened(directory) as descriptor:
-        held = holding(descriptor)
+        listing = holding(descriptor)
     others = []
     with opened(directory.parent) as home:
         for name in _cache_names(home):
-            with contextlib.suppress(OSError):  # a link, not ours, or gone
+            with contextlib.suppress(OSError):  # a link, owned by another user, or removed
                 if name != directory.name:
                     with opened_inside(home, name) as descriptor:
                         others.append(holding(descriptor).size)
-    compiled = sum(file.endswith(".nbc") for file in held.files)
-    return CacheState(directory, compiled, held.size, len(others), sum(others))
+    compiled = sum(file.endswith(".nbc") for file in listing.files)
+    return CacheState(directory, compiled, listing.size, len(others), sum(others))
 
 
 @contextlib.contextmanager
 def kept() -> Iterator[int]:
-    """A descriptor of the directory of compiled kernels; warns once where there is none.
+    """Open the cache directory as a descriptor; warns once if there is none.
 
     Raises:
-        OSError: there is none.
+        OSError: there is no trustworthy directory.
     """
-    found = _found()
-    if isinstance(found, OSError):
-        _say_that_nothing_is_kept(found)
-        raise found
-    with opened(found) as descriptor:
+    directory = _found()
+    if isinstance(directory, OSError):
+        _say_that_nothing_is_kept(directory)
+        raise directory
+    with opened(directory) as descriptor:
         yield descriptor
 
 
 @functools.cache
 def _say_that_nothing_is_kept(reason: OSError) -> None:
-    mend = f"; {reason.mend}" if isinstance(reason, Untrusted) else ""
-    said = f"kernels are compiled at every start, as machine code cannot be kept: {reason}{mend}"
-    warnings.warn(said, RuntimeWarning, stacklevel=2)
+    hint = f"; {reason.mend}" if isinstance(reason, Untrusted) else ""
+    message = f"machine code cannot be cached, so every start compiles kernels: {reason}{hint}"
+    warnings.warn(message, RuntimeWarning, stacklevel=2)

@@ -1,4 +1,4 @@
-"""What is private to Numba: kernels that are faster, sooner compiled, and kept (gains: LOG.md)."""
+"""Faster and cached compilation through Numba's private API (gains: LOG.md)."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from bpeline.tokenizer_core.kernels.memory.types import name_of, signature_of
 
 
 def compiled_entry(function: Any, *, nogil: bool) -> Any:
-    """A kernel of one signature, its declared one, compiled or loaded at the first call.
+    """A kernel of its declared signature, compiled or loaded by the first call.
 
-    Numba calls ``_compile_for_args`` for arguments of types that it has no code for, and then the
-    code that this returns: the one there is, where they are as declared.
+    For argument types without code, Numba calls ``_compile_for_args`` and runs the code that it
+    returns: here the only code, if the types are as declared.
     """
     compiled: Any = _compiled(function, _CompilerOfEntries, nogil=nogil)
     compiled._cache = cache = _KeptCode(function)
     compile_or_load = compiled.compile
-    accepted = []  # Numba knows types by numbers as long as they exist
+    accepted_types = []  # keeps them alive: Numba identifies types by number while they exist
 
     def in_turn(types: Any) -> Any:
         with cache.turn:
@@ -36,9 +36,9 @@ def compiled_entry(function: Any, *, nogil: bool) -> Any:
         declared = signature_of(function)
         types = declared.types_of(given)
         code = compiled.compile(declared.dtypes)
-        if types != declared.dtypes:  # writable arrays, which the same code reads
-            accepted.append(types)
-            compiled._insert([one._code for one in types], code, False)
+        if types != declared.dtypes:  # writable arrays, which the same code can read
+            accepted_types.append(types)
+            compiled._insert([argument_type._code for argument_type in types], code, False)
         compiled._types_active_call.clear()
         return code
 
@@ -48,13 +48,13 @@ def compiled_entry(function: Any, *, nogil: bool) -> Any:
 
 
 def compiled_inner(function: Any, *, always_inlined: bool = False) -> Any:
-    """A kernel that becomes a part of those that call it; Python cannot call it."""
+    """A kernel that is compiled into its callers; Python cannot call it."""
 
     def hold(result: Any) -> None:
         compiled.overloads[tuple(result.signature.args)] = result
 
     def refuse(*_: Any) -> None:
-        raise TypeError(f"only kernels call {name_of(function)}; mark it @entry_kernel")
+        raise TypeError(f"{name_of(function)} is called only by kernels; mark it @entry_kernel")
 
     options = {"nogil": True, "no_cpython_wrapper": True, "forceinline": always_inlined}
     compiled: Any = _compiled(function, _CompilerOfParts, **options)
@@ -69,30 +69,30 @@ def _compiled(function: Any, compiler: type[Compiler], **options: bool) -> Any:
 
 
 class _Entry(JITCodeLibrary):  # type: ignore[misc]
-    """The code of an entry, and of all kernels that it calls, directly or not."""
+    """The code of an entry kernel and of all kernels that it calls, directly or not."""
 
     def add_linking_library(self, library: CodeLibrary) -> None:
-        # What calls comes before what is called: LLVM leaves out what nothing calls yet.
+        # Callers are linked before the functions that they call: LLVM drops unused functions.
         super().add_linking_library(library)
         if isinstance(library, _Part):
             self._linking_libraries += library._linking_libraries
 
     def _optimize_final_module(self) -> None:
-        """Tell LLVM first that nothing else calls the kernels that were linked in."""
-        for one in self._final_module.functions:
-            if one.linkage == Linkage.linkonce_odr and not one.is_declaration:
-                one.linkage = Linkage.internal
+        """Make linked kernels internal, so that LLVM knows that nothing else calls them."""
+        for function in self._final_module.functions:
+            if function.linkage == Linkage.linkonce_odr and not function.is_declaration:
+                function.linkage = Linkage.internal
         super()._optimize_final_module()
 
 
 class _Part(_Entry):
-    """The code of an inner kernel, which is neither optimized nor made machine code by itself."""
+    """The code of an inner kernel, which is neither optimized nor compiled alone."""
 
     def finalize(self) -> None:
         self._finalized = True
 
     def get_pointer_to_function(self, _name: str) -> int:
-        return 0  # there is no such machine code
+        return 0  # it has no machine code
 
     @property
     def codegen(self) -> _Part:
@@ -117,9 +117,9 @@ class _CompilerOfParts(_CompilerOfEntries):
 
 
 class _KeptCode:
-    """The machine code of one entry, in a file of the trusted directory; else it is compiled again.
+    """The machine code of one entry kernel, in a file of the cache directory.
 
-    What one process compiles no other compiles at the same time: it waits in `turn`, and loads it.
+    `turn` makes other processes wait for the one that compiles, and then load its result.
     """
 
     cache_path = ""  # for Numba's statistics
@@ -137,12 +137,12 @@ class _KeptCode:
         return result
 
     def _load(self, target: Any) -> Any:
-        # Not by way of `target.refresh()`: what compiling needs takes a quarter of a second.
-        with suppress(Exception), kept() as directory:  # of many kinds
+        # `target.refresh()` would import what compiling needs, which takes a quarter of a second.
+        with suppress(Exception), kept() as directory:  # loading raises errors of many types
             parts = pickle.loads(read_file(directory, self.name))
             return CompileResult._rebuild(target, *parts)
         return None
 
     def save_overload(self, _signature: Any, result: Any) -> None:
-        with suppress(OSError), kept() as directory:  # a full disk costs the next start time
+        with suppress(OSError), kept() as directory:  # a full disk only delays the next start
             write_file(directory, self.name, dumps(result._reduce()))

@@ -1,1 +1,1 @@
-"""Words counted and numbered."""
+"""Kernels that count words."""

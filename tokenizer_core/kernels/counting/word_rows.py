@@ -1,4 +1,4 @@
-"""Counted words as rows: sorted, added up, numbered."""
+"""Word counts as rows: sorted, added up, numbered."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from bpeline.tokenizer_core.kernels.tables import word_keys
 from bpeline.tokenizer_core.kernels.tables.hashing import ZERO, key_in, mix
 from bpeline.tokenizer_core.kernels.tables.word_queue import next_start
 
-DIGIT_BITS = 11  # 2,048 places to write to stay in the nearest cache
-ROOM = 32  # bytes that are copied of each word, so that there is no branch for most
+DIGIT_BITS = 11  # 2,048 write positions fit into the L1 cache
+ROOM = 32  # bytes copied of each word, so that most words need no branch
 
 
 @entry_kernel
@@ -46,10 +46,7 @@ def add_rows(
 ) -> None:
     """Add rows to a table that has room for all of them.
 
-    Args:
-        word_bytes: uint8 with 16 readable bytes behind the last word.
-        offsets, counts, first_positions: int64 ``[n + 1]``, ``[n]``, ``[n]``.
-        table, arena, used: see `word_table`.
+    ``word_bytes`` has 16 readable bytes after the last word.
     """
     source = np.int64(word_bytes.ctypes.data)
     words = table_of(table, arena, used)
@@ -66,16 +63,13 @@ def add_rows(
 
 @entry_kernel
 def list_words(table: U64s, arena: U8s, entries: I64s, positions: I64s) -> None:
-    """List what a table holds.
+    """List the used entries of a table and the first positions of their words.
 
-    Args:
-        table, arena: see `word_table`.
-        entries: int64 ``[words + 1]``, receives the numbers of the entries in use, and rubbish.
-        positions: int64 ``[words]``, receives their first positions.
+    ``entries`` [words + 1] receives the indices of used entries; the last is scratch.
     """
     main, bytes_ = np.int64(table.ctypes.data), np.int64(arena.ctypes.data)
     listed = np.int64(0)
-    for number in range(table.size >> 2):  # no branch: nobody could predict it
+    for number in range(table.size >> 2):  # no branch: it would be unpredictable
         entries[listed] = number
         listed += np.int64(load_u64(main + (number << 5) + word_keys.HIGH) != ZERO)
     for row in range(len(positions)):
@@ -87,16 +81,11 @@ def list_words(table: U64s, arena: U8s, entries: I64s, positions: I64s) -> None:
 
 @entry_kernel
 def pack_entries(entries: U64s, arena: U8s, positions: I64s) -> None:
-    """Move the entries in use to the front, in their order, and list their first positions.
-
-    Args:
-        entries, arena: of a table of n words.
-        positions: int64 ``[n]``.
-    """
+    """Move the n used entries to the front, in order, and list their first positions."""
     entry, bytes_ = np.int64(entries.ctypes.data), np.int64(arena.ctypes.data)
     to, row = entry, np.int64(0)
     last = entry + (entries.size - 4) * 8
-    while row < len(positions):  # no branch within: nobody could predict it
+    while row < len(positions):  # no branch inside: it would be unpredictable
         prefetch_to_read(_position_address(min(entry + AHEAD * word_keys.ENTRY, last), bytes_))
         position = load_u64(_position_address(entry, bytes_))
         is_used = np.int64(load_u64(entry + word_keys.HIGH) != ZERO)
@@ -109,14 +98,10 @@ def pack_entries(entries: U64s, arena: U8s, positions: I64s) -> None:
 
 @entry_kernel
 def count_shares(entries: U64s, positions: I64s, ranges: I64s, shift: I64, shares: I64Rows) -> None:
-    """Count the words of a part in each range of positions, and their bytes.
+    """Count the words of a part and their bytes in each range of positions.
 
-    Args:
-        entries: packed ones, of n words.
-        positions: int64 ``[n]``.
-        ranges: int64, the number of the range of positions p in item ``p >> shift``, ascending; of
-            larger positions in the last one.
-        shares: int64 ``[k, 2]``, zeros at first.
+    Item ``p >> shift`` of ``ranges`` is the range of position p, its last item that of all larger
+    positions. ``entries`` are packed; ``shares`` [k, 2] are zeros.
     """
     entry = np.int64(entries.ctypes.data)
     for row in range(len(positions)):
@@ -137,14 +122,10 @@ def share_rows(
     shares: I64Rows,
     keys: I64s,
 ) -> None:
-    """Put the rows of a part beside those of other parts in the same range, to be sorted there.
+    """Write the rows of a part to their ranges, next to those of other parts.
 
-    Args:
-        positions, ranges, shift: as for `count_shares`.
-        part, part_bits: its number, and how many bits that takes.
-        bits: see `gather_rows`.
-        shares: int64 ``[k, 2]``: where in ``keys`` the first row of each range goes; they move.
-        keys: int64, receives ``position << bits | row << part_bits | part``.
+    Writes ``position << bits | row << part_bits | part`` to ``keys``, where ``shares`` [k, 2] say;
+    these advance. See `count_shares` and `gather_rows`.
     """
     for row in range(len(positions)):
         position = positions[row]
@@ -160,7 +141,7 @@ def _range_of(position: I64, ranges: I64s, shift: I64) -> I64:
 
 @kernel
 def _position_address(entry: I64, arena: I64) -> I64:
-    """Where a first position is held, or 0 in an empty entry; no branch."""
+    """Address of the first position of an entry, or of a 0 if it is empty; branchless."""
     place = arena + np.int64(load_u64(entry + word_keys.PLACE)) - (entry + word_keys.PLACE)
     return (
         entry
@@ -171,13 +152,9 @@ def _position_address(entry: I64, arena: I64) -> I64:
 
 @entry_kernel
 def sort_by_digit(numbers: I64s, target: I64s, least: I64, shift: I64, places: I64s) -> None:
-    """One pass of a radix sort, stable: order by some bits of what numbers are above the least.
+    """One stable pass of a radix sort, by the b bits from ``shift`` on.
 
-    Args:
-        numbers, target: int64 ``[n]``.
-        least: no number is below.
-        shift: the lowest bit.
-        places: int64 ``[2^b]`` for b bits.
+    ``least``, at most the smallest number, is subtracted first; ``places`` is scratch ``[2^b]``.
     """
     mask = np.int64(places.size - 1)
     for digit in range(places.size):
@@ -195,7 +172,7 @@ def sort_by_digit(numbers: I64s, target: I64s, least: I64, shift: I64, places: I
 
 @kernel
 def _entry_of(key: I64, bits: I64, part_bits: I64, tables: I64Rows) -> tuple[I64, I64]:
-    """Addresses of the entry and of the arena that a key of `gather_rows` means."""
+    """Addresses of the entry and the arena of a key of `gather_rows`."""
     part = key & ((1 << part_bits) - 1)
     row = (key & ((1 << bits) - 1)) >> part_bits
     return tables[part, 0] + row * word_keys.ENTRY, tables[part, 1]
@@ -213,16 +190,15 @@ def gather_rows(
     begin: I64,
     end: I64,
 ) -> None:
-    """Write the words of tables out, in the order of ``keys``.
+    """Write the words of tables in the order of ``keys``.
 
     Args:
-        tables: int64 ``[2^part_bits, 2]``, addresses of entries and of arena of each.
-        keys: int64 ``[words]``: in their lowest ``part_bits`` the number of a table, in the others
-            of their lowest ``bits`` the number of an entry in use.
-        word_bytes: uint8.
-        offsets: int64 ``[words + 1]``. counts: int64 ``[words]``.
-        begin: where in ``word_bytes`` the first word is written.
-        end: what is behind stays as it is. That is quicker for words which end `ROOM` bytes before.
+        tables: int64 ``[2^part_bits, 2]``, addresses of the entries and the arena of each.
+        keys: int64 ``[words]``: table in the lowest ``part_bits``, entry in the rest of the lowest
+            ``bits``.
+        offsets, counts: int64 ``[words + 1]`` and ``[words]``.
+        begin: offset of the first word in ``word_bytes``.
+        end: bytes from here on stay unchanged; words that end `ROOM` bytes before are faster.
     """
     target = np.int64(word_bytes.ctypes.data)
     offset = begin
@@ -243,7 +219,7 @@ def gather_rows(
         if offset + length + ROOM > end:
             for index in range(length):
                 word_bytes[offset + index] = load_u8(source + index)
-        else:  # what is too much, the next words are written over
+        else:  # the next words overwrite the excess
             for done in range(0, ROOM, 8):
                 store_u64(target + offset + done, load_u64(source + done))
             if length > ROOM:
@@ -258,13 +234,10 @@ LEAST, MOST, SUM = range(3)
 
 @entry_kernel
 def join_values(ids: U32s, ends: I64s, values: I64s, how: I64, found: I64s) -> None:
-    """Join, by id, the values of all rows that hold a token, once for each time they do.
+    """Join the values of all rows that contain a token, once per occurrence, by id.
 
-    Args:
-        ids: uint32, row after row. ends: int64 ``[n]``: how many up to the end of each row.
-        values: int64 ``[n]``.
-        how: `LEAST`, `MOST` or `SUM`.
-        found: int64, by id, joined with what it holds.
+    ``ends`` are the ends of rows in ``ids``; ``how`` is `LEAST`, `MOST` or `SUM`; ``found`` is
+    updated.
     """
     at = np.int64(0)
     for row in range(len(ends)):
@@ -282,11 +255,7 @@ def join_values(ids: U32s, ends: I64s, values: I64s, how: I64, found: I64s) -> N
 
 @entry_kernel
 def mark_rows(ids: U32s, ends: I64s, tokens: Flags, rows: Flags) -> None:
-    """Say of each row whether it holds a token of some.
-
-    Args:
-        ids, ends: as for `join_values`. tokens: bool, by id. rows: bool ``[n]``.
-    """
+    """Mark rows that contain any of ``tokens`` (bool by id); see `join_values`."""
     at = np.int64(0)
     for row in range(len(ends)):
         holds = False
@@ -296,13 +265,13 @@ def mark_rows(ids: U32s, ends: I64s, tokens: Flags, rows: Flags) -> None:
         rows[row] = holds
 
 
-# Where `number_words` goes on.
+# State of `number_words`.
 PROGRESS = np.dtype(
     [
         ("span", np.int64),
-        ("position", np.int64),  # in the span; −1: its begin
+        ("position", np.int64),  # in the span; −1: its start
         ("pre_tokens", np.int64),  # numbered so far
-        ("words", np.int64),  # distinct ones among them
+        ("words", np.int64),  # distinct words among them
     ]
 )
 Progress = Annotated[NDArray[Any], one_record(PROGRESS)]
@@ -324,16 +293,14 @@ def number_words(
     lengths: I64s,
     ends: I64s,
 ) -> bool:
-    """Number the words of pre-tokens in order of sight; False when the table must grow first.
+    """Number words by first occurrence; returns False if the table must grow first.
 
     Args:
-        text, starts, dropped, spans: as for `count_marked`.
+        text, starts, dropped, spans: as in `count_marked`.
         table: uint64 ``[4 · 2^b]``, see `word_keys`; zeroed before the first call.
-        hash_key: uint64 ``[2]``, the same in all calls: see `HashKey`.
-        limit: words that it may hold.
-        state: one: see `PROGRESS`; before the first call zeros, and −1 as position.
-        numbers, begins: uint32 and int64, room for all pre-tokens: the word of each, its place.
-        places, lengths: int64, room for as many words: where each stands first, and its bytes.
+        state: one `PROGRESS`; before the first call zeros, with −1 as position.
+        numbers, begins: receive the word and the position of each pre-token.
+        places, lengths: receive the first position and the bytes of each word.
         ends: int64 ``[n]``: receives the number of pre-tokens up to the end of each span.
     """
     progress = state[0]
@@ -387,10 +354,9 @@ def copy_pieces(
 
     Args:
         numbers: uint32: the word of each pre-token.
-        pre_token_ends: int64 ``[n]``: how many of these lie before the end of each span.
-        before, behind: int64 ``[n]``: an id before and behind each span, or −1 for none.
-        pieces, edges: of each word, as `merge_characters` writes them.
-        ids: uint32, room for all.
+        pre_token_ends: int64 ``[n]``: number of pre-tokens up to the end of each span.
+        before, behind: int64 ``[n]``: an id before and after each span, or −1 for none.
+        pieces, edges: of each word, see `merge_characters`.
         ends: int64 ``[n]``: receives the number of ids up to the end of each span.
     """
     written = np.int64(0)
@@ -422,29 +388,27 @@ def copy_words(
     edges: I64s,
     target: U8s,
 ) -> I64:
-    """Write a text with other words in place of its own; returns how many bytes it takes.
+    """Replace the words of a text; returns the number of bytes written.
 
-    A gap with a line break in it, the first one and the last one stay; any other is one space.
+    The first and last gap and gaps with a line break are kept; any other gap becomes one space.
 
     Args:
-        text: uint8. size: its bytes.
-        numbers, begins: of each pre-token, as `number_words` writes them.
+        numbers, begins: of each pre-token, see `number_words`.
         lengths: int64: bytes of each word in the text.
-        content, edges: uint8 and int64 ``[n_words + 1]``: what is put in place of each word.
-        target: uint8, room for all of it and the gaps.
+        content, edges: uint8 and int64 ``[n_words + 1]``: the replacement of each word.
     """
     written = np.int64(0)
-    behind = np.int64(0)
+    gap_begin = np.int64(0)
     for i in range(len(numbers) + 1):
         begin = begins[i] if i < len(numbers) else size
-        stays = i == 0 or i == len(numbers)
-        for at in range(behind, begin):
-            stays = stays or text[at] == 10
-        if stays:
-            for at in range(behind, begin):
+        is_kept = i == 0 or i == len(numbers)
+        for at in range(gap_begin, begin):
+            is_kept = is_kept or text[at] == 10
+        if is_kept:
+            for at in range(gap_begin, begin):
                 target[written] = text[at]
                 written += 1
-        elif behind < begin:
+        elif gap_begin < begin:
             target[written] = 32
             written += 1
         if i < len(numbers):
@@ -452,5 +416,5 @@ def copy_words(
             for at in range(edges[word], edges[word + 1]):
                 target[written] = content[at]
                 written += 1
-            behind = begin + lengths[word]
+            gap_begin = begin + lengths[word]
     return written

@@ -1,4 +1,4 @@
-"""Words counted: the walk over a text, the table that it fills, and small files apart."""
+"""Hash tables of word counts, and the loop that counts the words of a text."""
 
 from __future__ import annotations
 
@@ -32,34 +32,31 @@ from bpeline.tokenizer_core.kernels.tables.word_queue import (
     queue_words,
 )
 
-# What a table holds, where, and the key of its hashes, which words keep when it grows.
+# State of a table. Words keep the hash key when the table grows.
 USED = np.dtype(
     [
-        ("held", np.int64),  # not 0 while a thread has it for itself, see `hold`
+        ("held", np.int64),  # 1 while a thread has locked the table, see `hold`
         ("words", np.int64),
         ("word_bytes", np.int64),  # of all of them
         ("arena_bytes", np.int64),  # in use
-        ("limit", np.int64),  # words that it may hold without growing
-        ("entries", np.int64),  # their address
-        ("slots", np.int64),  # how many there are
-        ("arena", np.int64),  # its address
+        ("limit", np.int64),  # words that fit without growing
+        ("entries", np.int64),  # address
+        ("slots", np.int64),  # number of entries
+        ("arena", np.int64),  # address
         ("arena_size", np.int64),
         ("hash_key", np.uint64, (2,)),  # see `HashKey`
-        ("apart", np.int64, (5,)),  # so that tables of two threads share no cache line
+        ("apart", np.int64, (5,)),  # padding: tables of two threads share no cache line
     ]
 )
 Used = Annotated[NDArray[Any], one_record(USED)]
 USED_BYTES = USED.itemsize
-PATIENCE = 1 << 18  # looks at what another thread has, less than a millisecond
+PATIENCE = 1 << 18  # polls of a locked table before yielding, less than a millisecond
 POSITION_BYTES = 8  # of a long word's first position, before its bytes
-AHEAD = 32  # entries that are on the way from memory while one is looked at
+AHEAD = 32  # entries that are prefetched at a time
 
 
 class Table(NamedTuple):
-    """A table of words at addresses: entries, their `table_shift`, arena; and what is `USED`.
-
-    That is the record of this number.
-    """
+    """A table of words: addresses, and its record ``used[number]``, see `USED`."""
 
     entries: I64
     shift: U64
@@ -84,21 +81,18 @@ def key_of(used: Used) -> HashKey:
 
 @kernel
 def table_at(used: Used, number: I64) -> Table:
-    """The table that a record tells of, which this thread holds."""
-    one: Record = used[number]
-    return Table(one.entries, shift_for(one.slots), key_of(used), one.arena, used, number)
+    """The table of a record, which this thread has locked."""
+    record: Record = used[number]
+    return Table(record.entries, shift_for(record.slots), key_of(used), record.arena, used, number)
 
 
 @kernel
 def hold(used: Used, number: I64) -> None:
-    """Wait until no other thread has a table, and have it: nobody else reads or writes it then.
-
-    Others have it for microseconds, or while it grows.
-    """
-    held = np.int64(used.ctypes.data) + number * USED_BYTES
+    """Lock a table. Other threads lock it for microseconds, or while it grows."""
+    lock = np.int64(used.ctypes.data) + number * USED_BYTES
     looks = 0
-    while not take_if_zero(held, ONE):
-        while load_acquire(held) != ZERO:
+    while not take_if_zero(lock, ONE):
+        while load_acquire(lock) != ZERO:
             looks += 1
             if looks % PATIENCE == 0:
                 let_others_run()
@@ -111,13 +105,11 @@ def let_go(used: Used, number: I64) -> None:
 
 @entry_kernel
 def hold_table(used: Used, number: I64) -> None:
-    """`hold`, for Python."""
     hold(used, number)
 
 
 @entry_kernel
 def let_table_go(used: Used, number: I64) -> None:
-    """`let_go`, for Python."""
     let_go(used, number)
 
 
@@ -128,7 +120,7 @@ def add_to(entry: I64, amount: U64) -> None:
 
 @kernel
 def expect(table: Table, low: U64, high: U64) -> None:
-    """Start loading what a table holds where a key belongs."""
+    """Prefetch the first entry of a key."""
     prefetch(
         table.entries + np.int64((mix(low, high, table.key) >> table.shift) << word_keys.ENTRY_BITS)
     )
@@ -136,14 +128,13 @@ def expect(table: Table, low: U64, high: U64) -> None:
 
 @kernel
 def copy_eights(source: I64, target: I64, length: I64) -> None:
-    """Copy ``length`` bytes and up to seven more."""
+    """Copy ``length`` bytes, rounded up to a multiple of eight."""
     for done in range(0, length, 8):
         store_u64(target + done, load_u64(source + done))
 
 
 @kernel
 def arena_size(length: I64) -> I64:
-    """Bytes that a long word takes in the arena."""
     return ((length + 7) & ~7) + POSITION_BYTES
 
 
@@ -151,9 +142,7 @@ def arena_size(length: I64) -> I64:
 def seek_word(table: Table, low: U64, high: U64, address: I64) -> I64:
     """The entry of a word, or the empty one where it belongs.
 
-    Args:
-        low, high: the word's key.
-        address: the word itself; read only when it is long.
+    ``address`` is that of the word, read only if it is long.
     """
     mixed = mix(low, high, table.key)
     long_words = table.arena + POSITION_BYTES
@@ -164,12 +153,10 @@ def seek_word(table: Table, low: U64, high: U64, address: I64) -> I64:
 def put_word(
     table: Table, entry: I64, low: U64, high: U64, address: I64, count: U64, position: I64
 ) -> None:
-    """Write a new word to the empty entry where it belongs; table and arena have room for it.
+    """Write a new word to an empty entry; table and arena have room for it.
 
-    Args:
-        entry: from `seek_word`.
-        address: the word itself, with seven readable bytes behind; read only when it is long.
-        count, position: how often it occurred, and where first.
+    ``entry`` is from `seek_word`. Of the word, followed by seven readable bytes, ``address`` is
+    read only if it is long.
     """
     used: Record = table.used[table.number]
     length = word_keys.key_length(high)
@@ -186,7 +173,7 @@ def put_word(
 
 @kernel
 def first_position(table: Table, entry: I64, high: U64) -> I64:
-    """Where the first position of a word that ends its key in ``high`` is held: an address."""
+    """Address of the first position of a word; ``high`` is the high part of its key."""
     return (
         entry + word_keys.PLACE
         if high < word_keys.LONG
@@ -196,21 +183,18 @@ def first_position(table: Table, entry: I64, high: U64) -> I64:
 
 @kernel
 def add_word(table: Table, low: U64, high: U64, address: I64, count: U64, position: I64) -> None:
-    """Add a count to a word, new or not; its first position is the smaller one from now on.
-
-    Args: see `put_word`.
-    """
+    """Add a count to a word, new or not, and lower its first position. See `put_word`."""
     entry = seek_word(table, low, high, address)
     if load_u64(entry + word_keys.HIGH) == ZERO:
         put_word(table, entry, low, high, address, count, position)
         return
     add_to(entry, count)
-    held = first_position(table, entry, high)
-    if np.int64(load_u64(held)) > position:
-        store_u64(held, np.uint64(position))
+    first = first_position(table, entry, high)
+    if np.int64(load_u64(first)) > position:
+        store_u64(first, np.uint64(position))
 
 
-# Where `count_marked` stopped.
+# State of `count_marked`.
 WALK = np.dtype(
     [
         ("span", np.int64),
@@ -218,8 +202,8 @@ WALK = np.dtype(
     ]
 )
 Walk = Annotated[NDArray[Any], one_record(WALK)]
-FRESH = -1  # the span has not been begun
-NOWHERE = 1 << 62  # a place behind all texts: its word is known from before
+FRESH = -1  # the span has not been started
+NOWHERE = 1 << 62  # a place after all texts: the word was counted before
 QUEUE = 512  # entries
 CROWDED = QUEUE - MOST_QUEUED
 ALL_COUNTED = -1  # no part
@@ -227,7 +211,7 @@ ALL_COUNTED = -1  # no part
 
 @kernel
 def position_of(place: I64, anchors: I64Rows, origin: I64) -> I64:
-    """Where byte ``place`` of a text stands in the corpus; see `count_marked`."""
+    """Position in the corpus of byte ``place`` of a text; see `count_marked`."""
     first, last = 0, len(anchors) - 1
     while first < last:
         middle = (first + last + 1) >> 1
@@ -249,17 +233,14 @@ def add_entries(
     behind: I64,
     table: Table,
 ) -> None:
-    """Add entries of front or queue to a table that has room for them; their counts become 0.
+    """Add entries of the front or the queue to a table with room; resets their counts.
 
-    They may stay where they are. A word of this text enters the table when it first occurred there,
-    so its position is looked for only then, or when another thread met the word in a later text.
+    The entries keep their words. A word's position is computed only if the word is new to the
+    table, or if another thread met it in a later text.
 
     Args:
-        entries: the address of the first of them.
-        number: how many.
-        apart: bytes from one to the next.
-        text: its address. anchors, origin: see `count_marked`.
-        behind: positions in this text are below, those in later ones are not.
+        entries, number, apart: address of the first entry, their number and distance in bytes.
+        text: its address. anchors, origin, behind: see `count_marked`.
     """
     for index in range(min(number, AHEAD)):
         ahead = entries + index * apart
@@ -273,16 +254,16 @@ def add_entries(
         if count != ZERO:
             place = np.int64(load_u64(entry + word_keys.PLACE))
             low, high = load_u64(entry + word_keys.LOW), load_u64(entry + word_keys.HIGH)
-            found = seek_word(table, low, high, text + place)
-            if load_u64(found + word_keys.HIGH) != ZERO:
-                add_to(found, count)
-                first = first_position(table, found, high)
+            target = seek_word(table, low, high, text + place)
+            if load_u64(target + word_keys.HIGH) != ZERO:
+                add_to(target, count)
+                first = first_position(table, target, high)
                 if np.int64(load_u64(first)) >= behind:
                     position = position_of(place, anchors, origin)
                     store_u64(first, min(load_u64(first), np.uint64(position)))
             else:
                 position = position_of(place, anchors, origin)
-                put_word(table, found, low, high, text + place, count, position)
+                put_word(table, target, low, high, text + place, count, position)
             store_u64(entry + word_keys.VALUE, ZERO)
             store_u64(entry + word_keys.PLACE, np.uint64(NOWHERE))
         entry += apart
@@ -302,10 +283,9 @@ def add_to_part(
     waiting: I64Rows,
     parts: Used,
 ) -> bool:
-    """Add what waits for a part, and entries of the front; False where it has no room for all.
+    """Add a part's queue and front entries to its table; returns False without room.
 
-    Args:
-        hot, hot_entries, apart: of the front, as for `add_entries`.
+    ``hot``, ``hot_entries`` and ``apart`` are front entries as in `add_entries`.
     """
     words = waiting[number, 0]
     for index in range(hot_entries):
@@ -344,29 +324,28 @@ def count_marked(
     state: Walk,
     parts: Used,
 ) -> I64:
-    """Count the pre-tokens of all spans, or tell which part needs room for what waits for it.
+    """Count the pre-tokens of all spans.
 
-    The caller makes room then and calls again, or calls `add_waiting`. At the end, which is
-    `ALL_COUNTED`, front and queues still hold counts, which `add_waiting` adds to the parts.
+    Returns a part to grow before the next call of this or `add_waiting`, or `ALL_COUNTED`. Then the
+    front and the queues still hold counts; `add_waiting` adds them to the parts.
 
     Args:
-        text: uint8, with PADDING bytes behind.
+        text: uint8, followed by PADDING bytes.
         starts: uint64 bitmap of pre-token starts, at least ``size // 64 + 1`` words.
-        dropped: bitmap of those starts that begin no pre-token; size 0 when there are none.
+        dropped: bitmap of starts whose pre-tokens are not counted; size 0 if there are none.
         spans: int64 ``[n, 2]``, half-open byte ranges, ascending.
-        anchors: int64 ``[m, 2]``, m ≥ 1: byte ``anchors[i, 0]`` of the text and those behind it,
-            up to the next anchor, stand at ``origin + anchors[i, 1]`` and behind.
+        anchors: int64 ``[m, 2]``, m ≥ 1: from byte ``anchors[i, 0]`` of the text up to the next
+            anchor, corpus positions are consecutive from ``origin + anchors[i, 1]``.
         origin: below 2⁶².
-        behind: positions in this text are below, those in later ones are not.
-        front: uint64 ``[4 · 2^b]``, zeroed before the first text; between texts all its counts
-            are 0, and its words are in the parts.
+        behind: corpus position after this text.
+        front: uint64 ``[4 · 2^b]``, a direct-mapped cache; zeroed before the first text. Between
+            texts its counts are 0 and its words are in the parts.
         queue: uint64 ``[4 · QUEUE · p]``.
-        waiting: int64 ``[p, 2]``, entries in the queue of each part, and bytes that their long
-            words want of its arena; zeros before each text.
+        waiting: int64 ``[p, 2]``: per part the number of queued entries and the bytes of arena that
+            their long words need; zeros before each text.
         ahead: uint64 ``[QUEUE_BYTES / 8]``, zeros at first: see `word_queue`.
-        state: one: see `WALK`; before each text zeros, and `FRESH` as begin.
-        parts: p = 2^c ≤ 2^b records of tables, see `word_table`, each with room for more than
-            QUEUE words.
+        state: one `WALK`; before each text zeros, with `FRESH` as begin.
+        parts: p = 2^c ≤ 2^b records `USED`, each with room for more than QUEUE words.
     """
     walk = state[0]
     address = np.int64(text.ctypes.data)
@@ -375,7 +354,7 @@ def count_marked(
     first, key = np.int64(ahead.ctypes.data), key_of(parts)
     sought = Sought(first, near, slots, near, slots, key, any_length, any_length)
     queues = np.int64(queue.ctypes.data)
-    most = np.int64(QUEUE) if walk.begin != FRESH else np.int64(0)  # that wait for one part
+    most = np.int64(QUEUE) if walk.begin != FRESH else np.int64(0)  # longest queue of a part
     drops = dropped.size > 0
     for span in range(walk.span, len(spans)):
         begin, end = spans[span, 0], spans[span, 1]
@@ -408,7 +387,7 @@ def count_marked(
                 if high >= word_keys.LONG:  # the front would have to compare the text
                     word_keys.put_entry(tail, low, high, ONE, np.uint64(place))
                     waiting[part, 1] += arena_size(word_keys.key_length(high))
-                else:  # a word of the same part goes
+                else:  # evict a word of the same part
                     word_keys.copy_entry(hot, tail)
                     word_keys.put_entry(hot, low, high, ONE, np.uint64(place))
     walk.span = len(spans)
@@ -427,10 +406,10 @@ def add_waiting(
     parts: Used,
     begin: I64,
 ) -> I64:
-    """Add what waits in the queues and what the front counted to the parts, from one part on.
+    """Add queues and front counts to the parts, from part ``begin`` on.
 
-    Returns the part that has no room for what belongs there, or `ALL_COUNTED`: then the queues are
-    empty, and the front keeps its words, with counts of 0.
+    Returns a part that must grow, or `ALL_COUNTED`: then the queues are empty, and the front keeps
+    its words with counts of 0.
     """
     address, near = np.int64(text.ctypes.data), np.int64(front.ctypes.data)
     entries, apart = (front.size >> 2) // len(parts), len(parts) << 5
@@ -450,21 +429,19 @@ _ANY_LENGTH = 1 << 62
 def seek_near(
     entry: I64, first: I64, behind: I64, low: U64, high: U64, text: I64, place: I64
 ) -> I64:
-    """The entry of a word, or the empty one where it belongs, from one entry on.
+    """The entry of a word, or the empty one where it belongs, from ``entry`` on.
 
-    Args:
-        first, behind: addresses of the first entry, and behind the last one.
-        text, place: its address, and where the word stands in it.
+    ``first`` and ``behind`` bound the table; ``place`` is the offset of the word in ``text``.
     """
     while True:
-        found = load_u64(entry + word_keys.HIGH)
-        if found == high and load_u64(entry + word_keys.LOW) == low:
+        entry_high = load_u64(entry + word_keys.HIGH)
+        if entry_high == high and load_u64(entry + word_keys.LOW) == low:
             if high < word_keys.LONG:
                 return entry
             other = text + np.int64(load_u64(entry + word_keys.PLACE))
             if word_keys.same_bytes(other, text + place, word_keys.key_length(high)):
                 return entry
-        elif found == ZERO:
+        elif entry_high == ZERO:
             return entry
         entry += word_keys.ENTRY
         if entry == behind:
@@ -484,31 +461,29 @@ def count_apart(
     rows: I64Rows,
     ends: I64s,
 ) -> None:
-    """Count the pre-tokens of each text, whose words become rows in the order of first sight.
+    """Count the words of each text as separate rows, by first occurrence.
 
     Args:
-        text, starts, dropped, spans: as for `count_marked`.
-        texts: int64 ``[n, 3]``: which spans each text has, half-open, and how many entries: a power
-            of two, more than it can have distinct words.
-        table: uint64 ``[4 · m]``, m at least the most entries of a text; no entry is in use, and
-            none afterwards.
-        ahead: uint64 ``[QUEUE_BYTES / 8]``, zeros at first: see `word_queue`.
-        hash_key: `HASH_KEY`.
-        rows: int64 ``[m, 3]``, one more than there are pre-tokens: receives of each word where it
-            stands first, its length, and how often it occurs.
-        ends: int64 ``[n]``: receives how many rows there are up to the end of each text.
+        text, starts, dropped, spans: as in `count_marked`.
+        texts: int64 ``[n, 3]``: half-open range of spans of each text, and the number of entries to
+            use: a power of two above the number of its distinct words.
+        table: uint64 ``[4 · m]``, m at least the most entries of a text; empty before and after.
+        ahead, hash_key: see `count_marked` and `HASH_KEY`.
+        rows: int64 ``[m, 3]``, one more than there are pre-tokens: receives the first position,
+            length and count of each word.
+        ends: int64 ``[n]``: receives the number of rows up to the end of each text.
     """
     address, first = np.int64(text.ctypes.data), np.int64(table.ctypes.data)
     queue, key = np.int64(ahead.ctypes.data), key_in(hash_key)
     drops, any_length = dropped.size > 0, np.int64(_ANY_LENGTH)
     row = np.int64(0)
     for number in range(len(texts)):
-        first_span, behind_span = texts[number, 0], texts[number, 1]
+        first_span, end_span = texts[number, 0], texts[number, 1]
         bytes_ = texts[number, 2] * word_keys.ENTRY
-        slots, behind = np.uint64(bytes_ - word_keys.ENTRY), first + bytes_
+        slots, table_end = np.uint64(bytes_ - word_keys.ENTRY), first + bytes_
         sought = Sought(queue, first, slots, first, slots, key, any_length, any_length)
         first_row = row
-        for span in range(first_span, behind_span):
+        for span in range(first_span, end_span):
             begin, end = spans[span, 0], spans[span, 1]
             while begin < end:
                 words, begin = queue_words(address, starts, begin, end, sought)
@@ -518,7 +493,7 @@ def count_apart(
                         continue
                     low, high = load_u64(word + LOWS), load_u64(word + HIGHS)
                     entry = np.int64(load_u64(word + ENTRIES))
-                    entry = seek_near(entry, first, behind, low, high, address, place)
+                    entry = seek_near(entry, first, table_end, low, high, address, place)
                     if load_u64(entry + word_keys.HIGH) != ZERO:
                         add_to(entry, ONE)
                         continue
@@ -536,12 +511,9 @@ def count_apart(
 
 @entry_kernel
 def copy_words(text: U8s, rows: I64Rows, offsets: I64s, word_bytes: U8s) -> None:
-    """Copy the words of rows one after the other.
+    """Copy the words of rows, see `count_apart`, one after the other.
 
-    Args:
-        text, rows: as `count_apart` had and left them.
-        offsets: int64 ``[n + 1]``: where each word begins, and the last one ends.
-        word_bytes: uint8, with eight more bytes than the words have.
+    ``offsets`` [n + 1] are the bounds of words; ``word_bytes`` has eight bytes more than they need.
     """
     source, target = np.int64(text.ctypes.data), np.int64(word_bytes.ctypes.data)
     for row in range(len(offsets) - 1):

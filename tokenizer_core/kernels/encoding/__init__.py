@@ -1,1 +1,1 @@
-"""Text encoded and decoded."""
+"""Kernels that encode and decode text."""

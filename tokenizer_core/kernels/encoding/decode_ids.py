@@ -1,4 +1,4 @@
-"""Ids joined to bytes; texts measured in characters, words and lines."""
+"""Decoding of ids to bytes; characters, words and lines of texts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SUMS = 3
 
 @kernel
 def _is_space(point: I64) -> bool:
-    """``str.isspace``: where ``str.split`` splits."""
+    """``str.isspace`` of a code point."""
     if point < 0x80:
         return point == 0x20 or 0x09 <= point <= 0x0D or 0x1C <= point <= 0x1F
     if point < 0x1680:
@@ -37,12 +37,10 @@ def _is_space(point: I64) -> bool:
 
 @entry_kernel
 def measure_spans(text: U8s, spans: I64Rows, sums: I64s) -> None:
-    """Add up the code points, words and lines of spans.
+    """Add the numbers of code points, words and lines of spans to ``sums``.
 
-    Args:
-        text: uint8, UTF-8 with `PADDING` readable bytes behind. spans: int64 ``[n, 2]``.
-        sums: int64 ``[SUMS]``, added to. Words are maximal runs that are not white space, lines
-            end at line feeds, and what stands behind the last one is a line too.
+    Words are maximal runs without white space. Lines end at line feeds; text after the last one is
+    a line too. ``text`` is followed by `PADDING` readable bytes.
     """
     base = text.ctypes.data
     for span in range(len(spans)):
@@ -67,8 +65,8 @@ def measure_spans(text: U8s, spans: I64Rows, sums: I64s) -> None:
         sums[LINES] += lines
 
 
-SLOT = 16  # bytes kept of each id: a token of up to 15 and its length, in one line of the cache
-LONG = 255  # in place of the length, where the token is longer and lies elsewhere
+SLOT = 16  # bytes per id: a token of up to 15 bytes and its length, in one cache line
+LONG = 255  # in place of the length: the token is longer and stored elsewhere
 
 ABOVE = np.uint64(56)
 BELOW = np.uint64((1 << 56) - 1)
@@ -76,13 +74,10 @@ BELOW = np.uint64((1 << 56) - 1)
 
 @kernel
 def put_token(slot: I64, elsewhere: I64, target: I64, room: I64) -> I64:
-    """Write one token if there is room for it; return its length, 0 where the vocab has none.
+    """Write one token if it fits; returns its length, or 0 if the vocab lacks the id.
 
-    Args:
-        slot: address of the id's slot.
-        elsewhere: address of the long tokens.
-        target: address to write at; up to `SLOT` bytes behind the token are written too.
-        room: bytes that the token may have; negative: none.
+    Arguments are addresses of the id's slot, of the long tokens and of the target, of which up to
+    `SLOT` bytes after the token are overwritten. ``room`` for the token may be negative.
     """
     first = load_u64(slot)
     second = load_u64(slot + 8)
@@ -101,18 +96,17 @@ def put_token(slot: I64, elsewhere: I64, target: I64, room: I64) -> I64:
 
 @entry_kernel
 def join_tokens(ids: U32s, slots: U64Rows, long_tokens: U8s, content: U8s) -> I64:
-    """Write the tokens one after the other, as far as there is room for them.
+    """Write tokens one after the other while they fit.
+
+    Returns the bytes of all tokens, or −1 − i if ``ids[i]`` is not in the vocab.
 
     Args:
         ids: uint32 ``[n]``.
-        slots: uint64 ``[highest id + 1, 2]``: for each id the bytes of its token and, as the last
-            of the 16 bytes, their number; 0: the vocab lacks the id. Of a token above 15 bytes: its
-            place among the long ones, and its length below `LONG`.
-        long_tokens: uint8, the long tokens joined, with 8 bytes behind.
-        content: uint8; there is room when it has `SLOT` bytes more than the tokens together.
-
-    Returns:
-        Bytes of all tokens together, or −1 − i when ``ids[i]`` is not in the vocab.
+        slots: uint64 ``[highest id + 1, 2]``: the bytes of the token and, in the last of the 16
+            bytes, their number; 0: the vocab lacks the id. For a token above 15 bytes: its offset
+            in ``long_tokens``, and its length below `LONG`.
+        long_tokens: uint8, the long tokens joined, and 8 bytes more.
+        content: uint8; all tokens fit if it has `SLOT` bytes more than they.
     """
     size = np.int64(0)
     room = np.int64(len(content) - SLOT)
@@ -132,18 +126,14 @@ def join_tokens(ids: U32s, slots: U64Rows, long_tokens: U8s, content: U8s) -> I6
 
 @entry_kernel_holding_gil
 def join_listed(listed: I64, facts: I64, target: I64, room: I64) -> I64:
-    """`join_tokens` of a Python list.
+    """`join_tokens` for a Python list; returns −1 if an item is not a known id.
 
     Args:
-        listed: address of the list.
-        facts: address of five int64: the addresses of True and of False; address of the slots,
-            their number, address of the long tokens. (Arrays as arguments cost more to take apart
-            than a hundred ids to decode.)
-        target: address to write at.
-        room: bytes that the tokens may have together; `SLOT` bytes more are there.
-
-    Returns:
-        Bytes of all tokens together, or −1 where an item is no id of the vocab.
+        facts: address of five int64: addresses of True, False and the slots, number of slots,
+            address of the long tokens. (Unpacking array arguments costs more than decoding a
+            hundred ids.)
+        target: address to write to.
+        room: bytes that the tokens may have; `SLOT` more bytes are writable.
     """
     true, false = np.int64(load_u64(facts)), np.int64(load_u64(facts + 8))
     slots, n_slots = np.int64(load_u64(facts + 16)), np.int64(load_u64(facts + 24))
@@ -152,7 +142,7 @@ def join_listed(listed: I64, facts: I64, target: I64, room: I64) -> I64:
     for i in range(list_size(listed)):
         item, id_ = list_item(listed, i), np.int64(-1)
         if item != NO_OBJECT and item != true and item != false:
-            id_ = int_value(item)  # which may call Python, and change the list
+            id_ = int_value(item)  # may run Python code that changes the list
         if id_ < 0 or id_ >= n_slots:
             clear_error()
             return np.int64(-1)

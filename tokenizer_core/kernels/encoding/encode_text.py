@@ -1,4 +1,4 @@
-"""A text with marked pre-tokens in, token ids out, through a cache of words."""
+"""Encoding of text with marked pre-tokens, through a cache of words."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from bpeline.tokenizer_core.kernels.tables.word_queue import (
     queue_words,
 )
 
-# Where `encode_spans` goes on, and why it returned.
+# State of `encode_spans`, and why it returned.
 PROGRESS = np.dtype(
     [
         ("span", np.int64),
-        ("position", np.int64),  # in the span; −1: its begin
+        ("position", np.int64),  # in the span; −1: its start
         ("written", np.int64),  # ids
-        ("needed", np.int64),  # bytes of the pre-token that `NEEDS_SCRATCH` is about
+        ("needed", np.int64),  # bytes of the pre-token that returned `NEEDS_SCRATCH`
     ]
 )
 Progress = Annotated[NDArray[Any], one_record(PROGRESS)]
@@ -52,7 +52,7 @@ DONE, NEEDS_SCRATCH, CACHE_IS_FULL = 0, 1, 2
 
 @kernel
 def encode_anew(word: I64, length: I64, workspace: Record, target: I64) -> I64:
-    """Write the ids of a word that no cache knows; returns how many."""
+    """Encode a word that is not cached; returns the number of ids."""
     if workspace.whole != 0:
         whole = word_cache.whole_word(workspace, word, length)
         if whole >= 0:
@@ -76,30 +76,30 @@ def encode_anew(word: I64, length: I64, workspace: Record, target: I64) -> I64:
 
 @kernel
 def sought_by(workspace: Record) -> Sought:
-    """Where a workspace seeks words."""
+    """The queue and tables of a workspace."""
     cache = workspace.cache
-    kept = np.int64(word_cache.LONGEST_KEPT if cache != workspace.cache_end else 0)
+    max_cached = np.int64(word_cache.LONGEST_KEPT if cache != workspace.cache_end else 0)
     key, longest = word_cache.key_of(workspace), workspace.longest
     long, long_slots = workspace.long, workspace.long_slots
     return Sought(
-        workspace.queue, cache, workspace.cache_slots, long, long_slots, key, kept, longest
+        workspace.queue, cache, workspace.cache_slots, long, long_slots, key, max_cached, longest
     )
 
 
 @kernel
 def encode_missed(queued: I64, workspace: Record, target: I64) -> I64:
-    """Write the ids of a word that is not in the first entry it could be in; returns how many."""
+    """Write the ids of a word that is not in its first entry; returns their number."""
     entry = np.int64(load_u64(queued + ENTRIES))
     word = np.int64(load_u64(queued + WORDS))
     low, high = load_u64(queued + LOWS), load_u64(queued + HIGHS)
     if high == ALL:
         return encode_anew(word, np.int64(low), workspace, target)
-    length, known = key_length(high), False
+    length, is_cached = key_length(high), False
     if high >= LONG:
-        entry, known = word_cache.find_long(workspace, entry, low, word, length)
+        entry, is_cached = word_cache.find_long(workspace, entry, low, word, length)
     else:
-        entry, known = word_cache.find_word(workspace, entry, low, high)
-    if known:
+        entry, is_cached = word_cache.find_word(workspace, entry, low, high)
+    if is_cached:
         return (
             word_cache.copy_record(entry, target)
             if high >= LONG
@@ -115,12 +115,12 @@ def encode_missed(queued: I64, workspace: Record, target: I64) -> I64:
 
 @kernel
 def write_ids(number: I64, workspace: Record, target: I64) -> I64:
-    """Write the ids of the queued words; returns the address behind the last one."""
+    """Write the ids of the queued words; returns the address after the last id."""
     queued = workspace.queue
     end = queued + 8 * number
     while queued < end:
         entry = np.int64(load_u64(queued + ENTRIES))
-        high = load_acquire(entry + HIGH)  # first: what it promises is read behind it
+        high = load_acquire(entry + HIGH)  # load it first: it guards the rest of the entry
         unlike = high ^ load_u64(queued + HIGHS)
         unlike |= load_u64(entry + LOW) ^ load_u64(queued + LOWS)
         if unlike == ZERO:
@@ -146,32 +146,31 @@ def encode_spans(
 ) -> I64:
     """Encode spans of a text one after the other.
 
+    Returns `DONE`, or why to call again with the same state: `NEEDS_SCRATCH` for a pre-token of
+    ``needed`` bytes, `CACHE_IS_FULL` for a larger or an empty cache.
+
     Args:
         text: uint8, readable `PADDING` bytes beyond the last span.
         marks: uint64 bitmap of pre-token starts.
         spans: int64 ``[n, 2]``: half-open byte ranges.
-        behind: int64 ``[n]``: an id to write behind each span (a special token), or −1.
-        fields: of a `WORKSPACE`: tables, cache and scratch.
+        behind: int64 ``[n]``: an id to write after each span (a special token), or −1.
+        fields: a `WORKSPACE`.
         ids: uint32, room for one id per byte and span and `ROOM` more.
-        ends: int64 ``[n]``: receives the number of ids written when each span was done.
-        state: one: see `PROGRESS`.
-
-    Returns:
-        `DONE`; or why to call again with the same state: `NEEDS_SCRATCH` for a pre-token of
-        ``needed`` bytes, `CACHE_IS_FULL` for a larger or an empty cache.
+        ends: int64 ``[n]``: receives the number of ids up to the end of each span.
+        state: one `PROGRESS`.
     """
     workspace, progress = word_cache.workspace_at(fields.ctypes.data), state[0]
     base = np.int64(text.ctypes.data)
     first = np.int64(ids.ctypes.data)
     target = first + 4 * progress.written
-    begun = False
+    has_progress = False
     for span in range(progress.span, len(spans)):
         start = progress.position
         if start < 0:
             start = spans[span, 0]
         end = spans[span, 1]
         while start < end:
-            full = begun and word_cache.is_full(workspace)
+            full = has_progress and word_cache.is_full(workspace)
             number, after = np.int64(0), start
             if not full:
                 number, after = queue_words(base, marks, start, end, sought_by(workspace))
@@ -184,7 +183,7 @@ def encode_spans(
                 return np.int64(NEEDS_SCRATCH)
             target = write_ids(number, workspace, target)
             start = after
-            begun = True  # each call gets on, however full other threads make each new table
+            has_progress = True  # so that each call advances, even if other threads fill the cache
         if behind[span] >= 0:
             store_u32(target, np.uint32(behind[span]))
             target += 4
@@ -196,10 +195,9 @@ def encode_spans(
 
 @entry_kernel
 def encode_span(text: U8s, marks: U64s, size: I64, fields: I64s, ids: U32s) -> I64:
-    """Encode a text as one span; its scratch is enough. Arguments as for `encode_spans`.
+    """Encode a text as one span, with enough scratch; see `encode_spans`.
 
-    Returns:
-        How many ids there are; −1 − so many when the cache was found full, for the next text.
+    Returns the number n of ids, or −1 − n if the cache is full: replace it for the next text.
     """
     base, first = np.int64(text.ctypes.data), np.int64(ids.ctypes.data)
     return encode_whole(base, marks, size, word_cache.workspace_at(fields.ctypes.data), first)

@@ -1,4 +1,4 @@
-"""Words encoded: by backtracking over tokens, by merges in order of rank, and runs at once."""
+"""Encoding of words: by backtracking over tokens, by ranked merges, and by runs."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ from bpeline.tokenizer_core.kernels.tables.pair_tables import (
     table_of_merges,
 )
 
-# Bytes of scratch for each byte of a word; more where merges are dropped or applied everywhere.
+# Scratch bytes per byte of a word, and in addition; `WAITING_SCRATCH` per byte with dropout.
 MERGE_SCRATCH, LEAST_MERGE_SCRATCH = 32, 64
 WAITING_SCRATCH = 44
-UNUSED_BITS = np.uint64(11)  # of a random number, so that a probability of 1 is a number as well
+UNUSED_BITS = np.uint64(11)  # of a random number: 53 remain, so probability 1 is representable
 MOST_DROPPED = 1 << 53
 
 DEAD = np.uint32(0xFFFF_FFFF)
@@ -53,7 +53,7 @@ POSITION_MASK = np.uint64((1 << 40) - 1)
 
 @kernel
 def record_gain(gains: Int, merge: U64, weight: I64) -> None:
-    """Add ``weight`` to the gain of the merge that fired; no gains are kept at address 0."""
+    """Add ``weight`` to the gain of a merge; address 0 means that gains are not kept."""
     if gains != 0:
         at = gains + np.int64((merge >> RANK_SHIFT) << np.uint64(3))
         store_u64(at, load_u64(at) + np.uint64(weight))
@@ -81,61 +81,57 @@ def merge_linked(
     stream: U64,
     fired: Int,
 ) -> I64:
-    """Merge any number of symbols in n log n; where two became one the second is `DEAD`.
+    """Merge any number of symbols in n log n; returns the number of merges applied.
 
-    Symbols form a doubly linked list; the heap orders candidate pairs by (rank, position). A
-    popped candidate counts only if the pair now at its position has that very rank, so nothing
-    is ever removed from inside the heap. Each merge pops one candidate and adds at most two,
-    which bounds the heap by two items per symbol.
+    Symbols form a doubly linked list; the right one of merged symbols becomes `DEAD`. The heap
+    orders candidate pairs by (rank, position). A popped candidate counts only if the pair now at
+    its position has exactly that rank, so nothing is removed from inside the heap. Each merge pops
+    one candidate and adds at most two, which bounds the heap by two items per symbol.
 
     Args:
         symbols: address of uint32.
-        everywhere: not 0: a merge is applied at all its places, from left to right, before ranks
-            are looked at again; 0: at its leftmost place alone. They differ when a merge makes
-            neighbours of lower rank: with ``everywhere`` these wait in a list until no pair of
-            the present rank is left.
-        scratch: address of 40 bytes per symbol, or 24 and 16 more if not ``everywhere``. Receives
-            as uint32, for each symbol that is left, the index of the one behind it.
+        everywhere: if not 0, a merge is applied at all its places, left to right, before other
+            ranks; if 0, only at the leftmost place. These differ if a merge creates pairs of lower
+            rank: with ``everywhere`` these wait until no pair of the present rank is left.
+        scratch: address of 40 bytes per symbol, or of 24 per symbol and 16 more without
+            ``everywhere`` and ``dropped``. Receives for each remaining symbol the index of the next
+            one, as uint32.
         gains, weight: see `merge_word`.
-        dropped: not 0: the place that is next is left out, until something was merged, where the
-            next number of ``stream`` is below this, from 1 to `MOST_DROPPED`; not together with
-            ``everywhere``.
-        fired: address of uint64 for each symbol, or 0: receives which merges fired, in order, as
-            their rank, shifted by `POSITION_BITS`, and place.
-
-    Returns:
-        How many merges fired.
+        dropped: if not 0, from 1 to `MOST_DROPPED`: a candidate is skipped until the next merge if
+            the next number of ``stream`` is below this; not together with ``everywhere``.
+        fired: address of a uint64 per symbol, or 0: receives the applied merges in order, as rank
+            shifted by `POSITION_BITS`, and position.
     """
-    behind = scratch
-    before = scratch + 4 * count
+    next_links = scratch
+    previous_links = scratch + 4 * count
     heap = scratch + 8 * count
     waiting = scratch + 24 * count
     size = np.int64(0)
-    held = np.int64(0)
-    present = NO_MERGE
+    waiting_count = np.int64(0)
+    present_rank = NO_MERGE
     number = np.int64(0)
     for i in range(count):
-        store_u32(behind + 4 * i, np.uint32(i + 1))
-        store_u32(before + 4 * i, np.uint32(max(i - 1, 0)))
+        store_u32(next_links + 4 * i, np.uint32(i + 1))
+        store_u32(previous_links + 4 * i, np.uint32(max(i - 1, 0)))
     for i in range(count - 1):
         item = candidate(symbols, np.int64(i), np.int64(i + 1), pairs)
         if item != NO_MERGE:
             push(heap, size, item)
             size += 1
-    while size > 0 or (held > 0 and everywhere != 0):
+    while size > 0 or (waiting_count > 0 and everywhere != 0):
         if (
             everywhere != 0
-            and held > 0
-            and (size == 0 or load_u64(heap) >> POSITION_BITS != present)
+            and waiting_count > 0
+            and (size == 0 or load_u64(heap) >> POSITION_BITS != present_rank)
         ):
-            for i in range(held):
+            for i in range(waiting_count):
                 push(heap, size, load_u64(waiting + 8 * i))
                 size += 1
-            held = np.int64(0)
+            waiting_count = np.int64(0)
         item = pop(heap, size)
         size -= 1
         at = np.int64(item & POSITION_MASK)
-        follower = np.int64(load_u32(behind + 4 * at))
+        follower = np.int64(load_u32(next_links + 4 * at))
         symbol = load_u32(symbols + 4 * at)
         if symbol == DEAD or follower == count:
             continue
@@ -145,35 +141,35 @@ def merge_linked(
         if dropped != ZERO:
             stream += STEP
             if scrambled(stream) >> UNUSED_BITS < dropped:
-                store_u64(waiting + 8 * held, item)
-                held += 1
+                store_u64(waiting + 8 * waiting_count, item)
+                waiting_count += 1
                 continue
         record_gain(gains, merge, weight)
         if fired != 0:
             store_u64(fired + 8 * number, item)
         number += 1
         if everywhere != 0:
-            present = item >> POSITION_BITS
+            present_rank = item >> POSITION_BITS
         store_u32(symbols + 4 * at, np.uint32(merge & LOW_32))
         store_u32(symbols + 4 * follower, DEAD)
-        follower = np.int64(load_u32(behind + 4 * follower))
-        store_u32(behind + 4 * at, np.uint32(follower))
+        follower = np.int64(load_u32(next_links + 4 * follower))
+        store_u32(next_links + 4 * at, np.uint32(follower))
         if follower < count:
-            store_u32(before + 4 * follower, np.uint32(at))
+            store_u32(previous_links + 4 * follower, np.uint32(at))
             item = candidate(symbols, at, follower, pairs)
             if item != NO_MERGE:
-                store_u64(waiting + 8 * held, item)
-                held += 1
+                store_u64(waiting + 8 * waiting_count, item)
+                waiting_count += 1
         if at > 0:
-            item = candidate(symbols, np.int64(load_u32(before + 4 * at)), at, pairs)
+            item = candidate(symbols, np.int64(load_u32(previous_links + 4 * at)), at, pairs)
             if item != NO_MERGE:
-                store_u64(waiting + 8 * held, item)
-                held += 1
+                store_u64(waiting + 8 * waiting_count, item)
+                waiting_count += 1
         if everywhere == 0:
-            for i in range(held):
+            for i in range(waiting_count):
                 push(heap, size, load_u64(waiting + 8 * i))
                 size += 1
-            held = np.int64(0)
+            waiting_count = np.int64(0)
     return number
 
 
@@ -192,22 +188,20 @@ def merge_symbols(
 ) -> I64:
     """Merge symbols in place; returns how many are left. See `merge_linked`.
 
-    Args:
-        ends: address of uint32 for each symbol, which become those of the symbols that are left:
-            where in the word each ends; 0: nothing.
+    ``ends`` is 0 or the address of uint32: where each symbol ends in the word; updated.
     """
     silent = np.int64(0)
     merge_linked(symbols, count, pairs, everywhere, scratch, gains, weight, dropped, stream, silent)
-    left = np.int64(0)
+    remaining = np.int64(0)
     for i in range(count):
         symbol = load_u32(symbols + 4 * i)
         if symbol != DEAD:
-            store_u32(symbols + 4 * left, symbol)
+            store_u32(symbols + 4 * remaining, symbol)
             if ends != 0:
-                last = np.int64(load_u32(scratch + 4 * i)) - 1  # of those that became this one
-                store_u32(ends + 4 * left, load_u32(ends + 4 * last))
-            left += 1
-    return left
+                last = np.int64(load_u32(scratch + 4 * i)) - 1  # last of the merged symbols
+                store_u32(ends + 4 * remaining, load_u32(ends + 4 * last))
+            remaining += 1
+    return remaining
 
 
 @kernel
@@ -222,19 +216,18 @@ def merge_word(
     dropped: U64,
     stream: U64,
 ) -> I64:
-    """Token ids of one word, as uint32 at ``scratch``. Ties of rank go to the leftmost pair.
+    """Write the token ids of a word to ``scratch``, as uint32; returns their number.
+
+    Of pairs of equal rank the leftmost is merged first. Tests compare this with
+    `tokenizer_core.reference.merge_word`.
 
     Args:
-        word: address of the bytes.
-        length: at least 1 byte, at most 2³² − 2.
+        word, length: address and number of bytes, from 1 to 2³² − 2.
         byte_ids: address of uint32 ``[256]``: the id of each byte.
-        scratch: address of `MERGE_SCRATCH` bytes for each byte, and `LEAST_MERGE_SCRATCH`;
-            `WAITING_SCRATCH` for each where merges are dropped.
-        gains: address of int64 ``[n_merges]``, or 0; each merge that fires adds ``weight``.
+        scratch: address of `MERGE_SCRATCH` bytes per byte and `LEAST_MERGE_SCRATCH` more, or
+            `WAITING_SCRATCH` per byte with dropout.
+        gains: address of int64 ``[n_merges]``, or 0; ``weight`` is added for each merge applied.
         dropped, stream: see `merge_linked`.
-
-    Returns:
-        How many ids there are. Twin: `tokenizer_core.reference.merge_word`.
     """
     for i in range(length):
         store_u32(scratch + 4 * i, load_u32(byte_ids + 4 * np.int64(load_u8(word + i))))
@@ -254,21 +247,17 @@ def derive_merges(
     left: I64s,
     right: I64s,
 ) -> I64:
-    """Find the merge that makes each token; ids are ranks.
+    """Find the merge that creates each token; ids are ranks.
 
-    A token is encoded with the merges of all shorter ones; if two symbols remain, they are its
-    merge. (tiktoken's files hold tokens and ranks but no merges.)
+    (tiktoken's files have tokens and ranks but no merges.) A token is encoded with the merges of
+    all shorter ones; if two symbols remain, they are its merge. Returns the number of tokens
+    without a merge.
 
     Args:
-        words: uint8, the tokens joined, shorter ones first. ends: int64 ``[n]``: where each ends.
+        words: uint8, the tokens joined, shorter ones first. ends: int64 ``[n]``.
         results: int64 ``[n]``: the id of each.
-        byte_ids: uint32 ``[256]``.
-        table, hash_key: see `table_of_merges`; filled on the way.
-        scratch: uint64, enough for the longest token.
+        table, hash_key: see `table_of_merges`; filled.
         left, right: int64 ``[n]``: receive the parts, or −1 twice.
-
-    Returns:
-        How many tokens no merge makes.
     """
     pairs = table_of_merges(table, hash_key)
     parts, ids = scratch.ctypes.data, byte_ids.ctypes.data
@@ -300,14 +289,9 @@ def add_gains(
     scratch: U64s,
     gains: I64s,
 ) -> None:
-    """Merge every word and add its count to each merge that fires.
+    """Merge every word and add its count to the gain of each merge applied.
 
-    Args:
-        words: uint8. begins, ends: int64 ``[n]``: non-empty byte ranges in it.
-        counts: int64 ``[n]``.
-        byte_ids: uint32 ``[256]``. pairs, hash_key: see `table_of_merges`.
-        scratch: uint64, enough for the longest word.
-        gains: int64 ``[n_merges]``, added to.
+    ``begins`` and ``ends`` are non-empty byte ranges of ``words``.
     """
     table = table_of_merges(pairs, hash_key)
     ids, free, total = byte_ids.ctypes.data, scratch.ctypes.data, gains.ctypes.data
@@ -330,16 +314,15 @@ def merge_with_dropout(
     ids: U32s,
     ends: I64s,
 ) -> None:
-    """Merge words in the order of their ranks, where each place may be left out at each step.
+    """Encode words with BPE-dropout: each candidate merge may be skipped at each step.
 
     Args:
-        text: uint8. begins, stops: int64 ``[n]``: where words lie in it.
-        streams: uint64 ``[n]``: where the random numbers of each word begin.
-        dropped: the probability to be left out, times `MOST_DROPPED`.
-        byte_ids: uint32 ``[256]``. table, hash_key: see `table_of_merges`.
-        scratch: uint64, `WAITING_SCRATCH` bytes for each byte of the longest word.
-        ids: uint32, room for every byte: receives the ids.
-        ends: int64 ``[n]``: receives how many ids there are up to the end of each word.
+        text: uint8. begins, stops: int64 ``[n]``: byte ranges of words.
+        streams: uint64 ``[n]``: start of the random numbers of each word.
+        dropped: the probability to be skipped, times `MOST_DROPPED`.
+        scratch: uint64, `WAITING_SCRATCH` bytes per byte of the longest word.
+        ids: uint32, room for one id per byte.
+        ends: int64 ``[n]``: receives the number of ids up to the end of each word.
     """
     pairs = table_of_merges(table, hash_key)
     symbols, free = byte_ids.ctypes.data, scratch.ctypes.data
@@ -359,17 +342,7 @@ def merge_with_dropout(
 def trace_merges(
     word: U8s, size: I64, byte_ids: U32s, table: U64s, hash_key: U64s, scratch: U64s, fired: U64s
 ) -> I64:
-    """Which merges of a word fire, in order: see `merge_linked`.
-
-    Args:
-        word: uint8 ``[size]`` and more.
-        byte_ids: uint32 ``[256]``. table, hash_key: see `table_of_merges`.
-        scratch: uint64, `MERGE_SCRATCH` bytes for each byte, and `LEAST_MERGE_SCRATCH`.
-        fired: uint64 ``[size]``.
-
-    Returns:
-        How many.
-    """
+    """Record the merges of a word in ``fired``, see `merge_linked`; returns how many."""
     symbols, ids, nothing = scratch.ctypes.data, byte_ids.ctypes.data, np.int64(0)
     for i in range(size):
         store_u32(symbols + 4 * i, load_u32(ids + 4 * np.int64(word[i])))
@@ -378,17 +351,17 @@ def trace_merges(
     return merge_linked(symbols, size, pairs, nothing, links, nothing, nothing, ZERO, ZERO, at)
 
 
-LEAST_BYTES = 16  # of a word that is asked for its runs
-BYTES_OF_A_RUN = 8  # on average, at least
-MOST_RUNS = 32  # at any time; a word of more is left to the search
-REPEATS = 8  # place in a run, in bytes; before it the index of its token
+LEAST_BYTES = 16  # shortest word that is encoded by runs
+BYTES_OF_A_RUN = 8  # least average length of runs
+MOST_RUNS = 32  # at any time; words with more are encoded by backtracking
+REPEATS = 8  # offset in a run, in bytes; the index of the token is at 0
 RUN = 16  # bytes
 RUN_SCRATCH = 2 * (MOST_RUNS + 2) * RUN  # bytes
 
 
 @kernel
 def add_run(runs: I64, number: I64, token: I64, repeats: I64) -> I64:
-    """Add a run of equal tokens, if there are any, to those before; returns how many runs."""
+    """Append equal tokens to runs, maybe to the last; returns the number of runs."""
     if repeats == 0:
         return number
     last = runs + RUN * (number - 1)
@@ -402,7 +375,7 @@ def add_run(runs: I64, number: I64, token: I64, repeats: I64) -> I64:
 
 @kernel
 def runs_of_word(word: I64, length: I64, most: I64, runs: I64) -> I64:
-    """Write the runs of equal bytes of a word; returns how many, or 0 where they are more."""
+    """Write the runs of equal bytes; returns their number, or 0 if above ``most``."""
     number, begin = np.int64(0), np.int64(0)
     for at in range(1, length + 1):
         byte = load_u8(word + begin)
@@ -419,16 +392,16 @@ def runs_of_word(word: I64, length: I64, most: I64, runs: I64) -> I64:
 def merge_pair_in_runs(
     runs: I64, number: I64, left: I64, right: I64, merged: I64, result: I64
 ) -> I64:
-    """Apply one merge at all its places, from left to right, to other runs; returns how many.
+    """Apply a merge at all its places, left to right; writes new runs to ``result``.
 
-    0: they are more than `MOST_RUNS`.
+    Returns the number of runs, or 0 if it is above `MOST_RUNS`.
     """
-    written, taken = np.int64(0), np.int64(0)  # taken: from the begin of the next run
+    written, consumed = np.int64(0), np.int64(0)  # consumed: tokens at the start of the next run
     for i in range(number):
         run = runs + RUN * i
         token = np.int64(load_u64(run))
-        repeats = np.int64(load_u64(run + REPEATS)) - taken
-        taken = np.int64(0)
+        repeats = np.int64(load_u64(run + REPEATS)) - consumed
+        consumed = np.int64(0)
         if token == left and left == right:
             written = add_run(result, written, merged, repeats >> 1)
             written = add_run(result, written, token, repeats & 1)
@@ -440,7 +413,7 @@ def merge_pair_in_runs(
         ):
             written = add_run(result, written, token, repeats - 1)
             written = add_run(result, written, merged, np.int64(1))
-            taken = np.int64(1)
+            consumed = np.int64(1)
         else:
             written = add_run(result, written, token, repeats)
         if written > MOST_RUNS:
@@ -450,19 +423,16 @@ def merge_pair_in_runs(
 
 @kernel
 def encode_runs(word: I64, length: I64, workspace: Record, target: I64) -> I64:
-    """Write the token ids of a word of few runs as uint32.
+    """Write the token ids of a word of few runs, as uint32; returns their number.
 
-    Merges are proper (see `token_tables`): a merge makes no neighbours of lower rank, so the one of
-    lowest rank is done with when it was applied at all its places from left to right.
+    Returns 0 if there are too many runs. Merges must be proper (see `keep_merges`): a merge creates
+    no pairs of lower rank, so the merge of lowest rank is finished after it was applied at all its
+    places, left to right.
 
     Args:
-        word: address of the bytes. length: at least 1.
-        workspace: see `workspace_record`; its scratch has `RUN_SCRATCH` bytes.
+        word, length: address and number of bytes, at least 1.
+        workspace: a `WORKSPACE` with `RUN_SCRATCH` bytes of scratch.
         target: address with room for ``length`` ids.
-
-    Returns:
-        How many ids there are, or 0 where runs are too many. Twin:
-        `tokenizer_core.reference.merge_word`.
     """
     runs = workspace.scratch
     other = runs + (RUN_SCRATCH >> 1)
@@ -474,14 +444,14 @@ def encode_runs(word: I64, length: I64, workspace: Record, target: I64) -> I64:
             run = runs + RUN * i
             token = np.int64(load_u64(run))
             if load_u64(run + REPEATS) > 1:
-                made = token_of_pair(pairs, token, token)
-                if made < best:
-                    best, left, right = made, token, token
+                merged = token_of_pair(pairs, token, token)
+                if merged < best:
+                    best, left, right = merged, token, token
             if i + 1 < number:
-                behind = np.int64(load_u64(run + RUN))
-                made = token_of_pair(pairs, token, behind)
-                if made < best:
-                    best, left, right = made, token, behind
+                following = np.int64(load_u64(run + RUN))
+                merged = token_of_pair(pairs, token, following)
+                if merged < best:
+                    best, left, right = merged, token, following
         if best == NOTHING:
             break
         number = merge_pair_in_runs(runs, number, left, right, best, other)
@@ -509,28 +479,22 @@ def mark(bits: I64, at: I64) -> None:
 
 @kernel
 def encode_by_backtracking(word: I64, length: I64, workspace: Record, target: I64) -> I64:
-    """Write the token ids of one word as uint32.
+    """Write the token ids of a word, as uint32: longest token, with backtracking.
 
-    Args:
-        word: address of the bytes. length: at least 1.
-        workspace: see `workspace_record`; its scratch has a bit for each byte and one more.
-        target: address with room for ``length`` ids.
-
-    Returns:
-        How many ids there are. Twin: `tokenizer_core.reference.merge_word`.
+    Arguments and result are those of `encode_runs`; scratch is a bit per byte and one more.
     """
     tokens, trie = workspace.tokens, workspace.trie
     pairs = PairTable(workspace.pairs, workspace.pair_shift, key_of(workspace))
-    dead = workspace.scratch  # places from which the end is out of reach
+    dead = workspace.scratch  # places from which the end of the word cannot be reached
     any_dead = False
     end = word + length
     count = np.int64(0)
     at, before, joins = word, np.int64(NOTHING), ZERO
-    behind = at
-    while behind < end:
-        token, behind = longest_token(at, end, trie, tokens)
+    token_end = at
+    while token_end < end:
+        token, token_end = longest_token(at, end, trie, tokens)
         while True:
-            fits = not any_dead or not is_marked(dead, behind - word)
+            fits = not any_dead or not is_marked(dead, token_end - word)
             if fits and joins & joined_at(tokens, token) != ZERO:
                 fits = stay_together(pairs, tokens, before, token)
             if fits:
@@ -550,10 +514,10 @@ def encode_by_backtracking(word: I64, length: I64, workspace: Record, target: I6
                 if count > 0:
                     before = np.int64(load_u32(target + 4 * count - 4))
                     joins = joins_of(tokens, before)
-            behind = at + length_of(tokens, token)
+            token_end = at + length_of(tokens, token)
         store_u32(target + 4 * count, np.uint32(token))
         count += 1
-        at, before, joins = behind, token, joins_of(tokens, token)
+        at, before, joins = token_end, token, joins_of(tokens, token)
     for i in range(count):
         index = np.int64(load_u32(target + 4 * i))
         store_u32(target + 4 * i, np.uint32(load_u64(tokens + TOKEN * index) & ID_MASK))

@@ -1,8 +1,7 @@
-"""A short text in, the list of its ids out, by one call.
+"""Encoding of a short text to a list of ids in a single call.
 
-A call from Python takes a tenth of a microsecond, and longer with arrays and with the lock of the
-interpreter released, which other threads may take; cutting and encoding a sentence takes less. The
-lock is also what makes one workspace enough for all threads: no other thread runs meanwhile.
+A call from Python takes 0.1 µs, and longer with array arguments or when it releases the GIL;
+encoding a sentence takes less. Holding the GIL also makes one workspace enough for all threads.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ LISTED, CACHE_IS_FULL, NO_MEMORY = 0, 1, 2
 
 SHORT = np.dtype(
     [
-        ("text", _ADDRESS),  # room for the longest short text, and `PADDING` bytes
-        ("room", np.int64),  # bytes of the longest
-        ("marks", _ADDRESS),  # room for the bitmap of such a text
+        ("text", _ADDRESS),  # room for the longest short text and `PADDING` bytes
+        ("room", np.int64),  # bytes of the longest short text
+        ("marks", _ADDRESS),  # room for its bitmap
         ("ids", _ADDRESS),  # uint32, room for one id per byte and `ROOM` more
         ("classes", _ADDRESS),  # the table of the mask kernels
-        ("workspace", _ADDRESS),  # a `WORKSPACE`; its scratch is enough
-        ("ints", _ADDRESS),  # a list, and room: see `append_ids`
+        ("workspace", _ADDRESS),  # a `WORKSPACE` with enough scratch
+        ("ints", _ADDRESS),  # ``ints`` and ``room`` of `append_ids`
         ("room_for_ints", _ADDRESS),
         # Options of the mask kernel, see `mark_cl100k` and `mark_o200k`.
         ("digits", np.int64),
@@ -53,7 +52,7 @@ _marks_at = array_at(types.uint64[::1])
 
 @kernel
 def _copy(short: Record, content: I64, size: I64) -> None:
-    """Copy a text, with zeros after it, and clear its marks."""
+    """Copy a text, append zeros, and clear its marks."""
     source, whole = bytes_begin(content), size & ~7
     for place in range(0, whole, 8):
         store_u64(short.text + place, load_u64(source + place))
@@ -78,16 +77,15 @@ def _listed(short: Record, marks: U64s, size: I64, listed: I64) -> I64:
 
 @entry_kernel_holding_gil
 def encode_short_gpt2(address: I64, content: I64, size: I64, listed: I64) -> I64:
-    """Encode a short text, cut as `mark_gpt2` cuts it.
+    """Encode a short text that is split like `mark_gpt2`.
+
+    Returns `LISTED`, `CACHE_IS_FULL` (ids are listed; use another cache for the next text) or
+    `NO_MEMORY`.
 
     Args:
         address: of a `SHORT`.
-        content: address of a ``bytes`` object of at most as many bytes as there is room for.
-        size: how many.
+        content: address of a ``bytes`` object of ``size`` bytes, at most ``room``.
         listed: address of an empty list, which receives the ids.
-
-    Returns:
-        `LISTED`; `CACHE_IS_FULL`, and listed too: the next text gets another; or `NO_MEMORY`.
     """
     short = short_at(address)
     _copy(short, content, size)
@@ -98,7 +96,7 @@ def encode_short_gpt2(address: I64, content: I64, size: I64, listed: I64) -> I64
 
 @entry_kernel_holding_gil
 def encode_short_cl100k(address: I64, content: I64, size: I64, listed: I64) -> I64:
-    """The same, cut as `mark_cl100k` cuts it."""
+    """`encode_short_gpt2` for text that is split like `mark_cl100k`."""
     short = short_at(address)
     _copy(short, content, size)
     marks = _marks_at(short.marks, (short.room >> 6) + 2)
@@ -111,7 +109,7 @@ def encode_short_cl100k(address: I64, content: I64, size: I64, listed: I64) -> I
 
 @entry_kernel_holding_gil
 def encode_short_o200k(address: I64, content: I64, size: I64, listed: I64) -> I64:
-    """The same, cut as `mark_o200k` cuts it."""
+    """`encode_short_gpt2` for text that is split like `mark_o200k`."""
     short = short_at(address)
     _copy(short, content, size)
     marks = _marks_at(short.marks, (short.room >> 6) + 2)

@@ -1,4 +1,4 @@
-"""Merges across words, and merges over characters."""
+"""Merges across words, and merges of characters."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ SEAM_WORDS = 256 * 256 // 64  # uint64: a bit for each pair of bytes
 _0, _1, _63 = np.uint64(0), np.uint64(1), np.uint64(63)
 _SPACE = np.uint8(0x20)
 
-# Where `merge_superwords` goes on, and what it needs.
+# State of `merge_superwords`.
 SUPERWORD_PROGRESS = np.dtype(
     [
         ("span", np.int64),
         ("read", np.int64),  # ids of words
-        ("position", np.int64),  # in the text, of the next id; −1: the begin of the span
+        ("position", np.int64),  # in the text, of the next id; −1: the start of the span
         ("written", np.int64),  # ids
         ("needed", np.int64),  # uint64 of scratch
     ]
@@ -63,25 +63,23 @@ def find_layers(
     lengths: U32s,
     inside: U64s,
 ) -> I64:
-    """How many merges join no letter with a space behind it, before the first that does.
+    """Count the merges before the first one that joins a letter with a space after it.
 
     Args:
-        byte_ids: int64 ``[256]``: the id of each byte.
         left, right, results: int64 ``[n]``: ids of the parts and of the result, by rank.
-        begins, ends: uint8, as many as ids: receive first and last bytes of tokens.
-        lengths: uint32, as many as ids: receives their bytes.
-        inside: uint64 ``[SEAM_WORDS]``, zero: receives the pairs of bytes that stand side by side
-            in tokens of these merges; all others are seams.
+        begins, ends, lengths: by id: receive the first byte, last byte and length of tokens.
+        inside: uint64 ``[SEAM_WORDS]``, zero: receives the pairs of adjacent bytes in tokens of
+            these merges; all other pairs are seams.
     """
     for byte in range(256):
         begins[byte_ids[byte]] = ends[byte_ids[byte]] = byte
         lengths[byte_ids[byte]] = 1
     for rank in range(len(left)):
         first, second, token = left[rank], right[rank], results[rank]
-        before, behind = np.int64(ends[first]), begins[second]
-        if behind == _SPACE and np.int64(ord("a")) <= (before | 0x20) <= np.int64(ord("z")):
+        before, following = np.int64(ends[first]), begins[second]
+        if following == _SPACE and np.int64(ord("a")) <= (before | 0x20) <= np.int64(ord("z")):
             return np.int64(rank)
-        memory.mark(inside, (before << 8) | np.int64(behind))
+        memory.mark(inside, (before << 8) | np.int64(following))
         begins[token], ends[token] = begins[first], ends[second]
         lengths[token] = lengths[first] + lengths[second]
     return np.int64(len(left))
@@ -102,14 +100,12 @@ def note_neighbours(
     neighbours: U64s,
     hash_key: U64s,
 ) -> None:
-    """Which tokens of words stand side by side in tokens of the second layer.
+    """Record which tokens of words are adjacent in tokens of the second layer.
 
     Args:
         left, right, results: int64 ``[n]``: the merges of the second layer.
-        begins, ends: uint32, as many as ids, at first all ids themselves: receive the first and
-            last tokens of words.
-        neighbours: uint64, a power of two, zero: a bit where the hash of two neighbours points.
-        hash_key: see `HASH_KEY`.
+        begins, ends: uint32 by id, initially the ids: receive the first and last tokens of words.
+        neighbours: uint64, a power of two, zero: receives a bit per hash of adjacent tokens.
     """
     key, shift = key_in(hash_key), shift_for(64 * neighbours.size)
     for rank in range(len(left)):
@@ -121,16 +117,16 @@ def note_neighbours(
 
 @entry_kernel
 def mark_pieces(text: U8s, size: I64, cuts: U64s, inside: U64s, pieces: U64s) -> None:
-    """Where a text is cut so that its pieces are likely to be met again: at cuts and some seams.
+    """Mark pieces of text that are likely to occur again: at cuts and some seams.
 
-    Pieces are what `gpt2` makes of ASCII text, joined where there is no seam; other characters are
-    taken for letters.
+    Pieces are those of `gpt2` for ASCII text, joined where there is no seam; other characters count
+    as letters.
 
     Args:
-        text: uint8, with `PADDING` readable bytes behind the first ``size``; any bytes.
-        cuts: uint64 ``[size // 64 + 2]``: where pre-tokens start.
+        text: uint8, any bytes, followed by `PADDING` readable ones.
+        cuts: uint64 ``[size // 64 + 2]``: pre-token starts.
         inside: see `find_layers`.
-        pieces: uint64, as ``cuts``: receives the bitmap.
+        pieces: uint64 like ``cuts``: receives the bitmap.
     """
     base = text.ctypes.data
     pairs = inside.ctypes.data
@@ -141,28 +137,28 @@ def mark_pieces(text: U8s, size: I64, cuts: U64s, inside: U64s, pieces: U64s) ->
         digits = memory.mask_ascii_digits(address)
         spaces = memory.mask_spaces(address)
         others = ~(letters | digits | spaces)
-        found = letters & ~((letters << _1) | letters_before)
-        found |= digits & ~((digits << _1) | digits_before)
-        found |= others & ~((others << _1) | others_before)
-        behind_space = (spaces << _1) | spaces_before
-        # Of several spaces the last goes with the word behind it; that of the last byte may be it.
-        found = (found & ~behind_space) | (spaces & ~(behind_space & (spaces >> _1)))
+        candidates = letters & ~((letters << _1) | letters_before)
+        candidates |= digits & ~((digits << _1) | digits_before)
+        candidates |= others & ~((others << _1) | others_before)
+        after_space = (spaces << _1) | spaces_before
+        # The last of several spaces belongs to the next word; so may one in the last byte.
+        candidates = (candidates & ~after_space) | (spaces & ~(after_space & (spaces >> _1)))
         letters_before, digits_before = letters >> _63, digits >> _63
         others_before, spaces_before = others >> _63, spaces >> _63
-        found &= ~cuts[word]
-        kept = cuts[word]
-        while found:
-            at = memory.trailing_zeros(found)
-            bit = found & (_0 - found)
-            found ^= bit
+        candidates &= ~cuts[word]
+        marks = cuts[word]
+        while candidates:
+            at = memory.trailing_zeros(candidates)
+            bit = candidates & (_0 - candidates)
+            candidates ^= bit
             if (word << 6) + at == 0:
                 continue
             pair = (np.int64(memory.load_u8(address + at - 1)) << 8) | np.int64(
                 memory.load_u8(address + at)
             )
             joined = (memory.load_u64(pairs + 8 * (pair >> 6)) >> np.uint64(pair & 63)) & _1
-            kept |= bit & (joined - _1)
-        pieces[word] = kept
+            marks |= bit & (joined - _1)
+        pieces[word] = marks
 
 
 @entry_kernel
@@ -180,23 +176,20 @@ def merge_superwords(
     ends: I64s,
     state: SuperwordProgress,
 ) -> I64:
-    """Merge the tokens of words of some spans, in place.
+    """Apply the second layer of merges to the ids of some spans, in place.
+
+    Returns `DONE`, or `NEEDS_ROOM` to be called again with ``needed`` words of scratch. Tests
+    compare all three steps with `tokenizer_core.reference.merge_word` of each pre-token.
 
     Args:
-        text, cuts, spans, behind: as for `encode_spans`, which has made the ids.
+        text, cuts, spans, behind: as in `encode_spans`, which wrote the ids.
         lengths: uint32: bytes of each token of words.
         neighbours: see `note_neighbours`.
-        merges: see `table_of_merges`: those of the second layer.
-        hash_key: see `HASH_KEY`.
-        scratch: uint64: `MERGE_SCRATCH` bytes for each token that is merged at once.
-        ids: uint32: the tokens of words; receives those of all.
-        ends: int64 ``[n]``: how many ids there are up to the end of each span; receives how many
-            there are then.
-        state: one: see `SUPERWORD_PROGRESS`.
-
-    Returns:
-        `DONE`, or `NEEDS_ROOM` to be called again with ``needed`` words of scratch.
-        Twin of all three steps: `tokenizer_core.reference.merge_word` of each pre-token.
+        merges: of the second layer, see `table_of_merges`.
+        scratch: uint64: `MERGE_SCRATCH` bytes per token that is merged at once.
+        ids: uint32: the tokens of words; receives the final ids.
+        ends: int64 ``[n]``: the number of ids up to the end of each span; updated.
+        state: one `SUPERWORD_PROGRESS`.
     """
     progress, none = state[0], np.int64(0)
     key, shift = key_in(hash_key), shift_for(64 * neighbours.size)
@@ -208,7 +201,7 @@ def merge_superwords(
         if position < 0:
             position = spans[span, 0]
         while read < last:
-            # The run that begins with this id.
+            # The longest run of tokens from here on that may merge.
             begin, count = position, np.int64(1)
             token = np.int64(ids[read])
             position += lengths[token]
@@ -227,12 +220,14 @@ def merge_superwords(
                 return np.int64(NEEDS_ROOM)
             for i in range(count):
                 ids[written + i] = ids[read + i]
-            made = count
+            merged_count = count
             if count > 1:
                 run = first + 4 * written
-                made = merge_symbols(run, none, count, table, none, free, none, none, ZERO, ZERO)
+                merged_count = merge_symbols(
+                    run, none, count, table, none, free, none, none, ZERO, ZERO
+                )
             read += count
-            written += made
+            written += merged_count
         if behind[span] >= 0:
             ids[written] = ids[read]
             written += 1
@@ -242,7 +237,7 @@ def merge_superwords(
     return np.int64(DONE)
 
 
-# How the end of a word is marked.
+# Marks of the end of a word.
 UNMARKED, OWN_SYMBOL, JOINED = 0, 1, 2
 
 
@@ -250,7 +245,7 @@ UNMARKED, OWN_SYMBOL, JOINED = 0, 1, 2
 def symbols_of_word(
     word: I64, length: I64, marking: I64, table: PairTable, symbols: I64, ends: I64
 ) -> I64:
-    """Write a word's symbols and where in it each ends (uint32 both); returns how many."""
+    """Write a word's symbols and where each ends (uint32 both); returns their number."""
     at = np.int64(0)
     count = np.int64(0)
     while at < length:
@@ -286,18 +281,17 @@ def merge_characters(
     ends: U32s,
     edges: I64s,
 ) -> None:
-    """Encode words, each by itself.
+    """Encode words separately.
 
     Args:
-        text: uint8, valid UTF-8 within the words, `PADDING` readable bytes behind.
-        places, lengths: int64 ``[n]``: where each word begins and its bytes.
+        text: uint8, valid UTF-8 within the words, followed by `PADDING` readable bytes.
+        places, lengths: int64 ``[n]``: begin and bytes of each word.
         marking: `UNMARKED`, `OWN_SYMBOL` or `JOINED`.
         everywhere: see `merge_linked`.
-        table, hash_key: of `fill_merges`.
         unknown: the id of symbols without one.
-        scratch: uint64, `WAITING_SCRATCH` bytes for each byte of the longest word, and 1 more.
-        ids, ends: uint32, room for the bytes of all words and ``n`` more: receive the pieces of
-            each word, as token ids and as where in the word they end.
+        scratch: uint64, `WAITING_SCRATCH` bytes per byte of the longest word and one more.
+        ids, ends: uint32, room for the bytes of all words and ``n`` more: receive the ids of the
+            pieces of each word, and where they end in the word.
         edges: int64 ``[n + 1]``: receives where the pieces of each word begin.
     """
     base = text.ctypes.data

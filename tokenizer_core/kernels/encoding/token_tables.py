@@ -1,4 +1,4 @@
-"""Tables of tokens: what merges make, spelled, and pruned to a proper list."""
+"""Tables of tokens and their merges; merges that cannot be used are dropped."""
 
 from __future__ import annotations
 
@@ -16,67 +16,64 @@ from bpeline.tokenizer_core.kernels.tables.hashing import ONE, ZERO, key_in, mix
 from bpeline.tokenizer_core.kernels.tables.pair_tables import PairTable, packed_entry
 
 INSIDE = 0xFFFF_FFFE  # left of (INSIDE, character) → its token
-LAST = 0xFFFF_FFFD  # left of (LAST, character) → its token where it ends a word
-END = 0x11_0000  # the end of a word as a character: one beyond Unicode
-UNKNOWN = 0x8000_0000  # a symbol that is this plus its character has no token
-ROOT, INNER_ROOT = 0, 1  # nodes of a trie where a word begins, and where it goes on inside
-NO_TOKEN = 0xFFFF_FFFF  # rank of a trie's node where no token ends
+LAST = 0xFFFF_FFFD  # left of (LAST, character) → its token at the end of a word
+END = 0x11_0000  # the end of a word, as a character beyond Unicode
+UNKNOWN = 0x8000_0000  # added to a character without a token
+ROOT, INNER_ROOT = 0, 1  # nodes of a trie: start of a word, and continuation inside a word
+NO_TOKEN = 0xFFFF_FFFF  # rank of a trie node where no token ends
 
 
-BYTES = 256  # indices below are bytes
-NOTHING = (1 << 20) - 1  # no token: indices are lower
+BYTES = 256  # lower indices are bytes
+NOTHING = (1 << 20) - 1  # no token; indices are lower
 MAX_TOKENS = NOTHING
 
 THREE, SEVEN = np.uint64(3), np.uint64(7)
 INDEX_BITS, INDEX_MASK = np.uint64(20), np.uint64(NOTHING)
 HALF, LOWER_HALF = np.uint64(32), np.uint64(0xFFFF_FFFF)
-# 2⁶⁴ / φ: multiples of it lie evenly; the highest six bits number the bits of a set.
+# 2⁶⁴ / φ for Fibonacci hashing; the highest six bits select a bit of a set.
 GOLDEN, TOP_SIX = np.uint64(0x9E37_79B9_7F4A_7C15), np.uint64(58)
 
-# What is kept of a token, in four uint64, so that one cache line has all of it.
+# A token is four uint64 in one cache line.
 TOKEN = 32  # bytes
-INFO = 0  # its id (24 bits), its length (20), the next shorter token that it begins with (20)
-PARTS = 8  # the left one above the right one
-JOINS, JOINED = 16, 24  # the sets: what may be joined to its end; what at its beginning may be
+INFO = 0  # id (24 bits), length (20), the next shorter token that it begins with (20)
+PARTS = 8  # the left part above the right one
+JOINS, JOINED = 16, 24  # bit sets: tokens that may be joined to its end, and at its beginning
 ID_MASK = np.uint64((1 << 24) - 1)
 LENGTH_SHIFT, SHORTER_SHIFT = np.uint64(24), np.uint64(44)
 
 
 @kernel
 def place_in_filter(pairs: PairTable, mixed: U64) -> tuple[I64, U64]:
-    """Address of a pair's byte in the filter behind the slots, and its bit."""
-    behind = pairs.address + (np.int64(8) << (np.int64(64) - np.int64(pairs.shift)))
-    return behind + np.int64(mixed >> pairs.shift), (mixed >> (pairs.shift - THREE)) & SEVEN
+    """Address of a pair's byte in the filter after the slots, and its bit."""
+    filter_begin = pairs.address + (np.int64(8) << (np.int64(64) - np.int64(pairs.shift)))
+    return filter_begin + np.int64(mixed >> pairs.shift), (mixed >> (pairs.shift - THREE)) & SEVEN
 
 
 @kernel
 def token_of_pair(pairs: PairTable, left: I64, right: I64) -> I64:
-    """Index of the token that a pair makes, or `NOTHING`."""
+    """Index of the token that a pair merges to, or `NOTHING`."""
     key = (np.uint64(left) << INDEX_BITS) | np.uint64(right)
     mixed = mix(key, ZERO, pairs.key)
     byte, bit = place_in_filter(pairs, mixed)
     if (np.uint64(load_u8(byte)) >> bit) & ONE == ZERO:
         return np.int64(NOTHING)
-    found = load_u64(packed_entry(pairs, key, mixed, INDEX_BITS))
-    if found == ZERO:  # first, because the key of two zero bytes is zero, too
+    entry = load_u64(packed_entry(pairs, key, mixed, INDEX_BITS))
+    if entry == ZERO:  # checked first, because the key of two zero bytes is zero
         return np.int64(NOTHING)
-    return np.int64(found & INDEX_MASK)
+    return np.int64(entry & INDEX_MASK)
 
 
 @kernel
 def bit_of(token: I64) -> U64:
-    """Its bit in `JOINS` and `JOINED`."""
     return ONE << ((np.uint64(token) * GOLDEN) >> TOP_SIX)
 
 
 @kernel
 def add_token(tokens: I64, token: I64, left: I64, right: I64) -> None:
-    """Write the parts of the latest token, and what its merge means for the sets.
+    """Write the parts of the newest token and update the sets.
 
-    From now on its parts are there no more: what earlier merges join to the right one, and find at
-    the beginning of the left one, is in the sets of the token, and nothing later. Only if the left
-    part begins with its own right part, this merge itself may join it to what stands before it: of
-    equal pairs the left one is merged first.
+    After this merge its parts are gone, so the token inherits their sets as of before. Only if both
+    parts are equal, `JOINED` includes this merge: of overlapping pairs the left is merged first.
     """
     row, of_left, of_right = tokens + TOKEN * token, tokens + TOKEN * left, tokens + TOKEN * right
     store_u64(row + PARTS, (np.uint64(left) << HALF) | np.uint64(right))
@@ -99,19 +96,17 @@ def length_of(tokens: I64, token: I64) -> I64:
 
 @kernel
 def joins_of(tokens: I64, token: I64) -> U64:
-    """What may be joined to the end of a token: see `stand_together`."""
     return load_u64(tokens + TOKEN * token + JOINS)
 
 
 @kernel
 def joined_at(tokens: I64, token: I64) -> U64:
-    """What may be joined at the beginning of a token."""
     return load_u64(tokens + TOKEN * token + JOINED)
 
 
 @kernel
 def stand_together(pairs: PairTable, tokens: I64, left: I64, right: I64) -> bool:
-    """Whether merging leaves two stable tokens side by side."""
+    """Whether merging leaves two stable tokens as they are."""
     sets = joins_of(tokens, left) & joined_at(tokens, right)
     return sets == ZERO or stay_together(pairs, tokens, left, right)
 
@@ -120,14 +115,13 @@ def stand_together(pairs: PairTable, tokens: I64, left: I64, right: I64) -> bool
 def stay_together(pairs: PairTable, tokens: I64, left: I64, right: I64) -> bool:
     """`stand_together`, by undoing merges.
 
-    Each round looks at the time before the later of the two tokens was made. Of equal tokens the
-    left one is made first, and of equal pairs the left one is merged first: so a pair at the seam
-    may be as late as the left token, but not as late as the right one.
+    Each round considers the time before the later of the two tokens was created. Of equal tokens
+    and of equal pairs the left one comes first: so a merge at the seam is harmless if it is as late
+    as the left token, but not if it is as late as the right one.
     """
     limit = np.int64(NOTHING)
     while True:
-        # Both asked for before it is known which is wanted: to wait for one costs less than to
-        # guess, every other time wrongly.
+        # Load both: a branch would be mispredicted half the time.
         of_left = np.int64(load_u64(tokens + TOKEN * left + PARTS) & LOWER_HALF)
         of_right = np.int64(load_u64(tokens + TOKEN * right + PARTS) >> HALF)
         if token_of_pair(pairs, left, right) < limit:
@@ -142,7 +136,7 @@ def stay_together(pairs: PairTable, tokens: I64, left: I64, right: I64) -> bool:
 
 @kernel
 def rank_of(kept: I32s, index: I64) -> I64:
-    """The rank of the merge that makes a token; −1 of a byte."""
+    """The rank of the merge that creates a token; −1 for a byte."""
     return np.int64(-1) if index < BYTES else np.int64(kept[index - BYTES])
 
 
@@ -159,30 +153,26 @@ def keep_merges(
     pairs: U64s,
     tokens: U64s,
 ) -> I64:
-    """Leave out merges that are never used; the others are a proper list of stable tokens.
+    """Drop merges that are never used; the others are a proper list of stable tokens.
 
-    A merge can be used only where its parts, merged by earlier ones, become these parts: while
-    nothing crosses the ends of its token, the bytes in between are merged as if they stood alone.
-    So it is kept where both parts were made before, stand together, and no other merge has made its
-    token. A merge of which a part is made later is used where that part then stands beside the
-    other. This cannot be where the token itself is made before the part is: what lies between its
-    ends is the token by then. Where it can be, ranks may fall while a word is merged.
+    A merge can be used only if earlier merges turn its token's bytes into its parts: while nothing
+    crosses the ends of the token, the bytes in between are merged as if they stood alone. So a
+    merge is kept if both parts were created before, stand together, and no other merge has created
+    its token. A merge with a part that is created later may be used when that part appears, unless
+    the token itself is created before: then the bytes in between are already the token. If it may
+    be used, ranks may fall while a word is merged. Returns the number of kept merges, or −1 if
+    ranks may fall.
 
     Args:
-        byte_ids: int64 ``[256]``: the id of each byte.
         left, right, results: int64 ``[n]``: ids of the parts and of the result, by rank.
         shift: 64 minus the base-2 logarithm of the number of slots.
-        hash_key: see `HASH_KEY`.
-        indices: int32, −1, as many as ids: receives the index of each token that is made.
-        kept: int32, as many as different results: receives the ranks of the merges that are kept.
+        indices: int32 by id, −1: receives the index of each token.
+        kept: int32, one per distinct result: receives the ranks of kept merges.
         pairs: uint64 ``[slots + slots / 8]``, zero, to be at most half full: receives left, right
-            and result, 20 bits each. Behind the slots lies a filter, small enough to stay near the
-            processor: one bit of a byte per slot, which tells most pairs that do not merge.
-        tokens: uint64 ``[4 · (256 + …)]``, zero, for as many as bytes and different results:
-            receives the parts of each token, and what may join it to others.
-
-    Returns:
-        How many merges are kept, or −1 where ranks may fall.
+            and result, 20 bits each; then a filter with one bit of a byte per slot, small enough
+            for the cache, which rejects most pairs that do not merge.
+        tokens: uint64 ``[4 · (256 + …)]``, zero, for bytes and distinct results: receives the parts
+            and sets of each token.
     """
     table = PairTable(pairs.ctypes.data, shift, key_in(hash_key))
     rows = np.int64(tokens.ctypes.data)
@@ -218,7 +208,7 @@ def keep_merges(
 
 @entry_kernel
 def measure_tokens(left: I64s, right: I64s, ends: I64s) -> None:
-    """Where each token ends when all are joined in order of index: int64 ``[256 + n]``."""
+    """Write where each token ends in the text of `spell_tokens`: int64 ``[256 + n]``."""
     for byte in range(BYTES):
         ends[byte] = byte + 1
     for rank in range(len(left)):

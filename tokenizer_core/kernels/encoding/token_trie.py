@@ -1,20 +1,19 @@
 """A double-array trie of tokens: one load for each character of a token.
 
 A node is a cell of an array. Its child by a symbol is the cell at the node's *base* XOR that
-symbol, if that cell says that it is reached by this symbol; no two nodes with children have the
-same base, so nothing else can have led there. The first cells are the nodes of one symbol.
-(J. Aoe, "An efficient digital search algorithm by using a double-array structure", 1989; that a
-cell needs only its label to be known, and XOR, are of S. Yata's darts-clone.)
+symbol, if the label of that cell is the symbol; no two nodes with children share a base, so the
+label is enough. The first cells are the nodes of one symbol. (J. Aoe, "An efficient digital search
+algorithm by using a double-array structure", 1989; labels as the only check and XOR are from
+S. Yata's darts-clone.)
 
-*Symbols* are what text and tokens are read as, from left to right: a character of two or three
-bytes of UTF-8 that is there as a whole and stands in some token, or else a byte. Bytes are their
-own numbers; characters have others in the order of their first tokens, found in a table before the
-cells, by their bits. A token may end within a character: its last symbols are then bytes, and a
-search that finds no child by the character goes on by its first byte.
+*Symbols* are read from left to right: a complete UTF-8 character of two or three bytes that occurs
+in some token, else a byte. Bytes are their own numbers; characters are numbered by first occurrence
+in tokens, in a table before the cells. If a token ends within a character, its last symbols are
+bytes: a search that finds no child by the character continues with its first byte.
 
-A cell, one uint64: the symbol that leads to it, or `NO_SYMBOL` (16 bits); whether the node has a
-child by the first byte of a character (1); the longest token that begins what leads to the node
-(20), and how many bytes of this are behind that token, or `FAR` (3); and its base (24).
+A cell is one uint64: its label (16 bits), which is a symbol or `NO_SYMBOL`; whether the node has a
+child by the first byte of a character (1); the longest token that begins the node's text (20); how
+many bytes the text is longer than that token, or `FAR` (3); and its base (24).
 """
 
 from __future__ import annotations
@@ -51,14 +50,14 @@ from bpeline.tokenizer_core.kernels.memory.types import (
 from bpeline.tokenizer_core.kernels.tables.hashing import ALL, ONE, ZERO, key_in, mix, shift_for
 from bpeline.tokenizer_core.kernels.tables.pair_tables import PairTable, packed_entry
 
-# Characters by their bits: those of three bytes, then those of two. (Not by code point, so that
-# bytes which are no UTF-8 are never taken for others.)
+# Characters by their payload bits: first those of three bytes, then those of two. By code point,
+# ill-formed bytes could be taken for other characters.
 _OF_TWO = 1 << 16
 CHARACTERS = _OF_TWO + (1 << 11)
-CELLS = 2 * CHARACTERS  # bytes before the cells: a uint16 for each character
+CELLS = 2 * CHARACTERS  # bytes before the cells: a uint16 per character
 UNKNOWN = BYTES  # the symbol of characters that are in no token
 NO_SYMBOL = (1 << 16) - 1
-MOST_SYMBOLS = NO_SYMBOL  # characters beyond are read as bytes
+MOST_SYMBOLS = NO_SYMBOL  # further characters are read as bytes
 
 LABEL = np.uint64(NO_SYMBOL)
 PARTIAL = np.uint64(1 << 16)
@@ -66,22 +65,22 @@ FAR = 7
 BEYOND_SHIFT, BEYOND_MASK = np.uint64(17), np.uint64(FAR)
 TOKEN_SHIFT, TOKEN_MASK = np.uint64(20), np.uint64(NOTHING)
 BASE_SHIFT = np.uint64(40)
-# The base of leaves: the nodes of one symbol are there, which do not say what leads to them.
+# The base of leaves: at its cells are the nodes of one symbol, whose labels match no symbol.
 NO_CHILDREN = 0
 MAX_NODES = 1 << 23
-BLOCK = 256  # cells: bases are sought among the newest
-WORD = 64  # cells that are looked at together
+BLOCK = 256  # cells: the search for a base starts this far before the newest one
+WORD = 64  # cells that are tested together
 FEWEST_CHILDREN = (64, 16, 4, 2)
 THREE, SIX = np.uint64(3), np.uint64(6)
 SIXTEEN, NUMBER_BITS = np.uint64(16), np.uint64(24)
 NUMBER, LAST_SIX = np.uint64((1 << 24) - 1), np.uint64(63)
-# Of each two stretches of 1, 2, 4, … bits the lower one.
+# Masks of the lower one of every two groups of 1, 2, 4, … bits.
 _HALVES = tuple(np.uint64(((1 << 64) - 1) // ((1 << width) + 1)) for width in (1, 2, 4, 8, 16, 32))
 
 
 @inlined_kernel
 def character_at(at: I64, end: I64) -> tuple[I64, I64]:
-    """The bits and the bytes of a character of two or three bytes; 0 bytes where there is none."""
+    """The bits and length of a character of two or three bytes; length 0: none."""
     four = np.uint64(load_u32(at))
     second = (four >> np.uint64(8)) & LAST_SIX
     if four & np.uint64(0xC0_C0_F0) == np.uint64(0x80_80_E0) and at + 3 <= end:
@@ -94,7 +93,7 @@ def character_at(at: I64, end: I64) -> tuple[I64, I64]:
 
 @inlined_kernel
 def symbol_at(at: I64, end: I64, trie: I64) -> tuple[U64, I64]:
-    """The symbol at a place before ``end``, and its bytes; reads four bytes."""
+    """The symbol at a place before ``end``, and its length; reads four bytes."""
     byte = load_u8(at)
     if byte < np.uint8(0x80):
         return np.uint64(byte), np.int64(1)
@@ -111,11 +110,7 @@ def cell_at(trie: I64, place: U64) -> U64:
 
 @inlined_kernel
 def longest_token(at: I64, end: I64, trie: I64, tokens: I64) -> tuple[I64, I64]:
-    """The longest token at the beginning of bytes, up to ``end``: its index, and where it ends.
-
-    Args:
-        tokens: see `token_tables`; asked for lengths.
-    """
+    """Index and end of the longest token at ``at``; ``tokens`` see `token_tables`."""
     begin = at
     symbol, size = symbol_at(at, end, trie)
     if symbol == np.uint64(UNKNOWN):
@@ -143,14 +138,10 @@ def longest_token(at: I64, end: I64, trie: I64, tokens: I64) -> tuple[I64, I64]:
 
 @kernel
 def number_characters(text: I64, size: I64, symbols: I64, places: I64s) -> I64:
-    """Give characters of tokens their numbers; returns how many symbols there are.
+    """Number the characters of tokens; returns the number of symbols.
 
-    A character may also be found across two tokens: it is then one that is met less often.
-
-    Args:
-        text: address of all tokens joined, of ``size`` bytes.
-        symbols: address of `CELLS` bytes, all `UNKNOWN`.
-        places: receives where in the text each stands.
+    A character across two joined tokens may be numbered too; it does no harm. ``symbols`` are
+    `CELLS` bytes, all `UNKNOWN`; ``places`` receives the offset of each character in the text.
     """
     number = np.int64(UNKNOWN + 1)
     at, end = text + BYTES, text + size
@@ -168,7 +159,6 @@ def number_characters(text: I64, size: I64, symbols: I64, places: I64s) -> I64:
 
 @kernel
 def edge_of(edges: PairTable, node: I64, label: U64) -> I64:
-    """Address of the entry of an edge, or of the empty one where it belongs."""
     key = (np.uint64(node) << SIXTEEN) | label
     return packed_entry(edges, key, mix(key, ZERO, edges.key), NUMBER_BITS)
 
@@ -190,9 +180,9 @@ def collect_nodes(
     partial: Flags,
     nodes_of: I32s,
 ) -> I64:
-    """Number the nodes, parents before children; returns how many, or 0 where there are too many.
+    """Number the nodes, parents before children; returns how many, or 0 if too many.
 
-    The nodes of one symbol, ``known`` of them, have its number. Arguments are those of `fill_trie`.
+    The ``known`` nodes of one symbol have its number. For the arguments see `fill_trie`.
     """
     nodes = np.int64(known)
     for number in range(known):
@@ -208,7 +198,7 @@ def collect_nodes(
         at, end = text + ends[token - 1], text + ends[token]
         length = ends[head] - (ends[head - 1] if head > 0 else 0)
         if load_u8(at + length) & np.uint8(0xC0) == np.uint8(0x80):
-            # Perhaps within a character, of which the head is read as bytes.
+            # May be within a character; the head has its first bytes as separate symbols.
             length, node = np.int64(0), np.int64(-1)
         at += length
         while at < end:
@@ -221,8 +211,8 @@ def collect_nodes(
                 node = np.int64(symbol)
                 continue
             entry = edge_of(edges, node, symbol)
-            found = load_u64(entry)
-            if found == ZERO:
+            edge = load_u64(entry)
+            if edge == ZERO:
                 if nodes == most:
                     return np.int64(0)
                 parents[nodes], labels[nodes], tokens[nodes] = node, symbol, NOTHING
@@ -233,7 +223,7 @@ def collect_nodes(
                 node = nodes
                 nodes += 1
             else:
-                node = np.int64(found & NUMBER)
+                node = np.int64(edge & NUMBER)
         tokens[node] = token
         nodes_of[token] = node
     return nodes
@@ -252,9 +242,9 @@ def find_shorter(
     before: I32s,
     shorter: I32s,
 ) -> None:
-    """For each node, and each token, the longest shorter token that it begins with, or `NOTHING`.
+    """Find the longest shorter token that each node and each token begins with.
 
-    That is one that ends within the node's last character, or what its parent begins with.
+    That token ends within the node's last character, or is the one that the parent begins with.
     """
     for node in range(nodes):
         if node <= UNKNOWN:
@@ -263,9 +253,9 @@ def find_shorter(
                 shorter[node] = NOTHING
             continue
         label, within = np.int64(labels[node]), np.int64(parents[node])
-        found: I64 = np.int64(NOTHING)
+        longest: I64 = np.int64(NOTHING)
         if node >= known:
-            found = np.int64(before[within] if tokens[within] == NOTHING else tokens[within])
+            longest = np.int64(before[within] if tokens[within] == NOTHING else tokens[within])
         if label > UNKNOWN:
             place = text + places[label]
             first = np.int64(load_u8(place))
@@ -279,15 +269,15 @@ def find_shorter(
                         break
                     within = np.int64(edge & NUMBER)
                 if tokens[within] != NOTHING:
-                    found = np.int64(tokens[within])
-        before[node] = found
+                    longest = np.int64(tokens[within])
+        before[node] = longest
         if tokens[node] != NOTHING:
-            shorter[tokens[node]] = found
+            shorter[tokens[node]] = longest
 
 
 @kernel
 def sort_children(nodes: I64, known: I64, parents: I32s, begins: I32s, children: I32s) -> None:
-    """Put the children of each node side by side: from ``begins[node]`` to that of the next."""
+    """Group the children of each node: they start at ``begins[node]``."""
     for node in range(known, nodes):
         begins[parents[node]] += 1
     for node in range(nodes):
@@ -299,7 +289,7 @@ def sort_children(nodes: I64, known: I64, parents: I32s, begins: I32s, children:
 
 @kernel
 def xored(bits: U64, number: U64) -> U64:
-    """Bit ``i`` of the result is bit ``i`` XOR ``number`` (below 64) of a word."""
+    """Permute 64 bits: bit i of the result is bit i XOR ``number`` (below 64)."""
     for stage in range(len(_HALVES)):
         shift = ONE << np.uint64(stage)
         swapped = ((bits >> shift) & _HALVES[stage]) | ((bits & _HALVES[stage]) << shift)
@@ -311,14 +301,14 @@ def xored(bits: U64, number: U64) -> U64:
 def bases_in(
     word: I64, free: U64s, taken: U64s, labels: U16s, children: I32s, begin: I64, end: I64
 ) -> U64:
-    """Which of 64 bases no node has and leave room for some children: a bit each."""
-    found = ~taken[word]
+    """Mask of 64 bases that are not taken and whose cells for some children are free."""
+    candidates = ~taken[word]
     for at in range(begin, end):
         label = np.uint64(labels[children[at]])
-        found &= xored(free[word ^ np.int64(label >> SIX)], label & LAST_SIX)
-        if found == ZERO:
+        candidates &= xored(free[word ^ np.int64(label >> SIX)], label & LAST_SIX)
+        if candidates == ZERO:
             break
-    return found
+    return candidates
 
 
 @kernel
@@ -332,7 +322,7 @@ def place_children(
     end: I64,
     places: I32s,
 ) -> I64:
-    """Take a base and the cells of some children; returns the highest of these."""
+    """Assign a base and the cells of some children; returns the highest of these."""
     highest = np.int64(0)
     mark(taken, base)
     for at in range(begin, end):
@@ -356,9 +346,9 @@ def place_nodes(
     taken: U64s,
     swept: I64s,
 ) -> I64:
-    """Find a base for each node and a cell for each; returns the highest cell, 0 without room.
+    """Find a base and a cell for each node; returns the highest cell, 0 without room.
 
-    Nodes of many children need room; those of one child, most of them, fill what is left over.
+    Nodes with many children come first; those with one child, the majority, fill the gaps.
     """
     for node in range(known):
         places[node] = node
@@ -374,14 +364,14 @@ def place_nodes(
             if not least <= end - begin < more:
                 continue
             word = max(newest - BLOCK // WORD, np.int64(0))
-            found = ZERO
-            while found == ZERO:
+            candidates = ZERO
+            while candidates == ZERO:
                 if word == len(free):
                     return np.int64(0)
-                found = bases_in(word, free, taken, labels, children, begin, end)
-                word += found == ZERO
+                candidates = bases_in(word, free, taken, labels, children, begin, end)
+                word += candidates == ZERO
             newest = max(newest, word)
-            base = np.int64(WORD * word + trailing_zeros(found))
+            base = np.int64(WORD * word + trailing_zeros(candidates))
             bases[node] = base
             last = place_children(base, free, taken, labels, children, begin, end, places)
             highest = max(highest, last)
@@ -390,19 +380,19 @@ def place_nodes(
         begin, end = np.int64(begins[node]), np.int64(begins[node + 1])
         if end - begin != 1:
             continue
-        # Cells are gone through, not bases, so that the first ones are filled first. What was
-        # full, or of no use to this symbol, stays so.
+        # Iterate over cells instead of bases, to fill the first cells first. Cells that are full or
+        # unusable for a symbol stay so, hence `swept`.
         symbol = np.int64(labels[children[begin]])
-        cell_word, found = np.int64(swept[symbol]), ZERO
-        while found == ZERO:
+        cell_word, candidates = np.int64(swept[symbol]), ZERO
+        while candidates == ZERO:
             if cell_word == len(free):
                 return np.int64(0)
             if free[cell_word] != ZERO:
                 word = cell_word ^ (symbol // WORD)
-                found = bases_in(word, free, taken, labels, children, begin, end)
-            cell_word += found == ZERO
+                candidates = bases_in(word, free, taken, labels, children, begin, end)
+            cell_word += candidates == ZERO
         swept[symbol] = cell_word
-        base = np.int64(WORD * (cell_word ^ (symbol // WORD)) + trailing_zeros(found))
+        base = np.int64(WORD * (cell_word ^ (symbol // WORD)) + trailing_zeros(candidates))
         bases[node] = base
         last = place_children(base, free, taken, labels, children, begin, end, places)
         highest = max(highest, last)
@@ -432,42 +422,37 @@ def fill_trie(
     shorter: I32s,
     trie: U64s,
 ) -> I64:
-    """Put tokens into a trie.
+    """Build the trie; returns how many cells a search can reach, 0 without room.
 
     Args:
-        text: uint8, all tokens joined in order of index, and four bytes behind that may be read.
-        ends: int64 ``[n]``: where each ends.
-        heads: int64 ``[n - 256]``: of each token of two bytes or more an earlier one, or a byte,
-            that it begins with; the longer, the less is to be done.
-        table: uint64, zero, a power of two: a slot for each node, three quarters may be filled.
-        hash_key: see `HASH_KEY`.
-        parents, tokens, lengths, children, places, bases: int32, labels: uint16: memory for so many
-            nodes. partial: flags, False, as many.
-        begins: int32, zero, one more.
-        free, taken: uint64, zero, a bit for each cell: which are not in use, and which are the base
-            of a node. Cells are a multiple of 2¹⁶.
-        spelled: int64 ``[MOST_SYMBOLS]``: memory.
-        nodes_of: int32 ``[n]``: memory.
-        shorter: int32 ``[n]``: receives the longest token that each begins with, itself left out,
-            or `NOTHING`.
+        text: uint8, all tokens joined in order of index, followed by four readable bytes.
+        ends: int64 ``[n]``: the end of each.
+        heads: int64 ``[n - 256]``: for each token of two bytes or more an earlier token or byte
+            that it begins with; longer is faster.
+        table: uint64, zero, a power of two: slots of nodes, filled up to three quarters.
+        parents, tokens, lengths, children, places, bases: int32, labels: uint16, partial: False:
+            scratch of one item per node.
+        begins: int32, zero, one item more.
+        free, taken: uint64, zero, a bit per cell: free cells, and bases in use. The number of cells
+            is a multiple of 2¹⁶.
+        spelled, nodes_of: int64 ``[MOST_SYMBOLS]`` and int32 ``[n]``: scratch.
+        shorter: int32 ``[n]``: receives the longest shorter token that each begins with, or
+            `NOTHING`.
         trie: uint64: receives the trie. `CELLS` bytes, each uint16 `UNKNOWN`, then cells, each
             `NO_SYMBOL`.
-
-    Returns:
-        How many cells a search can reach, at most; 0 where nodes or cells are too few.
     """
     edges = PairTable(table.ctypes.data, shift_for(table.size), key_in(hash_key))
     most = min(np.int64(len(parents)), 3 * np.int64(len(table)) >> 2)
     content, symbols = np.int64(text.ctypes.data), np.int64(trie.ctypes.data)
-    known = number_characters(content, ends[-1], symbols, spelled)
-    if known > most:
+    n_symbols = number_characters(content, ends[-1], symbols, spelled)
+    if n_symbols > most:
         return np.int64(0)
     nodes = collect_nodes(
         content,
         ends,
         heads,
         symbols,
-        known,
+        n_symbols,
         spelled,
         edges,
         most,
@@ -480,14 +465,18 @@ def fill_trie(
     )
     if nodes == 0:
         return np.int64(0)
-    before = places  # until there are places
-    find_shorter(content, nodes, known, edges, spelled, parents, labels, tokens, before, shorter)
+    before = places  # the same memory, used before places are known
+    find_shorter(
+        content, nodes, n_symbols, edges, spelled, parents, labels, tokens, before, shorter
+    )
     for node in range(nodes):
         if tokens[node] == NOTHING:
             tokens[node] = before[node]
-    sort_children(nodes, known, parents, begins, children)
-    swept = spelled  # which nobody needs any more
-    highest = place_nodes(nodes, known, labels, begins, children, places, bases, free, taken, swept)
+    sort_children(nodes, n_symbols, parents, begins, children)
+    swept = spelled  # the same memory, no longer used
+    highest = place_nodes(
+        nodes, n_symbols, labels, begins, children, places, bases, free, taken, swept
+    )
     if highest == 0:
         return np.int64(0)
     for node in range(nodes):
@@ -499,13 +488,13 @@ def fill_trie(
         base = np.int64(bases[node] if has_children else NO_CHILDREN)
         store_u64(
             symbols + CELLS + 8 * np.int64(places[node]),
-            np.uint64(labels[node] if node >= known else NO_SYMBOL)
+            np.uint64(labels[node] if node >= n_symbols else NO_SYMBOL)
             | (PARTIAL if partial[node] else ZERO)
             | (np.uint64(min(np.int64(lengths[node]) - length, np.int64(FAR))) << BEYOND_SHIFT)
             | (np.uint64(token) << TOKEN_SHIFT)
             | (np.uint64(base) << BASE_SHIFT),
         )
     block = np.int64(1)
-    while block < known:
+    while block < n_symbols:
         block *= 2
     return (highest // block + 1) * block

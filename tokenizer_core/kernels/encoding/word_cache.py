@@ -1,4 +1,4 @@
-"""Words that were encoded before, and words that are one token as a whole."""
+"""The cache of encoded words, and the table of words that are a single token."""
 
 from __future__ import annotations
 
@@ -41,34 +41,34 @@ _ADDRESS, _NUMBER, _BITS = np.int64, np.int64, np.uint64
 
 WORKSPACE = np.dtype(
     [
-        # Merges, read by all threads. Where trie is 0 they are not proper, and words are merged.
+        # Merges, shared by all threads. If trie is 0 they are not proper, and words are merged.
         ("byte_ids", _ADDRESS),  # uint32 [256]: the id of each byte, for merging
-        ("pairs", _ADDRESS),  # the pair table of `token_tables`, or that of `table_of_merges`
+        ("pairs", _ADDRESS),  # the table of `keep_merges`, or that of `table_of_merges`
         ("pair_shift", _BITS),
         ("tokens", _ADDRESS),  # ids, lengths, parts, …: see `token_tables`
         ("trie", _ADDRESS),  # see `token_trie`; or 0
         ("whole", _ADDRESS),  # the table of whole words, or 0: see `whole_words`
         ("whole_shift", _BITS),
         ("whole_text", _ADDRESS),  # the bytes of these words
-        # The tables of words, which threads share: see `word_cache`. All are replaced at once.
-        ("cache", _ADDRESS),  # entries of short ones
-        ("cache_slots", _BITS),  # those of a hash that say behind how many bytes a search begins
-        ("cache_end", _ADDRESS),  # behind them; as `cache` where nothing is remembered
-        ("cache_used", _ADDRESS),  # int64: words in it
+        # The cache, shared by all threads. All of its tables are replaced at once.
+        ("cache", _ADDRESS),  # entries of short words
+        ("cache_slots", _BITS),  # mask of a hash: the byte offset where a search begins
+        ("cache_end", _ADDRESS),  # end of the entries; equal to `cache` if nothing is cached
+        ("cache_used", _ADDRESS),  # int64: words in the table
         ("cache_limit", _NUMBER),  # words it may hold
-        ("long", _ADDRESS),  # where records of longer ones are; the same of these:
+        ("long", _ADDRESS),  # slots of longer words: where their records are; fields as above
         ("long_slots", _BITS),
         ("long_end", _ADDRESS),
         ("long_used", _ADDRESS),
         ("long_limit", _NUMBER),
-        ("arena", _ADDRESS),  # long words, and ids of words that have many
+        ("arena", _ADDRESS),  # records of long words, and ids of words that have many
         ("arena_bytes", _NUMBER),
-        ("arena_used", _ADDRESS),  # int64: bytes of it in use
-        # A thread's own memory.
-        ("queue", _ADDRESS),  # the words that are under way: see `word_queue`
+        ("arena_used", _ADDRESS),  # int64: bytes in use
+        # Memory of one thread.
+        ("queue", _ADDRESS),  # see `word_queue`
         ("scratch", _ADDRESS),  # for `encode_by_backtracking` or `merge_word`
-        ("longest", _NUMBER),  # bytes of the longest word that scratch is enough for
-        # What places in all tables depend on: see `HashKey`.
+        ("longest", _NUMBER),  # bytes of the longest word for which scratch is enough
+        # The `HashKey` of all tables.
         ("key_low", _BITS),
         ("key_high", _BITS),
     ]
@@ -79,33 +79,31 @@ workspace_at = record_at(WORKSPACE)
 
 @kernel
 def key_of(workspace: Record) -> HashKey:
-    """What places in all its tables depend on."""
     return HashKey(workspace.key_low, workspace.key_high)
 
 
-IDS, COUNT = 16, 28  # places in an entry, in bytes
+IDS, COUNT = 16, 28  # byte offsets in an entry
 INLINE_IDS = 3  # ids that an entry holds
-IN_ARENA = np.uint64(1 << 63)  # of high: other than in the word's key
+IN_ARENA = np.uint64(1 << 63)  # bit of high that is flipped if the ids are in the arena
 THE_REST = np.uint64((1 << 63) - 1)
-LENGTH_BITS = np.uint64(60)  # of high, from where on a word with its ids in the entry has none
-LONGEST_KEPT = 512  # bytes; longer words are not met again
-ROOM = INLINE_IDS + 1  # ids that may be written beyond the last one
-LONG_PLACE = 8  # bytes of the table of longer words for each; searches begin at every other one
-RECORD_IDS = 4  # where they begin in a record; before them its length, and where their count is:
+LENGTH_BITS = np.uint64(60)  # bits of high from here on are 0 if the ids are in the entry
+LONGEST_KEPT = 512  # bytes; longer words hardly occur again
+ROOM = INLINE_IDS + 1  # ids that may be written after the last one
+LONG_PLACE = 8  # bytes of a slot for longer words; searches begin at even slots
+RECORD_IDS = 4  # offset of the ids in a record, after the length and at `RECORD_COUNT` their count
 RECORD_COUNT = 2
 LARGEST_RECORD = RECORD_IDS + LONGEST_KEPT + 4 * LONGEST_KEPT + 16  # bytes in the arena
-FIRST_RECORD = 16  # no record is at 0, so that what says where it is never is 0
-# Of the low of a longer word's key the upper bits are kept above the place of its record; a search
-# begins by the lowest of these.
+FIRST_RECORD = 16  # no record is at 0, so that the slot of a record is never 0
+# A slot of a longer word: 31 upper bits of the low part of its key above the place of its record. A
+# search starts from the lowest of these bits.
 HASH_KEPT, IN_FOURS = np.uint64(((1 << 31) - 1) << 32), np.uint64((1 << 32) - 1)
 
 
 @kernel
 def is_full(workspace: Record) -> bool:
-    """Whether it is time for another table.
+    """Whether a larger or empty cache should replace this one.
 
-    Nobody has to go and get one: a fuller table remembers less, and `has_room` keeps a quarter of
-    it empty, so that every search in it ends.
+    A full cache still works: `has_room` keeps a quarter of it empty, so searches end.
     """
     used = np.int64(load_u64(workspace.cache_used))
     long = np.int64(load_u64(workspace.long_used))
@@ -114,22 +112,21 @@ def is_full(workspace: Record) -> bool:
 
 @kernel
 def is_in_arena(high: U64) -> bool:
-    """Whether the ids of an entry in use lie in the arena."""
     return bool(high >> LENGTH_BITS != ZERO)
 
 
 @kernel
 def copy_ids(source: I64, target: I64, count: I64) -> None:
-    """Copy 4-byte ids four at a time: up to 3 more than ``count`` are written behind."""
+    """Copy uint32 ids four at a time: up to 3 ids after ``count`` are overwritten."""
     for i in range(0, count, 4):
         copy_sixteen(source + 4 * i, target + 4 * i)
 
 
 @kernel
 def next_entry(entry: I64, home: I64) -> I64:
-    """Where a search goes on: at the other entry of the same cache line, then at the next line.
+    """Where a search continues: the other entry of the cache line, then the next line.
 
-    It may lie behind the table, as many bytes as it is to be behind the beginning.
+    The result may be beyond the table; then wrap it around.
     """
     other = entry ^ ENTRY
     return other if (entry ^ home) & ENTRY == 0 else other + 2 * ENTRY
@@ -137,19 +134,17 @@ def next_entry(entry: I64, home: I64) -> I64:
 
 @kernel
 def find_word(workspace: Record, entry: I64, low: U64, high: U64) -> tuple[I64, bool]:
-    """A short word's entry and True, or one that was empty, where the word belongs, and False.
+    """A short word's entry and True, or an empty entry where it belongs and False.
 
-    (Another thread may have filled that one meanwhile, so it is not looked at again.)
-
-    Args:
-        entry: where the search begins. low, high: the word's key.
+    Another thread may fill the empty entry meanwhile, so it is not read again. ``entry`` is where
+    the search begins.
     """
     home, end = entry, workspace.cache_end
     while True:
-        found = load_acquire(entry + HIGH)
-        if found == ZERO:
+        entry_high = load_acquire(entry + HIGH)
+        if entry_high == ZERO:
             return entry, False
-        if (found ^ high) & THE_REST == ZERO and load_u64(entry + LOW) == low:
+        if (entry_high ^ high) & THE_REST == ZERO and load_u64(entry + LOW) == low:
             return entry, True
         entry = next_entry(entry, home)
         if entry >= end:
@@ -158,7 +153,6 @@ def find_word(workspace: Record, entry: I64, low: U64, high: U64) -> tuple[I64, 
 
 @kernel
 def copy_found(workspace: Record, entry: I64, target: I64) -> I64:
-    """Write the ids of an entry in use; returns how many."""
     count = np.int64(load_u32(entry + COUNT))
     if not is_in_arena(load_u64(entry + HIGH)):
         copy_ids(entry + IDS, target, count)
@@ -170,24 +164,24 @@ def copy_found(workspace: Record, entry: I64, target: I64) -> I64:
 
 @kernel
 def has_room(used: I64, limit: I64) -> bool:
-    """Count one more word of a table; whether it may be put there."""
+    """Count one more word of a table; returns whether it may be added."""
     return bool(add_and_tell(used, np.int64(1)) < limit + (limit >> 1))
 
 
 @kernel
 def room_in_arena(workspace: Record, size: I64) -> I64:
-    """Where so many bytes of the arena are this thread's own, or −1."""
+    """Reserve bytes of the arena for this thread; returns their offset, or −1."""
     place = add_and_tell(workspace.arena_used, size)
     if place + LARGEST_RECORD <= workspace.arena_bytes:
         return place
     limit = workspace.cache_limit
-    store_u64(workspace.cache_used, np.uint64(limit + (limit >> 1)))  # full
+    store_u64(workspace.cache_used, np.uint64(limit + (limit >> 1)))  # mark the cache as full
     return np.int64(-1)
 
 
 @kernel
 def remember(workspace: Record, entry: I64, low: U64, high: U64, ids: I64, count: I64) -> None:
-    """Keep a short word in an entry that was empty, if no other thread takes it."""
+    """Store a short word in an empty entry, unless another thread takes it first."""
     if not has_room(workspace.cache_used, workspace.cache_limit):
         return
     if count <= INLINE_IDS:
@@ -210,32 +204,31 @@ def remember(workspace: Record, entry: I64, low: U64, high: U64, ids: I64, count
 
 @kernel
 def next_long(at: I64, home: I64) -> I64:
-    """Where a search for a longer word goes on: see `next_entry`."""
+    """Where a search for a longer word continues: see `next_entry`."""
     other = (at & ~(LINE - 1)) | ((at + LONG_PLACE) & (LINE - 1))
     return other if (other ^ home) & (LINE - 1) != 0 else other + LINE
 
 
 @kernel
 def kept_of(low: U64) -> U64:
-    """What is kept of the low of a longer word's key."""
+    """The bits of a longer word's key that its slot stores."""
     return (low >> ONE) & HASH_KEPT
 
 
 @kernel
 def find_long(workspace: Record, at: I64, low: U64, word: I64, length: I64) -> tuple[I64, bool]:
-    """A longer word's record and True, or where there was none and the word belongs, and False.
+    """A longer word's record and True, or the address of an empty slot and False.
 
-    Args:
-        at: where the search begins. low: of the word's key.
+    ``at`` is where the search begins, ``low`` the low part of the word's key.
     """
-    kept = kept_of(low)
+    hash_bits = kept_of(low)
     home, end = at, workspace.long_end
     while True:
-        found = load_acquire(at)
-        if found == ZERO:
+        slot = load_acquire(at)
+        if slot == ZERO:
             return at, False
-        if found & HASH_KEPT == kept:
-            record = workspace.arena + 4 * np.int64(found & IN_FOURS)
+        if slot & HASH_KEPT == hash_bits:
+            record = workspace.arena + 4 * np.int64(slot & IN_FOURS)
             if np.int64(load_u16(record)) == length:
                 begin = record + RECORD_IDS + 4 * np.int64(load_u16(record + RECORD_COUNT))
                 if same_bytes(begin, word, length):
@@ -247,7 +240,6 @@ def find_long(workspace: Record, at: I64, low: U64, word: I64, length: I64) -> t
 
 @kernel
 def copy_record(record: I64, target: I64) -> I64:
-    """Write the ids of a longer word; returns how many."""
     count = np.int64(load_u16(record + RECORD_COUNT))
     copy_ids(record + RECORD_IDS, target, count)
     return count
@@ -257,28 +249,28 @@ def copy_record(record: I64, target: I64) -> I64:
 def remember_long(
     workspace: Record, at: I64, low: U64, word: I64, length: I64, ids: I64, count: I64
 ) -> None:
-    """Keep a longer word where there was none, if no other thread does."""
+    """Store a longer word in an empty slot, unless another thread takes it first."""
     if not has_room(workspace.long_used, workspace.long_limit):
         return
-    behind = RECORD_IDS + 4 * count
-    place = room_in_arena(workspace, (behind + length + 3) & ~3)
+    word_offset = RECORD_IDS + 4 * count
+    place = room_in_arena(workspace, (word_offset + length + 3) & ~3)
     if place < 0:
         return
     record = workspace.arena + place
     store_u16(record, np.uint16(length))
     store_u16(record + RECORD_COUNT, np.uint16(count))
-    copy_ids(ids, record + RECORD_IDS, count)  # and up to 12 bytes behind, where the word will be
+    copy_ids(ids, record + RECORD_IDS, count)  # also overwrites 12 bytes where the word will be
     for begin in range(0, length - 16, 16):
-        copy_sixteen(word + begin, record + behind + begin)
-    copy_sixteen(word + length - 16, record + behind + length - 16)
+        copy_sixteen(word + begin, record + word_offset + begin)
+    copy_sixteen(word + length - 16, record + word_offset + length - 16)
     take_if_zero(at, kept_of(low) | np.uint64(place >> 2))
 
 
 @entry_kernel
 def move_kept(table: U64s, larger: U64s, hash_key: U64s) -> I64:
-    """Enter every short word of a table into a larger, zeroed one; returns how many.
+    """Copy all short words of a table to a larger, zeroed one; returns how many.
 
-    Other threads may go on adding words: what they add is lost or moved.
+    Other threads may add words meanwhile; these are copied or lost.
     """
     entry, end = np.int64(table.ctypes.data), np.int64(table.ctypes.data) + 8 * table.size
     target, key = np.int64(larger.ctypes.data), key_in(hash_key)
@@ -299,18 +291,18 @@ def move_kept(table: U64s, larger: U64s, hash_key: U64s) -> I64:
 
 @entry_kernel
 def move_long(table: U64s, larger: U64s) -> I64:
-    """`move_kept` of longer words, by what is kept of their hashes."""
+    """`move_kept` for longer words, by the hash bits in their slots."""
     at, end = np.int64(table.ctypes.data), np.int64(table.ctypes.data) + 8 * table.size
     target, bytes_ = np.int64(larger.ctypes.data), np.int64(8 * larger.size)
     slots = np.uint64(bytes_ - 2 * LONG_PLACE)
     number = np.int64(0)
     while at < end:
-        found = load_acquire(at)
-        if found != ZERO:
-            home = place = np.int64(((found << ONE) >> LONG_HASH) & slots)
+        slot = load_acquire(at)
+        if slot != ZERO:
+            home = place = np.int64(((slot << ONE) >> LONG_HASH) & slots)
             while load_u64(target + place) != ZERO:
                 place = next_long(place, home) & (bytes_ - 1)
-            store_u64(target + place, found)
+            store_u64(target + place, slot)
             number += 1
         at += LONG_PLACE
     return number
@@ -318,13 +310,10 @@ def move_long(table: U64s, larger: U64s) -> I64:
 
 @entry_kernel
 def fill_whole_words(words: U8s, ends: I64s, ids: I64s, table: U64s, hash_key: U64s) -> I64:
-    """Put words into a table; returns how many different ones there are. The last of equals counts.
+    """Put words into a table; returns how many are distinct. The last of equals wins.
 
-    Args:
-        words: uint8, the words joined, with readable bytes behind.
-        ends: int64 ``[n]``: where each ends. ids: int64 ``[n]``.
-        table: uint64 ``[4 · 2^b]``, zero, at most half full: see `word_keys`.
-        hash_key: uint64 ``[2]``: see `HashKey`.
+    ``words`` are joined and followed by readable bytes; ``table`` is uint64 ``[4 · 2^b]``, zero, at
+    most half full: see `word_keys`.
     """
     key = key_in(hash_key)
     shift = table_shift(table)
@@ -342,7 +331,7 @@ def fill_whole_words(words: U8s, ends: I64s, ids: I64s, table: U64s, hash_key: U
 
 @kernel
 def word_id(table: Int, shift: U64, key: HashKey, words: Int, word: I64, length: I64) -> I64:
-    """The id of a word in a table whose words lie at the address ``words``, or −1."""
+    """The id of a word in a table, or −1; ``words`` is the address of its words."""
     low, high = word_key(word, length, key)
     entry = find_entry(table, shift, low, high, mix(low, high, key), words, word)
     if load_u64(entry + HIGH) == ZERO:
@@ -354,13 +343,9 @@ def word_id(table: Int, shift: U64, key: HashKey, words: Int, word: I64, length:
 def find_whole_words(
     text: U8s, begins: I64s, ends: I64s, words: U8s, table: U64s, hash_key: U64s, ids: I64s
 ) -> None:
-    """Look up many words.
+    """Look up words of a text by byte range, see `fill_whole_words`; ids may be −1.
 
-    Args:
-        text: uint8, with 16 readable bytes behind.
-        begins, ends: int64 ``[n]``: where each word lies in it; none is empty.
-        words, table, hash_key: as for `fill_whole_words`, filled.
-        ids: int64 ``[n]``: receives the id of each, or −1.
+    No range is empty; ``text`` is followed by 16 readable bytes.
     """
     key = key_in(hash_key)
     entries, shift, place = table.ctypes.data, table_shift(table), words.ctypes.data
@@ -384,17 +369,17 @@ def find_joined_words(
     hash_key: U64s,
     found: I64s,
 ) -> None:
-    """Look up what pairs of words of a table join to.
+    """Look up the concatenations of pairs of words of a table.
 
-    A merge mostly makes the token behind the one of the merge before it: that is compared first.
+    Successive merges mostly create successive tokens, so the next token is compared first.
 
     Args:
         left, right: int64 ``[n]``: numbers of words of the table.
-        begins, lengths, ids: int64: where each word of the table begins, its bytes and its id.
+        begins, lengths, ids: int64: begin, bytes and id of each word of the table.
         numbers: int64: id → number.
-        room: uint8, for the longest two words, with 16 readable bytes behind.
-        words, table, hash_key: as for `fill_whole_words`, filled.
-        found: int64 ``[n]``: receives the id of each, or −1.
+        room: uint8, scratch for the longest two words, with 16 readable bytes more.
+        words, table, hash_key: as in `fill_whole_words`, filled.
+        found: int64 ``[n]``: receives the ids, or −1.
     """  # fmt: skip
     key = key_in(hash_key)
     entries, shift, place = table.ctypes.data, table_shift(table), words.ctypes.data
@@ -422,6 +407,5 @@ def find_joined_words(
 
 @kernel
 def whole_word(workspace: Record, word: I64, length: I64) -> I64:
-    """The id of a word that is one token as a whole, or −1."""
     table, shift = workspace.whole, workspace.whole_shift
     return word_id(table, shift, key_of(workspace), workspace.whole_text, word, length)

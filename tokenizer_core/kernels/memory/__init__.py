@@ -1,1 +1,1 @@
-"""Types of arguments, and memory at addresses."""
+"""Argument types, memory allocation and access by address."""

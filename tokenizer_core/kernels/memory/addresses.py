@@ -1,12 +1,11 @@
-"""Instructions that Numba has no words for: raw loads and stores, bits, atomics, AVX-512.
+"""Intrinsics that Numba lacks: raw loads and stores, bits, atomics, AVX-512.
 
-Addresses are int64, as ``array.ctypes.data`` gives them inside a kernel. Nothing here checks
-bounds. Loads and stores are unaligned and little-endian, but for those that threads share, which
-are aligned to eight bytes.
+Addresses are int64, like ``array.ctypes.data`` in a kernel, and bounds are not checked. Loads and
+stores are unaligned and little-endian; the atomic ones need an alignment of eight bytes.
 
-What a thread wrote before `store_release` is seen by every thread whose `load_acquire` finds the
-value stored: so a record that is complete before its mark is set is never seen by halves. On
-x86-64 both are plain moves that the compiler may not reorder; on ARM they are LDAR and STLR.
+`load_acquire` that reads a value also sees everything written before the `store_release` of that
+value, so a record completed before its mark is set is never seen half written. On x86-64 both are
+plain moves that the compiler may not reorder; on ARM they are LDAR and STLR.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ from bpeline.tokenizer_core.kernels.compiling.compilation import kernel
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64s
 
 BLOCK = 64  # bytes that become one mask
-PADDING = 128  # readable bytes that must follow every text, so that no load needs a check
+PADDING = 128  # readable bytes that must follow every text, so that loads need no bounds check
 
 _I8, _I16, _I32, _I64 = map(ir.IntType, (8, 16, 32, 64))
 _VECTOR = ir.VectorType(_I8, BLOCK)
-Emit = Callable[..., Any]  # takes LLVM's builder and arguments, returns the result
-NO_RESULT = ir.Constant(_I8.as_pointer(), None)  # as Numba wants it
+Emit = Callable[..., Any]  # takes the LLVM builder and the arguments, returns the result
+NO_RESULT = ir.Constant(_I8.as_pointer(), None)  # what Numba expects from a void intrinsic
 
 
 def of_one(result: Any, argument: Any, emit: Emit) -> Any:
-    """An intrinsic of one argument. `result`, `argument`: Numba's types."""
+    """An intrinsic of one argument; ``result`` and ``argument`` are Numba types."""
 
     @intrinsic
     def instruction(typing_context: Any, value: Any) -> Any:
@@ -46,8 +45,6 @@ def of_one(result: Any, argument: Any, emit: Emit) -> Any:
 
 
 def of_two(result: Any, first: Any, second: Any, emit: Emit) -> Any:
-    """An intrinsic of two arguments."""
-
     @intrinsic
     def instruction(typing_context: Any, one: Any, other: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -86,10 +83,9 @@ store_u16 = _storer(_I16, types.uint16)
 store_u32 = _storer(_I32, types.uint32)
 store_u64 = _storer(_I64, types.uint64)
 
-_DEFINED = ir.Constant(ir.IntType(1), 0)  # for zero as well: 64
+_DEFINED = ir.Constant(ir.IntType(1), 0)  # the result for zero is defined: 64
 # Index of the lowest set bit of a uint64.
 trailing_zeros = of_one(types.int64, types.uint64, lambda llvm, mask: llvm.cttz(mask, _DEFINED))
-# Number of set bits.
 ones_in = of_one(types.int64, types.uint64, lambda llvm, mask: llvm.ctpop(mask))
 # Number of zero bits above the highest one.
 leading_zeros = of_one(types.int64, types.uint64, lambda llvm, mask: llvm.ctlz(mask, _DEFINED))
@@ -104,7 +100,7 @@ def _fold(builder: Any, left: Any, right: Any) -> Any:
     return builder.xor(builder.trunc(product, _I64), builder.trunc(upper, _I64))
 
 
-# Both halves of the 128-bit product of two uint64, one XOR the other.
+# XOR of the two halves of the 128-bit product of two uint64.
 folded_product = of_two(types.uint64, types.uint64, types.uint64, _fold)
 
 
@@ -125,13 +121,13 @@ def _copier(width: ir.Type) -> Any:
     return of_two(types.void, types.int64, types.int64, emit)
 
 
-# Write the 64, or 16, bytes at one address to another.
+# Copy 64 or 16 bytes from one address to another.
 copy_block = _copier(_VECTOR)
 copy_sixteen = _copier(_I128)
 
 
 def range_mask(first: int, size: int, fold_case: bool = False) -> Any:
-    """An intrinsic ``mask(address) -> uint64``: which of 64 bytes lie in [first, first+size)."""
+    """``mask(address) -> uint64``: which of 64 bytes are in [first, first + size)."""
 
     def emit(builder: Any, address: Any) -> Any:
         block = load_block(builder, address)
@@ -147,15 +143,14 @@ Sequence = tuple[tuple[int, int], ...]
 
 
 def plane_masks(rows: list[tuple[Sequence, int, int]]) -> Any:
-    """An intrinsic ``masks(address) -> 4 × uint64``: where sequences of bytes begin, by class.
+    """``masks(address) -> 4 × uint64``: where byte sequences begin, by class.
+
+    The masks are the three bits of the class, lowest first, and whether any sequence begins.
 
     Args:
-        rows: for each sequence the lowest and the highest value of consecutive bytes, at most
-            three; and the class (0 to 7) of what begins there if its last byte is even, if odd.
-            All are characters of as many bytes as the longest sequence has.
-
-    Returns:
-        For 64 places the three bits of the class, lowest first, and whether any sequence begins.
+        rows: per sequence the lowest and highest value of up to three consecutive bytes, and the
+            class (0 to 7) if its last byte is even and if it is odd. All sequences begin characters
+            that are as long as the longest sequence.
     """
     width = max(len(sequence) for sequence, _, _ in rows)
 
@@ -168,21 +163,21 @@ def plane_masks(rows: list[tuple[Sequence, int, int]]) -> Any:
             odd = builder.trunc(blocks[-1], bits)
             planes = [ir.Constant(bits, [0] * BLOCK)] * 4
             for sequence, even_class, odd_class in rows:
-                found = ir.Constant(bits, [1] * BLOCK)
+                matches = ir.Constant(bits, [1] * BLOCK)
                 for block, (first, last) in zip(blocks, sequence, strict=False):
                     distance = builder.sub(block, filled(first))
                     inside = builder.icmp_unsigned("<=", distance, filled(last - first))
-                    found = builder.and_(found, inside)
+                    matches = builder.and_(matches, inside)
                 for bit in range(3):
                     if not ((even_class | odd_class) >> bit) & 1:
                         continue
-                    here = found
+                    here = matches
                     if not (odd_class >> bit) & 1:
-                        here = builder.and_(found, builder.not_(odd))
+                        here = builder.and_(matches, builder.not_(odd))
                     elif not (even_class >> bit) & 1:
-                        here = builder.and_(found, odd)
+                        here = builder.and_(matches, odd)
                     planes[bit] = builder.or_(planes[bit], here)
-                planes[3] = builder.or_(planes[3], found)
+                planes[3] = builder.or_(planes[3], matches)
             numbers = [builder.bitcast(plane, _I64) for plane in planes]
             return context.make_tuple(builder, signature.return_type, numbers)
 
@@ -191,7 +186,7 @@ def plane_masks(rows: list[tuple[Sequence, int, int]]) -> Any:
     return masks
 
 
-# LLVM lowers each to AVX-512, AVX2, SSE or NEON compares, whatever the processor has.
+# LLVM compiles each to AVX-512, AVX2, SSE or NEON compares, depending on the processor.
 mask_ascii_letters = range_mask(ord("a"), 26, fold_case=True)
 mask_ascii_capitals = range_mask(ord("A"), 26)
 mask_ascii_digits = range_mask(ord("0"), 10)
@@ -220,12 +215,11 @@ def _prefetcher(*, for_writing: bool, keep: int = _KEEP_IN_ALL_CACHES) -> Any:
     return of_one(types.void, types.int64, emit)
 
 
-# Start loading the cache line at an int64 address. Any address is allowed. To write takes the line
-# away from other processors, so what threads share is only ever asked for to be read.
+# Start loading the cache line at any int64 address. `prefetch` (to write) takes the line away from
+# other cores, so memory that threads share is only prefetched to read.
 prefetch = _prefetcher(for_writing=True)
 prefetch_to_read = _prefetcher(for_writing=False)
-# The same of what is looked at once and soon: the processor is asked not to let it take the place
-# of other things in caches beyond the nearest one.
+# For data that is used once and soon: a hint not to displace other data from the outer caches.
 prefetch_non_temporal = _prefetcher(for_writing=False, keep=_KEEP_IN_NONE)
 
 
@@ -247,21 +241,21 @@ def _add(builder: Any, address: Any, amount: Any) -> Any:
     return builder.atomic_rmw("add", pointer(builder, address, _I64), amount, "monotonic")
 
 
-# The uint64 at an address; nothing that is read later was read before it.
+# Load a uint64; no later read happens before it.
 load_acquire = of_one(types.uint64, types.int64, _load_acquire)
-# Store a uint64; all that was written earlier is there before it.
+# Store a uint64; every earlier write is visible before it.
 store_release = of_two(types.void, types.int64, types.uint64, _store_release)
-# Store a uint64 where zero is; whether this thread did it. One of many threads does.
+# Store a uint64 if the address holds zero. Returns True to exactly one of the competing threads.
 take_if_zero = of_two(types.boolean, types.int64, types.uint64, _take)
-# Add to an int64; what was there before. No two threads are told the same.
+# Add to an int64 atomically; returns the previous value.
 add_and_tell = of_two(types.int64, types.int64, types.int64, _add)
 
 
 @intrinsic
 def let_others_run(_typing_context: Any) -> Any:
-    """Let another thread have the processor that waits for it, if there is one: ``sched_yield``.
+    """Yield the processor to a waiting thread: ``sched_yield``.
 
-    Who waits for a thread without it waits for the end of a time slice where both share one.
+    Without it, a spinning thread that shares the core spins until its time slice ends.
     """
 
     def generate(_context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
@@ -275,12 +269,11 @@ _NEEDED = ("aes", "avx512bw", "avx512dq", "avx512vbmi", "avx512vbmi2", "vaes")
 
 
 def _has_simd() -> bool:
-    """Whether the processor that kernels are compiled for has all the instructions."""
-    told = numba.config.CPU_FEATURES
-    if told is None:
+    configured = numba.config.CPU_FEATURES
+    if configured is None:
         has = {name for name, there in binding.get_host_cpu_features().items() if there}
     else:
-        has = {name.removeprefix("+") for name in told.split(",")}
+        has = {name.removeprefix("+") for name in configured.split(",")}
     return bool(numba.config.ENABLE_AVX) and has.issuperset(_NEEDED)
 
 
@@ -288,7 +281,7 @@ HAS_SIMD = _has_simd()
 
 
 def by_name(builder: Any, name: str, result: ir.Type, *arguments: Any) -> Any:
-    """The result of a function of this name: of LLVM's, of the C library, or of Python's."""
+    """Call a function by name: of LLVM, the C library or Python."""
     function = builder.module.globals.get(name)
     if function is None:
         kind = ir.FunctionType(result, [argument.type for argument in arguments])
@@ -297,11 +290,11 @@ def by_name(builder: Any, name: str, result: ir.Type, *arguments: Any) -> Any:
 
 
 def looked_up(builder: Any, places: Any, low: Any, high: Any) -> Any:
-    """Of 64 places, each below 128, what stands there in two vectors of 64 bytes."""
+    """Look up 64 indices, each below 128, in two concatenated vectors of 64 bytes."""
     return by_name(builder, "llvm.x86.avx512.vpermi2var.qi.512", places.type, low, places, high)
 
 
-# Bits of a bitmap: uint64, 64 places in each.
+# Bitmaps: uint64, 64 places each.
 _0, _1, _6, _63 = np.uint64(0), np.uint64(1), np.uint64(6), np.uint64(63)
 
 

@@ -1,7 +1,7 @@
-"""Large arrays in memory of their own, which the system has back as soon as they are freed.
+"""Large arrays in memory mappings, which the system gets back when freed.
 
-The C library keeps what is freed below a bound that rises to 32 MiB, in one heap for each thread
-that asked; tables that grow, are added up and become rows left it twice what the rows take.
+The C library keeps freed blocks of up to 32 MiB in one heap per thread. The tables that counting
+grows, adds up and turns into rows left there twice the size of the rows.
 """
 
 from __future__ import annotations
@@ -16,27 +16,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 Number = TypeVar("Number", bound=np.generic)
-Memory = Callable[[int], NDArray[np.uint8]]  # gives so many bytes of whatever value
+Memory = Callable[[int], NDArray[np.uint8]]  # allocates uninitialized bytes
 
-_LARGE = 1 << 20  # bytes; smaller ones are not worth a call of the system each
-_HUGE = 1 << 22  # from where on pages of 2 MiB are asked for, as NumPy does: touching costs a sixth
-# So much is not told beforehand how far it will be written. Where a virtual machine has to be given
-# fresh memory, huge pages of gigabytes take longer than small ones: LOG.md.
+_LARGE = 1 << 20  # bytes; smaller arrays are not worth a system call
+_HUGE = 1 << 22  # like NumPy, request 2 MiB pages from this size: first touch takes 1/6 of the time
+# How much of a reservation will be written is unknown. On a virtual machine without free memory,
+# gigabytes in huge pages take longer than in small ones: LOG.md.
 _HUGE_IF_RESERVED = 1 << 28
-# Python has a name for it from 3.13 on. Elsewhere than under Linux nothing is promised beforehand.
+# Python names this flag from 3.13 on. Other systems than Linux need none.
 _NO_RESERVE = 0x4000 if sys.platform == "linux" else 0
-_SLACK = 64  # bytes behind the last item that may be read
+_SLACK = 64  # bytes after the last item that may be read
 LINE = 64  # bytes of a cache line
 HUGE_PAGE = 1 << 21
 _GIVES_PAGES = hasattr(mmap, "MAP_ANONYMOUS")
 
 
 def in_pages(number: int, kind: type[Number]) -> NDArray[Number]:
-    """``number`` zeros, C-contiguous, with some bytes behind that may be read.
-
-    Raises:
-        MemoryError: the system gives no more.
-    """
+    """An array of ``number`` zeros, followed by `_SLACK` readable bytes."""
     size = number * np.dtype(kind).itemsize + _SLACK
     if size < _LARGE or not _GIVES_PAGES:
         return np.zeros(size, np.uint8)[: size - _SLACK].view(kind)
@@ -49,13 +45,10 @@ def in_pages(number: int, kind: type[Number]) -> NDArray[Number]:
 
 
 def in_lines(number: int, kind: type[Number]) -> NDArray[Number]:
-    """``number`` zeros from the start of a cache line on; what is behind may not be read.
+    """An array of ``number`` zeros, aligned to a cache line, without slack.
 
-    What takes a multiple of 2 MiB Linux puts where pages of that size fit, unlike what is longer by
-    a few bytes: places anywhere in it are then found without a look into tables of pages each.
-
-    Raises:
-        MemoryError: the system gives no more.
+    Linux aligns mappings of a multiple of 2 MiB to huge pages, but not slightly longer ones. Huge
+    pages make random access cheap: fewer TLB misses.
     """
     size = number * np.dtype(kind).itemsize
     if size < _LARGE or not _GIVES_PAGES:
@@ -69,7 +62,7 @@ def in_lines(number: int, kind: type[Number]) -> NDArray[Number]:
 
 
 def give_back(part: NDArray[Any]) -> None:
-    """Let the system have the large pages within what `in_lines` gave; what they held is gone."""
+    """Return the huge pages inside part of an `in_lines` array to the system."""
     whole = part
     while isinstance(whole.base, np.ndarray):
         whole = whole.base
@@ -79,16 +72,12 @@ def give_back(part: NDArray[Any]) -> None:
         begin = -(-place // HUGE_PAGE) * HUGE_PAGE
         end = (place + part.nbytes) // HUGE_PAGE * HUGE_PAGE
         if begin < end:
-            with suppress(OSError):  # then it stays until all of it goes
+            with suppress(OSError):  # then the pages stay until the array is freed
                 pages.madvise(mmap.MADV_DONTNEED, begin, end - begin)
 
 
 def reserved(number: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Room for ``number`` items, all zero; it takes the memory of what is written alone.
-
-    Raises:
-        MemoryError: the system has not so many addresses left.
-    """
+    """An array of ``number`` zeros that uses memory only where it is written."""
     size = max(1, number) * dtype.itemsize
     if not _GIVES_PAGES:
         return np.zeros(number, dtype)
@@ -99,12 +88,9 @@ def reserved(number: int, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def filled_from_begin(size: int) -> NDArray[np.uint8]:
-    """Room for so many bytes, all zero, of which only the first ones may ever be written.
+    """Like `reserved`, for bytes that are filled from the start, perhaps not fully.
 
-    Those come in small pages, what is beyond `_HUGE` bytes in large ones.
-
-    Raises:
-        MemoryError: the system has not so many addresses left.
+    The first `_HUGE` bytes use small pages, the rest huge ones.
     """
     if size < _LARGE or not _GIVES_PAGES:
         return np.zeros(size, np.uint8)
@@ -116,20 +102,19 @@ def filled_from_begin(size: int) -> NDArray[np.uint8]:
 
 
 class Reused:
-    """Memory for one thing at a time: who asks for more has done with what was given before."""
+    """A reusable buffer: each call invalidates the result of the call before."""
 
     def __init__(self) -> None:
         self._held = np.empty(0, np.uint8)
 
     def __call__(self, size: int) -> NDArray[np.uint8]:
         if size > len(self._held):
-            self._held = np.empty(0, np.uint8)  # before there is more
+            self._held = np.empty(0, np.uint8)  # free before allocating more
             self._held = in_pages(size + size // 64, np.uint8)
         return self._held[:size]
 
 
 def fresh(size: int) -> NDArray[np.uint8]:
-    """Memory of its own for each thing."""
     return np.empty(size, np.uint8)
 
 
@@ -142,5 +127,5 @@ def _mapped(size: int, flags: int = 0) -> mmap.mmap:
 
 def _ask_for_huge_pages(memory: mmap.mmap) -> None:
     if hasattr(mmap, "MADV_HUGEPAGE"):
-        with suppress(OSError):  # a kernel that was built without them
+        with suppress(OSError):  # the system may be built without huge pages
             memory.madvise(mmap.MADV_HUGEPAGE)

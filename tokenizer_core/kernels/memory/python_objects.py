@@ -1,7 +1,7 @@
-"""Python objects that kernels use by functions of CPython's stable ABI; arrays of ids as lists.
+"""Access to Python objects through CPython's stable ABI; arrays of ids as lists.
 
-Objects are addresses, as `id` gives them. The caller holds the objects and the interpreter's lock,
-and a kernel that meets an error clears it.
+Objects are addresses as returned by `id`. The caller keeps references to them and holds the GIL.
+Kernels clear the exceptions that they cause.
 """
 
 from __future__ import annotations
@@ -28,31 +28,30 @@ from bpeline.tokenizer_core.kernels.memory.addresses import (
 )
 from bpeline.tokenizer_core.kernels.memory.types import I64, I64s, U32s
 
-_MOST = 1 << 19  # ints that are kept: 40 bytes each
+_MOST = 1 << 19  # cached ints, 40 bytes each
 _LEAST = 1 << 12
-_FEW = 256  # ids that NumPy lists sooner
+_FEW = 256  # for fewer ids ``tolist`` is faster
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 
 NO_OBJECT = 0
-TOGETHER = 32  # ids whose ints are asked for before one is used
+TOGETHER = 32  # ids whose ints are prefetched together
 
 
 def _of_one(name: str) -> Any:
-    """A function that takes an object and returns a number or an address."""
-    return of_one(types.int64, types.int64, lambda llvm, one: by_name(llvm, name, _I64, one))
+    return of_one(types.int64, types.int64, lambda llvm, item: by_name(llvm, name, _I64, item))
 
 
-bytes_begin = _of_one("PyBytes_AsString")  # the address of the first of its bytes
+bytes_begin = _of_one("PyBytes_AsString")  # address of the first byte
 list_size = _of_one("PyList_Size")
-int_value = _of_one("PyLong_AsLong")  # −1 where that is no int64, or no int
-# The item of a list at a place, which the list holds; `NO_OBJECT` beyond its end.
+int_value = _of_one("PyLong_AsLong")  # −1 for other types and for ints beyond int64
+# Borrowed reference to the item of a list at an index; `NO_OBJECT` beyond its end.
 list_item = of_two(
     types.int64,
     types.int64,
     types.int64,
     lambda llvm, listed, place: by_name(llvm, "PyList_GetItem", _I64, listed, place),
 )
-# Append an object to a list; 0, or −1 where there is no memory for it.
+# Append an object to a list; returns 0, or −1 if memory is exhausted.
 _append = of_two(
     types.int32,
     types.int64,
@@ -63,8 +62,6 @@ _append = of_two(
 
 @intrinsic
 def clear_error(_typing_context: Any) -> Any:
-    """Forget the exception that a function has set."""
-
     def generate(_context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
         by_name(builder, "PyErr_Clear", ir.VoidType())
         return NO_RESULT
@@ -74,17 +71,16 @@ def clear_error(_typing_context: Any) -> Any:
 
 @kernel
 def append_ids(ids: I64, count: I64, listed: I64, ints: I64, room: I64) -> bool:
-    """Append ids to a list; False where there is no memory for them.
+    """Append uint32 ids at an address to a list; returns False if memory is exhausted.
 
     Args:
-        ids: address of uint32.
-        ints: a list of 0, 1, … up to the highest id at least: appending an int that exists takes
-            a third as long as making one.
-        room: address of room for `TOGETHER` addresses.
+        ints: a list of 0, 1, … up to at least the highest id: appending an existing int takes a
+            third of the time of creating one.
+        room: address of `TOGETHER` int64 of scratch memory.
     """
     for begin in range(0, count, TOGETHER):
         number = min(count - begin, np.int64(TOGETHER))
-        # All of them are asked for first: each is in a line of the cache of its own.
+        # Prefetch all of them first: each int is in a cache line of its own.
         for i in range(number):
             item = list_item(ints, np.int64(load_u32(ids + 4 * (begin + i))))
             prefetch(item)
@@ -98,12 +94,11 @@ def append_ids(ids: I64, count: I64, listed: I64, ints: I64, room: I64) -> bool:
 
 @entry_kernel_holding_gil
 def append_to_lists(ids: U32s, edges: I64s, lists: I64, ints: I64, room: I64s) -> bool:
-    """Divide ids among lists; False where there is no memory for them.
+    """Split ids into lists; returns False if memory is exhausted.
 
     Args:
         edges: int64 ``[n + 1]``, ascending: list i gets ``ids[edges[i]:edges[i + 1]]``.
-        lists: a list of n lists.
-        ints, room: see `append_ids`.
+        lists: a list of n lists. ``ints`` and ``room``: see `append_ids`.
     """
     first = np.int64(ids.ctypes.data)
     for i in range(len(edges) - 1):
@@ -114,13 +109,13 @@ def append_to_lists(ids: U32s, edges: I64s, lists: I64, ints: I64, room: I64s) -
     return True
 
 
-# The ints from 0 on, up to the highest that was needed. Threads may replace it at the same time:
-# each returns a list that is long enough.
+# The ints 0, 1, … up to the highest needed so far. Threads may replace the list concurrently; each
+# returns one that is long enough.
 _ints: list[int] = []
 
 
 def ints_to(highest: int) -> list[int] | None:
-    """The ints from 0 on, up to one at least; None where there are too many. Do not change it."""
+    """A shared list of 0, 1, … up to at least ``highest``, or None if too long."""
     global _ints
     ints = _ints
     if highest >= _MOST:
@@ -132,7 +127,7 @@ def ints_to(highest: int) -> list[int] | None:
 
 
 def listed(ids: NDArray[np.uint32]) -> list[int]:
-    """``ids.tolist()``, sooner."""
+    """``ids.tolist()``, faster for many ids."""
     if len(ids) < _FEW:
         plain: list[int] = ids.tolist()
         return plain
@@ -140,14 +135,7 @@ def listed(ids: NDArray[np.uint32]) -> list[int]:
 
 
 def divided(ids: NDArray[np.uint32], edges: NDArray[np.int64]) -> list[list[int]]:
-    """Lists of ``ids[edges[i]:edges[i + 1]]``.
-
-    Args:
-        edges: int64 ``[n + 1]``, ascending.
-
-    Raises:
-        MemoryError: there is no memory for them.
-    """
+    """Lists of ``ids[edges[i]:edges[i + 1]]``; ``edges`` ascend, int64 ``[n + 1]``."""
     lists: list[list[int]] = [[] for _ in range(len(edges) - 1)]
     ints = ints_to(int(ids.max(initial=0)))
     if ints is None:

@@ -1,7 +1,7 @@
-"""How kernels annotate what they take: the annotation of an entry kernel is its Numba signature.
+"""Annotations of kernel arguments, which double as Numba signatures.
 
-mypy reads the first part of each, `signature_of` the second. Arrays are C-contiguous; the name says
-how many axes they have. ``int``, ``float`` and ``bool`` mean int64, float64 and boolean.
+mypy reads the first part of each annotation, `signature_of` the second. Arrays are C-contiguous.
+``int``, ``float`` and ``bool`` mean int64, float64 and boolean.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-I64 = Annotated[Any, types.int64]  # a signed number, or an address
+I64 = Annotated[Any, types.int64]  # a signed number or an address
 U64 = Annotated[Any, types.uint64]  # bits: a mask, a hash, a part of a key
 F64 = Annotated[Any, types.float64]
 
@@ -29,7 +29,7 @@ I32s = Annotated[NDArray[np.int32], types.int32[::1]]
 I64s = Annotated[NDArray[np.int64], types.int64[::1]]
 F64s = Annotated[NDArray[np.float64], types.float64[::1]]
 Flags = Annotated[NDArray[np.bool_], types.boolean[::1]]
-# An array that may be read-only, as those over `bytes` are.
+# Accepts read-only arrays, such as views of `bytes`.
 ReadOnlyU8s = Annotated[NDArray[np.uint8], types.Array(types.uint8, 1, "C", readonly=True)]
 
 # Two axes.
@@ -44,23 +44,17 @@ I64Rows = Annotated[NDArray[np.int64], types.int64[:, ::1]]
 U32Planes = Annotated[NDArray[np.uint32], types.uint32[:, :, ::1]]
 I64Planes = Annotated[NDArray[np.int64], types.int64[:, :, ::1]]
 
-# Only for kernels that other kernels call: Numba goes by what they are called with.
+# Only for kernels that other kernels call: Numba infers the types of these arguments.
 Int = Any  # int64, uint64 or uint32
 Array = NDArray[Any]
-Masks = tuple[U64, ...]  # one mask for each bit of a class, and what else goes with them
+Masks = tuple[U64, ...]  # one mask per bit of a class, and further masks
 
 _PLAIN = {int: types.int64, float: types.float64, bool: types.boolean, type(None): types.none}
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a kernel takes and gives, as Numba's types.
-
-    Attributes:
-        kernel: its module and name.
-        arguments: by name, in order.
-        returned: what it gives.
-    """
+    """The declared Numba types of a kernel; ``kernel`` is its module and name."""
 
     kernel: str
     arguments: dict[str, types.Type]
@@ -68,28 +62,19 @@ class Signature:
 
     @property
     def dtypes(self) -> tuple[types.Type, ...]:
-        """Those of the arguments."""
         return tuple(self.arguments.values())
 
     def types_of(self, given: Sequence[Any]) -> tuple[types.Type, ...]:
-        """The types of values that are as declared; arrays may be writable for read-only ones.
-
-        Raises:
-            TypeError: one is not; names it.
-        """
-        found = tuple(map(numba.typeof, given))
-        for (name, wanted), one in zip(self.arguments.items(), found, strict=True):
-            if one != wanted and _read_only(one) != wanted:
-                raise TypeError(f"{self.kernel} takes {wanted} as {name}, not {one}")
-        return found
+        """The types of argument values; writable arrays may be passed for read-only ones."""
+        actual_types = tuple(map(numba.typeof, given))
+        for (name, expected), actual in zip(self.arguments.items(), actual_types, strict=True):
+            if actual != expected and _read_only(actual) != expected:
+                raise TypeError(f"{self.kernel} expected {expected} for {name}, got {actual}")
+        return actual_types
 
 
 def signature_of(function: Any) -> Signature:
-    """What a function's annotations declare.
-
-    Raises:
-        TypeError: a parameter or the result is not declared; names it.
-    """
+    """The signature that the annotations of a function declare."""
     kernel = name_of(function)
     hints = get_type_hints(function, include_extras=True)
     code = function.__code__
@@ -99,15 +84,15 @@ def signature_of(function: Any) -> Signature:
 
 
 def name_of(function: Any) -> str:
-    """The name of a kernel, with its module below `tokenizer_core`."""
+    """The name of a kernel with its module, relative to `tokenizer_core`."""
     return f"{function.__module__.rpartition('tokenizer_core.')[2]}.{function.__name__}"
 
 
 def _type_of(annotation: Any, what: str) -> types.Type:
     if get_origin(annotation) is Annotated:
-        for said in get_args(annotation)[1:]:
-            if isinstance(said, types.Type):
-                return said
+        for item in get_args(annotation)[1:]:
+            if isinstance(item, types.Type):
+                return item
     elif get_origin(annotation) is tuple:
         parts = [_type_of(part, what) for part in get_args(annotation)]
         return types.BaseTuple.from_types(parts)
@@ -117,7 +102,7 @@ def _type_of(annotation: Any, what: str) -> types.Type:
         hints = get_type_hints(annotation, include_extras=True)
         fields = [_type_of(hints[name], f"{name} in {what}") for name in annotation._fields]
         return types.BaseTuple.from_types(fields, annotation)
-    raise TypeError(f"{what} is annotated {annotation}, which declares no dtype")
+    raise TypeError(f"{what}: expected an annotation with a dtype, got {annotation}")
 
 
 def _read_only(found: types.Type) -> types.Type:

@@ -1,1 +1,1 @@
-"""Merges learned."""
+"""Kernels that learn merges."""

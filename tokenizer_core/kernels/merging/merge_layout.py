@@ -1,7 +1,7 @@
-"""Laying out words as symbols and finding the first pairs.
+"""The initial layout of words as symbols, and the first count of pairs.
 
-All words lie in one array of cells: a separator, the first word, a separator, the second word, …
-and a last separator. A symbol is the id of a base token: of a byte, or of a character.
+All words are in one array of cells: a separator, the first word, a separator, the second word, …
+and a last separator. A symbol is the id of a base token: of a byte or a character.
 """
 
 from __future__ import annotations
@@ -40,17 +40,16 @@ from bpeline.tokenizer_core.kernels.tables.pair_tables import (
     slot_of,
 )
 
-AHEAD = 16  # words between asking for one and laying it out
-SUM, OCCURRING = 0, 1  # of `count_dense_pairs`
-OF_INSIDE, OF_SEPARATOR = 2, 3  # of `close_up`; their bits: no tag of a token, changes sides
+AHEAD = 16  # words between prefetching one and writing it
+SUM, OCCURRING = 0, 1  # columns of `count_dense_pairs`
+OF_INSIDE, OF_SEPARATOR = 2, 3  # kinds of `close_up`; bit 1: no boundary tag, bit 0: `within` flips
 
 
 @kernel
 def symbol_at(cells: U16s, high: I8s, position: Int) -> I64:
     """The symbol at a position: an id, or a negative number.
 
-    Indices are unsigned, here and wherever an occurrence is looked at: of a signed one is asked
-    first whether it is negative.
+    Indices are unsigned in all hot loops: Numba checks signed ones for negative values.
     """
     place = np.uint64(position)
     low = np.int64(cells[place])
@@ -69,7 +68,7 @@ def put_symbol(cells: U16s, high: I8s, position: Int, symbol: Int) -> None:
 
 @kernel
 def run_at(weights: Weights, run: I64, position: Int) -> I64:
-    """The run that a position lies in, of a run that is not behind it."""
+    """The run of a position; ``run`` is where the search starts, at or before it."""
     while weights.starts[np.uint64(run + 1)] <= position:
         run += 1
     return run
@@ -77,14 +76,12 @@ def run_at(weights: Weights, run: I64, position: Int) -> I64:
 
 @kernel
 def run_of(weights: Weights, position: Int) -> I64:
-    """The run that a position lies in."""
     page = np.uint64(position) >> np.uint64(PAGE_BITS)
     return run_at(weights, np.int64(weights.pages[page]), position)
 
 
 @kernel
 def weight_at(weights: Weights, position: Int) -> I64:
-    """How often the word at a position occurs."""
     return weights.counts[np.uint64(run_of(weights, position))]
 
 
@@ -101,23 +98,23 @@ def lay_out_words(
     text: U8s,
     width: I64,
 ) -> None:
-    """Write the chosen words, in the order given, into ``cells`` from a separator on.
+    """Write the chosen words, in this order, into ``cells``.
 
     Args:
         content, wide, offsets: all words; word i is ``content[offsets[i]:offsets[i + 1]]``, where
-            each value is a byte, or, if wide, four bytes.
+            each value is a byte, or four bytes if wide.
         chosen: indices of words.
         ids: the symbol of each value in ``content``.
         cells, high: see `MergeState`; 1 + Σ(length + 1) of them are written.
-        begin: where the first separator goes.
-        text: [cells · width, or more, or 0] the symbols as big-endian numbers of ``width`` bytes,
-            where tokens will be compared.
+        begin: position of the first separator.
+        text: [≥ cells · width, or 0] receives the symbols as big-endian numbers of ``width`` bytes,
+            if tokens will be compared.
     """
     position = begin + 1
     values = np.int64(content.ctypes.data)
     put_symbol(cells, high, begin, np.int64(SEPARATOR))
     for index in range(chosen.size):
-        if index + AHEAD < chosen.size:  # words lie anywhere
+        if index + AHEAD < chosen.size:  # words are in random places
             prefetch(values + (offsets[np.uint64(chosen[np.uint64(index + AHEAD)])] << (2 * wide)))
         word = chosen[np.uint64(index)]
         for source in range(offsets[np.uint64(word)], offsets[np.uint64(word + 1)]):
@@ -135,23 +132,16 @@ def lay_out_words(
 
 @kernel
 def dense_row(cells: U16s, position: Int) -> np.uint16:
-    """Where a symbol stands in a table of all of them: a separator first, then tokens by id.
-
-    Unsigned, so no index is looked at for being negative.
-    """
+    """The row of a symbol in dense tables: 0 for a separator, else id + 1."""
     return np.uint16(cells[np.uint64(position)] + 1)
 
 
 @entry_kernel
 def count_dense_pairs(cells: U16s, weights: Weights, begin: I64, end: I64, sums: I64Planes) -> None:
-    """Add up, for each pair of tokens, its count and its occurrences, which have one cell each.
+    """Count each pair of tokens, of which there are fewer than `NARROW`.
 
-    No branch depends on a symbol: separators are counted too, for nobody.
-
-    Args:
-        cells: see `MergeState`; there are less than `NARROW` tokens.
-        begin, end: the cells in which pairs are looked for.
-        sums: [tokens + 1, tokens + 1, 2] `SUM` and `OCCURRING` by `dense_row` of left and right.
+    No branch depends on a symbol: pairs with separators are counted too and not used. ``sums`` is
+    [tokens + 1, tokens + 1, 2]: `SUM` and `OCCURRING` by `dense_row` of left and right.
     """
     left = dense_row(cells, begin)
     position = begin + 1
@@ -174,13 +164,9 @@ def collect_dense_pairs(
 ) -> None:
     """Write the positions of each pair into its segment of the arena.
 
-    As in `count_dense_pairs`, no branch depends on a symbol: what is not wanted is written too,
-    to one place.
-
-    Args:
-        places: [tokens + 1, tokens + 1] by `dense_row` of left and right where the pair's next
-            position goes, or ``unwanted``.
-        unwanted: a place of the arena that belongs to no segment.
+    No branch depends on a symbol: unwanted positions are written too, all to one place. ``places``
+    [tokens + 1, tokens + 1] are the next places in the arena by `dense_row` of left and right;
+    ``unwanted`` is outside all segments.
     """
     left = dense_row(cells, begin)
     for position in range(begin + 1, end):
@@ -201,13 +187,9 @@ def add_up_pairs(
     sums: I64s,
     hash_key: HashKey,
 ) -> None:
-    """Add the count of each occurrence of a pair to the sum that the pair's hash numbers.
+    """Add the counts of pairs to ``sums`` (int64 ``[2^b]``) by hash.
 
-    No pair occurs more often than its sum, which it may share with others.
-
-    Args:
-        begin, end: the cells in which pairs are looked for.
-        sums: int64 ``[2^b]``, zeros.
+    Pairs may share a sum, so it is an upper bound of the count.
     """
     shift = shift_for(sums.size)
     left = symbol_at(cells, high, begin)
@@ -237,13 +219,8 @@ def count_sparse_pairs(
 ) -> tuple[I64, I64]:
     """Add up count and `LENGTH` of each pair in a table of rows.
 
-    Args:
-        begin, end: the cells in which pairs are looked for.
-        sums: of `add_up_pairs`; pairs whose sum is below ``least`` are passed over.
-        size: rows in use.
-
-    Returns:
-        The cell to go on from, which is ``end`` unless the table is full, and the rows in use.
+    Skips pairs whose sum, see `add_up_pairs`, is below ``least``. Returns the cell to continue
+    from, which is ``end`` unless the table is full, and the number of rows in use.
     """
     shift = shift_for(sums.size)
     run = np.int64(weights.pages[begin >> PAGE_BITS])
@@ -284,7 +261,7 @@ def collect_sparse_pairs(
     next_place: I64s,
     arena: I32s,
 ) -> None:
-    """As `collect_dense_pairs`, with ``next_place`` by row of a table of pairs."""
+    """Like `collect_dense_pairs`, with ``next_place`` by row of a table of pairs."""
     for position in range(begin + 1, end):
         left = symbol_at(cells, high, position - 1)
         right = symbol_at(cells, high, position)
@@ -298,7 +275,7 @@ def collect_sparse_pairs(
 
 @kernel
 def kind_row(cells: U16s, high: I8s, position: Int) -> np.uint64:
-    """Where the kind of a symbol stands in a table: inside of tokens, separators, tokens by id."""
+    """The row of a symbol in a table: `INSIDE`, `SEPARATOR`, then tokens by id."""
     low = cells[position]
     if high.size > 0:
         return np.uint64((np.int64(high[position]) << CELL_BITS) + np.int64(low) - INSIDE)
@@ -307,21 +284,19 @@ def kind_row(cells: U16s, high: I8s, position: Int) -> np.uint64:
 
 @entry_kernel
 def close_up(cells: U16s, high: I8s, weights: Weights, kinds: U8s) -> tuple[I64, I64]:
-    """Leave one cell of each token, and no word of one token: nothing can be merged in it.
+    """Shrink tokens to one cell each, and drop words of one token: they have no pairs.
 
-    All cells are looked at, not only the first of each token: which is next would be known one
-    step after the other.
+    All cells are read, not only the first of each token: a loop that jumps would have to wait for
+    each token before it finds the next.
+
+    Returns the end of the cells in use and the number of runs; ``weights.pages`` become invalid.
 
     Args:
-        weights: of these cells; ``pages`` are wrong afterwards, and are not looked at.
-        kinds: uint8 [tokens + 2] what each symbol is, by `kind_row`: 1 for tokens of more than one
-            cell, 0 for others, `OF_INSIDE`, `OF_SEPARATOR`. All tokens have one cell afterwards.
-
-    Returns:
-        The cell after those in use; and how many runs are.
+        kinds: uint8 [tokens + 2] by `kind_row`: 1 for tokens of more than one cell, 0 for other
+            tokens, `OF_INSIDE`, `OF_SEPARATOR`.
     """
     starts, counts = weights.starts, weights.counts
-    first = np.int64(1)  # of the word
+    first = np.int64(1)  # first cell of the word
     write = first
     run, runs = np.int64(0), np.int64(0)
     within = np.int64(0)  # 1 until the last cell of a token that has more than one

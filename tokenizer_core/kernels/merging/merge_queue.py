@@ -1,20 +1,19 @@
 """The queue of pairs, best pair first, under one of three exact tie-breaks.
 
-The best count never rises from one merge to the next, so pairs need no order among themselves
-until their turn is near. Counts fall into classes: each small count is its own, larger ones share
-one with those some 0.2 % around. Pairs of the class that the queue has come to lie in a binary
-heap; all others wait in a chain per class, whose links cost nothing when they are never followed.
+The best count never rises, so pairs are sorted only when their turn is near. Counts fall into
+classes: small counts have a class each, larger ones share one with counts within 0.2 %. Pairs of
+the present class are in a binary heap, all others in an unsorted chain per class.
 (The idea of a radix heap: Ahuja, Mehlhorn, Orlin and Tarjan, 1990.)
 
-A row of the heap is a promise made when the pair was entered: (count, tie, index of the pair).
-Counts only fall and first occurrences only move back, so a promise may be too good, never too
-bad; whoever takes the first row compares it with the present and queues it again if it is stale.
-Among equal counts the smaller ``tie`` goes first:
+A heap row holds (count, tie, index of the pair) of the time it was entered. Counts only fall and
+first occurrences only move back, so a row may rank too high, never too low; the first row is
+compared with the present count and queued again if it is stale. Of equal counts the smaller ``tie``
+is first:
 
 - `SMALLEST_IDS`: the pair's key;
 - `FIRST_SEEN`: the position of its first occurrence;
-- `GREATEST_BYTES`: the first eight bytes of the left token, complemented; where these are equal
-  the tokens are compared in the text, the left ones, then the right ones.
+- `GREATEST_BYTES`: the first eight bytes of the left token, complemented; if these are equal, the
+  tokens are compared in the text, the left ones, then the right ones.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ HEAP_COUNT, HEAP_TIE, HEAP_PAIR = 0, 1, 2  # columns
 HEAP_COLUMNS = 3
 
 _EXACT_BITS, _STEP_BITS = 10, 9
-_EXACT = 1 << _EXACT_BITS  # smaller counts are classes of their own
+_EXACT = 1 << _EXACT_BITS  # smaller counts have a class each
 _STEPS = 1 << _STEP_BITS  # classes from one power of two to the next
 CLASSES = _EXACT + (63 - _EXACT_BITS) * _STEPS  # of all counts below 2⁶³
 
@@ -55,7 +54,7 @@ _PREFIX = 8  # bytes
 
 @kernel
 def class_of(count: I64) -> I64:
-    """The class of a count from 0 to 2⁶³ − 1; greater counts have no smaller class."""
+    """The class of a count from 0 to 2⁶³ − 1; classes ascend with counts."""
     if count < _EXACT:
         return np.int64(count)
     exponent = 63 - leading_zeros(np.uint64(count))
@@ -65,7 +64,7 @@ def class_of(count: I64) -> I64:
 
 @kernel
 def tie_of_bytes(text: U8s, start: I64, length: I64) -> I64:
-    """The first eight bytes of a token as a number that is smaller for greater bytes."""
+    """The first eight bytes of a token as a number, smaller for greater bytes."""
     prefix = np.uint64(0)
     for index in range(_PREFIX):
         prefix <<= np.uint64(8)
@@ -76,34 +75,33 @@ def tie_of_bytes(text: U8s, start: I64, length: I64) -> I64:
 
 @entry_kernel
 def prefix_tie(text: U8s, start: I64, length: I64) -> I64:
-    """`tie_of_bytes`, for Python."""
     return tie_of_bytes(text, start, length)
 
 
 @kernel
 def compare_tokens(state: MergeState, one: I64, other: I64) -> I64:
-    """Sign of the lexicographic comparison of two tokens in the text."""
+    """Lexicographic comparison of two tokens in the text; only the sign matters."""
     if one == other:
         return 0
     text, lengths, width = state.text, state.token_lengths, state.width
     start, other_start = state.token_starts[one] * width, state.token_starts[other] * width
     for index in range(min(lengths[one], lengths[other]) * width):
-        mine, theirs = text[start + index], text[other_start + index]
-        if mine != theirs:
-            return 1 if mine > theirs else -1
+        byte, other_byte = text[start + index], text[other_start + index]
+        if byte != other_byte:
+            return 1 if byte > other_byte else -1
     return lengths[one] - lengths[other]
 
 
 @kernel
 def has_greater_bytes(state: MergeState, one: I64, other: I64) -> bool:
-    """Whether pair ``one`` is greater than ``other`` as a tuple (left bytes, right bytes)."""
+    """Whether a pair is greater than another as a tuple (left bytes, right bytes)."""
     key, other_key = state.pairs[one, KEY], state.pairs[other, KEY]
     sign = compare_tokens(state, key >> 32, other_key >> 32)
     if sign == 0:
         sign = compare_tokens(state, key & _LOW, other_key & _LOW)
     if sign != 0:
         return bool(sign > 0)
-    # Only tokens that came from outside can spell the same bytes twice: smaller ids, then.
+    # Only tokens from an existing vocab can have the same bytes twice; then smaller ids are first.
     return bool(key < other_key)
 
 
@@ -111,21 +109,20 @@ def has_greater_bytes(state: MergeState, one: I64, other: I64) -> bool:
 def occurs_at(state: MergeState, pair: I64, position: Int) -> bool:
     """Whether a position from the pair's segment is still an occurrence of it.
 
-    The token that begins at ``position`` may have grown since, never shrunk, so equal ids at the
-    two boundary tags are the same two tokens.
+    Tokens only grow, so equal ids at the two boundary tags are the same two tokens.
     """
     left = state.pairs[pair, KEY] >> 32
     if symbol_at(state.cells, state.high, position) != left:
         return False
-    behind = symbol_at(state.cells, state.high, position + state.token_widths[left])
-    return behind == state.pairs[pair, KEY] & _LOW
+    second = symbol_at(state.cells, state.high, position + state.token_widths[left])
+    return second == state.pairs[pair, KEY] & _LOW
 
 
 @kernel
 def tie_of(state: MergeState, order: I64, pair: I64) -> I64:
-    """What decides among equal counts at present, of a pair that occurs.
+    """The present ``tie`` of a pair that occurs.
 
-    Under `FIRST_SEEN` the segment is shortened to begin at an occurrence that is not stale.
+    Under `FIRST_SEEN`, stale positions at the start of its segment are dropped.
     """
     pairs = state.pairs
     if order == SMALLEST_IDS:
@@ -140,7 +137,6 @@ def tie_of(state: MergeState, order: I64, pair: I64) -> I64:
 
 @kernel
 def goes_first(state: MergeState, order: I64, count: I64, tie: I64, pair: I64, row: I64) -> bool:
-    """Whether (count, tie, pair) goes before a row of the heap."""
     heap = state.heap
     if count != heap[row, HEAP_COUNT]:
         return count > heap[row, HEAP_COUNT]
@@ -153,7 +149,6 @@ def goes_first(state: MergeState, order: I64, count: I64, tie: I64, pair: I64, r
 
 @kernel
 def push(state: MergeState, order: I64, count: I64, tie: I64, pair: I64) -> None:
-    """Add a row to the heap."""
     heap, sizes = state.heap, state.sizes
     row = sizes[QUEUED]
     sizes[QUEUED] = row + 1
@@ -172,7 +167,6 @@ def push(state: MergeState, order: I64, count: I64, tie: I64, pair: I64) -> None
 
 @kernel
 def drop_first(state: MergeState, order: I64) -> None:
-    """Remove the first row of the heap; the last one sinks from its place."""
     heap, sizes = state.heap, state.sizes
     size = sizes[QUEUED] - 1
     sizes[QUEUED] = size
@@ -205,7 +199,7 @@ def drop_first(state: MergeState, order: I64) -> None:
 
 @kernel
 def queue_pair(state: MergeState, limits: Limits, pair: I64) -> None:
-    """Queue a pair by its present count, unless that is too small."""
+    """Queue a pair by its present count, unless it is below ``min_count``."""
     count = state.pairs[pair, COUNT]
     if count < limits.min_count:
         return
@@ -219,7 +213,7 @@ def queue_pair(state: MergeState, limits: Limits, pair: I64) -> None:
 
 @kernel
 def queue_pairs(state: MergeState, limits: Limits, first: I64, behind: I64) -> None:
-    """Queue the pairs in rows ``first`` … ``behind - 1``, except those that would be too long."""
+    """Queue the rows ``first`` … ``behind - 1``, except pairs that are too long."""
     for pair in range(first, behind):
         key = state.pairs[pair, KEY]
         length = state.token_lengths[key >> 32] + state.token_lengths[key & _LOW]
@@ -229,18 +223,18 @@ def queue_pairs(state: MergeState, limits: Limits, first: I64, behind: I64) -> N
 
 @entry_kernel
 def queue_new_pairs(state: MergeState, limits: Limits, first: I64, behind: I64) -> None:
-    """`queue_pairs`, for Python."""
     queue_pairs(state, limits, first, behind)
 
 
 @kernel
 def next_pair(state: MergeState, limits: Limits) -> I64:
-    """The best pair, which stays first in the queue, or `EMPTY` when none may be merged."""
+    """The best pair, which stays first in the queue, or `EMPTY` if none may be merged."""
     heap, sizes, waiting = state.heap, state.sizes, state.waiting
     while True:
         while sizes[QUEUED] > 0:
             pair = heap[0, HEAP_PAIR]
-            # Every word occurs, so the loss of any occurrence, the first too, lowers the count.
+            # Words have positive counts, so any lost occurrence lowers the count. If the count is
+            # unchanged, so is the tie.
             if heap[0, HEAP_COUNT] == state.pairs[pair, COUNT]:
                 return pair
             drop_first(state, limits.order)
@@ -252,8 +246,8 @@ def next_pair(state: MergeState, limits: Limits) -> I64:
             return EMPTY
         waiting[sizes[CLASS]] = EMPTY
         while pair != EMPTY:
-            behind = np.int64(state.following[pair])
-            prefetch(np.int64(state.pairs.ctypes.data) + behind * (8 * COLUMNS))
-            prefetch(np.int64(state.following.ctypes.data) + behind * 4)
+            following = np.int64(state.following[pair])
+            prefetch(np.int64(state.pairs.ctypes.data) + following * (8 * COLUMNS))
+            prefetch(np.int64(state.following.ctypes.data) + following * 4)
             queue_pair(state, limits, pair)
-            pair = behind
+            pair = following

@@ -1,14 +1,12 @@
-"""Merging in several sources at once: each merge serves the source that is worst off.
+"""Merges chosen for the source with the worst compression.
 
-All sources lie in the same cells and have the same tokens; each has pairs, occurrences and a queue
-of its own (`OWN`), so what is merged in one is merged by the kernels that merge in a single corpus.
-Sources that development words lie in are only measured. The rules are those of Foroutan, Meister
-et al. 2025 (arXiv 2508.04796).
+All sources share cells and tokens. Each has its own pairs, occurrences and queue (`OWN`), on which
+the kernels for a single corpus work. Sources of development text are only measured. The rules are
+those of Foroutan, Meister et al. 2025 (arXiv 2508.04796).
 
-Before merges serve one source each they may serve all together. No source has a queue then: one
-more set of arrays holds pairs with the sum of their counts, and no occurrences. Sums only fall, as
-counts do, so they are promises as well: a sum is added up anew when its pair comes first in the
-queue, and nothing has to be told when it falls.
+Before that, merges may be chosen for all sources together. Then sources have no queues; one more
+set of arrays holds pairs with the sum of their counts and no occurrences. Like counts, sums only
+fall, so a sum is recomputed only when its pair is first in the queue.
 """
 
 from __future__ import annotations
@@ -59,29 +57,29 @@ from bpeline.tokenizer_core.kernels.tables.pair_tables import (
     slot_of,
 )
 
-# Who says which pair is next: what is given, the sum of all sources, the source worst off.
+# How the next pair is chosen: from a list, by the sum of all sources, by the worst source.
 GIVEN, TOGETHER, WORST_OFF = 0, 1, 2
 
 OWN = ("arena", "pairs", "slots", "heap", "waiting", "following", "sizes")
 _of_set = with_arrays(OWN)
 
-NOBODY = EMPTY  # whom a merge serves that is given, or chosen by all together
-MASK = 64  # sources of one number of ``holders``
+NOBODY = EMPTY  # the source of merges that are listed or chosen by the sum
+MASK = 64  # sources per number of ``holders``
 _LOW = np.int64(0xFFFFFFFF)
 
 
 class Sources(NamedTuple):
-    """Several sources; S of them, L to learn from and then, where there are any, L to measure on.
+    """S sources: L to learn from and then, if there are any, L to measure on.
 
     Attributes:
-        sets: int64 [S + 1, NUMBERS · len(OWN)] the arrays of each, see `array_sets.described`; the
-            last: those of all sources together, where merges serve these.
+        sets: int64 [S + 1, NUMBERS · len(OWN)] the arrays of each source, see `records.described`;
+            the last row: the arrays of all sources together, in the stage `TOGETHER`.
         learning: L.
-        tokens: int64 [S] how many tokens the words of each take at present.
-        holders: uint64 [T, ⌈S / 64⌉] of each token in which sources it has occurred: what is in
-            none of them costs nothing.
-        rows: int64 [S] the row of the pair that is merged, or `EMPTY`.
-        servants: int32 [T] for which source a token was made, or `EMPTY`.
+        tokens: int64 [S] present number of tokens in the words of each source.
+        holders: uint64 [T, ⌈S / 64⌉] bit mask of the sources in which each token has occurred;
+            other sources need no look-up.
+        rows: int64 [S] the row of the pair to merge, or `EMPTY`.
+        servants: int32 [T] the source for which each token was created, or `EMPTY`.
     """
 
     sets: I64Rows
@@ -93,18 +91,18 @@ class Sources(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Who is worst off.
+    """The state of choosing the source with the worst compression.
 
     Attributes:
         measured: whether there are sources to measure on.
-        before: int64 [L] how many tokens the words of each took before any merge.
-        ratios: float64 [L] what the compression of each is divided by.
-        needs: float64 [L] how badly off each is at present; kept from the stage `WORST_OFF` on.
-        left_out: bool [L] those that no pair is left of.
-        recent: int64 [W] the last choices, in turn; none where there is no window.
-        often: int64 [L] how often each of them is there.
-        turns: int64 [1] how many choices there were.
-        most: what part of the window a source may have.
+        before: int64 [L] number of tokens in the words of each source before any merge.
+        ratios: float64 [L] divisors of the compression of each source.
+        needs: float64 [L] how bad each source's compression is; higher is worse.
+        left_out: bool [L] sources without pairs.
+        recent: int64 [W] the window: a ring buffer of the last choices; may be empty.
+        often: int64 [L] how often each source is in the window.
+        turns: int64 [1] number of choices so far.
+        most: largest share of the window that a source may have.
     """
 
     measured: bool
@@ -120,13 +118,12 @@ class Choice(NamedTuple):
 
 @kernel
 def address_of_set(sources: Sources, number: I64) -> I64:
-    """Where a row of ``sets`` begins."""
     return np.int64(sources.sets.ctypes.data) + 8 * number * sources.sets.shape[1]
 
 
 @kernel
 def note_need(sources: Sources, choice: Choice, source: I64) -> None:
-    """Find out how badly off the source is that these words belong to, if they are measured."""
+    """Update ``needs`` after the tokens of a source changed."""
     if source >= sources.learning:
         choice.needs[source - sources.learning] = np.float64(sources.tokens[source])
     elif not choice.measured:
@@ -136,9 +133,9 @@ def note_need(sources: Sources, choice: Choice, source: I64) -> None:
 
 @kernel
 def worst_off(sources: Sources, choice: Choice) -> I64:
-    """The source to serve, the first of several; `EMPTY` where all are left out.
+    """The source with the highest need, first of equal ones; `EMPTY` if none is left.
 
-    One that had its part of the window is passed over, unless all others had as well.
+    Sources that used up their share of the window are skipped, unless all have.
     """
     worst, worst_free = np.int64(EMPTY), np.int64(EMPTY)
     needs, window = choice.needs, choice.recent.size
@@ -156,7 +153,7 @@ def worst_off(sources: Sources, choice: Choice) -> I64:
 
 @kernel
 def remember(choice: Choice, source: I64) -> None:
-    """Note in the window that a source was chosen."""
+    """Add a choice to the window."""
     window = choice.recent.size
     if window == 0:
         return
@@ -173,9 +170,9 @@ def remember(choice: Choice, source: I64) -> None:
 def key_for_worst_off(
     state: MergeState, limits: Limits, sources: Sources, choice: Choice
 ) -> tuple[I64, I64]:
-    """The source worst off that a pair is left of, or `EMPTY`; and the key of its best pair.
+    """The worst source that has a pair left, or `EMPTY`; and the key of its best pair.
 
-    Who turns out to have none is left out for good; that it was chosen counts.
+    A source without pairs is left out from now on; its choice counts in the window.
     """
     while True:
         source = worst_off(sources, choice)
@@ -191,7 +188,6 @@ def key_for_worst_off(
 
 @kernel
 def count_in_all(state: MergeState, sources: Sources, key: I64) -> I64:
-    """How often a pair occurs at present in all sources to learn from."""
     count = np.int64(0)
     left, right = key >> 32, key & _LOW
     for part in range(sources.holders.shape[1]):
@@ -210,7 +206,6 @@ def count_in_all(state: MergeState, sources: Sources, key: I64) -> I64:
 
 @kernel
 def row_of_all(state: MergeState, limits: Limits, sources: Sources) -> I64:
-    """The row of the best pair of all sources together, or `EMPTY` when none may be merged."""
     together = _of_set(state, address_of_set(sources, sources.rows.size))
     while True:
         row = next_pair(together, limits)
@@ -224,10 +219,9 @@ def row_of_all(state: MergeState, limits: Limits, sources: Sources) -> I64:
 
 @kernel
 def find_in_all(state: MergeState, sources: Sources, key: I64, joins: bool) -> I64:
-    """Leave in ``rows`` where the pair is in each source; returns who needs room for its merge.
+    """Write the row of a pair in each source to ``rows``.
 
-    Returns:
-        A source, or `EMPTY`; where ``joins``, maybe the set of all together.
+    Returns the set whose arrays must grow first, or `EMPTY`; ``joins`` checks the last set too.
     """
     left, right = key >> 32, key & _LOW
     sources.rows[:] = EMPTY
@@ -257,7 +251,7 @@ def find_in_all(state: MergeState, sources: Sources, key: I64, joins: bool) -> I
 
 @kernel
 def add_up(together: MergeState, own: MergeState, first: I64) -> None:
-    """Add the counts of the pairs of a source from row ``first`` on to those of all together."""
+    """Add a source's counts from row ``first`` on to those of all sources together."""
     for row in range(first, own.sizes[PAIRS]):
         key = own.pairs[row, KEY]
         slot = slot_of(together.pairs, together.slots, together.hash_key, np.uint64(key))
@@ -276,9 +270,9 @@ def add_up(together: MergeState, own: MergeState, first: I64) -> None:
 def enter_stage(
     state: MergeState, limits: Limits, sources: Sources, choice: Choice, stage: I64
 ) -> None:
-    """Queue what the stage chooses from, of which nothing is queued.
+    """Queue all pairs for a stage; all queues are empty before.
 
-    For `TOGETHER` the last set has room for the pairs of all sources, and no pair.
+    For `TOGETHER` the last set must be empty, with room for the pairs of all sources.
     """
     together = _of_set(state, address_of_set(sources, sources.rows.size))
     for source in range(sources.learning):
@@ -294,7 +288,6 @@ def enter_stage(
 
 @kernel
 def holds_alone(sources: Sources) -> bool:
-    """Whether only one source to learn from holds the pair that is found in ``rows``."""
     holders = np.int64(0)
     for source in range(sources.learning):
         holders += np.int64(sources.rows[source] != EMPTY)
@@ -305,10 +298,10 @@ def holds_alone(sources: Sources) -> bool:
 def merge_in_all(
     state: MergeState, limits: Limits, sources: Sources, choice: Choice, key: I64, stage: I64
 ) -> None:
-    """Make one token of a pair in all sources in whose ``rows`` it is found.
+    """Merge a pair in all sources that have it according to ``rows``.
 
-    What is too rare or too long to be merged in a source is entered all the same, because another
-    may choose it, unless no other has the new token.
+    Pairs that are too rare or too long in one source are still entered, because another may choose
+    them, unless no other source has the new token.
     """
     left, right = key >> 32, key & _LOW
     token = add_token(state, left, right, np.int64(0))
@@ -337,7 +330,7 @@ def merge_in_all(
         is_learning = source < sources.learning
         merged = merge_everywhere(own, strict if alone and is_learning else limits, row)
         removed = count
-        if left == right:  # a run of three holds the pair twice, and one of them is merged
+        if left == right:  # a run of three holds the pair twice, but only one is merged
             removed = merged_count(own, merged)
         sources.tokens[source] -= removed
         note_need(sources, choice, source)
@@ -365,14 +358,13 @@ def merge_for_sources(
 ) -> tuple[I64, I64]:
     """Merge until there are ``goal`` tokens.
 
-    Args:
-        state: what sources share; its own arrays of the names in `OWN` hold no pair.
-        given: [n, 2 or more], row k is the pair of merge k. Who is served is chosen all the same,
-            as when these merges were learned, unless the stage is `GIVEN`.
-        stage: `GIVEN`, `TOGETHER` or `WORST_OFF`.
+    Returns the result of `merge_step.learn`, and with `NEEDS_PAIRS` the set that must grow.
 
-    Returns:
-        What `merge_step.learn` returns; and with `NEEDS_PAIRS` in which set of arrays.
+    Args:
+        state: the shared arrays; its own arrays of the names in `OWN` hold no pair.
+        given: [n, 2 or more], row k is the pair of merge k. Except in the stage `GIVEN`, sources
+            are still chosen, as when these merges were learned.
+        stage: `GIVEN`, `TOGETHER` or `WORST_OFF`.
     """
     while state.sizes[TOKENS] < goal:
         token = state.sizes[TOKENS]
@@ -392,9 +384,9 @@ def merge_for_sources(
             key = np.int64(pair_key(given[rank, LEFT], given[rank, RIGHT]))
         if key == EMPTY:
             return np.int64(EXHAUSTED), np.int64(EMPTY)
-        needy = find_in_all(state, sources, key, stage == TOGETHER)
-        if needy != EMPTY:
-            return np.int64(NEEDS_PAIRS), needy
+        full_set = find_in_all(state, sources, key, stage == TOGETHER)
+        if full_set != EMPTY:
+            return np.int64(NEEDS_PAIRS), full_set
         if source != EMPTY:
             remember(choice, source)
         merge_in_all(state, limits, sources, choice, key, stage)

@@ -1,4 +1,4 @@
-"""Merging one pair after another until a goal, an end, or the edge of an array."""
+"""The merge loop: merges pairs up to a goal, or until an array must grow."""
 
 from __future__ import annotations
 
@@ -36,21 +36,20 @@ from bpeline.tokenizer_core.kernels.tables.pair_tables import (
     slot_of,
 )
 
-# What `learn`, `learn_allowed` and `apply` answer.
+# Results of `learn`, `learn_allowed` and `apply`.
 DONE, EXHAUSTED, NEEDS_TOKENS, NEEDS_PAIRS, NEEDS_VERDICTS = 0, 1, 2, 3, 4
 
-# What `learn_allowed` is told of a pair.
+# Verdicts on pairs for `learn_allowed`.
 UNJUDGED, ALLOWED, REFUSED = 0, 1, 2
 
-AHEAD = 16  # occurrences between asking for a symbol and reading it
-BLOCK = 512  # occurrences looked at before the first of them is rewritten: they stay in the cache
+AHEAD = 16  # occurrences between prefetching a symbol and reading it
+BLOCK = 512  # occurrences found before the first of them is rewritten: they stay in the cache
 
 _LOW = np.int64(0xFFFFFFFF)
 
 
 @kernel
 def ask_for(state: MergeState, place: I64) -> None:
-    """Start loading what is known about an occurrence."""
     position = np.int64(state.arena[np.uint64(place)])
     prefetch(np.int64(state.cells.ctypes.data) + position * 2)
     if state.high.size > 0:
@@ -59,18 +58,17 @@ def ask_for(state: MergeState, place: I64) -> None:
 
 @kernel
 def ask_for_some(state: MergeState, start: I64, length: I64) -> None:
-    """Start loading what is known about the first of so many occurrences."""
+    """Prefetch the cells of up to `AHEAD` occurrences."""
     for index in range(min(AHEAD, length)):
         ask_for(state, start + index)
 
 
 @kernel
 def find_occurrences(state: MergeState, pair: I64, begin: I64, end: I64, found: Int) -> I64:
-    """Keep those of the places ``begin`` … ``end - 1`` of the pair's segment that are not stale.
+    """Write the places ``begin`` … ``end - 1`` that are not stale to ``noted``.
 
-    They and what stands around them go to ``noted``, from its column ``found`` on. No branch
-    depends on what is read, so many reads are under way at once. Occurrences that overlap in a run
-    of one token are all kept. Returns the next ``found``.
+    Columns from ``found`` on receive positions and neighbours; returns the next free column. No
+    branch depends on a load, so many loads overlap. Occurrences may overlap in a run of one token.
     """
     cells, high, arena, noted = state.cells, state.high, state.arena, state.noted
     left, right = state.pairs[pair, KEY] >> 32, state.pairs[pair, KEY] & _LOW
@@ -92,7 +90,7 @@ def find_occurrences(state: MergeState, pair: I64, begin: I64, end: I64, found: 
 
 @kernel
 def note_neighbour(state: MergeState, side: I64, neighbour: I64, weight: I64) -> None:
-    """Count one occurrence of the new token beside ``neighbour``, which may be a separator."""
+    """Count an occurrence of the new token next to ``neighbour``, maybe a separator."""
     changes, sizes = state.changes, state.sizes
     its_side, row, met_there = (
         np.uint64(side),
@@ -111,39 +109,32 @@ def note_neighbour(state: MergeState, side: I64, neighbour: I64, weight: I64) ->
 def replace_occurrences(
     state: MergeState, pair: I64, token: I64, first: Int, after_last: Int
 ) -> tuple[I64, I64]:
-    """Write ``token`` over a pair at some places of its segment, left to right.
+    """Write ``token`` over the occurrences ``first`` … ``after_last - 1`` of a pair.
 
-    Positions and neighbours stay in ``noted``, and what the neighbours' new pairs gain in
-    ``changes``; these places are not needed any more.
-    Two occurrences side by side lose the pair (right, left) between them and gain (token, token).
-
-    Args:
-        first, after_last: all of them, or those of some words.
-
-    Returns:
-        The column after the last one that was noted, the first being ``first``; and what the pair
-        (right, left) loses between two occurrences.
+    Leaves positions and neighbours in ``noted`` and the gains of new pairs in ``changes``. Returns
+    the end of the used columns of ``noted``, and what the pair (right, left) loses between adjacent
+    occurrences, where (token, token) arises.
     """
     cells, high, noted, weights = state.cells, state.high, state.noted, state.weights
-    # Literals would be compiled one by one.
+    # With literals, Numba would compile `note_neighbour` once per side.
     sides = np.int64(field.LEFT_SIDE), np.int64(field.RIGHT_SIDE)
     left, right = state.pairs[pair, KEY] >> 32, state.pairs[pair, KEY] & _LOW
     left_width, right_width = state.token_widths[left], state.token_widths[right]
     ask_for_some(state, state.pairs[pair, START] + first, after_last - first)
     merged, end, lost_between = np.int64(first), np.int64(0), np.int64(0)
-    weight, run_end = np.int64(0), np.int64(0)  # of the run that the last occurrence lay in
+    weight, run_end = np.int64(0), np.int64(0)  # of the run of the last occurrence
     for begin in range(first, after_last, BLOCK):
-        found = find_occurrences(state, pair, begin, min(begin + BLOCK, after_last), merged)
-        for index in range(merged, found):
+        noted_end = find_occurrences(state, pair, begin, min(begin + BLOCK, after_last), merged)
+        for index in range(merged, noted_end):
             column = np.uint64(index)
             position = np.int64(noted[field.POSITION, column])
-            if position < end:  # in a run of one token: its beginning has just been merged
+            if position < end:  # in a run of one token: its start was just merged
                 continue
             before, after = (
                 np.int64(noted[field.BEFORE, column]),
                 np.int64(noted[field.AFTER, column]),
             )
-            if position >= run_end:  # most words lie in a few long runs
+            if position >= run_end:  # rare: most words are in a few long runs
                 run = run_of(weights, position)
                 weight = weights.counts[np.uint64(run)]
                 run_end = np.int64(weights.starts[np.uint64(run + 1)])
@@ -155,9 +146,9 @@ def replace_occurrences(
             put_symbol(cells, high, middle, np.int64(field.INSIDE))
             put_symbol(cells, high, position, token)
             put_symbol(cells, high, end - 1, token)
-            # What is to be merged next begins right behind.
+            # The next occurrence is adjacent.
             if after == left and symbol_at(cells, high, end + left_width) == right:
-                after = np.int64(field.SEPARATOR)  # no pair arises there
+                after = np.int64(field.SEPARATOR)  # no pair with what follows
                 lost_between += weight
             else:
                 note_neighbour(state, sides[1], after, weight)
@@ -172,23 +163,22 @@ def replace_occurrences(
 
 @kernel
 def lose(state: MergeState, row: I64, count: I64) -> None:
-    """Take from a pair, if it is in the table, what it lost."""
+    """Lower the count of a pair, if it is in the table."""
     if row != EMPTY:
         state.pairs[row, COUNT] -= count
 
 
 @kernel
 def renew_pairs(state: MergeState, limits: Limits, side: I64, pair: I64, token: I64) -> None:
-    """Take from the old pairs of the neighbours met on one side what they lost; enter the new ones.
+    """Lower the counts of old pairs on one side and enter the new pairs.
 
-    The place where a new pair's occurrences go is left in ``changes``, `NOWHERE` where none is
-    wanted.
+    Leaves in ``changes`` where the occurrences of each new pair go: `NOWHERE` if it is not entered.
     """
     changes, pairs, slots, sizes = state.changes, state.pairs, state.slots, state.sizes
     left, right = pairs[pair, KEY] >> 32, pairs[pair, KEY] & _LOW
     its_side = np.uint64(side)
     met = sizes[field.MET_LEFT + side]
-    # Three passes: first all slots are under way, then all rows.
+    # Three passes: prefetch all slots, then all rows, then update.
     for index in range(met):
         neighbour = np.int64(state.touched[its_side, np.uint64(index)])
         old = pair_key(neighbour, left) if side == field.LEFT_SIDE else pair_key(right, neighbour)
@@ -198,14 +188,14 @@ def renew_pairs(state: MergeState, limits: Limits, side: I64, pair: I64, token: 
     for index in range(met):
         neighbour = np.int64(state.touched[its_side, np.uint64(index)])
         old = pair_key(neighbour, left) if side == field.LEFT_SIDE else pair_key(right, neighbour)
-        # `EMPTY` asks for memory in vain, which is allowed.
+        # `EMPTY` prefetches an unrelated address, which is harmless.
         row = slots[np.uint64(first_slot(slots, old, state.hash_key))]
         prefetch(np.int64(pairs.ctypes.data) + np.int64(row) * (8 * COLUMNS))
     for index in range(met):
         neighbour = np.int64(state.touched[its_side, np.uint64(index)])
         change = np.uint64(neighbour + 1)
         gained = changes[its_side, change, field.GAINED]
-        # What lies between two new tokens is not old.
+        # There was no old pair between two new tokens.
         if side == field.RIGHT_SIDE or neighbour != token:
             old = (
                 pair_key(neighbour, left) if side == field.LEFT_SIDE else pair_key(right, neighbour)
@@ -221,7 +211,7 @@ def renew_pairs(state: MergeState, limits: Limits, side: I64, pair: I64, token: 
                 else pair_key(token, neighbour)
             )
             row = sizes[field.PAIRS]
-            # In the segment of the merged pair while that has room, else behind all others.
+            # Use the segment of the merged pair while it has room, else the end of the arena.
             space = (
                 field.FREE
                 if occurrences <= sizes[field.FREE_END] - sizes[field.FREE]
@@ -241,10 +231,9 @@ def renew_pairs(state: MergeState, limits: Limits, side: I64, pair: I64, token: 
 
 @kernel
 def place_occurrences(state: MergeState, side: I64, first: Int, after_last: I64) -> None:
-    """Write the positions of the new pairs on one side into their segments; forget the changes.
+    """Write positions in ``noted`` to the segments of new pairs; clear ``changes``.
 
-    `replace_occurrences` noted them in the columns from ``first`` to ``after_last``. No branch
-    depends on what is read: positions that nobody wants are written too, to one place.
+    No branch depends on a load: unwanted positions are written too, all to one place.
     """
     arena, changes, sizes = state.arena, state.changes, state.sizes
     its_side, nowhere = np.uint64(side), sizes[field.NOWHERE]
@@ -285,14 +274,13 @@ def add_token(state: MergeState, left: I64, right: I64, count: I64) -> I64:
 def enter_merged(
     state: MergeState, limits: Limits, pair: I64, token: I64, lost_between: I64, place: I64
 ) -> None:
-    """Renew all counts of pairs once all occurrences of one were replaced, as ``changes`` say.
+    """Update the counts of pairs after all occurrences of ``pair`` were replaced.
 
-    Args:
-        lost_between: what the pair (right, left) lost.
-        place: where the token can be read, or 0 where it occurs nowhere.
+    ``lost_between`` is the loss of the pair (right, left); ``place`` is a position of the token in
+    the text, or 0 if it does not occur.
     """
     pairs, key = state.pairs, state.pairs[pair, KEY]
-    if lost_between > 0:  # seldom, and rows are far from the processor
+    if lost_between > 0:  # rare, and the row is likely not in the cache
         mirrored = pair_key(key & _LOW, key >> 32)
         lose(state, find_row(pairs, state.slots, state.hash_key, mirrored), lost_between)
     state.sizes[field.FREE] = pairs[pair, START]
@@ -310,10 +298,10 @@ def enter_merged(
 
 @kernel
 def merge_everywhere(state: MergeState, limits: Limits, pair: I64) -> I64:
-    """Make one token of a pair, everywhere; the arrays have room (see `missing_room`).
+    """Merge all occurrences of a pair; the arrays have room (see `missing_room`).
 
-    All counts of pairs are right afterwards; the new pairs are the last rows and wait nowhere.
-    Returns how many occurrences were merged; their positions lead ``noted``.
+    All counts are exact afterwards. New pairs are the last rows and not queued yet. Returns the
+    number of merged occurrences, whose positions are the first in ``noted``.
     """
     pairs = state.pairs
     key = pairs[pair, KEY]
@@ -328,10 +316,7 @@ def merge_everywhere(state: MergeState, limits: Limits, pair: I64) -> I64:
 
 @kernel
 def merged_count(state: MergeState, merged: I64) -> I64:
-    """How often the occurrences that lead ``noted`` were merged, each as often as its word occurs.
-
-    Less than the pair's count where occurrences overlapped in a run of one token.
-    """
+    """The count of the first ``merged`` occurrences in ``noted``, weighted by words."""
     count = np.int64(0)
     for index in range(merged):
         count += weight_at(state.weights, np.int64(state.noted[field.POSITION, index]))
@@ -340,7 +325,6 @@ def merged_count(state: MergeState, merged: I64) -> I64:
 
 @kernel
 def merge(state: MergeState, limits: Limits, pair: I64) -> None:
-    """`merge_everywhere`, and the new pairs enter the queue."""
     first_new = state.sizes[field.PAIRS]
     merge_everywhere(state, limits, pair)
     queue_pairs(state, limits, first_new, state.sizes[field.PAIRS])
@@ -348,7 +332,7 @@ def merge(state: MergeState, limits: Limits, pair: I64) -> None:
 
 @kernel
 def missing_room(state: MergeState, length: I64) -> I64:
-    """`DONE`, or which arrays must grow before a pair with ``length`` occurrences is merged."""
+    """`DONE`, or which arrays must grow before a pair can be merged."""
     tokens = state.sizes[field.TOKENS]
     if tokens >= state.token_lengths.size:
         return NEEDS_TOKENS
@@ -359,43 +343,40 @@ def missing_room(state: MergeState, length: I64) -> I64:
 
 @kernel
 def take_first(state: MergeState, limits: Limits) -> I64:
-    """Remove the first pair of the queue; returns who most likely comes next, or `EMPTY`.
+    """Remove the first pair of the queue; returns the likely next one, or `EMPTY`.
 
-    During the merge its occurrences' positions load, and the rows of those that may follow it.
+    Prefetches its positions and the rows of the two after it, to load during the merge.
     """
     drop_first(state, limits.order)
     heap, queued = state.heap, state.sizes[field.QUEUED]
     if queued == 0:
         return np.int64(EMPTY)
-    for behind in range(1, min(queued, 3)):
-        row = heap[np.uint64(behind), HEAP_PAIR]
+    for heap_row in range(1, min(queued, 3)):
+        row = heap[np.uint64(heap_row), HEAP_PAIR]
         prefetch(np.int64(state.pairs.ctypes.data) + row * (8 * COLUMNS))
-    coming = heap[0, HEAP_PAIR]
-    prefetch(np.int64(state.arena.ctypes.data) + state.pairs[coming, START] * 4)
-    return coming
+    likely_next = heap[0, HEAP_PAIR]
+    prefetch(np.int64(state.arena.ctypes.data) + state.pairs[likely_next, START] * 4)
+    return likely_next
 
 
 @kernel
 def ask_for_coming(state: MergeState, coming: I64) -> None:
-    """Start loading what is known about the first occurrences of a pair, if there is one."""
     if coming != EMPTY:
         ask_for_some(state, state.pairs[coming, START], state.pairs[coming, LENGTH])
 
 
 @kernel
 def merge_first(state: MergeState, limits: Limits, pair: I64) -> None:
-    """Merge the pair that is first in the queue."""
-    coming = take_first(state, limits)
+    likely_next = take_first(state, limits)
     merge(state, limits, pair)
-    ask_for_coming(state, coming)
+    ask_for_coming(state, likely_next)
 
 
 @entry_kernel
 def learn(state: MergeState, limits: Limits, goal: I64) -> I64:
     """Merge the best pairs until there are ``goal`` tokens.
 
-    Returns:
-        `DONE`, `EXHAUSTED` when no pair may be merged, or what has to grow to go on.
+    Returns `DONE`, `EXHAUSTED` if no pair may be merged, or which arrays must grow.
     """
     while state.sizes[field.TOKENS] < goal:
         pair = next_pair(state, limits)
@@ -410,13 +391,10 @@ def learn(state: MergeState, limits: Limits, goal: I64) -> I64:
 
 @entry_kernel
 def learn_allowed(state: MergeState, limits: Limits, verdicts: U8s, goal: I64) -> I64:
-    """As `learn`, but for pairs that are refused: each leaves the queue, and nothing else changes.
+    """Like `learn`, but refused pairs are removed from the queue instead of merged.
 
-    ``verdicts`` [P] says of each pair `ALLOWED`, `REFUSED` or `UNJUDGED`. Only pairs that come
-    first are looked up, and a pair is queued once, so a refusal costs one removal from the queue.
-
-    Returns:
-        What `learn` returns, or `NEEDS_VERDICTS`: the first pair in the queue is unjudged.
+    ``verdicts`` [P] is `ALLOWED`, `REFUSED` or `UNJUDGED` for each pair, read only when the pair is
+    first in the queue. Returns `NEEDS_VERDICTS` when the first pair is unjudged.
     """
     while state.sizes[field.TOKENS] < goal:
         pair = next_pair(state, limits)
@@ -436,9 +414,9 @@ def learn_allowed(state: MergeState, limits: Limits, verdicts: U8s, goal: I64) -
 
 @entry_kernel
 def apply(state: MergeState, limits: Limits, given: I64Rows, goal: I64) -> I64:
-    """Merge the pairs of ``given`` ([n, 2], row k makes token base + k) up to ``goal`` tokens.
+    """Apply given merges up to ``goal`` tokens; returns what `learn` returns.
 
-    A pair that occurs nowhere makes a token all the same. Returns what `learn` returns.
+    Row k of ``given`` [n, 2] creates token base + k, even if its pair does not occur.
     """
     while state.sizes[field.TOKENS] < goal:
         rank = state.sizes[field.TOKENS] - limits.base

@@ -1,1 +1,1 @@
-"""Text scanned: UTF-8, character classes, split patterns, places to cut."""
+"""Kernels that scan text: UTF-8, character classes, split patterns, cuts."""

@@ -1,14 +1,12 @@
-"""Pre-token starts of any pattern that is an automaton: one table look-up for a character.
-
-Classes of characters and moves between states are tables.
+"""Pre-token starts by an automaton: one table look-up per character.
 
 A move leads from a state, on the class of the next character, to a state, with flags:
 
 - CUT: a pre-token ends before this character and another starts (both moves in one);
-- GAP: what starts is not a match but unmatched text, which goes on to the next match;
-- AFTER_GAP: what ended was such text;
-- ACCEPT: the attempt could end here, but something longer may be preferred: remember the place;
-- DEAD: the attempt is over; it ends at the place remembered, or there is no match where it began;
+- GAP: unmatched text starts here instead of a match, up to the next match;
+- AFTER_GAP: unmatched text ended here;
+- ACCEPT: the attempt may end here, but a longer match may be preferred: remember the place;
+- DEAD: the attempt is over; it ends at the remembered place, or nothing matches at its start;
 - STOP: the span ends, and with it a pre-token.
 """
 
@@ -22,9 +20,9 @@ from bpeline.tokenizer_core.kernels.memory.types import I64, I64Rows, I64s, U8s,
 from bpeline.tokenizer_core.kernels.scanning.characters import character_size, decode_beyond_ascii
 
 CUT, GAP, ACCEPT, AFTER_GAP, DEAD, STOP = 1, 2, 4, 8, 16, 32
-MOVE = 8  # bytes of a move: where its row begins in the table, and its flags, 4 bytes each
+MOVE = 8  # bytes of a move: offset of the next row in the table, and flags, 4 bytes each
 
-# What `mark_by_automaton` remembers between calls: int64 [5].
+# State of `mark_by_automaton` between calls: int64 [5].
 SPAN, POSITION, ROW, RESCANNED, MEMO_SHIFT = range(5)
 PROGRESS = 5
 DONE, OUTSIDE, NEEDS_MEMO, MEMO_USED = range(4)
@@ -52,13 +50,13 @@ def _mark_span(
     patience = 8 * (end - begin) + 65536
     remembering = len(memo) > 0
     shift = progress[MEMO_SHIFT]
-    # The last character is looked at only when it is reached, if it is a line feed.
+    # A line feed at the end of the span has a column of its own.
     ordinary = end - np.int64(load_u8(base + end - 1) == np.uint8(0x0A))
     position, row = progress[POSITION], progress[ROW]
     before = attempt = accept = position
-    gap_end = np.int64(-1)  # where unmatched text ended that an attempt which fails would go on
+    gap_end = np.int64(-1)  # end of unmatched text; a failed attempt there continues that text
     while True:
-        # Word by word, so that the marks of one collect in a register, without a branch.
+        # The marks of one word collect in a register, without a branch.
         word = position >> 6
         limit = min((word + 1) << 6, ordinary)
         marks = gap_marks = _0
@@ -70,8 +68,8 @@ def _mark_span(
             point = np.int64(load_u8(base + position))
             if point >= 0x80:
                 point, width = decode_beyond_ascii(base + position)
-            # All but the last addition is known before the state is: characters take turns at the
-            # speed of one load.
+            # Only the last addition depends on the state, so a character costs the latency of one
+            # load.
             move = (moves + MOVE * np.int64(load_u8(classes + point))) + row
             next_row, flags = np.int64(load_u32(move)), load_u32(move + 4)
             if remembering:
@@ -169,27 +167,25 @@ def mark_by_automaton(
     memo: U64s,
     progress: I64s,
 ) -> I64:
-    """Set the bits of ``starts`` where pre-tokens and unmatched stretches start.
+    """Set the bits of ``starts`` where pre-tokens and unmatched text start.
 
-    An attempt may read far ahead of the place it falls back to, and again from there: with
-    ``a*b|a`` a text of nothing but a's would be read once for each of its characters. When a span
-    has been read eight times over, the kernel asks for a *memo* of one bit for each state and
-    position, in which attempts recognize where earlier ones have failed (Reps 1998,
-    "Maximal-munch" tokenization in linear time).
+    An attempt may read far beyond the place where it ends, and the next attempt reads that text
+    again: ``a*b|a`` would read a text of a's once per character. When a span has been read eight
+    times over, the kernel asks for a *memo* of one bit per state and position, in which attempts
+    recognize where earlier ones have failed (Reps 1998, "Maximal-munch" tokenization in linear
+    time).
 
     Args:
-        text: uint8, UTF-8 with `PADDING` readable bytes behind the first ``size``.
-        spans: int64 [n, 2], half-open byte ranges between characters.
+        text, size, spans, starts: see `mark_gpt2`.
         classes: uint8 [0x110000], moves: uint32, shape: int64 [4] (columns, column of a line feed
             that ends a span, column of the end, rows): see `SplitAutomaton`.
-        starts: uint64 [size // 64 + 2].
-        gaps: uint64, as ``starts``, receives which starts are of unmatched text; or empty.
-        memo: uint64, zero, or empty: for 1 + ((end - begin) >> shift) positions times rows bits.
-        progress: int64 [PROGRESS], zero at first but for POSITION: -1.
+        gaps: uint64, like ``starts``, receives the starts of unmatched text; or empty.
+        memo: uint64, zero, rows bits for each of 1 + ((end - begin) >> shift) positions; or empty.
+        progress: int64 [PROGRESS], zero at first, with POSITION -1.
 
     Returns:
-        DONE; OUTSIDE: a span does not lie within the text; NEEDS_MEMO: call again with a memo for
-        the span ``progress[SPAN]`` and its shift; MEMO_USED: call again without it.
+        DONE; OUTSIDE: a span is not within the text; NEEDS_MEMO: call again with a memo for the
+        span ``progress[SPAN]`` and its shift; MEMO_USED: call again without it.
     """
     base = text.ctypes.data
     for i in range(progress[SPAN], spans.shape[0]):

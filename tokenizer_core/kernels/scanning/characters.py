@@ -1,4 +1,4 @@
-"""Characters in UTF-8: decoded one by one, and checked in bulk."""
+"""UTF-8: decoding of characters, and validation of text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from bpeline.tokenizer_core.kernels.memory.types import I64, U64, Int, U8s
 
 @kernel
 def character_size(first: Int) -> I64:
-    """Bytes of the character that begins with ``first``."""
     if first < 0x80:
         return np.int64(1)
     if first < 0xE0:
@@ -28,7 +27,7 @@ def character_size(first: Int) -> I64:
 
 @kernel
 def decode_beyond_ascii(address: I64) -> tuple[I64, I64]:
-    """Code point and bytes of the non-ASCII character at ``address``; reads four bytes."""
+    """Code point and length of a non-ASCII character; reads four bytes."""
     four = load_u32(address)
     first = four & np.uint32(0xFF)
     second = (four >> np.uint32(8)) & np.uint32(0x3F)
@@ -45,7 +44,7 @@ def decode_beyond_ascii(address: I64) -> tuple[I64, I64]:
 
 @kernel
 def decode(address: I64) -> tuple[I64, I64]:
-    """Code point and bytes of any character; reads four bytes."""
+    """Code point and length of a character; reads four bytes."""
     point = np.int64(load_u8(address))
     if point < 0x80:
         return point, np.int64(1)
@@ -54,32 +53,28 @@ def decode(address: I64) -> tuple[I64, I64]:
 
 @kernel
 def is_ascii_letter(byte: Int) -> bool:
-    """Whether a byte is a letter of ASCII."""
     return bool(0x61 <= byte | 0x20 <= 0x7A)
 
 
 @kernel
 def is_ascii_digit(byte: Int) -> bool:
-    """Whether a byte is a digit of ASCII."""
     return bool(0x30 <= byte <= 0x39)
 
 
 @kernel
 def is_ascii_white(byte: Int) -> bool:
-    """Whether a byte is white space of ASCII."""
     return bool(byte == 0x20 or 0x09 <= byte <= 0x0D)
 
 
 @kernel
 def is_ascii_other(byte: Int) -> bool:
-    """Whether a byte of ASCII is none of these."""
     return not (is_ascii_letter(byte) or is_ascii_digit(byte) or is_ascii_white(byte))
 
 
 _mask_two = range_mask(0xC2, 0x1E)  # first bytes of characters of two, three and four bytes
 _mask_three = range_mask(0xE0, 0x10)
 _mask_four = range_mask(0xF0, 5)
-# First bytes behind which only some continuation bytes may stand, and those that may not.
+# First bytes that allow only some second bytes, and the second bytes that they forbid.
 _mask_e0, _mask_ed = range_mask(0xE0, 1), range_mask(0xED, 1)
 _mask_f0, _mask_f4 = range_mask(0xF0, 1), range_mask(0xF4, 1)
 _mask_below_90, _mask_from_90 = range_mask(0x80, 0x10), range_mask(0x90, 0x30)
@@ -92,10 +87,10 @@ _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 @kernel
 def _sequence_length(four: Int) -> I64:
-    """Bytes of the non-ASCII character that four little-endian bytes begin with, 0 if ill-formed.
+    """Length of the non-ASCII character at the start of four bytes; 0 if ill-formed.
 
-    Each form is one comparison of the marker bits of all its bytes, and one or two of the bits
-    that tell overlong forms, surrogates and code points above U+10FFFF.
+    Each length takes one comparison of all marker bits, and one or two of the bits that reveal
+    overlong forms, surrogates and code points above U+10FFFF.
     """
     if four & np.uint32(0xC0E0) == np.uint32(0x80C0):
         return np.int64(2) if four & np.uint32(0x1E) else np.int64(0)
@@ -111,7 +106,7 @@ def _sequence_length(four: Int) -> I64:
 
 @kernel
 def first_fault(base: I64, position: I64, size: I64) -> I64:
-    """Position of the first ill-formed sequence from a character's begin on, or -1."""
+    """Position of the first ill-formed sequence from a character on, or -1."""
     while position < size:
         non_ascii = mask_non_ascii(base + position)
         if not non_ascii:
@@ -128,7 +123,7 @@ def first_fault(base: I64, position: I64, size: I64) -> I64:
 
 @kernel
 def _begin_of_character(base: I64, position: I64) -> I64:
-    """Where the character begins that the byte before ``position`` belongs to."""
+    """Start of the character that contains the byte before ``position``."""
     position -= 1
     while position > 0 and load_u8(base + position) & np.uint8(0xC0) == np.uint8(0x80):
         position -= 1
@@ -137,7 +132,7 @@ def _begin_of_character(base: I64, position: I64) -> I64:
 
 @kernel
 def _forbidden_seconds(address: I64) -> U64:
-    """Which of 64 bytes begin an overlong form, a surrogate or a code point above U+10FFFF."""
+    """Which of 64 bytes begin an overlong form, a surrogate or a point above U+10FFFF."""
     return (
         (_mask_e0(address) & _mask_below_a0(address + 1))
         | (_mask_ed(address) & _mask_from_a0(address + 1))
@@ -150,14 +145,12 @@ def _forbidden_seconds(address: I64) -> U64:
 def invalid_utf8(text: U8s, size: I64) -> I64:
     """Position of the first ill-formed sequence in the first ``size`` bytes, or -1.
 
-    64 bytes at a time become masks of first bytes and of continuations: those that stand are
-    compared with those that the first bytes ask for. Where that fails, `first_fault` says where.
-
-    Args:
-        text: uint8 with `PADDING` readable bytes behind ``size``.
+    For 64 bytes at a time, the mask of continuation bytes is compared with those that the first
+    bytes require. After a mismatch `first_fault` finds the position. ``text`` is uint8 with
+    `PADDING` more readable bytes.
     """
     base = text.ctypes.data
-    owed = _0  # continuations that the block before asks for
+    owed = _0  # continuation bytes that the block before requires
     for position in range(0, size, 64):
         address = base + position
         non_ascii = mask_non_ascii(address)

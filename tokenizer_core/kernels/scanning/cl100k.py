@@ -1,21 +1,21 @@
 """Pre-token starts of `cl100k` and its relatives, 64 bytes at a time.
 
-Characters are letters L, numbers N, white space W (S is U+0020, R a line feed or carriage return,
-X any W but R) and others O. The pattern's alternatives come to this:
+With letters L, numbers N, white space W (S is U+0020, R a line feed or carriage return, X any other
+W) and others O, the pattern is equivalent to these rules:
 
-- R directly behind a run of O belongs to that run (*absorbed*); what follows it is as if it came
-  behind a letter. In this list R and W are those that are not absorbed.
-- A pre-token starts at the first character of a run of O, unless S stands before it.
-- One starts at the first character of a run of L, unless X stands before it, or a run of O that
-  is a single character without S before it: those join the letters.
+- R directly after a run of O belongs to that run (*absorbed*); the next character counts as if it
+  came after a letter. Below, R and W are those that are not absorbed.
+- A pre-token starts at the first character of a run of O, unless S is before it.
+- One starts at the first character of a run of L, unless X is before it, or a run of O that is a
+  single character without S before it: those join the letters.
 - One starts at the first, fourth, seventh … character of a run of N.
-- One starts at the first character of a run of W and, unless the span ends with that run, at the
-  character behind its last R, and at its last character when that is an X.
-- One starts behind a contraction whose apostrophe starts a pre-token.
+- One starts at the first character of a run of W and, unless the span ends with that run, after its
+  last R, and at its last character if that is an X.
+- One starts after a contraction whose apostrophe starts a pre-token.
 
-`llama3` differs where a span ends with white space: a pre-token starts behind the last R of it
-nevertheless. `qwen2` is `llama3` with one at each character of N; `qwen3.5` is `qwen2` with
-combining marks as L.
+`llama3` differs if a span ends with white space: a pre-token still starts after its last R.
+`qwen2` is `llama3` with a pre-token at each character of N; `qwen3.5` is `qwen2` with combining
+marks as L.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ _NOWHERE = np.int64(-1)
 
 @kernel
 def absorbed_among(newlines: U64, behind_others: U64) -> U64:
-    """Which of runs of newlines are absorbed, given those that are directly."""
-    # To add its first bit to a run of ones is to clear the run.
+    """The newlines of runs whose first byte is in ``behind_others``."""
+    # Adding its first bit to a run of ones clears the run.
     return newlines & ~(newlines + behind_others)
 
 
@@ -77,30 +77,24 @@ def mark_ascii_blocks(
     in_group: I64,
     pending: I64,
 ) -> tuple[I64, U64, U64, I64, I64]:
-    """Mark blocks of ASCII characters, as many as there are before the span's last one.
+    """Mark blocks of ASCII up to the last block of the span, see `gpt2`.
 
-    Args:
-        block: begins two bytes behind the span's begin, or more.
-        absorbed_before, numbers_before: whether the byte before is an absorbed newline, a number.
-        in_group, pending: of `number_begins` and `refuted_runs`.
-
-    Returns:
-        The first block that is not done, and the last four arguments for it.
+    Returns the first block that is not done, and the last four arguments for it.
     """
     while block + 64 < end and is_ascii_around(base + block):
-        found = cl100k_starts(base + block)
-        marks, whites_begin, behind_newline, blanks, newlines, behind_others, numbers = found[:7]
-        absorbed = absorbed_among(newlines, behind_others | (newlines & absorbed_before))
-        behind_absorbed = (absorbed << _1) | absorbed_before
-        marks |= (whites_begin & ~absorbed) | (behind_newline & behind_absorbed)
+        masks = cl100k_starts(base + block)
+        marks, whites_begin, after_newline, blanks, newlines, after_others, numbers = masks[:7]
+        absorbed = absorbed_among(newlines, after_others | (newlines & absorbed_before))
+        after_absorbed = (absorbed << _1) | absorbed_before
+        marks |= (whites_begin & ~absorbed) | (after_newline & after_absorbed)
         numbers_begin, in_group = number_begins(numbers, numbers_before, _0, digits, in_group)
         marks |= numbers_begin
-        begin = behind_newline & ~behind_absorbed
+        begin = after_newline & ~after_absorbed
         if begin or pending >= 0:
-            # No blank stands before an absorbed newline.
+            # There is no blank before an absorbed newline.
             refuted, pending = refuted_runs(block, blanks, begin, newlines, pending, starts)
             marks |= begin & ~refuted
-        _mark_contractions(base, block, end, found[7] & marks, starts)
+        _mark_contractions(base, block, end, masks[7] & marks, starts)
         starts[np.uint64(block) >> _6] |= marks
         absorbed_before = absorbed >> _63
         numbers_before = numbers >> _63
@@ -154,7 +148,7 @@ def mark_span(
                 stands_alone = not is_ascii_other(earlier) and earlier != 0x20
                 single_before = others_before & np.uint64(stands_alone)
                 joins_before = blank_before | single_before
-        span_end = _0  # the bit behind the span's last byte, if it lies in this block
+        span_end = _0  # the bit after the span's last byte, if it is in this block
         if end - block < 64:
             span_end = _1 << np.uint64(end - block)
             valid &= span_end - _1
@@ -171,19 +165,19 @@ def mark_span(
         newlines = (mask_line_feeds(address) | mask_carriage_returns(address)) & valid
         blanks = white & ~newlines
 
-        behind_others = (others << _1) | others_before
-        absorbed = absorbed_among(newlines, newlines & (behind_others | absorbed_before))
+        after_others = (others << _1) | others_before
+        absorbed = absorbed_among(newlines, newlines & (after_others | absorbed_before))
         white &= ~absorbed
         newlines &= ~absorbed
 
-        marks = others & ~(behind_others | (spaces << _1) | spaces_before)
+        marks = others & ~(after_others | (spaces << _1) | spaces_before)
         single = whole_characters(marks, single_before, others & continued)
         joins = blanks | single
         marks |= letters & ~((letters << _1) | letters_before | (joins << _1) | joins_before)
 
-        behind_white = (white << _1) | white_before
-        marks |= white & ~behind_white
-        ended = valid & ~white & behind_white  # the character before is the last of its run
+        after_white = (white << _1) | white_before
+        marks |= white & ~after_white
+        ended = valid & ~white & after_white  # the character before is the last of its run
         last_blank = (ended >> _1) & blanks
         marks |= last_blank & ~continued
         if (last_blank & continued) | (ended & blank_before):
@@ -196,8 +190,8 @@ def mark_span(
 
         blanks_begin = blanks & ((newlines << _1) | newline_before)
         if blanks_begin or pending >= 0:
-            # Not when a newline or the end of the span ends them: then a later newline is the last
-            # of the white space, or the whole of it is one pre-token.
+            # Unless a newline or the end of the span follows: then a later newline is the last of
+            # the white space, or all of it is one pre-token.
             refuted, pending = refuted_runs(
                 block, blanks, blanks_begin, newlines | span_end, pending, starts
             )
@@ -243,10 +237,10 @@ def mark_cl100k(
     keeps_end: bool,
     marks_join: bool,
 ) -> bool:
-    """Set the bits of ``starts`` where pre-tokens start; see `mark_gpt2` for the other arguments.
+    """Set the bits of ``starts`` where pre-tokens start; see `mark_gpt2`.
 
     Args:
-        digits: how many numbers make a pre-token: 3 (cl100k, llama3) or 1 (qwen2).
+        digits: numbers per pre-token: 3 (cl100k, llama3) or 1 (qwen2).
         keeps_end: whether white space that ends a span is one pre-token (cl100k).
         marks_join: whether combining marks are letters (qwen3.5).
     """

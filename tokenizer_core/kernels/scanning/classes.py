@@ -1,4 +1,4 @@
-"""Classes of characters in texts, 64 at a time."""
+"""Character classes of 64 bytes of text at a time."""
 
 from __future__ import annotations
 
@@ -25,16 +25,14 @@ from bpeline.tokenizer_core.kernels.memory.addresses import (
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, Masks
 from bpeline.tokenizer_core.kernels.scanning.characters import decode_beyond_ascii
 
-# A mask for each of the three bits is all that must be collected; letters are those with the
-# highest.
+# Classes are three bits, and a mask per bit is collected; letters are those with the highest bit.
 OTHER, NUMBER, WHITE_SPACE, MARK, CASELESS, UPPER, LOWER = range(7)
 
 
-# Ranges of code points of one class, half-open, that are told by comparing bytes: no table, hence
-# no loop over characters, which is slower. ALTERNATING are capitals (even) and small letters (odd)
-# that take turns. Each comparison costs a little in every block, so they stand in groups by first
-# bytes, and a block is compared with those of its characters. `class_table` verifies that `regex`
-# agrees.
+# Half-open ranges of code points of one class, found by comparing bytes instead of a slower table
+# look-up per character. ALTERNATING are pairs of a capital (even) and a small letter (odd). Each
+# comparison costs time in every block, so ranges are grouped by first byte, and a block is compared
+# only with groups of its characters. `class_table` verifies that `regex` agrees.
 ALTERNATING = -1
 CLASS_RANGES = {
     "Latin": (
@@ -106,7 +104,7 @@ CLASS_RANGES = {
 
 
 def _sequences(begin: int, end: int) -> list[tuple[tuple[int, int], ...]]:
-    """The code points [begin, end) of UTF-8's two or three bytes as ranges of bytes."""
+    """Byte ranges of the UTF-8 of code points [begin, end) of two or three bytes."""
     if begin < 0x800:
         leads, size = (0xC0 | begin >> 6, 0xC0 | (end - 1) >> 6), 1 << 6
     else:
@@ -117,9 +115,9 @@ def _sequences(begin: int, end: int) -> list[tuple[tuple[int, int], ...]]:
 def _below(
     begin: int, end: int, size: int, ranges: tuple[tuple[int, int], ...]
 ) -> list[tuple[tuple[int, int], ...]]:
-    """Sequences for [begin, end): the last of ``ranges`` stands for ``size`` code points a value.
+    """Byte ranges for [begin, end); a last byte stands for ``size`` code points.
 
-    Bytes behind a range of several values must be free to take any value.
+    Bytes after a range of several values may take any value.
     """
     first, last = ranges[-1]
     if begin % size == end % size == 0:
@@ -138,7 +136,6 @@ def _below(
 
 
 def _comparison(group: str) -> Any:
-    """An intrinsic that compares a block with the ranges of a group; see `plane_masks`."""
     rows = []
     for class_, begin, end in CLASS_RANGES[group]:
         classes = (UPPER, LOWER) if class_ == ALTERNATING else (class_, class_)
@@ -178,14 +175,10 @@ _63 = np.uint64(63)
 def classes_by_range(
     address: I64, leads: U64, low: U64, middle: U64, high: U64, table: I64
 ) -> tuple[Any, ...]:
-    """The three masks of `class_masks` with the characters that begin at ``leads``.
+    """Add the characters that begin at ``leads`` to the three masks of `class_masks`.
 
-    Args:
-        low, middle, high: what is known of the block.
-        table: address of `class_table`.
-
-    Returns:
-        The three masks, and those of the bytes that belong to the next block.
+    ``table`` is the address of `class_table`. Also returns the masks of the bytes that belong to
+    the next block.
     """
     two = _of_two_bytes(address, leads)
     three = _of_three_bytes(address, leads)
@@ -208,7 +201,7 @@ def classes_by_range(
         low |= here & (_0 - (class_ & _1))
         middle |= here & (_0 - ((class_ >> _1) & _1))
         high |= here & (_0 - (class_ >> _2))
-    # Only the last character can straddle: its masks are not worth an operation in the loop.
+    # Only the last character can straddle, so its masks are computed outside the loop.
     ones = (ones >> _1) >> (_63 - np.uint64(k))
     after = (
         after[0] | (ones & (_0 - (class_ & _1))),
@@ -220,19 +213,19 @@ def classes_by_range(
 
 @kernel
 def _spread(two: U64, three: U64) -> U64:
-    """All the bytes of characters of two and of three bytes, as far as they lie in the block."""
+    """All bytes in this block of characters of two and three bytes."""
     return two | (two << _1) | three | (three << _1) | (three << _2)
 
 
 @kernel
 def _after(two: U64, three: U64) -> U64:
-    """Those that lie in the next block."""
+    """Those of their bytes that are in the next block."""
     return (two >> _63) | (three >> _63) | (three >> _62)
 
 
 @kernel
 def _with(known: Masks, compared: Masks, leads: U64) -> Masks:
-    """Four masks as of `plane_masks`, with those among ``leads`` that were compared."""
+    """Four masks of `plane_masks`, with the results of a comparison at ``leads``."""
     return (
         known[0] | (compared[0] & leads),
         known[1] | (compared[1] & leads),
@@ -243,52 +236,51 @@ def _with(known: Masks, compared: Masks, leads: U64) -> Masks:
 
 @kernel
 def _of_two_bytes(address: I64, leads: U64) -> Masks:
-    """What comparing bytes tells of the characters with these ``leads``: see `plane_masks`."""
-    known = (_0, _0, _0, _0)
+    """Compare two-byte characters at these ``leads``; returns masks of `plane_masks`."""
+    masks = (_0, _0, _0, _0)
     some = _mask_latin(address) & leads
     if some:
-        known = _with(known, _latin(address), some)
+        masks = _with(masks, _latin(address), some)
     some = _mask_greek(address) & leads
     if some:
-        known = _with(known, _greek(address), some)
+        masks = _with(masks, _greek(address), some)
     some = _mask_russian(address) & leads
     if some:
-        known = _with(known, _russian(address), some)
+        masks = _with(masks, _russian(address), some)
     some = _mask_cyrillic(address) & leads
     if some:
-        known = _with(known, _cyrillic(address), some)
+        masks = _with(masks, _cyrillic(address), some)
     some = _mask_arabic(address) & leads
     if some:
-        known = _with(known, _arabic(address), some)
-    return known
+        masks = _with(masks, _arabic(address), some)
+    return masks
 
 
 @kernel
 def _of_three_bytes(address: I64, leads: U64) -> Masks:
-    """The same for characters of three bytes."""
-    known = (_0, _0, _0, _0)
+    masks = (_0, _0, _0, _0)
     some = _mask_han(address) & leads
     if some:
-        known = _with(known, compare_han(address), some)
+        masks = _with(masks, compare_han(address), some)
     some = _mask_kana(address) & leads
     if some:
-        known = _with(known, _kana(address), some)
+        masks = _with(masks, _kana(address), some)
     some = _mask_indic(address) & leads
     if some:
-        known = _with(known, _indic(address), some)
+        masks = _with(masks, _indic(address), some)
     some = _mask_general(address) & leads
     if some:
-        known = _with(known, _general(address), some)
+        masks = _with(masks, _general(address), some)
     some = _mask_wide(address) & leads
     if some:
-        known = _with(known, _wide(address), some)
-    return known
+        masks = _with(masks, _wide(address), some)
+    return masks
 
 
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 _3, _6, _8, _12, _16, _18, _61 = map(np.uint64, (3, 6, 8, 12, 16, 18, 61))
 _BYTE = np.uint64(0xFF)
-# Of the first byte of characters of two, three and four bytes: the bits that are theirs.
+# Payload bits of the first byte of characters of two, three and four bytes.
 _OWN_OF_TWO, _OWN_OF_THREE, _OWN_OF_FOUR = map(np.uint64, (0x1F, 0x0F, 0x07))
 _mask_longer = range_mask(0xE0, 0x20)
 _mask_four = range_mask(0xF0, 0x10)
@@ -297,9 +289,9 @@ _mask_four = range_mask(0xF0, 0x10)
 def _same(builder: Any, address: Any, byte: Any) -> Any:
     block, byte = load_block(builder, address), builder.trunc(byte, ir.IntType(8))
     undefined = ir.Constant(block.type, ir.Undefined)
-    one = builder.insert_element(undefined, byte, ir.Constant(_I32, 0))
+    vector = builder.insert_element(undefined, byte, ir.Constant(_I32, 0))
     first = ir.Constant(ir.VectorType(_I32, BLOCK), [0] * BLOCK)
-    everywhere = builder.shuffle_vector(one, one, first)
+    everywhere = builder.shuffle_vector(vector, vector, first)
     return builder.bitcast(builder.icmp_unsigned("==", block, everywhere), _I64)
 
 
@@ -309,16 +301,16 @@ def _bit_of_class(bit: int) -> Any:
             return ir.Constant(_I64, 0)
         last, classes = load_block(builder, address), load_block(builder, page)
         name = "llvm.x86.avx512.permvar.qi.512"
-        found = builder.and_(by_name(builder, name, last.type, classes, last), filled(1 << bit))
-        return builder.bitcast(builder.icmp_unsigned("!=", found, filled(0)), _I64)
+        bits = builder.and_(by_name(builder, name, last.type, classes, last), filled(1 << bit))
+        return builder.bitcast(builder.icmp_unsigned("!=", bits, filled(0)), _I64)
 
     return of_two(types.uint64, types.int64, types.int64, emit)
 
 
 # ``_same_bytes(address, byte)``: which of 64 bytes are this one.
 _same_bytes = of_two(types.uint64, types.int64, types.uint64, _same)
-# ``…(address, page)``: one bit of what stands in a page of 64 bytes at the lowest six bits of each
-# of 64 bytes.
+# ``_low(address, page)`` and so on: for each of 64 bytes, one bit of the class at its lowest six
+# bits in a page of 64 classes.
 _low, _middle, _high = map(_bit_of_class, range(3))
 
 
@@ -326,15 +318,7 @@ _low, _middle, _high = map(_bit_of_class, range(3))
 def classes_by_page(
     address: I64, leads: U64, low: U64, middle: U64, high: U64, table: I64
 ) -> tuple[U64, U64, U64, Masks]:
-    """The three masks of `class_masks` with the characters that begin at ``leads``.
-
-    Args:
-        low, middle, high: what is known of the block.
-        table: address of `class_table`.
-
-    Returns:
-        The three masks, and those of the bytes that belong to the next block.
-    """
+    """`classes_by_range` by AVX-512 permutations, one page of 64 characters at a time."""
     longer = _mask_longer(address) & leads
     two = _two_byte_classes(address, leads & ~longer, table)
     low |= two[0] | (two[0] << _1)
@@ -347,8 +331,8 @@ def classes_by_page(
         low |= _three_of(three[0])
         middle |= _three_of(three[1])
         high |= _three_of(three[2])
-        behind = _two_behind(three[0]), _two_behind(three[1]), _two_behind(three[2])
-        after = _either(after, behind)
+        spilled = _two_behind(three[0]), _two_behind(three[1]), _two_behind(three[2])
+        after = _either(after, spilled)
     if four:
         more = _of_four_bytes(address, four, table)
         low |= _three_of(more[0]) | (more[0] << _3)
@@ -361,13 +345,13 @@ def classes_by_page(
 
 @kernel
 def _three_of(begins: U64) -> U64:
-    """The first three bytes of characters, as far as they lie in the block."""
+    """The first three bytes of characters, as far as they are in this block."""
     return begins | (begins << _1) | (begins << _2)
 
 
 @kernel
 def _two_behind(begins: U64) -> U64:
-    """Those of the second and the third ones that lie in the next block."""
+    """Their second and third bytes that are in the next block."""
     return (begins >> _63) | (begins >> _62)
 
 
@@ -378,31 +362,29 @@ def _either(masks: Masks, others: Masks) -> Masks:
 
 @kernel
 def _in_page(address: I64, page: I64, here: U64) -> Masks:
-    """The bits of classes of characters of one page, where they begin.
+    """The class bits of the characters of one page, at their begins.
 
-    Args:
-        address: of the last byte of a character that begins in the block's first place.
-        page: its address.
+    ``address`` is that of the last byte of a character that would begin at the block's first byte.
     """
     return _low(address, page) & here, _middle(address, page) & here, _high(address, page) & here
 
 
 @kernel
 def _two_byte_classes(address: I64, leads: U64, table: I64) -> Masks:
-    found = (_0, _0, _0)
+    masks = (_0, _0, _0)
     while leads:
         lead = np.uint64(load_u8(address + trailing_zeros(leads)))
         here = _same_bytes(address, lead) & leads
         leads ^= here
         page = (lead & _OWN_OF_TWO) << _6
-        found = _either(found, _in_page(address + 1, table + np.int64(page), here))
-    return found
+        masks = _either(masks, _in_page(address + 1, table + np.int64(page), here))
+    return masks
 
 
 @kernel
 def _three_byte_classes(address: I64, leads: U64, table: I64) -> Masks:
     han = compare_han(address)
-    found = (han[0] & leads, han[1] & leads, han[2] & leads)
+    masks = (han[0] & leads, han[1] & leads, han[2] & leads)
     leads &= ~han[3]
     while leads:
         four = np.uint64(load_u32(address + trailing_zeros(leads)))
@@ -410,13 +392,13 @@ def _three_byte_classes(address: I64, leads: U64, table: I64) -> Masks:
         here = _same_bytes(address, four & _BYTE) & _same_bytes(address + 1, second) & leads
         leads ^= here
         page = ((four & _OWN_OF_THREE) << _12) | ((second & _63) << _6)
-        found = _either(found, _in_page(address + 2, table + np.int64(page), here))
-    return found
+        masks = _either(masks, _in_page(address + 2, table + np.int64(page), here))
+    return masks
 
 
 @kernel
 def _of_four_bytes(address: I64, leads: U64, table: I64) -> Masks:
-    found = (_0, _0, _0)
+    masks = (_0, _0, _0)
     while leads:
         four = np.uint64(load_u32(address + trailing_zeros(leads)))
         second, third = (four >> _8) & _BYTE, (four >> _16) & _BYTE
@@ -424,5 +406,5 @@ def _of_four_bytes(address: I64, leads: U64, table: I64) -> Masks:
         here &= _same_bytes(address + 2, third) & leads
         leads ^= here
         page = ((four & _OWN_OF_FOUR) << _18) | ((second & _63) << _12) | ((third & _63) << _6)
-        found = _either(found, _in_page(address + 3, table + np.int64(page), here))
-    return found
+        masks = _either(masks, _in_page(address + 3, table + np.int64(page), here))
+    return masks

@@ -1,4 +1,4 @@
-"""Passages of other texts and legal cuts, found in texts."""
+"""Search for passages of other texts, and for places where text may be cut."""
 
 from __future__ import annotations
 
@@ -26,29 +26,28 @@ def _stir(state: U64, address: I64) -> U64:
 
 @kernel
 def _finished(state: U64, address: I64, end: I64) -> U64:
-    """The fingerprint of a stretch whose bytes before ``address`` are in ``state`` already."""
+    """The fingerprint after the last bytes, from ``address`` on."""
     while address + 8 <= end:
         state = _stir(state, address)
         address += 8
     if address < end:
-        kept = (ONE << np.uint64(8 * (end - address))) - ONE
-        state = scrambled(state ^ (load_u64(address) & kept)) + STEP
+        mask = (ONE << np.uint64(8 * (end - address))) - ONE
+        state = scrambled(state ^ (load_u64(address) & mask)) + STEP
     return scrambled(state)
 
 
 @kernel
 def fingerprint(begin: I64, end: I64) -> U64:
-    """That of the bytes between two addresses of a padded text, see `fingerprint_spans`."""
     return _finished(np.uint64(end - begin) * STEP, begin, end)
 
 
 @entry_kernel
 def fingerprint_spans(text: U8s, spans: I64Rows, fingerprints: U64s) -> None:
-    """``fingerprints[i]`` (uint64) of the bytes ``spans[i]`` (int64 ``[n, 2]``) of a padded text.
+    """Write the fingerprint of each span of a padded text; spans are int64 ``[n, 2]``.
 
     Eight bytes at a time, little-endian, the last ones padded with zeros; the length is the seed,
-    so padding cannot be mistaken for content. Each step waits for the one before it, so three
-    spans go side by side as far as the shortest of them reaches.
+    so padding differs from content. Each step depends on the one before, so three spans are
+    processed side by side up to the length of the shortest.
     """
     base = text.ctypes.data
     number = len(spans)
@@ -57,20 +56,24 @@ def fingerprint_spans(text: U8s, spans: I64Rows, fingerprints: U64s) -> None:
         a, a_end = base + spans[index, 0], base + spans[index, 1]
         b, b_end = base + spans[second, 0], base + spans[second, 1]
         c, c_end = base + spans[third, 0], base + spans[third, 1]
-        one = np.uint64(a_end - a) * STEP
-        two = np.uint64(b_end - b) * STEP
-        three = np.uint64(c_end - c) * STEP
-        together = min(a_end - a, b_end - b, c_end - c) & ~7
-        for done in range(0, together, 8):
-            one, two, three = _stir(one, a + done), _stir(two, b + done), _stir(three, c + done)
-        fingerprints[index] = _finished(one, a + together, a_end)
-        fingerprints[second] = _finished(two, b + together, b_end)
-        fingerprints[third] = _finished(three, c + together, c_end)
+        state_a = np.uint64(a_end - a) * STEP
+        state_b = np.uint64(b_end - b) * STEP
+        state_c = np.uint64(c_end - c) * STEP
+        common = min(a_end - a, b_end - b, c_end - c) & ~7
+        for done in range(0, common, 8):
+            state_a, state_b, state_c = (
+                _stir(state_a, a + done),
+                _stir(state_b, b + done),
+                _stir(state_c, c + done),
+            )
+        fingerprints[index] = _finished(state_a, a + common, a_end)
+        fingerprints[second] = _finished(state_b, b + common, b_end)
+        fingerprints[third] = _finished(state_c, c + common, c_end)
 
 
-WINDOW = 32  # bytes of a passage by which it is looked for
-FILTER_WORDS = 1 << 10  # uint64: one bit for each value of the upper 16 bits of a hash
-_FIRST = np.uint64(pow(int(STEP), WINDOW - 1, 1 << 64))  # what the oldest byte was multiplied by
+WINDOW = 32  # bytes of a passage by which it is searched
+FILTER_WORDS = 1 << 10  # uint64: one bit per value of the upper 16 bits of a hash
+_FIRST = np.uint64(pow(int(STEP), WINDOW - 1, 1 << 64))  # factor of the oldest byte
 
 
 @kernel
@@ -80,13 +83,10 @@ def _value(text: U8s, place: I64) -> U64:
 
 @entry_kernel
 def hash_windows(text: U8s, begins: I64s, hashes: U64s, filled: U64s) -> None:
-    """``hashes[i]`` (uint64) of the `WINDOW` bytes of a text from ``begins[i]`` on (int64).
+    """Hash the `WINDOW` bytes of a text from each of ``begins`` on.
 
-    A polynomial over bytes modulo 2⁶⁴, which `find_passages` carries from place to place (Karp
-    and Rabin 1987).
-
-    Args:
-        filled: uint64 ``[FILTER_WORDS]``, zeros: takes a bit for each hash.
+    A polynomial over bytes modulo 2⁶⁴, which `find_passages` rolls (Karp and Rabin 1987).
+    ``filled`` is uint64 ``[FILTER_WORDS]``, zeros: receives a bit per hash.
     """
     for index in range(len(begins)):
         state = np.uint64(0)
@@ -109,28 +109,23 @@ def find_passages(
     again: I64s,
     found: I64Rows,
 ) -> I64:
-    """Find the occurrences of some passages, also where they overlap.
+    """Find the occurrences of passages, which may overlap.
 
-    Of occurrences that begin within an eighth of a passage's length of one another, as in a long
-    run of spaces, only the first is found: they cover the same text but for its end.
+    Of occurrences that begin within an eighth of a passage's length of each other, as in a long run
+    of spaces, only the first is found. Returns the number of occurrences, even if above n.
 
     Args:
-        text: uint8, padded (see `Text`).
-        size: its bytes without the padding.
+        text: uint8, padded (see `Text`); ``size`` is without padding.
         windows, filled: of the passages, from `hash_windows`; ascending.
-        offsets: int64, where in its passage each window begins.
-        lengths: int64, their bytes, at least `WINDOW`.
-        lasts: uint64, the last eight bytes of each.
-        fingerprints: uint64, of each whole passage, see `fingerprint_spans`.
-        again: int64, zeros: scratch for every passage.
-        found: int64 ``[n, 2]``: takes spans, as many as there is room for.
-
-    Returns:
-        How many there are, perhaps more than there was room for.
+        offsets: int64, offset of each window in its passage.
+        lengths, lasts, fingerprints: of each passage the bytes, at least `WINDOW`, the last eight
+            bytes, and the fingerprint, see `fingerprint_spans`.
+        again: int64, zeros: scratch, one item per passage.
+        found: int64 ``[n, 2]``: receives up to n spans.
     """
-    seen = np.int64(0)
+    count = np.int64(0)
     if size < WINDOW or len(windows) == 0:
-        return seen
+        return count
     base = text.ctypes.data
     state = np.uint64(0)
     for place in range(WINDOW - 1):
@@ -156,13 +151,13 @@ def find_passages(
                     and fingerprint(base + begin, base + stop) == fingerprints[low]
                 ):
                     again[low] = begin + lengths[low] // 8 + 1
-                    if seen < len(found):
-                        found[seen, 0] = begin
-                        found[seen, 1] = stop
-                    seen += 1
+                    if count < len(found):
+                        found[count, 0] = begin
+                        found[count, 1] = stop
+                    count += 1
                 low += 1
         state -= _value(text, window) * _FIRST
-    return seen
+    return count
 
 
 _NONE = np.int64(-1)
@@ -171,7 +166,7 @@ _LONGEST = np.int64(4)  # bytes of a character
 
 @kernel
 def _character(content: ReadOnlyU8s, position: I64) -> tuple[I64, I64]:
-    """Code point and bytes of the character at ``position``; -1 and 1 if no valid one is there."""
+    """Code point and length of the character at ``position``; -1 and 1 if invalid."""
     first = np.int64(content[position])
     if first < 0x80:
         return first, np.int64(1)
@@ -195,19 +190,14 @@ def _character(content: ReadOnlyU8s, position: I64) -> tuple[I64, I64]:
 
 @kernel
 def first_legal(content: U8s, begin: I64, end: I64, class_of_point: U8s, legal: U8Rows) -> I64:
-    """The first position in [begin, end) between a character and another that may be parted.
+    """The first position in [begin, end) where text may be cut, or -1.
 
-    Both are whole characters of valid UTF-8, so a place is judged by up to four bytes on both
-    sides alone, whatever stands farther away.
+    That is between two valid UTF-8 characters, so up to four bytes on both sides decide.
 
     Args:
-        content: uint8, any bytes; a character that goes on behind its end counts as none.
-        begin, end: int64, at least 0, at most ``content.size``.
+        content: uint8, any bytes; an incomplete character at its end is invalid.
         class_of_point: uint8 [0x110000].
-        legal: uint8 [classes, classes], of the character before and of the one behind.
-
-    Returns:
-        The position, or -1.
+        legal: uint8 [classes, classes], by class of the character before and after.
     """
     before = _NONE  # class of the character that ends at `position`
     position = max(begin - _LONGEST, np.int64(0))
@@ -225,7 +215,7 @@ def first_legal(content: U8s, begin: I64, end: I64, class_of_point: U8s, legal: 
 
 @kernel
 def _last_legal(content: U8s, begin: I64, end: I64, class_of_point: U8s, legal: U8Rows) -> I64:
-    """The last position in (begin, end] that may be parted, or ``begin``; ``end`` begins one."""
+    """The last position in (begin, end] where text may be cut, or ``begin``."""
     while end > begin:
         place = end - 1
         while place > begin and content[place] & 0xC0 == 0x80:
@@ -254,14 +244,10 @@ def cut_sections(
     legal: U8Rows,
     sections: I64Rows,
 ) -> I64:
-    """Cut each document at the first legal place behind every ``size`` bytes; how many sections.
+    """Cut documents at the first legal place after every ``size`` bytes.
 
-    Args:
-        text: uint8. documents: int64 ``[n, 2]`` spans, ascending.
-        size: more than the bytes of a character.
-        ahead: bytes of a document that must lie behind a cut.
-        class_of_point, legal: as for `first_legal`.
-        sections: int64 ``[m, 2]``, receives spans; m ≥ Σ (length // size + 1).
+    Returns the number of sections. ``ahead`` bytes of a document must follow a cut. ``sections``
+    [m, 2] receives spans; m ≥ Σ (length // size + 1).
     """
     number = 0
     for document in range(len(documents)):
@@ -287,14 +273,10 @@ def cut_out(
     legal: U8Rows,
     rest: I64Rows,
 ) -> I64:
-    """Remove spans from documents, each widened to the next legal places; how many parts are left.
+    """Remove spans from documents, each widened to the next legal places.
 
-    Args:
-        text: uint8, UTF-8 in the documents.
-        documents: int64 ``[n, 2]``, ascending, apart from each other.
-        spans: int64 ``[m, 2]``, likewise; they may reach over the ends of documents and the text.
-        class_of_point, legal: as for `first_legal`.
-        rest: int64 ``[n + m, 2]``, receives spans.
+    Returns the number of remaining parts. ``documents`` [n, 2] and ``spans`` [m, 2] are ascending
+    and disjoint; spans may cross the ends of documents. ``rest`` [n + m, 2] receives spans.
     """
     number = 0
     first = 0

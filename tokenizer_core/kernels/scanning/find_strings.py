@@ -1,4 +1,4 @@
-"""Given strings found in texts: leftmost first, the longest at one place."""
+"""Search for given strings: leftmost first, the longest at each place."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from bpeline.tokenizer_core.kernels.memory.types import (
 _VECTOR = ir.VectorType(ir.IntType(8), BLOCK)
 _LANES = ir.VectorType(ir.IntType(32), BLOCK)
 
-# Bytes compared in vain: so many for each byte of the text, and some, before the search gives up.
+# Limit of bytes compared without a match: per byte of the text, and in addition.
 _COMPARED, _COMPARED_FIRST = 64, 1 << 14
 
 _0 = np.uint64(0)
@@ -52,15 +52,14 @@ _mask_equal = of_two(types.uint64, types.int64, types.uint8, _compare)
 
 @kernel
 def _candidates(address: I64, openings: I16Rows) -> U64:
-    """Which of 64 bytes begin like one of the strings sought."""
-    found = _0
+    matches = _0
     for i in range(openings.shape[0]):
         first = _mask_equal(address, np.uint8(openings[i, 0]))
-        if first:  # seldom; and a loop of branches stays as it is, which LLVM would take apart
+        if first:  # rare; the branch keeps LLVM from transforming the loop
             if openings[i, 1] >= 0:
                 first &= _mask_equal(address + 1, np.uint8(openings[i, 1]))
-            found |= first
-    return found
+            matches |= first
+    return matches
 
 
 @kernel
@@ -71,7 +70,7 @@ def _begins_like_one(address: I64, pairs: U64s) -> bool:
 
 @kernel
 def _first_from(low: I64, high: I64, depth: I64, least: I64, sought: U8s, offsets: I64s) -> I64:
-    """The first of the strings from ``low`` on whose byte at ``depth`` is at least ``least``."""
+    """The first string from ``low`` on whose byte at ``depth`` is at least ``least``."""
     while low < high:
         middle = (low + high) >> 1
         if sought[offsets[middle] + depth] < least:
@@ -85,10 +84,9 @@ def _first_from(low: I64, high: I64, depth: I64, least: I64, sought: U8s, offset
 def _longest_at(
     base: I64, position: I64, end: I64, firsts: I64s, sought: U8s, offsets: I64s
 ) -> tuple[I64, I64]:
-    """Index of the longest of ``sought`` that stands at ``position``, or -1; bytes looked at.
+    """Index of the longest string at ``position``, or -1; and the bytes read.
 
-    Byte by byte fewer strings are left: they are sorted, so these are neighbours, and what is
-    shorter stands before what it begins.
+    Each byte narrows the range of sorted strings; a string comes before those that it begins.
     """
     byte = np.int64(load_u8(base + position))
     low, high = firsts[byte], firsts[byte + 1]
@@ -122,7 +120,6 @@ def _find(
     found: I64Rows,
     count: I64,
 ) -> tuple[I64, I64]:
-    """Find strings in one range; see `find_specials`. ``count`` were found before."""
     position = np.int64(begin)
     compared = np.int64(0)
     few = openings.shape[0] > 0
@@ -144,8 +141,8 @@ def _find(
             candidates &= candidates - _1
             if place >= end:
                 break
-            index, looked_at = _longest_at(base, place, end, firsts, sought, offsets)
-            compared += looked_at
+            index, bytes_read = _longest_at(base, place, end, firsts, sought, offsets)
+            compared += bytes_read
             if index >= 0:
                 if count == found.shape[0]:
                     return count, place
@@ -174,21 +171,20 @@ def find_specials(
     offsets: I64s,
     found: I64Rows,
 ) -> tuple[I64, I64]:
-    """Find strings from the left, without overlap, the longest that fits at each place.
+    """Find strings from the left, without overlap, the longest at each place.
+
+    Returns the number of strings found, and where to continue: ``end``; or before it if ``found``
+    is full, or if so much was compared in vain that `find_longest` is faster.
 
     Args:
-        text: uint8 with `PADDING` readable bytes behind ``end``.
+        text: uint8 with `PADDING` readable bytes after ``end``.
         openings: int16 [p, 2], the distinct first two bytes; the second is -1 for one-byte strings.
-            None where there are too many to compare all of them.
-        pairs: uint64 [1024], which two bytes some string begins with, the second times 256.
+            Empty if there are too many to compare all of them.
+        pairs: uint64 [1024], bitmap of the first two bytes of strings, the second times 256.
         firsts: int64 [257], for each byte the first string that begins with it or a greater one.
-        sought: uint8, the strings one behind the other, sorted.
+        sought: uint8, the strings joined, sorted.
         offsets: int64 [n + 1], where they begin.
         found: int64 [capacity, 3], receives begin, end and index of each occurrence.
-
-    Returns:
-        How many were found, and where to go on: at ``end``; before it where ``found`` is full, or
-        where so much was compared in vain that another search is quicker (`find_longest`).
     """
     base = text.ctypes.data
     tables = openings, pairs, firsts, sought, offsets
@@ -209,17 +205,11 @@ def find_specials_in_spans(
     span: I64,
     position: I64,
 ) -> tuple[I64, I64, I64]:
-    """Find strings in each of many ranges by itself.
+    """Find strings in each of many ranges separately; see `find_specials`.
 
-    Args:
-        text, openings, pairs, firsts, sought, offsets, found: as of `find_specials`.
-        spans: int64 [n, 2], the ranges.
-        counts: int64 [n], to which the number of strings in each range is added.
-        span, position: where to begin: 0 and the begin of the first range, or what was returned.
-
-    Returns:
-        How many were found, and in which range (the number of ranges: in none) and where to go on,
-        as of `find_specials`.
+    Returns the number of strings found, the range to continue with (the number of ranges: done),
+    and the position. ``span`` and ``position`` are 0 and the start of the first range, or these
+    values. ``counts`` [n] is increased by the number of strings in each range.
     """
     base = text.ctypes.data
     tables = openings, pairs, firsts, sought, offsets
@@ -243,7 +233,6 @@ COLUMNS = 5
 
 @kernel
 def _child(states: I32Rows, state: I64, byte: I64) -> I64:
-    """The state after one more byte, or 0."""
     child = np.int64(states[state, _CHILD])
     while child != 0 and states[child, _LABEL] != byte:
         child = np.int64(states[child, _SIBLING])
@@ -252,7 +241,7 @@ def _child(states: I32Rows, state: I64, byte: I64) -> I64:
 
 @kernel
 def _after(states: I32Rows, state: I64, byte: I64) -> I64:
-    """The state of the longest end of what was read that begins a string, from right to left."""
+    """The state after one more byte, with fallbacks."""
     child = _child(states, state, byte)
     while child == 0 and state != 0:
         state = np.int64(states[state, _FALLBACK])
@@ -262,12 +251,10 @@ def _after(states: I32Rows, state: I64, byte: I64) -> I64:
 
 @entry_kernel
 def read_from_right(sought: U8s, offsets: I64s, states: I32Rows, queue: I32s) -> I64:
-    """Make the automaton; returns how many states it has.
+    """Build an Aho-Corasick automaton that reads from right to left; returns its size.
 
-    Args:
-        sought, offsets: distinct strings, as of `find_specials`.
-        states: int32 ``[len(sought) + 1, COLUMNS]``, receives the automaton.
-        queue: int32 ``[len(sought) + 1]``, scratch.
+    ``sought`` and ``offsets`` are distinct strings, see `find_specials`. ``states``
+    [len(sought) + 1, COLUMNS] receives the automaton; ``queue`` [len(sought) + 1] is scratch.
     """
     states[0] = 0
     states[0, _STRING] = -1
@@ -287,7 +274,7 @@ def read_from_right(sought: U8s, offsets: I64s, states: I32Rows, queue: I32s) ->
                 states[state, _CHILD] = child
             state = child
         states[state, _STRING] = string
-    # Shorter ones first: each falls back to a shorter one.
+    # Breadth first: each state falls back to a shorter one.
     queue[0] = 0
     done, waiting = np.int64(0), np.int64(1)
     while done < waiting:
@@ -319,17 +306,17 @@ def find_longest(
     strings: I32s,
     found: I64Rows,
 ) -> tuple[I64, I64]:
-    """Find strings that begin in [begin, window), as `find_specials` does.
+    """Find strings that begin in [begin, window), like `find_specials`.
+
+    Returns the number of strings found, and where to continue: ``window``, or the end of the last
+    string.
 
     Args:
-        end: where the text ends: a string that goes on after it is none.
+        end: end of the text, which strings may not cross.
         longest: bytes of the longest string.
-        states: of `read_from_right`. offsets: as it was given.
+        states, offsets: result and argument of `read_from_right`.
         strings: int32 ``[window - begin]``, scratch.
         found: int64 ``[window - begin, 3]``, receives begin, end and index of each.
-
-    Returns:
-        How many were found; where to go on: at ``window``, or where the last one ends.
     """
     state = np.int64(0)
     for place in range(min(end, window + longest) - 1, begin - 1, -1):

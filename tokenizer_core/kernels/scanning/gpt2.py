@@ -1,13 +1,13 @@
 """Pre-token starts of the pattern `gpt2`, 64 bytes at a time.
 
-In a text whose characters are letters L, numbers N, white space W (U+0020 is S) and others O, the
-pattern's alternatives come to this. A pre-token starts
+With letters L, numbers N, white space W (S is U+0020) and others O, the pattern is equivalent to
+these rules. A pre-token starts
 
-- at the first character of a run of L, N or O, unless S stands before it;
+- at the first character of a run of L, N or O, unless S is before it;
 - at the first character of a run of W;
 - at the last character of a run of W, unless the span ends there;
-- and where an apostrophe that starts a pre-token is followed by s, d, m, t, ll, ve or re, not
-  behind the apostrophe but behind the contraction.
+- after a contraction (an apostrophe that starts a pre-token, and s, d, m, t, ll, ve or re) instead
+  of after its apostrophe.
 """
 
 from __future__ import annotations
@@ -48,27 +48,22 @@ _ALL = ~np.uint64(0)
 def mark_contractions(
     base: I64, block: I64, end: I64, apostrophes: U64, marks: U64, starts: U64s
 ) -> tuple[U64, U64]:
-    """The marks of a block without those behind apostrophes that start contractions.
+    """Apply contractions at ``apostrophes``, which start pre-tokens.
 
-    What starts behind a contraction is marked in the bitmap.
-
-    Args:
-        apostrophes: those that start pre-tokens.
-
-    Returns:
-        The marks; and whether the first byte of the next block starts no pre-token.
+    Returns the marks of the block without those after these apostrophes, and whether the first byte
+    of the next block starts no pre-token. Starts after contractions are set in the bitmap.
     """
     suppressed = _0
     while apostrophes:
         k = trailing_zeros(apostrophes)
         apostrophes &= apostrophes - _1
         width = contraction_width(base + block + k, np.uint8(0))
-        behind = block + k + width
-        if width and behind <= end:
+        stop = block + k + width
+        if width and stop <= end:
             marks &= ~((_1 << np.uint64(k)) << _1)
             suppressed = (np.uint64(k) + _1) >> _6
-            if behind < end:
-                mark(starts, behind)
+            if stop < end:
+                mark(starts, stop)
     return marks, suppressed
 
 
@@ -76,14 +71,10 @@ def mark_contractions(
 def mark_ascii_blocks(
     base: I64, block: I64, end: I64, suppressed: U64, starts: U64s
 ) -> tuple[I64, U64]:
-    """Mark blocks of ASCII characters, as many as there are before the span's last one.
+    """Mark blocks of ASCII up to the last block of the span.
 
-    Args:
-        block: begins two bytes behind the span's begin, or more.
-        suppressed: whether the first byte starts no pre-token, being part of a contraction.
-
-    Returns:
-        The first block that is not done, and ``suppressed`` for it.
+    ``block`` is at least two bytes after the start of the span; ``suppressed``: whether its first
+    byte is part of a contraction. Returns both for the first block that is not done.
     """
     while block + 64 < end and is_ascii_around(base + block):
         marks, apostrophes = gpt2_starts(base + block)
@@ -127,9 +118,9 @@ def mark_span(base: I64, begin: I64, end: I64, table: I64, starts: U64s) -> None
         marks |= numbers & ~((numbers << _1) | numbers_before)
         marks |= others & ~((others << _1) | others_before)
         marks &= ~((spaces << _1) | spaces_before)
-        behind_white = (white << _1) | white_before
-        marks |= white & ~behind_white
-        ended = valid & ~white & behind_white  # the character before is the last of its run
+        after_white = (white << _1) | white_before
+        marks |= white & ~after_white
+        ended = valid & ~white & after_white  # the character before is the last of its run
         last_white = ended >> _1
         marks |= last_white & ~continued
         if (last_white & continued) | (ended & _1):
@@ -150,16 +141,15 @@ def mark_span(base: I64, begin: I64, end: I64, table: I64, starts: U64s) -> None
 
 @entry_kernel
 def mark_gpt2(text: U8s, size: I64, spans: I64Rows, table: U8s, starts: U64s) -> bool:
-    """Set the bits of ``starts`` where pre-tokens start; bits set before stay.
+    """Set the bits of ``starts`` where pre-tokens start; other bits stay.
+
+    Returns False at the first span that is not within the text.
 
     Args:
-        text: uint8, UTF-8 with `PADDING` readable bytes behind the first ``size``.
+        text: uint8, UTF-8 with `PADDING` readable bytes after the first ``size``.
         spans: int64 [n, 2], half-open byte ranges between characters.
         table: uint8, `class_table`.
         starts: uint64 [size // 64 + 2].
-
-    Returns:
-        Whether all spans lie within the text; the work stops at the first that does not.
     """
     base = text.ctypes.data
     for i in range(spans.shape[0]):

@@ -1,6 +1,6 @@
-"""Objects of JSON, one on each line: where their documents stand, unescaped; refuses nothing.
+"""JSON Lines: the document of each object, unescaped.
 
-What is not surely read as Python's ``json`` reads it is left to whoever asked.
+A line that may not be parsed like Python's ``json`` does it is left to the caller.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from bpeline.tokenizer_core.kernels.scanning.json_strings import (
     skip_string,
 )
 
-DEEPEST = 60  # arrays and objects in one another: one bit of a mask for each
-LONGEST_NUMBER = 600  # digits; Python can be told to refuse integers of more than 640
+DEEPEST = 60  # nested arrays and objects: one bit of a mask for each
+LONGEST_NUMBER = 600  # digits; Python can be configured to refuse integers of more than 640
 
 _NONE = np.int64(-1)
 
@@ -48,7 +48,6 @@ _FIRST_THREE = np.uint32(0xFFFFFF)
 
 @kernel
 def _skip_blanks(position: I64) -> I64:
-    """The first address on the line that holds no white space of JSON."""
     byte = load_u8(position)
     while byte in (_BLANK, _TAB, _RETURN):
         position += 1
@@ -58,7 +57,7 @@ def _skip_blanks(position: I64) -> I64:
 
 @kernel
 def _skip_digits(position: I64) -> I64:
-    """The address behind one digit or more, or `UNREAD`."""
+    """Skip one or more digits; or `UNREAD`."""
     begin = position
     while _0 <= load_u8(position) <= _9:
         position += 1
@@ -86,13 +85,13 @@ def _skip_number(position: I64) -> I64:
 
 @kernel
 def _skip_word(position: I64) -> I64:
-    """The address behind ``true``, ``false``, ``null``, ``NaN`` or ``Infinity``, or `UNREAD`."""
+    """Skip ``true``, ``false``, ``null``, ``NaN`` or ``Infinity``; or `UNREAD`."""
     four = load_u32(position)
     if four in (_NULL, _TRUE):
         return position + 4
     if load_u8(position) == _F and load_u32(position + 1) == _ALSE:
         return position + 5
-    if four & _FIRST_THREE == _NAN:  # Python takes these, and writes them
+    if four & _FIRST_THREE == _NAN:  # Python reads and writes these
         return position + 3
     if four == _INFI and load_u32(position + 4) == _NITY:
         return position + 8
@@ -101,7 +100,7 @@ def _skip_word(position: I64) -> I64:
 
 @kernel
 def _skip_key(position: I64) -> I64:
-    """The address of the value of a member, or `UNREAD`."""
+    """The address of the value after a key, or `UNREAD`."""
     if load_u8(position) != _QUOTE:
         return UNREAD
     position = skip_string(position + 1)
@@ -115,10 +114,10 @@ def _skip_key(position: I64) -> I64:
 
 @kernel
 def _skip_value(position: I64) -> tuple[I64, I64]:
-    """The address behind a value, or `UNREAD`; and its commas and opening brackets."""
+    """The address after a value, or `UNREAD`; and its commas and opening brackets."""
     parts = np.int64(0)
     depth = np.int64(0)
-    objects = np.int64(0)  # of what is open, the innermost in the lowest bit: 1 for an object
+    objects = np.int64(0)  # a bit per open bracket, innermost lowest: 1 for an object
     while True:
         byte = load_u8(position)
         closed = True
@@ -169,14 +168,10 @@ def _skip_value(position: I64) -> tuple[I64, I64]:
 
 @kernel
 def _read_key(position: I64, room: I64) -> tuple[I64, I64, I64]:
-    """Where a key stands as it is meant, which is where it is written if it escapes nothing.
+    """Unescape a key into ``room``, if needed.
 
-    Args:
-        position: address behind the opening quote.
-        room: where to write what it says otherwise, as `copy_string` does.
-
-    Returns:
-        Its address, the one behind it, and the one behind the closing quote, or `UNREAD`.
+    Returns the addresses of its content and of its end, and the one after the closing quote, or
+    `UNREAD`. ``position`` is the address after the opening quote.
     """
     stops = mask_stops(position)
     if stops:
@@ -203,9 +198,8 @@ def _read_object(
 ) -> tuple[I64, I64, I64, I64]:
     """Write the document of an object.
 
-    Returns:
-        The address behind the object, or `UNREAD`; the one behind the document; where the id's
-        value begins and ends, 0 where there is none.
+    Returns the address after the object, or `UNREAD`; the one after the document; begin and end of
+    the id's value, 0 if there is none.
     """
     unread = UNREAD, target, np.int64(0), np.int64(0)
     document_end = np.int64(0)
@@ -217,8 +211,8 @@ def _read_object(
     while True:
         if load_u8(position) != _QUOTE:
             return unread
-        # What keys with escapes say goes behind the document for now: there is room, for nothing
-        # is longer unescaped.
+        # Unescaped keys are written after the document for now. They fit, because unescaping never
+        # makes text longer.
         room = document_end if document_end else target
         key, key_end, position = _read_key(position + 1, room)
         if position < 0:
@@ -232,7 +226,7 @@ def _read_object(
         begin = position
         if is_text:
             if document_end or load_u8(position) != _QUOTE:
-                return unread  # a second one, or no text
+                return unread  # a second document, or not a string
             position, document_end = copy_string(position + 1, target)
         else:
             position, inner = _skip_value(position)
@@ -259,16 +253,16 @@ def _read_object(
 @kernel
 def _line_end(base: I64, position: I64, size: I64) -> I64:
     while position < size:
-        found = mask_line_feeds(base + position)
-        if found:
-            return min(position + trailing_zeros(found), size)
+        line_feeds = mask_line_feeds(base + position)
+        if line_feeds:
+            return min(position + trailing_zeros(line_feeds), size)
         position += 64
     return np.int64(size)
 
 
 @kernel
 def _is_blank(base: I64, position: I64, end: I64) -> bool:
-    """Whether a line is nothing but what Python's ``bytes.strip`` takes away."""
+    """Whether a line consists of bytes that Python's ``bytes.strip`` removes."""
     while position < end:
         byte = load_u8(base + position)
         if byte != _BLANK and not _TAB <= byte <= _RETURN:
@@ -292,27 +286,25 @@ def scan_json_lines(
     rows: I64Rows,
     number: I64,
 ) -> tuple[I64, I64, I64]:
-    """Write the documents of lines one after the other, each with a line feed behind it.
+    """Write the documents of lines one after the other, each followed by a line feed.
 
-    A line that is not surely read as ``json.loads`` reads it is named and left: what is not JSON
-    or no object, has no such document or two, escapes half a surrogate pair in it, or is too deep.
+    Lines that may not be parsed like ``json.loads`` does it are listed with -1: lines that are not
+    a JSON object, have no document or two, have half a surrogate pair in it, or are nested too
+    deeply.
 
     Args:
-        raw: uint8 with `PADDING` zero bytes behind ``size``: strings end there at the latest.
-        valid: how many of the bytes are known to be UTF-8; the lines behind are looked at.
+        raw: uint8 with `PADDING` zero bytes after ``size``, at which unclosed strings end.
+        valid: number of bytes known to be UTF-8; lines beyond are checked.
         names: uint8, the key of the documents, then the key of the ids.
-        text_name, id_name: their sizes; -1 where no ids are wanted.
-        most_parts: commas and opening brackets of a line that is read.
-        position: begin of the first line to read.
+        text_name, id_name: their lengths; -1 if no ids are wanted.
+        most_parts: limit of commas and opening brackets in a line.
         texts: uint8 with room for ``size`` and `PADDING` bytes, receives the documents.
-        written: bytes in it so far.
-        rows: int64 ``[m, 6]``, receives of each line that is not blank: begin and end of its
-            document in ``texts``, or -1 where it is left; begin and end of the line; begin and end
-            of the value of its id, 0 where it has none.
-        number: rows so far.
+        rows: int64 ``[m, 6]``, receives for each line that is not blank: begin and end of its
+            document in ``texts``, or -1; begin and end of the line; begin and end of the value of
+            its id, 0 if it has none.
 
     Returns:
-        The begin of the line to go on with, ``size`` or more at the end; bytes written; rows.
+        The start of the next line, ``size`` or more at the end; bytes written; number of rows.
     """
     base, target = np.int64(raw.ctypes.data), np.int64(texts.ctypes.data)
     key = np.int64(names.ctypes.data)

@@ -1,6 +1,6 @@
-"""Strings of JSON: where they end, and what they mean in UTF-8. Refuses nothing; checks no bounds.
+"""JSON strings: where they end, and their content in UTF-8. No bounds are checked.
 
-What follows them must hold a quote or a control character within the readable bytes.
+The readable bytes after a string must contain a quote or a control character.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bpeline.tokenizer_core.kernels.memory import addresses as memory
 from bpeline.tokenizer_core.kernels.memory.types import I64
 from bpeline.tokenizer_core.kernels.tables.hashing import ONE
 
-UNREAD = np.int64(-1)  # an address: what stands there is not surely read
+UNREAD = np.int64(-1)  # in place of an address: the reader is not sure to read the same as Python
 
 _NONE = np.int64(-1)
 _TAB, _LINE_FEED, _FORM_FEED, _RETURN, _BLANK = 0x09, 0x0A, 0x0C, 0x0D, 0x20
@@ -28,13 +28,13 @@ _B, _F, _N, _R, _T, _U = (ord(letter) for letter in "bfnrtu")
 
 def _stops(builder: Any, address: Any) -> Any:
     block = memory.load_block(builder, address)
-    found = builder.icmp_unsigned("<", block, memory.filled(_BLANK))
+    stops = builder.icmp_unsigned("<", block, memory.filled(_BLANK))
     for byte in (_QUOTE, _BACKSLASH):
-        found = builder.or_(found, builder.icmp_unsigned("==", block, memory.filled(byte)))
-    return builder.bitcast(found, ir.IntType(64))
+        stops = builder.or_(stops, builder.icmp_unsigned("==", block, memory.filled(byte)))
+    return builder.bitcast(stops, ir.IntType(64))
 
 
-# ``mask(address) -> uint64``: which of 64 bytes end a string, escape, or may not stand in one.
+# ``mask(address) -> uint64``: which of 64 bytes end a string, escape, or are invalid in one.
 mask_stops = memory.of_one(types.uint64, types.int64, _stops)
 
 _mask_backslashes = memory.range_mask(_BACKSLASH, 1)
@@ -46,7 +46,7 @@ _mask_letters = memory.range_mask(ord("a"), 6, fold_case=True)  # of hexadecimal
 _mask_ds = memory.range_mask(ord("d"), 1, fold_case=True)
 
 _ESCAPE = 6  # bytes of ``\\uXXXX``
-_EIGHT = 8  # of them are looked at together
+_EIGHT = 8  # escapes that are decoded together
 _EVERY_ESCAPE = np.uint64(sum(1 << at * _ESCAPE for at in range(_EIGHT)))
 _BEHIND_ALL = np.uint64(1 << _EIGHT * _ESCAPE)
 
@@ -57,9 +57,9 @@ def _picked(builder: Any, places: Sequence[int], vector: Any, other: Any = None)
 
 
 def _put_eight(of: int) -> Any:
-    """An intrinsic ``put(source, target)``: eight escapes as UTF-8, so many bytes of it for each.
+    """``put(source, target)``: eight escapes as UTF-8 of ``of`` bytes each.
 
-    Whatever else they are; 32 bytes are written.
+    Escapes of other lengths give garbage. 32 bytes are written.
     """
 
     def emit(builder: Any, source: Any, target: Any) -> Any:
@@ -102,15 +102,15 @@ _ONES = np.uint64(0x01010101)
 
 @kernel
 def _hexadecimal(address: I64) -> I64:
-    """The number that four hexadecimal digits say, or -1. All four are looked at together."""
+    """The value of four hexadecimal digits, all at once, or -1."""
     four = np.uint64(memory.load_u32(address))
-    letters = (four >> np.uint64(6)) & _ONES  # of the digits these are 4. or 6., the others 3.
+    letters = (four >> np.uint64(6)) & _ONES  # upper half of letters is 4 or 6, of digits 3
     value = (four & np.uint64(0x0F0F0F0F)) + letters * np.uint64(9)
     faults = (
         (four & np.uint64(0x80808080))
         | (((four >> np.uint64(4)) & _ONES) ^ letters ^ _ONES)
         | (((four >> np.uint64(5)) & _ONES | letters) ^ _ONES)
-        # 0 to 9 without, 10 to 15 with a letter
+        # 0 to 9 are digits, 10 to 15 letters
         | ((((value + np.uint64(0x06060606)) >> np.uint64(4)) & _ONES) ^ letters)
         | (value & np.uint64(0x10101010))
     )
@@ -126,7 +126,6 @@ def _hexadecimal(address: I64) -> I64:
 
 @kernel
 def _simple_escape(letter: I64) -> I64:
-    """The byte that a backslash and a letter stand for, or -1."""
     if letter == _N:
         return np.int64(_LINE_FEED)
     if letter in (_QUOTE, _BACKSLASH, _SLASH):
@@ -144,7 +143,6 @@ def _simple_escape(letter: I64) -> I64:
 
 @kernel
 def _put_character(point: I64, target: I64) -> I64:
-    """Write a code point in UTF-8; where the next one goes. Up to four bytes are written."""
     if point < 0x80:
         memory.store_u8(target, np.uint8(point))
         return target + 1
@@ -162,7 +160,7 @@ def _put_character(point: I64, target: I64) -> I64:
 
 @kernel
 def _copy_escape(position: I64, target: I64) -> tuple[I64, I64]:
-    """Write what the escape at a backslash stands for; `UNREAD` for half a pair too."""
+    """Write the character of the escape at a backslash; `UNREAD` for half a pair too."""
     letter = np.int64(memory.load_u8(position + 1))
     if letter != _U:
         byte = _simple_escape(letter)
@@ -175,7 +173,7 @@ def _copy_escape(position: I64, target: I64) -> tuple[I64, I64]:
         return UNREAD, target
     position += 6
     if point & 0xF800 == 0xD800:
-        # The first of a pair, and the second right after it: Python gives one character then.
+        # A surrogate pair, which Python decodes to one character.
         if (
             point >= 0xDC00
             or memory.load_u8(position) != _BACKSLASH
@@ -183,7 +181,7 @@ def _copy_escape(position: I64, target: I64) -> tuple[I64, I64]:
         ):
             return UNREAD, target
         second = _hexadecimal(position + 2)
-        if second & ~np.int64(0x3FF) != 0xDC00:  # not for -1 either
+        if second & ~np.int64(0x3FF) != 0xDC00:  # also true for -1
             return UNREAD, target
         point = 0x10000 + ((point & 0x3FF) << 10 | (second & 0x3FF))
         position += 6
@@ -192,16 +190,14 @@ def _copy_escape(position: I64, target: I64) -> tuple[I64, I64]:
 
 @kernel
 def _copy_escapes(position: I64, target: I64) -> tuple[I64, I64]:
-    """Write what up to eight ``\\uXXXX`` at an address stand for, and what follows up to a stop.
+    """Write the characters of up to eight ``\\uXXXX``, and text up to the next stop.
 
-    Those are written that take as many bytes of UTF-8 as the first of them, two or three.
-
-    Returns:
-        Where to go on reading, the same address where the first escape is another; and writing.
+    Takes those that have as many bytes of UTF-8 as the first, two or three. Returns where to
+    continue reading (unchanged if the first escape is another) and writing.
     """
     hexadecimal = _mask_decimals(position) | _mask_letters(position)
     octal, zero = _mask_octals(position), _mask_zeros(position)
-    # Of each escape the bit at its backslash.
+    # The bit of an escape is at its backslash.
     escapes = _mask_backslashes(position) & (_mask_us(position) >> np.uint64(1))
     for digit in (2, 3, 4, 5):
         escapes &= hexadecimal >> np.uint64(digit)
@@ -228,14 +224,10 @@ def _copy_escapes(position: I64, target: I64) -> tuple[I64, I64]:
 
 @kernel
 def copy_string(position: I64, target: I64) -> tuple[I64, I64]:
-    """Write what a string says.
+    """Write the content of a string, from after its opening quote.
 
-    Args:
-        position: address behind the opening quote.
-        target: where to write; up to 64 bytes more than the string has are written.
-
-    Returns:
-        The address behind the closing quote, or `UNREAD`; and the one behind what was written.
+    Returns the address after the closing quote, or `UNREAD`; and the one after the content. Up to
+    64 bytes after the content are overwritten.
     """
     while True:
         stops = mask_stops(position)
@@ -248,7 +240,7 @@ def copy_string(position: I64, target: I64) -> tuple[I64, I64]:
         position += run
         target += run
         byte = memory.load_u8(position)
-        while byte == _BACKSLASH:  # often many of them, where a script is written in escapes
+        while byte == _BACKSLASH:  # often many, if a whole script is escaped
             before = position
             if memory.load_u8(position + 1) == _U:
                 position, target = _copy_escapes(position, target)
@@ -265,7 +257,7 @@ def copy_string(position: I64, target: I64) -> tuple[I64, I64]:
 
 @kernel
 def skip_string(position: I64) -> I64:
-    """The address behind the closing quote, of a string from behind its opening one; `UNREAD`."""
+    """Skip from after an opening quote to after the closing one; or `UNREAD`."""
     while True:
         stops = mask_stops(position)
         if not stops:

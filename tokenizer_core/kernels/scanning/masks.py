@@ -1,4 +1,4 @@
-"""Masks of 64 bytes: characters, their starts, runs of a class."""
+"""Masks of 64 bytes: classes of characters, starts, runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bpeline.tokenizer_core.kernels.memory import addresses as memory
 from bpeline.tokenizer_core.kernels.memory.types import I64, U64, Int, Masks, U64s
 from bpeline.tokenizer_core.kernels.scanning.classes import classes_by_page, classes_by_range
 
-# A function of its own, so that what ASCII needs stays small enough to be inlined.
+# Not inlined, so that the code for ASCII stays small enough to be inlined.
 _beyond_ascii = classes_by_page if memory.HAS_SIMD else classes_by_range
 
 _0 = np.uint64(0)
@@ -25,18 +25,17 @@ _1 = np.uint64(1)
 
 @kernel
 def class_masks(address: I64, valid: U64, straddling: Masks, table: I64) -> tuple[Any, ...]:
-    """Masks of the classes of characters in the block at ``address``.
+    """Masks of the classes of characters in 64 bytes of UTF-8.
 
     Args:
-        address: of 64 bytes of UTF-8.
-        valid: uint64, which of them to look at; all others are 0 in every mask.
+        valid: uint64, the bytes to use; all others are 0 in every mask.
         straddling: three masks, bytes of characters that began in the block before.
         table: address of `class_table`.
 
     Returns:
         letters, numbers, white space, marks, capitals beyond ASCII (upper and title case), small
-        letters beyond ASCII, continuation bytes (all of the block), and the three masks of the
-        bytes that belong to the next block (at most its first three).
+        letters beyond ASCII, continuation bytes (all of the block), and ``straddling`` for the next
+        block (at most its first three bytes).
     """
     low = (memory.mask_ascii_digits(address) & valid) | straddling[0]
     middle = (
@@ -64,14 +63,10 @@ def class_masks(address: I64, valid: U64, straddling: Masks, table: I64) -> tupl
 
 @kernel
 def mark_last_white(base: I64, block: I64, last_bytes: U64, before: U64, starts: U64s) -> None:
-    """Mark the white-space characters that end at bytes other than one of this block's ASCII.
+    """Mark white-space characters that end runs, except ASCII of this block.
 
-    Args:
-        base: address of the text.
-        block: position of the block.
-        last_bytes: uint64, last bytes of characters that are several bytes long.
-        before: uint64, whether the character that ends with the block before is meant too.
-        starts: the bitmap.
+    ``last_bytes`` are last bytes of characters of several bytes; ``before``: whether to mark the
+    last character before the block too.
     """
     while last_bytes:
         k = memory.trailing_zeros(last_bytes)
@@ -90,9 +85,9 @@ def _mark_character(base: I64, position: I64, starts: U64s) -> None:
 
 @kernel
 def contraction_width(address: I64, fold: Int) -> I64:
-    """Bytes of the contraction ('s 'd 'm 't 'll 've 're) at an apostrophe's ``address``, or 0.
+    """Length of the contraction ('s 'd 'm 't 'll 've 're) at an apostrophe, or 0.
 
-    ``fold`` is 0x20 to take capitals too, and U+017F, which folds to s; 0 for small letters only.
+    ``fold`` is 0x20 to accept capitals and U+017F, which folds to s; else 0.
     """
     second = memory.load_u8(address + 1)
     third = memory.load_u8(address + 2)
@@ -116,19 +111,17 @@ _NOWHERE = np.int64(-1)
 
 @kernel
 def groups_of_three(characters: U64, run_begins: U64, in_group: I64) -> tuple[U64, I64]:
-    """Where groups of three numbers begin.
+    """Begins of groups of three numbers; and the size of the last group.
 
-    Args:
-        characters: first bytes of numbers.
-        run_begins: those that begin a run.
-        in_group: how many numbers the group at the end of the block before has.
+    ``characters`` are first bytes of numbers, ``run_begins`` those that begin a run, ``in_group``
+    the size of the last group of the block before.
     """
     begins = _0
     while characters:
-        one = characters & (_0 - characters)
-        characters ^= one
-        if (one & run_begins) or in_group == 3:
-            begins |= one
+        bit = characters & (_0 - characters)
+        characters ^= bit
+        if (bit & run_begins) or in_group == 3:
+            begins |= bit
             in_group = np.int64(0)
         in_group += np.int64(1)
     return begins, in_group
@@ -138,7 +131,7 @@ def groups_of_three(characters: U64, run_begins: U64, in_group: I64) -> tuple[U6
 def number_begins(
     numbers: U64, numbers_before: U64, continued: U64, digits: I64, in_group: I64
 ) -> tuple[U64, I64]:
-    """Where groups of ``digits`` numbers (1 or 3) begin, and ``in_group`` for the next block."""
+    """Begins of groups of ``digits`` numbers (1 or 3); and the new ``in_group``."""
     begins = numbers & ~((numbers << _1) | numbers_before)
     two = numbers & (numbers << _1)
     if digits == 1:
@@ -152,11 +145,9 @@ def number_begins(
 
 @kernel
 def whole_characters(firsts: U64, before: U64, more: U64) -> U64:
-    """The characters that begin at ``firsts``, with ``more`` of their bytes.
+    """The bytes of characters that begin at ``firsts``; ``more``: continuation bytes.
 
-    Args:
-        before: whether the last byte of the block before belongs to such a character.
-        more: continuation bytes.
+    ``before``: whether the last byte of the block before belongs to such a character.
     """
     bytes_ = firsts
     if more:
@@ -170,25 +161,23 @@ def whole_characters(firsts: U64, before: U64, more: U64) -> U64:
 def refuted_runs(
     block: I64, runs: U64, begins: U64, refuting: U64, pending: I64, starts: U64s
 ) -> tuple[U64, I64]:
-    """Which runs start no pre-token after all, because of the character behind them.
+    """Find runs that start no pre-token, because of the character after them.
 
     A run that reaches the end of the block stays marked and is *pending* until a later block
     decides.
 
     Args:
-        block: position of the block.
-        runs: bytes of the runs.
         begins: first bytes of the runs in question that begin in this block.
-        refuting: bytes which, directly behind a run, refute its start.
-        pending: position of the run in question that began in an earlier block, or -1; refuted
-            here, it is taken out of ``starts``.
+        refuting: bytes that refute the start of a run directly before them.
+        pending: position of the run in question that began in an earlier block, or -1; if refuted,
+            its mark is removed from ``starts``.
 
     Returns:
-        The bits of ``begins`` that are refuted, and the new pending position.
+        The refuted bits of ``begins``, and the new pending position.
     """
     earlier = pending
     undecided = begins
-    taken_back = _0
+    refuted_begins = _0
     if pending >= 0:
         if runs & _1:
             undecided |= _1
@@ -204,13 +193,13 @@ def refuted_runs(
         if begin == _0 and earlier >= 0:
             memory.unmark(starts, earlier)
         else:
-            taken_back |= _1 << begin
+            refuted_begins |= _1 << begin
     pending = _NOWHERE
     if runs >> _63:
         begin = np.uint64(64 - memory.leading_zeros(~runs))
         if (undecided >> begin) & _1:
             pending = earlier if begin == _0 and earlier >= 0 else block + np.int64(begin)
-    return taken_back, pending
+    return refuted_begins, pending
 
 
 _I64 = ir.IntType(64)
@@ -222,7 +211,7 @@ _CLASS = _LETTER | _NUMBER | _OTHER | _WHITE
 
 
 def _facts_of(byte: int, contracted: str) -> int:
-    """What there is to know of a character; letters that contractions begin with are given."""
+    """Flags of an ASCII character; ``contracted`` are letters that begin contractions."""
     character = chr(byte)
     if character.isalpha():
         return _LETTER | _CONTRACTED * (character in contracted)
@@ -244,7 +233,6 @@ def _block_at(builder: Any, address: Any, step: int) -> Any:
 
 
 def _facts_at(builder: Any, address: Any, steps: range, known: list[int]) -> list[Any]:
-    """The facts of 64 bytes, for each step so many bytes further."""
     low, high = (ir.Constant(_BYTES, known[at : at + memory.BLOCK]) for at in (0, memory.BLOCK))
     blocks = (_block_at(builder, address, step) for step in steps)
     return [memory.looked_up(builder, block, low, high) for block in blocks]
@@ -263,15 +251,12 @@ def _all_of(builder: Any, *bits: Any) -> Any:
 
 
 def _contracting(builder: Any, address: Any, behind: Any) -> Any:
-    """Apostrophes before a letter that contractions begin with."""
     here = _block_at(builder, address, 0)
     apostrophes = builder.icmp_unsigned("==", here, memory.filled(ord("'")))
     return builder.and_(apostrophes, _has(builder, behind, _CONTRACTED))
 
 
 def _masks(number: int, emit: Callable[[Any, Any], list[Any]]) -> Any:
-    """An intrinsic ``masks(address) -> number × uint64``."""
-
     @intrinsic
     def masks(_context: Any, address: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -287,10 +272,7 @@ def _masks(number: int, emit: Callable[[Any, Any], list[Any]]) -> Any:
 
 @intrinsic
 def is_ascii_around(_context: Any, address: Any) -> Any:
-    """``is_ascii_around(address)``: whether 64 bytes, two before and one behind are all ASCII.
-
-    Never, where a processor has not the SIMD to go on with.
-    """
+    """Whether 64 bytes, two before and one after are ASCII; always False without SIMD."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         if not memory.HAS_SIMD:
@@ -304,21 +286,20 @@ def is_ascii_around(_context: Any, address: Any) -> Any:
 
 
 def _of_gpt2(builder: Any, address: Any) -> list[Any]:
-    before, here, behind = _facts_at(builder, address, range(-1, 2), _SMALL)
+    before, here, after = _facts_at(builder, address, range(-1, 2), _SMALL)
     first_of_run = _has(builder, builder.xor(before, here), _CLASS)
     starts = builder.and_(first_of_run, _lacks(builder, before, _SPACE))
-    last_white = builder.and_(_has(builder, here, _WHITE), _lacks(builder, behind, _WHITE))
-    return [builder.or_(starts, last_white), _contracting(builder, address, behind)]
+    last_white = builder.and_(_has(builder, here, _WHITE), _lacks(builder, after, _WHITE))
+    return [builder.or_(starts, last_white), _contracting(builder, address, after)]
 
 
-# ``gpt2_starts(address)``: what `gpt2` says of 64 bytes for which `is_ascii_around` holds, but for
-# contractions: where pre-tokens start; which apostrophes stand before a letter that contractions
-# begin with.
+# ``gpt2_starts(address)``, if `is_ascii_around`: starts of pre-tokens of `gpt2` except for
+# contractions; and apostrophes before a letter that begins contractions.
 gpt2_starts = _masks(2, _of_gpt2)
 
 
 def _of_cl100k(builder: Any, address: Any) -> list[Any]:
-    earlier, before, here, behind = _facts_at(builder, address, range(-2, 2), _ANY_CASE)
+    earlier, before, here, after = _facts_at(builder, address, range(-2, 2), _ANY_CASE)
     letters, others, white, blanks, newlines, numbers = (
         _has(builder, here, wanted)
         for wanted in (_LETTER, _OTHER, _WHITE, _BLANK, _NEWLINE, _NUMBER)
@@ -328,7 +309,7 @@ def _of_cl100k(builder: Any, address: Any) -> list[Any]:
     letters_start = _all_of(
         builder, letters, _lacks(builder, before, _LETTER | _BLANK), builder.not_(alone)
     )
-    last_blank = builder.and_(blanks, _lacks(builder, behind, _WHITE))
+    last_blank = builder.and_(blanks, _lacks(builder, after, _WHITE))
     starts = builder.or_(builder.or_(others_start, letters_start), last_blank)
     return [
         starts,
@@ -338,12 +319,11 @@ def _of_cl100k(builder: Any, address: Any) -> list[Any]:
         newlines,
         builder.and_(newlines, _has(builder, before, _OTHER)),
         numbers,
-        _contracting(builder, address, behind),
+        _contracting(builder, address, after),
     ]
 
 
-# ``cl100k_starts(address)``: the same of `cl100k`: where runs of letters and of others start, and
-# which blanks (white space but newlines) are the last white space of a run; which white space is
-# the first of a run; which blanks stand behind newlines; blanks; newlines; of them, those behind
-# others; numbers; apostrophes before a letter that contractions begin with.
+# ``cl100k_starts(address)``, the same for `cl100k`: starts of runs of letters and of others, and
+# blanks (white space except newlines) that end a run of white space; first white space of runs;
+# blanks after newlines; blanks; newlines; newlines after others; numbers; apostrophes as above.
 cl100k_starts = _masks(8, _of_cl100k)

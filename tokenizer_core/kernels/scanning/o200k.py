@@ -1,23 +1,24 @@
 """Pre-token starts of `o200k` and `tekken`, 64 bytes at a time.
 
-Characters are capitals U (upper and title case), small letters L, caseless letters C, combining
-marks M, numbers N, white space W (S is U+0020, R a line feed or carriage return, X any W but R)
-and others O. The pattern's alternatives come to this:
+With capitals U (upper and title case), small letters L, caseless letters C, combining marks M,
+numbers N, white space W (S is U+0020, R a line feed or carriage return, X any other W) and others
+O, the pattern is equivalent to these rules:
 
-- Two or more O, or S and O, make *punctuation*, which takes every O and M behind. Everywhere else
-  M is a C, and U, L and C make words.
-- R directly behind punctuation or a single O belongs to it, with every R and slash that follows
-  (*absorbed*); what comes behind is as if it came behind a number. In this list R, W and O are
-  those that are not absorbed.
-- A contraction directly behind a word belongs to it (*glued*; not with `tekken`, and not behind
-  another): its letters are in no word, and what comes behind is as if behind a number.
-- A pre-token starts at the first character of a run of O, unless S stands before it.
-- One starts at the first character of a word, unless X or a single O without S stands before it.
-- Within a word one starts at a U behind L or behind C that follow L; else at the first of several U
-  behind C when the word ends with them.
+- Two or more O, or S and O, are *punctuation*, which includes every O and M after them. Everywhere
+  else M is a C, and U, L and C form words.
+- R directly after punctuation or a single O belongs to it, with every R and slash that follows
+  (*absorbed*); the next character counts as if it came after a number. Below, R, W and O are those
+  that are not absorbed.
+- A contraction directly after a word belongs to it (*glued*; not with `tekken`, and not after
+  another contraction): its letters are in no word, and the next character counts as if it came
+  after a number.
+- A pre-token starts at the first character of a run of O, unless S is before it.
+- One starts at the first character of a word, unless X or a single O without S is before it.
+- Within a word one starts at a U after L, or after C that follow L; else at the first of several U
+  after C if they end the word.
 - One starts at the first, fourth, seventh … character of a run of N; with `tekken` at each.
-- One starts at the first character of a run of W, at the character behind its last R, and at its
-  last character when that is an X, unless the span ends there.
+- One starts at the first character of a run of W, after its last R, and at its last character if
+  that is an X, unless the span ends there.
 """
 
 from __future__ import annotations
@@ -55,9 +56,9 @@ _NOWHERE = np.int64(-1)
 
 @kernel
 def _through(runs: U64, seeds: U64) -> U64:
-    """From each of the ``seeds``, bits of ``runs``, to the end of its run.
+    """Extend each of ``seeds``, bits of ``runs``, to the end of its run.
 
-    To add a bit to a run of ones is to clear it from there on.
+    Adding a bit to a run of ones clears the run from there on.
     """
     return (runs & ~(runs + seeds)) | seeds
 
@@ -89,23 +90,23 @@ def mark_span(
         spaces = mask_spaces(address) & valid
         newlines = (mask_line_feeds(address) | mask_carriage_returns(address)) & valid
         blanks = white & ~newlines
-        behind_spaces = (spaces << _1) | spaces_before
+        after_spaces = (spaces << _1) | spaces_before
 
         # Which O are absorbed depends on the M before them, which depend on the O before them.
-        # Every turn finds at least one more stretch from the left as it is.
+        # Each iteration settles at least one more stretch from the left.
         tails = newlines | (mask_slashes(address) & others)
         absorbed, together = _ALL, _0
         punctuation = others
         while True:
-            known = absorbed
+            previous = absorbed
             seeds = newlines & ((punctuation << _1) | others_before)
             absorbed = _through(tails, seeds | (tails & absorbed_before))
             single = others & ~absorbed
             run = single | combining
-            seeds = single & ~continued & ((single << _1) | others_before | behind_spaces)
+            seeds = single & ~continued & ((single << _1) | others_before | after_spaces)
             together = _through(run, seeds | (run & together_before))
             punctuation = single | (together & combining)
-            if not combining or absorbed == known:
+            if not combining or absorbed == previous:
                 break
         white &= ~absorbed
         newlines &= ~absorbed
@@ -121,7 +122,7 @@ def mark_span(
                 words &= ~glued
                 punctuation &= ~glued
 
-        marks = punctuation & ~((punctuation << _1) | others_before | behind_spaces)
+        marks = punctuation & ~((punctuation << _1) | others_before | after_spaces)
         single = whole_characters(marks, single_before, punctuation & continued)
         joins = blanks | single
         marks |= words & ~((words << _1) | words_before | (joins << _1) | joins_before)
@@ -141,9 +142,9 @@ def mark_span(
             )
             marks |= capitals_begin & ~refuted
 
-        behind_white = (white << _1) | white_before
-        marks |= white & ~behind_white
-        ended = valid & ~white & behind_white  # the character before is the last of its run
+        after_white = (white << _1) | white_before
+        marks |= white & ~after_white
+        ended = valid & ~white & after_white  # the character before is the last of its run
         last_blank = (ended >> _1) & blanks
         marks |= last_blank & ~continued
         if (last_blank & continued) | (ended & blank_before):
@@ -179,7 +180,7 @@ def mark_span(
 
 @kernel
 def _glued(address: I64, size: I64, apostrophes: U64) -> tuple[U64, U64]:
-    """The bytes of contractions at apostrophes behind words: of this block, and of the next."""
+    """The bytes of contractions after words: in this block and in the next."""
     glued = after = _0
     while apostrophes:
         k = trailing_zeros(apostrophes)
@@ -196,10 +197,10 @@ def _glued(address: I64, size: I64, apostrophes: U64) -> tuple[U64, U64]:
 def mark_o200k(
     text: U8s, size: I64, spans: I64Rows, table: U8s, starts: U64s, digits: I64, contracts: bool
 ) -> bool:
-    """Set the bits of ``starts`` where pre-tokens start; see `mark_gpt2` for the other arguments.
+    """Set the bits of ``starts`` where pre-tokens start; see `mark_gpt2`.
 
     Args:
-        digits: how many numbers make a pre-token: 3 (o200k) or 1 (tekken).
+        digits: numbers per pre-token: 3 (o200k) or 1 (tekken).
         contracts: whether contractions belong to the word before (o200k).
     """
     base = text.ctypes.data

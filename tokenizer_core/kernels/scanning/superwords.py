@@ -1,15 +1,15 @@
-r"""Pre-token starts of what superwords are cut at, 64 bytes at a time.
+r"""Pre-token starts for superwords, 64 bytes at a time.
 
-The pattern is `\p{N}{1,3}| ?[^\s\p{L}\p{N}]{2,}[\r\n/]*| +(?!\S)`, and what lies between matches is
-a pre-token as well. Matches are rare in most text, and where one can begin is told by a character
-and the next byte:
+The pattern is `\p{N}{1,3}| ?[^\s\p{L}\p{N}]{2,}[\r\n/]*| +(?!\S)`; text between matches is a
+pre-token as well. Matches are rare in most text. A character and the next byte tell where one may
+begin:
 
 - at the first number of a run;
-- at the first character of a run of others (neither letters, numbers nor white space) that does
-  not end with its first byte; the space before such a run belongs to it;
-- at the first space of a run that white space or the end follows behind its first byte.
+- at the first character of a run of others (neither letters, numbers nor white space) of more than
+  one byte; the space before such a run belongs to it;
+- at the first space of a run that continues with white space or the end after its first byte.
 
-These places are found as bits, and matched one after the other, as `regex` does.
+These places are found as bits, then matched one after the other, like `regex`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _mark_within(starts: U64s, position: I64, end: I64) -> None:
 
 @kernel
 def _after_numbers(base: I64, at: I64, end: I64, table: I64, starts: U64s) -> I64:
-    """Mark a run of numbers in threes, and what follows; returns where that is."""
+    """Mark a run of numbers in groups of three, and its end; returns the end."""
     number = np.int64(0)
     while at < end and _class_at(base + at, table) == NUMBER:
         if number % _GROUP == 0:
@@ -74,53 +74,48 @@ def _after_numbers(base: I64, at: I64, end: I64, table: I64, starts: U64s) -> I6
 
 @kernel
 def _after_spaces(base: I64, at: I64, end: I64, table: I64, starts: U64s) -> I64:
-    """Mark a run of spaces, without its last one where no white space follows, and what is behind.
+    """Mark a run of spaces and its end, without a last space before other characters.
 
-    Returns:
-        Where that is, or ``at`` where nothing matches.
+    Returns the end, or ``at`` if nothing matches.
     """
-    behind = at
-    while behind < end and load_u8(base + behind) == _SPACE:
-        behind += 1
-    if behind < end and _class_at(base + behind, table) != WHITE_SPACE:
-        behind -= 1
-    if behind > at:
+    stop = at
+    while stop < end and load_u8(base + stop) == _SPACE:
+        stop += 1
+    if stop < end and _class_at(base + stop, table) != WHITE_SPACE:
+        stop -= 1
+    if stop > at:
         mark(starts, at)
-        _mark_within(starts, behind, end)
-    return behind
+        _mark_within(starts, stop, end)
+    return stop
 
 
 @kernel
 def _after_others(base: I64, at: I64, begin: I64, end: I64, table: I64, starts: U64s) -> I64:
-    """Mark a run of others with the space before it and the ends of lines and slashes behind.
+    """Mark a run of others, with a space before and line ends and slashes after it.
 
-    Args:
-        begin: the place before which all is matched.
-
-    Returns:
-        Where the match ends, or ``at`` where a single character matches nothing. A slash behind the
-        end of a line may be the first of a run, whose rest is the next to be matched.
+    Text before ``begin`` is matched already. Returns the end of the match, or ``at`` if a single
+    character matches nothing. A slash after a line end may begin a run, which is matched next.
     """
     start = at
     if at > begin and load_u8(base + at - 1) == _SPACE:
         start = at - 1
     while True:
-        behind = at
+        stop = at
         number = np.int64(0)
-        while behind < end and _is_other(_class_at(base + behind, table)):
+        while stop < end and _is_other(_class_at(base + stop, table)):
             number += 1
-            behind += character_size(load_u8(base + behind))
+            stop += character_size(load_u8(base + stop))
         if number < 2:
             return at
-        while behind < end:
-            byte = load_u8(base + behind)
+        while stop < end:
+            byte = load_u8(base + stop)
             if byte != _SLASH and byte != _LINE_FEED and byte != _RETURN:
                 break
-            behind += 1
+            stop += 1
         mark(starts, start)
-        _mark_within(starts, behind, end)
-        at = start = behind
-        # Only a slash can have led into a run; elsewhere the next run is found by its first bit.
+        _mark_within(starts, stop, end)
+        at = start = stop
+        # Only a slash can lead into a run; other runs are found by their first bit.
         if at == end or load_u8(base + at - 1) != _SLASH:
             return at
 
@@ -130,7 +125,7 @@ def mark_span(base: I64, begin: I64, end: I64, table: I64, starts: U64s) -> None
     mark(starts, begin)
     numbers_before = others_before = spaces_before = _0
     straddling = (_0, _0, _0)
-    matched = begin  # all before is
+    matched = begin  # text before is matched
     block = begin & ~np.int64(63)
     valid = _ALL << np.uint64(begin & np.int64(63))
     while block < end:
@@ -142,15 +137,15 @@ def mark_span(base: I64, begin: I64, end: I64, table: I64, starts: U64s) -> None
         )
         others = valid & ~(letters | numbers | white)
         spaces = mask_spaces(address) & valid
-        # Of the last byte it is not known what follows: it may be all.
+        # What follows the last byte is unknown, so anything may match there.
         last = (_1 << _63) | (valid & ~(valid >> _1))
-        found = numbers & ~((numbers << _1) | numbers_before)
-        found |= others & ~((others << _1) | others_before) & ((others >> _1) | last)
-        found |= spaces & ~((spaces << _1) | spaces_before) & ((white >> _1) | last)
-        while found:
-            at = block + trailing_zeros(found)
-            bit = found & (_0 - found)
-            found ^= bit
+        candidates = numbers & ~((numbers << _1) | numbers_before)
+        candidates |= others & ~((others << _1) | others_before) & ((others >> _1) | last)
+        candidates |= spaces & ~((spaces << _1) | spaces_before) & ((white >> _1) | last)
+        while candidates:
+            at = block + trailing_zeros(candidates)
+            bit = candidates & (_0 - candidates)
+            candidates ^= bit
             if at < matched:
                 continue
             if numbers & bit:
@@ -168,7 +163,7 @@ def mark_span(base: I64, begin: I64, end: I64, table: I64, starts: U64s) -> None
 
 @entry_kernel
 def mark_superwords(text: U8s, size: I64, spans: I64Rows, table: U8s, starts: U64s) -> bool:
-    """Set the bits of ``starts`` where pre-tokens start; arguments as for `mark_gpt2`."""
+    """Set the bits of ``starts`` where pre-tokens start; see `mark_gpt2`."""
     base = text.ctypes.data
     for i in range(spans.shape[0]):
         begin, end = spans[i, 0], spans[i, 1]

@@ -1,4 +1,4 @@
-"""Hashes of words and pairs under a key, and random numbers made the same way."""
+"""Keyed hashes of words and pairs, and pseudo-random numbers."""
 
 from __future__ import annotations
 
@@ -16,43 +16,41 @@ ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 class HashKey(NamedTuple):
-    """What a hash depends on beside what is hashed: two uint64, ``high`` is odd."""
+    """The secret of a hash: two uint64, ``high`` is odd."""
 
     low: U64
     high: U64
 
 
-# The key of this process, uint64 [2], as kernels are given it: never as a constant of theirs,
-# which would be kept on disk with their machine code.
+# The key of this process, uint64 [2]. Kernels take it as an argument: a constant would be stored
+# on disk with their machine code.
 HASH_KEY: U64s = np.array([secrets.randbits(64), secrets.randbits(64) | 1], np.uint64)
 
 
 @kernel
 def key_in(numbers: U64s) -> HashKey:
-    """The key as Python hands it over: `HASH_KEY`."""
     return HashKey(numbers[0], numbers[1])
 
 
 @kernel
 def mix(low: U64, high: U64, key: HashKey) -> U64:
-    """64 bits that all depend on all bits of two numbers and the key.
+    """Hash two numbers to 64 bits that all depend on every bit of both and of the key.
 
-    Tables use the highest, the one of words met before the lowest.
-    Two pairs of numbers meet where the products of both numbers, each XOR a number that nobody
-    knows, agree in some bits. One number alone has 0 for ``high``.
+    Hash tables index by the highest bits, the word cache by the lowest. Pass 0 for ``high`` to
+    hash a single number.
     """
     return folded_product(low ^ key.low, high ^ key.high)
 
 
 @kernel
 def shift_for(slots: I64) -> U64:
-    """How far to shift a hash so that it numbers the entries of a table of so many."""
+    """How far to shift a hash right to get an index into ``slots`` entries."""
     return np.uint64(leading_zeros(np.uint64(slots)) + 1)
 
 
 @kernel
 def next_slot(slot: U64, shift: U64) -> U64:
-    """The number of the entry that is looked at after another."""
+    """The index that linear probing tries next."""
     return (slot + ONE) & (ALL >> shift)
 
 
@@ -62,11 +60,7 @@ _30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
 
 
 def scramble(number: U64) -> U64:
-    """64 bits, each of which depends on all bits of ``number``; different for different numbers.
-
-    Args:
-        number: uint64, one in a kernel, or an array of any shape in Python.
-    """
+    """Mix the bits of uint64 (a number or array): SplitMix64's finalizer, a bijection."""
     number = (number ^ (number >> _30)) * _FIRST
     number = (number ^ (number >> _27)) * _SECOND
     return number ^ (number >> _31)

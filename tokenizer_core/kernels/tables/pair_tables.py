@@ -1,4 +1,4 @@
-"""Tables of pairs, and a heap of numbers."""
+"""Hash tables of pairs, and a binary heap."""
 
 from __future__ import annotations
 
@@ -44,7 +44,6 @@ def push(heap: I64, size: I64, item: U64) -> None:
 
 @kernel
 def pop(heap: I64, size: I64) -> U64:
-    """Remove and return the smallest of ``size`` items; ``size - 1`` remain."""
     smallest = load_u64(heap)
     last = np.int64(size) - 1
     item = load_u64(heap + 8 * last)
@@ -67,10 +66,10 @@ def pop(heap: I64, size: I64) -> U64:
     return smallest
 
 
-NO_MERGE = ALL  # what is found of a pair that is not there
-RANK_SHIFT, LOW_32 = np.uint64(32), np.uint64(0xFFFF_FFFF)  # a value: rank above id
+NO_MERGE = ALL  # result for a pair that is not in the table
+RANK_SHIFT, LOW_32 = np.uint64(32), np.uint64(0xFFFF_FFFF)  # of a value: rank above, id below
 
-KEY, COUNT, START, LENGTH = 0, 1, 2, 3  # columns of rows; the last two: the segment of the arena
+KEY, COUNT, START, LENGTH = 0, 1, 2, 3  # columns of rows; START and LENGTH: segment of the arena
 COLUMNS = 4
 EMPTY = -1
 
@@ -78,7 +77,7 @@ _16_BYTES, _8_BYTES = np.uint64(4), np.uint64(3)
 
 
 class PairTable(NamedTuple):
-    """A table at an address, with its `shift_for` and the key of its hashes."""
+    """Address of a table, its `shift_for` and the key of its hashes."""
 
     address: Int
     shift: U64
@@ -87,37 +86,36 @@ class PairTable(NamedTuple):
 
 @kernel
 def pair_key(left: Int, right: Int) -> U64:
-    """Two uint32 as one number."""
     return (np.uint64(left) << RANK_SHIFT) | np.uint64(right)
 
 
 @kernel
 def table_of_merges(table: U64s, hash_key: U64s) -> PairTable:
-    """A table of entries of 16 bytes: uint64 ``[2 · 2^b]``, all ones, at most half full."""
+    """A table of 16-byte entries: uint64 ``[2 · 2^b]``, all ones, at most half full."""
     return PairTable(table.ctypes.data, shift_for(table.size >> 1), key_in(hash_key))
 
 
 @kernel
 def entry_of_pair(table: PairTable, pair: U64) -> I64:
-    """Address of the entry of 16 bytes of a pair, or of the empty one where it belongs."""
+    """Address of the 16-byte entry of a pair, or of the empty one where it belongs."""
     slot = mix(pair, ZERO, table.key) >> table.shift
     while True:
         entry = table.address + np.int64(slot << _16_BYTES)
-        found = load_u64(entry)
-        if found in (pair, NO_MERGE):
+        stored = load_u64(entry)
+        if stored in (pair, NO_MERGE):
             return entry
         slot = next_slot(slot, table.shift)
 
 
 @kernel
 def find_merge(table: PairTable, left: Int, right: Int) -> U64:
-    """(rank << 32 | id) of a pair of uint32 symbols, or `NO_MERGE`, which empty entries hold."""
+    """(rank << 32 | id) of a pair of symbols, or `NO_MERGE`, as in empty entries."""
     return load_u64(entry_of_pair(table, pair_key(left, right)) + 8)
 
 
 @kernel
 def put_merge(table: PairTable, left: I64, right: I64, rank: I64, result: I64) -> bool:
-    """Put one merge into a table; False if its pair is there already."""
+    """Add a merge to a table; returns False if the pair is already there."""
     pair = pair_key(left, right)
     entry = entry_of_pair(table, pair)
     if load_u64(entry) == pair:
@@ -131,12 +129,7 @@ def put_merge(table: PairTable, left: I64, right: I64, rank: I64, result: I64) -
 def fill_merges(
     left: I64s, right: I64s, ranks: I64s, results: I64s, table: U64s, hash_key: U64s
 ) -> None:
-    """Put rows into a table of entries of 16 bytes; of equal (left, right) the first counts.
-
-    Args:
-        left, right, ranks, results: int64 ``[n]``.
-        table, hash_key: see `table_of_merges`.
-    """
+    """Add merges to a table, see `table_of_merges`; the first of equal pairs wins."""
     pairs = table_of_merges(table, hash_key)
     for row in range(len(left)):
         put_merge(pairs, left[row], right[row], ranks[row], results[row])
@@ -144,21 +137,21 @@ def fill_merges(
 
 @kernel
 def packed_entry(table: PairTable, number: U64, mixed: U64, below: U64) -> I64:
-    """Address of the entry of 8 bytes that holds a number above so many other bits, or of the
-    empty one where it belongs; ``mixed`` is the number's hash.
+    """Address of the 8-byte entry of a number, or of the empty one where it belongs.
+
+    An entry holds the number above ``below`` other bits; ``mixed`` is its hash.
     """
     slot = mixed >> table.shift
     while True:
         entry = table.address + np.int64(slot << _8_BYTES)
-        found = load_u64(entry)
-        if found == ZERO or found >> below == number:
+        stored = load_u64(entry)
+        if stored == ZERO or stored >> below == number:
             return entry
         slot = next_slot(slot, table.shift)
 
 
 @kernel
 def first_slot(slots: I32s, pair: U64, key: HashKey) -> I64:
-    """Where the search for a row begins."""
     return np.int64(mix(pair, ZERO, key) >> shift_for(slots.size))
 
 
@@ -180,12 +173,9 @@ def find_row(rows: I64Rows, slots: I32s, key: HashKey, pair: U64) -> I64:
 
 @entry_kernel
 def fill_slots(rows: I64Rows, size: I64, slots: I32s, key: HashKey) -> None:
-    """Enter the first ``size`` rows, whose pairs differ, into ``slots``, all `EMPTY` before.
+    """Enter the first ``size`` rows, which have distinct pairs, into a hash index.
 
-    Args:
-        rows: int64 ``[n, COLUMNS]``.
-        slots: int32, a power of two, at least twice as many as rows.
-        key: of the hashes.
+    ``rows`` is ``[n, COLUMNS]``; ``slots`` is all `EMPTY`, a power of two of at least twice n.
     """
     shift = shift_for(slots.size)
     for index in range(size):

@@ -1,15 +1,14 @@
-"""A word as a 128-bit key, and its entry in a table of words; never allocates.
+"""Words as 128-bit keys, and a hash table of words.
 
-A table is uint64 ``[4 · 2^b]``: entries of 32 bytes that hold
+A table is uint64 ``[4 · 2^b]``. Its entries of 32 bytes hold
 
     low     the first eight bytes of the word, zero-padded   (long words: a 64-bit hash)
     high    bytes 8 … 14 below the length in the top byte    (long words: 255, and the length)
-    value   whatever the owner of the table wants: a count, an id
-    place   long words: where the owner's bytes hold the word; short ones: what the owner wants
+    value   chosen by the owner of the table: a count, an id
+    place   long words: offset of the word in the owner's bytes; short words: chosen by the owner
 
-Words of up to 15 bytes are their own key. Longer words are found by hash and length and are
-always compared byte by byte as well, so no two words can ever be confused. ``high`` is zero in
-empty entries alone, because every word has a length.
+Words of up to 15 bytes are their own key. Longer words are found by hash and length and then
+compared byte by byte. ``high`` is zero only in empty entries, because every word has a length.
 """
 
 from __future__ import annotations
@@ -39,13 +38,12 @@ ENTRY = 32  # bytes
 ENTRY_BITS = np.uint64(5)
 
 TOP_BYTE = np.uint64(56)
-TAKEN = np.uint64(1)  # no word's high: a thread is about to fill the entry, see `word_cache`
+TAKEN = np.uint64(1)  # not the high of any word: a thread is filling the entry, see `word_cache`
 LONG = np.uint64(0xFF << 56)  # the length byte of words above INLINE
 LENGTH_MASK = np.uint64((1 << 40) - 1)
 
-# For a word of so many bytes: which of those at its place belong to the low and which to the high
-# part of its key, and its length as it stands in the high part. (Shifts would be six instructions
-# more; rows are of 32 bytes, so that one shift finds them.)
+# By length of a word: masks of the bytes in the low and high part of its key, and the length in the
+# top byte. Shifts would take six more instructions. Rows have 32 bytes, so one shift finds them.
 _OF_LENGTH = np.array(
     [
         ((1 << 8 * min(n, 8)) - 1, (1 << 8 * max(n - 8, 0)) - 1, n << 56, 0)
@@ -57,7 +55,7 @@ _OF_LENGTH = np.array(
 
 @kernel
 def long_word_key(address: I64, length: I64, key: HashKey) -> tuple[U64, U64]:
-    """A hash over eight bytes at a time, the last ones overlapping; length ≥ 8."""
+    """The key of a word of at least eight bytes, hashed eight at a time."""
     low = np.uint64(length) ^ key.low
     last = address + length - 8
     while address < last:
@@ -69,7 +67,7 @@ def long_word_key(address: I64, length: I64, key: HashKey) -> tuple[U64, U64]:
 
 @kernel
 def word_key(address: I64, length: I64, key: HashKey) -> tuple[U64, U64]:
-    """The key (low, high) of the ``length`` ≥ 1 bytes at ``address``; reads up to 16 bytes."""
+    """The key (low, high) of a word that is not empty; reads at least 16 bytes."""
     if length > INLINE:
         return long_word_key(address, length, key)
     return short_word_key(address, length)
@@ -77,7 +75,6 @@ def word_key(address: I64, length: I64, key: HashKey) -> tuple[U64, U64]:
 
 @kernel
 def short_word_key(address: I64, length: I64) -> tuple[U64, U64]:
-    """`word_key` of at most `INLINE` bytes: the word is its own key."""
     row = np.uint64(length)
     low = load_u64(address) & _OF_LENGTH[row, 0]
     high = load_u64(address + 8) & _OF_LENGTH[row, 1] | _OF_LENGTH[row, 2]
@@ -86,7 +83,6 @@ def short_word_key(address: I64, length: I64) -> tuple[U64, U64]:
 
 @kernel
 def key_length(high: U64) -> I64:
-    """The length of the word whose key ends in ``high``."""
     length = high >> TOP_BYTE
     return np.int64(high & LENGTH_MASK) if length > np.uint64(INLINE) else np.int64(length)
 
@@ -105,7 +101,6 @@ def same_bytes(left: I64, right: I64, length: I64) -> bool:
 
 @kernel
 def table_shift(table: U64s) -> U64:
-    """How far to shift a hash so that it numbers the entries of a table."""
     return shift_for(table.size >> 2)
 
 
@@ -117,20 +112,20 @@ def find_entry(
 
     Args:
         table, shift: address of the table and its `table_shift`.
-        low, high, mixed: the word's key and its hash.
-        text: the address that the places of long words count from.
-        address: the word itself, read only when it is long.
+        mixed: hash of the key.
+        text: base address of the places of long words.
+        address: address of the word, read only if it is long.
     """
     slot = mixed >> shift
     while True:
         entry = table + np.int64(slot << ENTRY_BITS)
-        found = load_u64(entry + HIGH)
-        if found == high and load_u64(entry + LOW) == low:
+        entry_high = load_u64(entry + HIGH)
+        if entry_high == high and load_u64(entry + LOW) == low:
             if high < LONG:
                 return entry
             if same_bytes(text + np.int64(load_u64(entry + PLACE)), address, key_length(high)):
                 return entry
-        elif found == ZERO:
+        elif entry_high == ZERO:
             return entry
         slot = next_slot(slot, shift)
 
@@ -151,10 +146,10 @@ def copy_entry(source: I64, target: I64) -> None:
 
 @entry_kernel
 def move_words(table: U64s, larger: U64s, hash_key: U64s) -> I64:
-    """Enter every word of a table into a larger, zeroed one of the same key; returns how many.
+    """Copy all words into a larger, zeroed table of the same key; returns how many.
 
-    Other threads may go on adding words to a `word_cache`: what they add is lost or moved. Records
-    in its arena are complete when their entries are, so the arena is copied afterwards.
+    Other threads may add words to a `word_cache` meanwhile; those words are copied or lost. A
+    record in the arena is complete before its entry is, so copy the arena afterwards.
     """
     entry = np.int64(table.ctypes.data)
     target, shift = np.int64(larger.ctypes.data), table_shift(larger)

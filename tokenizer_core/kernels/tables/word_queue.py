@@ -1,4 +1,4 @@
-"""Words waiting to be looked up, so that memory is asked for early."""
+"""A queue of words to look up, whose table entries are prefetched."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from bpeline.tokenizer_core.kernels.tables.word_keys import (
 )
 
 LANES = 8  # words
-PLACES = 2 * memory.BLOCK  # bytes: where each word of a block begins in it, then how long each is
+PLACES = 2 * memory.BLOCK  # bytes: the offset of each word in a block, then the length of each
 
 _LONGEST_TOLD = 255  # bytes; the last word of a block may be longer
 _KEY = 16  # bytes of a key: low and high
-_ROUNDS = 2  # of AES; after them each bit depends on all bits of a key
-_EVENS = [0, 8, 2, 10, 4, 12, 6, 14]  # of two vectors of numbers, in turn: the low halves of keys
+_ROUNDS = 2  # of AES: after two rounds each bit depends on all bits of a key
+_EVENS = [0, 8, 2, 10, 4, 12, 6, 14]  # of two vectors of keys: the low halves, alternating
 
 _I8, _I32, _I64 = map(ir.IntType, (8, 32, 64))
 _BYTES = ir.VectorType(_I8, memory.BLOCK)
@@ -37,13 +37,11 @@ _EIGHT_BYTES = ir.VectorType(_I8, LANES)
 
 
 def _shuffled(builder: Any, vectors: list[Any], places: list[int]) -> Any:
-    """What stands at some places of one vector, or of two behind each other."""
     mask = ir.Constant(ir.VectorType(_I32, len(places)), places)
     return builder.shuffle_vector(vectors[0], vectors[-1], mask)
 
 
 def _in_turn(builder: Any, vector: ir.VectorType, *values: Any) -> Any:
-    """A vector of these values, again and again."""
     whole = ir.Constant(vector, ir.Undefined)
     for place, value in enumerate(values):
         whole = builder.insert_element(whole, value, ir.Constant(_I32, place))
@@ -52,7 +50,7 @@ def _in_turn(builder: Any, vector: ir.VectorType, *values: Any) -> Any:
 
 
 def _hashed(builder: Any, keys: Any, hash_key: Any) -> Any:
-    """The hash of each key in a vector of keys, as its lower half."""
+    """Hash each key in a vector; the hash is the lower half of the result."""
     name = {2: "llvm.x86.aesni.aesenc", LANES: "llvm.x86.aesni.aesenc.512"}[keys.type.count]
     keys = builder.xor(keys, hash_key)
     for _ in range(_ROUNDS):
@@ -71,24 +69,22 @@ def _mix_by_aes(_context: Any, low: Any, high: Any, hash_key: Any) -> Any:
     return types.uint64(types.uint64, types.uint64, hash_key), generate
 
 
-# ``queue_hash(low, high, key)``: the hash that `queue_eight` goes by, of one key; see `mix`, which
-# it is where there is no such SIMD.
+# ``queue_hash(low, high, key)``: the hash that `queue_eight` computes, of one key. Without these
+# SIMD instructions it is `mix`.
 queue_hash = _mix_by_aes if memory.HAS_SIMD else mix
 
 
 @intrinsic
 def find_words(_context: Any, starts: Any, stop: Any, places: Any) -> Any:
-    """``find_words(starts, stop, places)``: the words that begin in 64 bytes of text.
+    """``find_words(starts, stop, places)``: find words that begin in 64 bytes of text.
+
+    Returns a uint64 mask of the words longer than `INLINE`; bits after the last word are undefined.
 
     Args:
-        starts: uint64, where they begin, at least one.
-        stop: int64, where the last one ends, counted from the first byte of the block.
-        places: int64, address of `PLACES` bytes that receive where they begin and how long they
-            are, as far as a byte tells.
-
-    Returns:
-        uint64: the numbers of words of more than `INLINE` bytes, and perhaps of some behind the
-        last word, as bits.
+        starts: uint64 mask of the first bytes of words, at least one.
+        stop: int64, end of the last word, relative to the block.
+        places: int64, address of `PLACES` bytes that receive the offsets and lengths of words. The
+            length of the last word is clipped to 255.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -102,8 +98,8 @@ def find_words(_context: Any, starts: Any, stop: Any, places: Any) -> Any:
             )
 
         most = ir.Constant(_I64, _LONGEST_TOLD)
-        told = builder.select(builder.icmp_unsigned("<", stop, most), stop, most)
-        ends = _in_turn(builder, _BYTES, builder.trunc(told, _I8))
+        clipped = builder.select(builder.icmp_unsigned("<", stop, most), stop, most)
+        ends = _in_turn(builder, _BYTES, builder.trunc(clipped, _I8))
         others = builder.and_(starts, builder.sub(starts, ir.Constant(_I64, 1)))
         begins = places_of(starts, memory.filled(0))
         lengths = builder.sub(places_of(others, ends), begins)
@@ -126,26 +122,24 @@ def queue_eight(
     slots: Any,
     hash_key: Any,
 ) -> Any:
-    """``queue_eight(block, places, columns, column, table, slots, hash_key)``: of eight words.
+    """Queue eight words, by SIMD.
 
-    What is written of a word of more than `INLINE` bytes, and of none at all, is of no use. Its
-    entry is the first of the table: another would be loaded from memory for nothing.
+    Rows of words above `INLINE` bytes and unused rows receive meaningless keys. Their entry is
+    the first of the table, so that no other cache line is loaded for nothing.
 
     Args:
         block: int64, address of 64 bytes of text, and 64 more.
-        places: int64, address of the first word's place, as of `find_words`.
+        places: int64, address of the first word's offset, from `find_words`.
         columns: int64, address of the first of four columns of numbers, which receive eight each:
             addresses of words, low and high of their keys, addresses of entries.
         column: int64, bytes from one column to the next.
-        table: int64, address of a table. slots: uint64, those bits of a hash that say behind how
-            many bytes of the table an entry is.
-        hash_key: a `HashKey`.
+        table, slots, hash_key: see `Sought`.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         block, places, columns, column, table, slots, hash_key = arguments
-        behind = builder.add(block, ir.Constant(_I64, memory.BLOCK))
-        text = memory.load_block(builder, block), memory.load_block(builder, behind)
+        next_block = builder.add(block, ir.Constant(_I64, memory.BLOCK))
+        text = memory.load_block(builder, block), memory.load_block(builder, next_block)
         lengths_at = builder.add(places, ir.Constant(_I64, memory.BLOCK))
         begins, lengths = (
             builder.load(memory.pointer(builder, at, _EIGHT_BYTES), align=1, typ=_EIGHT_BYTES)
@@ -157,7 +151,7 @@ def queue_eight(
             builder, _NUMBERS, *(builder.extract_value(hash_key, place) for place in range(2))
         )
         keys, hashes = [], []
-        for first in range(2):  # the even ones, then the odd ones
+        for first in range(2):  # even words, then odd words
             words = [2 * (place // _KEY) + first for place in range(memory.BLOCK)]
             of_key = _shuffled(builder, [lengths], words)
             at = builder.add(_shuffled(builder, [begins], words), within)
@@ -186,11 +180,11 @@ def queue_eight(
     return types.void(*columns, types.uint64, hash_key), generate
 
 
-BATCH = 128  # queued words that are enough; those in the same 64 bytes of text come along
+BATCH = 128  # enough queued words; the rest of the same 64 bytes of text is queued as well
 MOST_QUEUED = BATCH + 64
-# Columns of the queue: addresses of words, low and high of their keys, addresses of the entries
-# they are sought in first. A word that is too long to be kept has its length for low, a high that
-# no key has, and an entry that is never filled. Eight rows at a time may be written.
+# Columns of the queue: addresses of words, low and high of their keys, addresses of the first
+# entries to compare. A word too long for the table has its length for low, a high that no key has,
+# and an entry that is never filled. Up to eight rows are written at a time, hence the extra ones.
 COLUMN = 8 * (MOST_QUEUED + LANES)
 WORDS, LOWS, HIGHS, ENTRIES = 0, COLUMN, 2 * COLUMN, 3 * COLUMN
 _NEVER_FILLED = 4 * COLUMN
@@ -200,17 +194,16 @@ LONG_HASH = np.uint64(29)
 
 
 class Sought(NamedTuple):
-    """Where words are sought.
+    """The queue and the tables in which its words are looked up.
 
     Attributes:
-        queue: address of `QUEUE_BYTES`, zeros at first.
-        table, slots: address of a table; those bits of `queue_hash` that say behind how many bytes
-            of it a search begins.
-        long, long_slots: the same of words that are not their own key, and of bits of their low
-            from `LONG_HASH` on.
-        key: of the hashes.
-        kept: bytes of the longest word that the table holds; 0: none.
-        longest: bytes of the longest word that may be queued.
+        queue: address of `QUEUE_BYTES`, initially zero.
+        table: address of the table of short words.
+        slots: mask of the bits of `queue_hash` that are the byte offset of the first entry.
+        long: address of the table of words that are not their own key.
+        long_slots: like ``slots``, of the low part of the key shifted by `LONG_HASH`.
+        kept: length in bytes of the longest word that the tables hold; 0: they hold none.
+        longest: length in bytes of the longest word that may be queued.
     """
 
     queue: I64
@@ -225,7 +218,7 @@ class Sought(NamedTuple):
 
 @kernel
 def starts_in(marks: U64s, block: I64, end: I64) -> U64:
-    """Bits of a block of marks, up to ``end``, which is one more start."""
+    """Word starts in a block of marks, up to and including ``end``."""
     bits = marks[block]
     if block == end >> 6:
         stop = ONE << np.uint64(end & 63)
@@ -246,7 +239,7 @@ def next_start(marks: U64s, after: I64, end: I64) -> I64:
 
 @kernel
 def queue_word(row: I64, low: U64, high: U64, entry: I64) -> None:
-    """Write a row, but for the address of the word."""
+    """Write a row of the queue except for the address of the word."""
     memory.store_u64(row + LOWS, low)
     memory.store_u64(row + HIGHS, high)
     memory.store_u64(row + ENTRIES, np.uint64(entry))
@@ -254,7 +247,7 @@ def queue_word(row: I64, low: U64, high: U64, entry: I64) -> None:
 
 @kernel
 def queue_long(row: I64, word: I64, length: I64, sought: Sought) -> bool:
-    """The same for a word that is not its own key, or not held; False: it is too long."""
+    """Queue a word that is not its own key or not cached; returns False if too long."""
     if length <= sought.kept:
         low, high = long_word_key(word, length, sought.key)
         entry = sought.long + np.int64((low >> LONG_HASH) & sought.long_slots)
@@ -271,7 +264,6 @@ def queue_long(row: I64, word: I64, length: I64, sought: Sought) -> bool:
 def queue_one_by_one(
     base: I64, marks: U64s, start: I64, end: I64, sought: Sought
 ) -> tuple[I64, I64]:
-    """`queue_words`, for all processors."""
     first = row = sought.queue
     enough = first + 8 * BATCH
     inline = min(np.int64(INLINE), sought.kept)
@@ -302,7 +294,6 @@ def queue_one_by_one(
 
 @kernel
 def queue_by_simd(base: I64, marks: U64s, start: I64, end: I64, sought: Sought) -> tuple[I64, I64]:
-    """`queue_words`, by `simd_words`."""
     queue, table, slots, key = sought.queue, sought.table, sought.slots, sought.key
     column, places = np.int64(COLUMN), queue + _PLACES
     block, last = start >> 6, end >> 6
@@ -320,7 +311,7 @@ def queue_by_simd(base: I64, marks: U64s, start: I64, end: I64, sought: Sought) 
             stop = (ahead << 6) + memory.trailing_zeros(following)
         number, place = memory.ones_in(bits), base + (block << 6)
         long = find_words(bits, stop - (block << 6), places)
-        # Sixteen at once: a loop that ends after one or two rounds is guessed wrongly too often.
+        # Sixteen at once: the end of a shorter loop would be mispredicted too often.
         queue_eight(place, places, row, column, table, slots, key)
         queue_eight(place, places + LANES, row + 8 * LANES, column, table, slots, key)
         for at in range(0, 16 * LANES, 8):
@@ -330,8 +321,8 @@ def queue_by_simd(base: I64, marks: U64s, start: I64, end: I64, sought: Sought) 
             queue_eight(place, places + done, more, column, table, slots, key)
             for at in range(0, 8 * LANES, 8):
                 memory.prefetch_non_temporal(np.int64(memory.load_u64(more + ENTRIES + at)))
-        behind = row + 8 * number
-        memory.store_u64(behind + WORDS, np.uint64(base + stop))
+        row_end = row + 8 * number
+        memory.store_u64(row_end + WORDS, np.uint64(base + stop))
         if sought.kept == 0:
             long = ALL
         long &= ALL >> np.uint64(64 - number)
@@ -341,13 +332,13 @@ def queue_by_simd(base: I64, marks: U64s, start: I64, end: I64, sought: Sought) 
             word, next_word = memory.load_u64(at + WORDS), memory.load_u64(at + WORDS + 8)
             if not queue_long(at, np.int64(word), np.int64(next_word - word), sought):
                 return (at - queue) >> 3, np.int64(word) - base
-        row = behind
+        row = row_end
         if row >= queue + 8 * BATCH or stop == end:
             return (row - queue) >> 3, stop
         block, bits = ahead, following
 
 
-# ``queue_words(base, marks, start, end, sought)``: put the next words of a span into the queue.
-# Returns how many, at most `MOST_QUEUED`, and where the next one starts: before the end of the span
-# there are none only where the next word is too long.
+# ``queue_words(base, marks, start, end, sought)``: queue the next words of a span. Returns their
+# number, at most `MOST_QUEUED`, and the start of the next word. No words before the end of the span
+# mean that the next one is too long.
 queue_words = queue_by_simd if memory.HAS_SIMD else queue_one_by_one
